@@ -213,7 +213,7 @@ mod tests {
             }
             let settings = [(switch, "true"), (key, "0123456789abcdef0123456789abcdef")];
             assert!(AppSettings::with("a", &settings).is_ok());
-            // A switch that is off asks for nothing.
+            // A feature that is off does not validate its settings.
             assert!(AppSettings::with("a", &[(key, "short")]).is_ok());
         }
     }

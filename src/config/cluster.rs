@@ -93,7 +93,7 @@ impl ClusterSettings {
     }
 }
 
-/// True if a URL names sentinels and the master to ask them for.
+/// True if a URL names both sentinels and their master.
 fn is_of_sentinels(url: &str) -> bool {
     let named = url.strip_prefix("redis+sentinel://").and_then(|rest| {
         let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);

@@ -1,18 +1,18 @@
 //! Topics of settings. Each row of a table of keys names one.
 
-/// A topic of settings, for people who look for one.
+/// A topic of settings, under which people look for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group(&'static str);
 
 /// Checks of publishers, viewers and users: tokens, addresses, codes.
 pub(crate) const ACCESS: Group = Group::new("access");
-/// Sound that is made for viewers.
+/// Audio that is transcoded for viewers.
 pub(crate) const AUDIO: Group = Group::new("audio");
-/// Several servers that are one.
+/// Clusters of several servers.
 pub(crate) const CLUSTER: Group = Group::new("cluster");
 /// DASH.
 pub(crate) const DASH: Group = Group::new("dash");
-/// The way of units to viewers of every protocol.
+/// Delivery of units to viewers of every protocol.
 pub(crate) const DELIVERY: Group = Group::new("delivery");
 /// HLS.
 pub(crate) const HLS: Group = Group::new("hls");
@@ -28,17 +28,17 @@ pub(crate) const RECORDING: Group = Group::new("recording");
 pub(crate) const ROOMS: Group = Group::new("rooms");
 /// Object storage.
 pub(crate) const S3: Group = Group::new("s3");
-/// Streams that are fetched and forwarded.
+/// Streams that are pulled or pushed.
 pub(crate) const SOURCES: Group = Group::new("sources");
-/// Video that another server would transcode, and previews.
+/// Transcoding of video, which the reference does, and previews.
 pub(crate) const TRANSCODING: Group = Group::new("transcoding");
-/// Calls of other servers.
+/// HTTP calls to other servers.
 pub(crate) const WEBHOOKS: Group = Group::new("webhooks");
 /// WebRTC.
 pub(crate) const WEBRTC: Group = Group::new("webrtc");
 
 impl Group {
-    /// Creates a group with the name that the API gives.
+    /// Creates a group with the name shown by the API.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self(name)

@@ -39,7 +39,7 @@ pub(super) use environment::{PREFIX, variable_of};
 pub const APPS_MAX: usize = 1000;
 /// Names that the server's own paths use.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
-/// Folders that are never served, compared without case.
+/// Folders that are never served, compared ignoring case.
 const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
 /// Prefix of the folder of an application that is being removed.
 const REMOVED: &str = ".removed-";
@@ -57,7 +57,7 @@ pub struct Options {
     pub home: PathBuf,
     /// Arguments of `--set`, in order.
     pub set: Vec<String>,
-    /// The environment; only names with the prefix `MILLSTREAM_` count.
+    /// The environment; only variables with the prefix `MILLSTREAM_` are used.
     pub environment: Vec<(String, String)>,
     /// Default of `server.workers`.
     pub cores: u16,
@@ -153,7 +153,7 @@ impl Config {
                         .for_each(|notice| remarks.push(format!("application {name}: {notice}")));
                     apps.push(Arc::new(app));
                 }
-                // A fault that an application without a file has too is the command line's.
+                // An application without a file has the same fault: its cause is the command line or the environment.
                 Err(error) if is_same_fault(&error, overlays.bare_app(options, &name).err().as_ref()) => {
                     return Err(error);
                 }
@@ -376,7 +376,7 @@ pub fn edit_app(options: &Options, name: &str, edit: &Edit) -> Result<AppSetting
 }
 
 fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    // Of a file that is lost the change alone would be left, and defaults for the rest.
+    // If the file is lost, writing it would leave only this change, with defaults for all other settings.
     must_exist(path)?;
     let old = fs::read_to_string(path).map_err(|e| io_error(path, &e))?;
     if let Some(reason) = damage_of(old.as_bytes()) {
@@ -398,7 +398,7 @@ fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error
 pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     let folder = options.home.join("webapps").join(name);
     let is_new = !folder.exists();
-    // A home that was removed under the server is not made anew.
+    // Do not recreate a home that was removed while the server ran.
     must_exist(&server_file(&options.home))?;
     if Known::of(&options.home)?.apps.contains(name) {
         must_exist(&app_file(&options.home, name))?;
@@ -418,11 +418,12 @@ pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     })
 }
 
-/// Moves an application's folder with its settings away in one step, removes the application from the list of known ones, then deletes the
-/// files. In this order, a power cut in between leaves an application that is not started, not one with defaults or with a part of its files.
+/// Moves the folder of an application away in one step, removes the application from the list of known ones, then
+/// deletes the files. In this order, a power cut in between leaves an application that is not started, rather than one
+/// with default settings or with some of its files missing.
 ///
 /// # Errors
-/// The disk.
+/// A disk error.
 pub fn delete_app(options: &Options, name: &str) -> Result<(), Error> {
     let all = options.home.join("webapps");
     let (folder, removed) = (all.join(name), all.join(format!("{REMOVED}{name}")));
@@ -439,7 +440,7 @@ pub fn delete_app(options: &Options, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes a folder with everything in it; one that is not there is no error.
+/// Removes a folder with everything in it. A missing folder is not an error.
 fn remove_folder(folder: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(folder, &error)),
@@ -447,15 +448,16 @@ fn remove_folder(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Removes the files of an application that is gone from the list. Files that cannot be removed now are left to the next start.
+/// Removes the files of an application that is no longer listed. Files that cannot be removed now are left to the next
+/// start.
 fn remove_files_of(removed: &Path) {
     if let Err(error) = remove_folder(removed) {
         tracing::warn!(folder = %removed.display(), %error, "files of a removed application left until the next start");
     }
 }
 
-/// Finishes removals of applications that were cut off: the application leaves the list, unless there is a new one of its name, and its
-/// files go.
+/// Finishes interrupted removals of applications: drops each application from the list, unless a new one has its name,
+/// and deletes its files.
 fn finish_removals(options: &Options) -> Result<(), Error> {
     let all = options.home.join("webapps");
     for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
@@ -538,7 +540,7 @@ fn read_limited(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Fails if a settings file is missing that the home has had.
+/// Fails if a settings file that the home had before is missing.
 fn must_exist(path: &Path) -> Result<(), Error> {
     if path.try_exists().map_err(|e| io_error(path, &e))? {
         return Ok(());
@@ -577,7 +579,7 @@ pub(super) fn app_names(home: &Path, remarks: &mut Remarks) -> Result<Vec<String
     Ok(names)
 }
 
-/// Creates missing folders and files; existing ones stay. Settings that the home has had are not created again.
+/// Creates missing folders and files; existing ones stay. Settings files that the home had before are not recreated.
 fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     let home = &options.home;
     for name in ["conf", "webapps"] {
@@ -586,7 +588,7 @@ fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     for (name, mode) in [("data", 0o700), ("log", 0o750)] {
         let folder = home.join(name);
         make_dir(&folder, mode)?;
-        // Older homes have wider ones. A folder of somebody else's is theirs to guard.
+        // Homes of older versions have wider permissions. Folders owned by another user are left alone.
         match fs::set_permissions(&folder, fs::Permissions::from_mode(mode)) {
             Err(error) if name == "data" => return Err(io_error(&folder, &error)),
             Ok(()) | Err(_) => {}

@@ -24,7 +24,7 @@ pub struct Key {
     pub name: &'static str,
     /// Value if the key is not set.
     pub default: &'static str,
-    /// Topic under which people find it.
+    /// Topic under which people look for the key.
     pub group: Group,
     /// Name for people: two to five words.
     pub label: &'static str,
@@ -32,7 +32,7 @@ pub struct Key {
     pub comment: &'static str,
     /// True if the value is never printed.
     pub secret: bool,
-    /// True if even the default value means something when set; such a key is written as a comment.
+    /// True if setting the default value differs from not setting the key; such a key is written as a comment.
     pub explicit: bool,
     /// Effect of the key.
     pub effect: Effect,
@@ -60,7 +60,7 @@ pub(crate) const fn secret(
     Key { secret: true, ..key(group, name, default, label, comment) }
 }
 
-/// Defines a key that counts only when set.
+/// Defines a key for which setting the default value differs from not setting the key.
 pub(crate) const fn explicit(
     group: Group,
     name: &'static str,

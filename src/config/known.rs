@@ -1,4 +1,5 @@
-//! The list of applications that a home has had (`conf/applications.txt`), so that lost settings are not taken for settings never made.
+//! The list of applications that a home has had (`conf/applications.txt`), which distinguishes lost settings from
+//! settings never made.
 //!
 //! An application is added when used, and removed when deleted through the API. A listed application whose settings file is missing, empty
 //! or damaged is not started, since the defaults would lift its restrictions.
@@ -54,7 +55,8 @@ impl Known {
         })
     }
 
-    /// Returns the applications that have a folder. Remarks on listed ones whose folder was removed by hand; they are not served.
+    /// Returns the applications that have a folder. Adds a remark for each listed one whose folder was removed by hand;
+    /// those are not served.
     pub(super) fn with_folders(&self, home: &Path, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
         let mut names: BTreeSet<String> = app_names(home, remarks)?.into_iter().collect();
         for name in self.apps.iter().filter(|name| is_app_name(name)) {

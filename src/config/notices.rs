@@ -2,11 +2,12 @@
 
 use super::{AppSettings, Values};
 
-/// Flags of ffmpeg that have no effect, since it is always so: segments that are over leave memory, and files appear whole.
+/// Flags of ffmpeg that have no effect because the server always behaves so: segments out of the window are removed,
+/// and files appear whole.
 const FLAGS_MET: [&str; 3] = [DELETES, "independent_segments", "temp_file"];
-/// The flag of them whose absence would mean something.
+/// The one of these flags whose absence would make a difference.
 const DELETES: &str = "delete_segments";
-/// Flags that are followed.
+/// Flags that the server honours.
 const FLAGS_FOLLOWED: [&str; 2] = ["program_date_time", "omit_endlist"];
 
 impl AppSettings {

@@ -1,5 +1,5 @@
-//! The `.properties` format. The `java-properties` crate reads, after our own checks (size, UTF-8, doubled keys, comments); writing is our
-//! own code, since unchanged lines must be preserved.
+//! The `.properties` format. Files are parsed by the `java-properties` crate, after our own checks (size, UTF-8,
+//! doubled keys, comments). They are written by our own code, since unchanged lines must be preserved.
 
 use std::collections::BTreeSet;
 
@@ -69,8 +69,8 @@ pub(super) fn printable(key: &str) -> String {
     key.chars().take(80).map(|c| if c.is_control() { '_' } else { c }).collect()
 }
 
-/// Empties comment lines (their backslashes are no escapes for Java, but are for the crate), limits the length of
-/// a line, and writes what is not ASCII as `\uXXXX`, because the crate reads Latin-1.
+/// Prepares a text for the crate: empties comment lines (in which backslashes are escapes for the crate, but not for
+/// Java), limits the length of a line, and writes non-ASCII characters as `\uXXXX`, because the crate reads Latin-1.
 fn prepare(text: &str) -> Result<String, (usize, String)> {
     let mut out = String::with_capacity(text.len());
     let mut continued = false;
@@ -162,8 +162,8 @@ pub fn comment_out(text: &str, keys: &[&str]) -> String {
     out
 }
 
-/// Appends, as comments, the keys that the text lacks both as settings and as comments. Each key has name, comment and default. `None` if
-/// none is missing.
+/// Appends, as comments, the keys that the text has neither as settings nor as comments. Each key is given by name,
+/// comment and default. `None` if no key is missing.
 #[must_use]
 pub fn with_new_keys<'a>(
     text: &str,
@@ -200,7 +200,7 @@ fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Removes the blanks before a key or a comment: those of Java. Any other character is part of the key.
+/// Removes the blanks before a key or a comment, as Java defines them. Any other character is part of the key.
 fn unindented(line: &str) -> &str {
     line.trim_start_matches([' ', '\t', '\x0c'])
 }
@@ -286,7 +286,7 @@ mod tests {
         let seen: Vec<_> =
             found.iter().map(|p| (p.line, p.replaces, p.key.as_str(), p.value.as_str())).collect();
         assert_eq!(seen, [(2, None, "b", "2"), (4, Some(3), "a", "4")]);
-        // A change reaches the value that counts.
+        // The change applies to the value that is in effect.
         let changed = set_lines(text, &[("a", "9")]);
         assert_eq!(changed, "a=9\nb=2\nsettings.a=9\na=9\n");
     }

@@ -1,4 +1,4 @@
-//! The part of an application's settings that says what is recorded, where, and for how long it is kept.
+//! Settings of an application for recording: which streams, where, and how long recordings are kept.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use super::values::Values;
 /// The settings for recording streams.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingSettings {
-    /// `mp4MuxingEnabled`: every stream is, unless its broadcast says otherwise.
+    /// `mp4MuxingEnabled`: record every stream as MP4, unless its broadcast says otherwise.
     pub always: bool,
-    /// `webMMuxingEnabled`: the same, as WebM.
+    /// `webMMuxingEnabled`: the same as WebM.
     pub always_webm: bool,
     /// `addDateTimeToMp4FileName`.
     pub dated: bool,
-    /// The text of `fileNameFormat`, which names of files have behind the id; empty: none.
+    /// Text from `fileNameFormat` that follows the id in file names; empty: none.
     pub text: String,
     /// `subFolder`: like [`Self::folder`], for playlists and segments of live streams.
     pub shared_folder: String,
     /// `recordingSubfolder`, else `subFolder`: folders below `streams`, with `%m` for the main track and `%s` for the stream.
     pub folder: String,
-    /// `record.max_streams`: streams that are recorded at a time.
+    /// `record.max_streams`: maximum number of streams recorded at the same time.
     pub streams_max: Option<usize>,
-    /// `record.max_duration`: the most milliseconds of a file.
+    /// `record.max_duration`: maximum duration of a file, in milliseconds.
     pub file_ms_max: Option<u64>,
-    /// `record.max_file_bytes`: the most bytes of a file.
+    /// `record.max_file_bytes`: maximum size of a file.
     pub file_bytes_max: Option<u64>,
-    /// `record.max_age`: older recordings are removed.
+    /// `record.max_age`: age after which recordings are removed.
     pub age_max: Option<Duration>,
-    /// `record.max_bytes`: the oldest recordings are removed while all have more.
+    /// `record.max_bytes`: maximum size of all recordings; beyond it the oldest are removed.
     pub bytes_max: Option<u64>,
 }
 
-/// The text between the braces of `fileNameFormat`. Resolution and bit rate are those of renditions; names of what is sent as
-/// it comes have neither, in the reference, too.
+/// Parses the text between the braces of `fileNameFormat`. Resolution and bit rate apply to renditions only: as in the
+/// reference, names of streams that are not transcoded contain neither.
 fn file_text(values: &Values) -> Result<String, Error> {
     let key = "fileNameFormat";
     let text = values.text(key).split_once('{').map_or("", |(_, rest)| rest);
@@ -46,7 +46,7 @@ fn file_text(values: &Values) -> Result<String, Error> {
     }
 }
 
-/// Reads them. 0 is no limit.
+/// Parses the settings. 0 means no limit.
 pub(super) fn recording(values: &Values) -> Result<RecordingSettings, Error> {
     let limit = |key, max| values.number(key, 0u64, max).map(|value| Some(value).filter(|value| *value > 0));
     let [own, shared] = ["recordingSubfolder", "subFolder"].map(|key| values.text(key).trim());

@@ -64,8 +64,8 @@ impl Remarks {
         }
         let Self { mut lines, unknown } = self;
         let count = unknown.len();
-        // Of these the operator hears by name: they protect nothing as they are written. A key that stands beside the one that it
-        // resembles (`rtmpt.port`) is another one.
+        // Keys that resemble a known key are named one by one, because a mistyped switch protects nothing. If the file
+        // also has the known key, the similar one (`rtmpt.port`) is a different key.
         let is_meant = |one: &Unknown| one.near.is_some_and(|(_, is_there)| !is_there);
         let (meant, foreign): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_meant);
         lines.extend(meant.iter().take(LINES_MAX).map(Unknown::line));

@@ -44,7 +44,7 @@ pub struct Limits {
     pub exempt_loopback: bool,
 }
 
-/// Rules for connections on behalf of others.
+/// Rules for outgoing connections to addresses that others have named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutboundRules {
     /// `outbound.deny`.
@@ -117,7 +117,7 @@ pub struct ServerSettings {
     pub trusted_proxies: CidrList,
     /// `server.cors_origins`; empty: none.
     pub cors_origins: Vec<String>,
-    /// Rules for connections on behalf of others.
+    /// Rules for outgoing connections to addresses that others have named.
     pub outbound: OutboundRules,
     /// Addresses with access to the dashboard and to metrics.
     pub doors: Doors,
@@ -431,7 +431,7 @@ mod tests {
         let Some(Trust::Secret(secret)) = &server.management_trust else { panic!("no secret") };
         assert_eq!(secret.reveal(), long);
         assert!(!format!("{server:?}").contains("canary"));
-        // Switched off, the secret may be anything.
+        // While the feature is off, the secret may have any value.
         assert!(
             ServerSettings::with(&[("server.jwtServerSecretKey", "x")]).unwrap().management_trust.is_none()
         );

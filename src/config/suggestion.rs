@@ -6,9 +6,10 @@ use super::{Key, Level, Schema};
 
 /// Maximum number of differing letters: wrong, missing, extra or swapped.
 const EDITS_MAX: usize = 2;
-/// Letters of a key per allowed difference.
+/// Number of letters of a key per allowed difference.
 const LETTERS_OF_AN_EDIT: usize = 5;
-/// Letters of a variable per allowed difference. Fewer than in a file: a mistyped switch must not be taken for somebody else's variable.
+/// Number of letters of a variable per allowed difference. More differences are allowed than in a file: a mistyped
+/// switch must not be taken for somebody else's variable.
 const LETTERS_OF_A_MISTAKE: usize = 3;
 /// Least similarity for a suggestion.
 const SIMILARITY_MIN: f64 = 0.75;
@@ -18,8 +19,8 @@ pub(super) fn unknown_key(schema: &Schema, given: &str) -> String {
     reason("key", given, keys(schema))
 }
 
-/// Makes the message for an environment variable that is no setting and resembles one that works here: one or two letters, case, underscores, or the
-/// missing level. `None` if it resembles none.
+/// Makes the message for an environment variable that is not a setting but resembles one that works here: one or two
+/// letters, the case, underscores or the level differ. `None` if it resembles none.
 pub(super) fn mistyped_variable(schema: &Schema, given: &str) -> Option<String> {
     let plain = |variable: &str| {
         let word = variable.strip_prefix("APP_").unwrap_or(variable);
@@ -42,7 +43,7 @@ fn keys(schema: &Schema) -> impl Iterator<Item = String> {
 }
 
 fn reason(what: &str, given: &str, known: impl Iterator<Item = String>) -> String {
-    // Case and the missing level are the commonest mistakes.
+    // Wrong case and a missing level are the most common mistakes.
     let plain = |word: &str| {
         let word = word.to_ascii_lowercase();
         word.strip_prefix("app.").unwrap_or(&word).to_owned()
@@ -58,12 +59,12 @@ fn reason(what: &str, given: &str, known: impl Iterator<Item = String>) -> Strin
     }
 }
 
-/// Returns the known key that an unknown one resembles: different case, or one or two letters.
+/// Returns the known key that an unknown one resembles: the case, or one or two letters, differ.
 pub(super) fn near_key(schema: &Schema, level: Level, given: &str) -> Option<&'static str> {
     let plain = given.to_ascii_lowercase();
     let distance = |key: &Key| strsim::osa_distance(&key.name.to_ascii_lowercase(), &plain);
     let nearest = schema.keys(level).iter().map(|key| (distance(key), key.name)).min()?;
-    // Of a short word most letters would be others.
+    // Short keys tolerate fewer differences; otherwise most of their letters could differ.
     let max = EDITS_MAX.min(given.len() / LETTERS_OF_AN_EDIT);
     (nearest.0 <= max).then_some(nearest.1)
 }

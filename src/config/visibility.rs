@@ -54,7 +54,7 @@ mod tests {
                 ("attendee", "attendee", false),
                 ("speaker", "attendee", false),
                 ("speaker", "active_attendee", true),
-                // An unlisted role counts as none.
+                // An unlisted role sees the same as no role.
                 ("stranger", "", true),
                 ("stranger", "stranger", false),
             ] {

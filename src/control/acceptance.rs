@@ -40,7 +40,7 @@ fn refusal(
     let present = Measured::of(figures);
     let begun = *since.get_or_insert(present);
     let span = present.media_ms.saturating_sub(begun.media_ms);
-    // Of another publisher, or of a clock that was set back.
+    // The figures are those of another publisher, or the media clock was set back.
     if span < 0 || present.bytes < begun.bytes || present.pictures < begun.pictures {
         *since = Some(present);
         return None;
@@ -141,11 +141,11 @@ mod tests {
     fn a_burst_between_two_groups_of_pictures_is_no_rate() {
         let limits = AcceptLimits { bitrate: Some(1_000_000), ..AcceptLimits::default() };
         let mut since = None;
-        // All bytes of five seconds at once, then nothing.
+        // All bytes of five seconds arrive at once, then none.
         for second in 0..5 {
             assert_eq!(refusal(limits, &mut since, &figures(second, 0, 600_000, 1)), None);
         }
-        // Another publisher begins to count anew.
+        // Another publisher starts counting from zero.
         for second in 0..5 {
             assert_eq!(refusal(limits, &mut since, &figures(second, 0, 1, 1)), None);
         }

@@ -1,6 +1,6 @@
-//! Viewers across nodes (docs/cluster.md). A node with a copy reports its number of viewers to the node from which it fetches, on change
-//! and at most once a second; so the origin's record counts all viewers, and every node has the record. If a node is gone, its viewers are
-//! gone with its connection.
+//! Viewers across nodes (docs/cluster.md). A node with a copy reports its number of viewers to the node from which it
+//! fetches, when the number changes and at most once a second. The origin's record thus counts all viewers, and every
+//! node has that record. When a node is lost, its viewers are no longer counted, because its connection ends.
 
 use relay::Viewers;
 
@@ -42,8 +42,9 @@ pub(super) fn news(
 }
 
 impl Access {
-    /// Number of viewers of a stream at other nodes counted under this name, for the record's limits: at the origin as reported by nodes
-    /// with copies, elsewhere from the record, minus what this node itself has reported.
+    /// Number of viewers of a stream at other nodes that are counted under `name`, for the record's limits. At the
+    /// origin, this is the number reported by nodes with copies; at other nodes, the record's number minus the one that
+    /// this node has reported.
     pub(super) fn viewers_elsewhere(
         &self,
         records: &Records,

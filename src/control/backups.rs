@@ -15,7 +15,7 @@ use super::records::Records;
 
 /// Interval at which the age of the newest backup is checked.
 const LOOK: Duration = Duration::from_secs(600);
-/// Time to the first check, so that a server that fails soon after its start does not replace good backups.
+/// Time until the first check, so that a server that fails soon after its start does not replace good backups.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 
 /// The schedule and the backup in progress.
@@ -41,7 +41,7 @@ impl Backups {
 impl Walks {
     /// Schedules checks of the newest backup's age, if backups are enabled; at the start and with new settings.
     pub(super) fn boot_backups(&mut self, cx: &Context, cluster: &Cluster, now: Now) {
-        // A directory is backed up by its own means.
+        // A shared directory is backed up by its own tools.
         let is_on = !cx.config.server.backups().every.is_zero() && !cluster.is_shared();
         self.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
     }

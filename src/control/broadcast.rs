@@ -116,8 +116,8 @@ macro_rules! assign {
 /// A record with default values.
 static USUAL: LazyLock<Broadcast> = LazyLock::new(Broadcast::default);
 
-/// The stored form of a record: only members that differ from [`Broadcast::default`], which supplies the others. A new default of a member
-/// therefore requires a new [`RECORD_VERSION`].
+/// The stored form of a record, with only the members that differ from [`Broadcast::default`]; missing members get the
+/// default. A changed default therefore requires a new [`RECORD_VERSION`].
 struct Stored<'a>(&'a Broadcast);
 
 macro_rules! members {
@@ -303,7 +303,7 @@ pub enum BodyError {
 /// Parses the body of a create or an update. Empty, blank and `null` bodies give `None`.
 ///
 /// # Errors
-/// The body is no JSON, or no broadcast.
+/// The body is not JSON, or not a broadcast.
 pub fn parse_body(bytes: &[u8]) -> Result<Option<Body>, BodyError> {
     match parse_json::<Option<Body>>(bytes)?.flatten() {
         Some(body) => checked(body).map(Some),
@@ -327,7 +327,7 @@ pub fn checked(body: Body) -> Result<Body, BodyError> {
 /// unknown ones without recursion.
 ///
 /// # Errors
-/// The body is no JSON, or not of the expected type.
+/// The body is not JSON, or not of the expected type.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyError> {
     let bytes = readable(bytes);
     match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
@@ -347,7 +347,7 @@ impl Broadcast {
         record.take_create(body);
         record.drop_empty_items();
         for item in record.play_list_item_list.iter_mut().flatten() {
-            // Nothing here reads files of others: the number of one that cannot be opened.
+            // Other servers' files are not opened here, so the duration is the value for unreadable media.
             if item.kind.as_deref() == Some("VoD") {
                 item.duration_in_ms = UNREADABLE;
             }
@@ -366,7 +366,7 @@ impl Broadcast {
         self.drop_empty_items();
     }
 
-    /// Removes items of a playlist without a URL.
+    /// Removes playlist items that have no URL.
     fn drop_empty_items(&mut self) {
         if let Some(items) = &mut self.play_list_item_list {
             items.retain(PlayListItem::has_url);
@@ -389,7 +389,7 @@ impl Broadcast {
 
     /// Appends the record as shown by the API at `now`.
     pub fn write_json(&self, now: Now, out: &mut Vec<u8>) {
-        // Writing to memory cannot fail, and no member is a map with odd keys.
+        // Writing to memory cannot fail, and no member is a map with keys other than strings.
         let done = if self.is_stale(now) {
             let stale = Self { status: status::TERMINATED.to_owned(), ..self.clone() };
             serde_json::to_writer(out, &stale)
@@ -409,7 +409,7 @@ impl Broadcast {
         let claims = self.status == status::BROADCASTING || self.status == status::PREPARING;
         let silent = match self.updated {
             Some(updated) => now.mono.saturating_duration_since(updated),
-            // Of an earlier life only the date is known.
+            // For updates made before the server restarted, only the wall-clock time is known.
             None => {
                 Duration::from_millis(now.wall_date().saturating_sub(self.update_time).max(0).unsigned_abs())
             }
@@ -582,12 +582,12 @@ mod tests {
     fn silence_shows_as_terminated_unexpectedly() {
         let began = Instant::now();
         let at = |ms, wall_ms| Now { mono: began + Duration::from_millis(ms), wall_ms };
-        // Of an earlier life of the server there is only the date.
+        // For a status from before the server's restart, only the date is known.
         let mut live =
             Broadcast { status: status::BROADCASTING.into(), update_time: 1000, ..Broadcast::default() };
         assert_eq!(live.effective_status(at(0, 20_999)), status::BROADCASTING);
         assert_eq!(live.effective_status(at(0, 21_000)), status::TERMINATED);
-        // From then on the date, which may be set, says nothing.
+        // After an update in this run, the wall clock has no influence, since it may be set.
         live.touch(at(0, 5_000_000));
         assert_eq!(live.update_time, 5_000_000);
         for wall_ms in [0, 5_019_999, 9_000_000] {

@@ -1,5 +1,5 @@
-//! Figures of a stream's connections: every worker is asked, and requests are answered when all have replied. Requests that come meanwhile
-//! share the result.
+//! Figures of a stream's connections: every worker is asked, and requests are answered when all workers have replied.
+//! Requests that arrive meanwhile share the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) enum Asked {
         /// Maximum number of viewers to list.
         size: usize,
     },
-    /// The viewer with this name should be ended.
+    /// A request to end the viewer with this name.
     End(String),
 }
 
@@ -80,7 +80,7 @@ impl Figures {
         Reply::Later
     }
 
-    /// Takes the answer of one worker.
+    /// Handles the answer of one worker.
     pub(super) fn connections_told(
         &mut self,
         cx: &mut Context,
@@ -97,7 +97,7 @@ impl Figures {
             return;
         }
         let Some(mut question) = self.connections.by_stream.remove(&stream) else { return };
-        // Whichever worker was first: pages of a list follow each other.
+        // Sort independently of the order in which workers replied, so that the pages of a list are consistent.
         question.connections.sort_by_key(|one| one.peer);
         question.viewers.sort_by(|a, b| (b.seconds, &b.name).cmp(&(a.seconds, &a.name)));
         let viewers = &question.viewers;
@@ -127,7 +127,7 @@ impl Figures {
 }
 
 impl Context {
-    /// Ends a viewer, and answers whether there was one.
+    /// Ends a viewer, and answers whether the viewer existed.
     fn end_viewer(&mut self, requester: Requester, stream: StreamId, viewer: Option<&ViewerFigures>) {
         let Some(viewer) = viewer else {
             return self.answer(requester, Outcome::failure("There is no such viewer").response(200));
@@ -138,7 +138,7 @@ impl Context {
                 let viewer = SubscriptionId { conn: *conn, handle: *handle };
                 self.post(*worker, ToWorker::EndViewer { stream, viewer, reason });
             }
-            // Its requests may reach any worker.
+            // The viewer's requests may reach any worker.
             ViewerName::Lease { identity, .. } => self.post_all(&ToWorker::EndPolled {
                 stream,
                 protocol: viewer.protocol,
@@ -150,7 +150,8 @@ impl Context {
     }
 }
 
-/// Returns the name of a viewer in the API, unique while the server runs. The identity of a viewer is no part of it, as it may be a token.
+/// Returns the name of a viewer in the API, unique while the server runs. The viewer's identity is not part of the
+/// name, since it may be a token.
 fn name_of(name: &ViewerName) -> String {
     match name {
         ViewerName::Session(SessionRef { worker, conn, handle }) => {

@@ -36,10 +36,10 @@ pub(super) struct Context {
     pub(super) load: Load,
     pub(super) audit: Audit,
     pub(super) outbox: Outbox,
-    /// Set while the server lets in nothing new and waits for its sessions to end.
+    /// Set while the server admits nothing new and waits for its sessions to end.
     pub(super) leaving: Option<Leaving>,
     pub(super) drain: Option<Drain>,
-    /// Addresses of this machine that are looked up.
+    /// Addresses of this machine that must be looked up.
     pub(super) lookups: Lookups,
 }
 
@@ -49,7 +49,7 @@ impl Context {
         self.drain.is_some()
     }
 
-    /// True if nothing new is let in: the server is shutting down, or waits for its sessions to end.
+    /// True if nothing new is admitted: the server is shutting down, or waits for its sessions to end.
     pub(super) const fn lets_in_nothing(&self) -> bool {
         self.drain.is_some() || self.leaving.is_some()
     }
@@ -71,7 +71,7 @@ impl Context {
         self.answer_shown(requester.session(), requester.shown(response));
     }
 
-    /// Sends an answer; the only way in which answers leave.
+    /// Sends an answer. All answers are sent through here.
     pub(super) fn answer_shown(&mut self, session: SessionRef, shown: Shown) {
         self.audit.audit_answer(session, shown.response());
         let mut response = Box::new(shown.into_response());

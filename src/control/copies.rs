@@ -1,13 +1,13 @@
 //! Copies: streams whose publisher is at another node, fetched while they have viewers here.
 //!
-//! 1. A viewer asks for a stream that is not here. It is asked for where it may be: at the node that has it, by the directory, else at each
-//!    of the operator's `edge.origins` in turn.
-//! 2. What comes is a stream of this node like any other, but that no record, hook, recording or push is made for it: those are the
-//!    origin's. It has the origin's tracks, times and epochs.
-//! 3. A connection that breaks is made anew, at once where the directory names another node; viewers stay. A stream that is over at its origin
-//!    ends here, unless the directory names another node for it.
-//! 4. A copy that nobody watches ends after `edge.linger`. A publisher that is let in here takes the copy over, with its viewers and its
-//!    clock.
+//! 1. A viewer asks for a stream that is not live here. It is requested from the node that has it according to the
+//!    directory, else from each of the operator's `edge.origins` in turn.
+//! 2. The copy is a stream of this node like any other, but has no record, hooks, recordings or pushes here; the origin
+//!    has them. It keeps the origin's tracks, times and epochs.
+//! 3. A broken connection is retried, at once if the directory names another node; viewers stay. If the stream ends at
+//!    the origin, the copy ends too, unless the directory names another node for it.
+//! 4. A copy without viewers ends after `edge.linger`. A publisher that is admitted here takes over the copy, with its
+//!    viewers and clock.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -37,17 +37,17 @@ const ABSENT_MAX: usize = 4096;
 /// The origins from which a copy may be fetched.
 #[derive(Debug)]
 pub(super) struct Copying {
-    /// The nodes that the copy is for, besides this one.
+    /// The nodes on whose behalf the copy is fetched, besides this one.
     via: Vec<String>,
     /// The origins to try, in order.
     origins: Vec<Origin>,
     /// Index of the origin being tried.
     at: usize,
-    /// Number of attempts that have failed since units came.
+    /// Number of attempts that have failed since units last arrived.
     failures: usize,
     /// Number of these attempts that failed because the origin does not have the stream.
     absent: usize,
-    /// Time since which no units come.
+    /// Time at which units stopped arriving.
     lost: Option<Instant>,
     /// True if the origin has claimed the stream for a source and may not have it yet.
     is_promised: bool,
@@ -91,7 +91,7 @@ impl Sources {
         self.find(key).is_some_and(|source| source.copying.is_some())
     }
 
-    /// Resets the failures of a copy whose units come.
+    /// Resets the failures of a copy, because its units arrive.
     pub(super) fn copy_lives(&mut self, key: &StreamKey) {
         let Some(id) = self.by_key.get(key) else { return };
         if let Some(copying) = self.by_id.get_mut(id).and_then(|source| source.copying.as_mut()) {
@@ -120,8 +120,8 @@ impl Copying {
         &self.via
     }
 
-    /// Moves to the next of these origins, or retries the only one. If none are known the former ones are tried, because a dead node's
-    /// publisher may be moving to another node.
+    /// Moves to the next of these origins, or retries the only one. If none are given, the previous ones are tried
+    /// again, because the publisher of a dead node may be moving to another one.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;
@@ -130,7 +130,7 @@ impl Copying {
         self.origins.get(self.at).cloned()
     }
 
-    /// Notes a failure. Returns false if the copy cannot be fetched.
+    /// Notes a failure. Returns false if the copy should be given up.
     fn goes_on(&mut self, now: Instant, is_absent: bool) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.absent = self.absent.saturating_add(usize::from(is_absent));
@@ -143,7 +143,7 @@ impl Copying {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }
 
-    /// True if each origin was tried once since units came.
+    /// True if each origin was tried once since units last arrived.
     const fn asked_all(&self) -> bool {
         self.failures > self.origins.len()
     }
@@ -156,7 +156,8 @@ impl Outbound {
         self.sources.is_copying(key) || live.is_some_and(Live::is_copy)
     }
 
-    /// Stops fetching a copy, because a publisher was admitted here. The stream goes on and waits for its units.
+    /// Stops fetching a copy, because a publisher was admitted here. The stream continues and waits for that
+    /// publisher's units.
     pub(super) fn release_copy(
         &mut self,
         cx: &mut Context,
@@ -174,7 +175,7 @@ impl Outbound {
         }
         let Some(stream) = registry.find(key) else { return };
         registry.change(stream, |source| source.state = State::Awaited);
-        // The worker's last report of the clock is up to a second old.
+        // The worker's last report of the clock is up to a second old, so the clock is extrapolated.
         if let Some(live) = registry.get_mut(&stream) {
             let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
             live.clock.position.dts_ms =
@@ -201,15 +202,15 @@ impl Cluster {
 }
 
 impl Control {
-    /// Follows a change of the node that has a stream, according to the directory: a copy moves there at once, a stream that has lost its
-    /// publisher here becomes a copy, and waiting sessions may ask again.
+    /// Follows the directory's report that another node has a stream: a copy moves there at once, a stream that has
+    /// lost its publisher here becomes a copy, and waiting sessions may ask again.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
         if self.registry.cluster.location(key).is_none() {
             return;
         }
         let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
         match live.map(|live| live.source().state) {
-            // A publisher at another node has the name of the room.
+            // A publisher at another node uses the id of this room's view.
             Some(_) if live.is_some_and(Live::is_view) => drop(self.become_copy(now, key)),
             Some(State::Grace(_)) => drop(self.become_copy(now, key)),
             Some(State::Awaited) if self.outbound.sources.is_copying(key) => self.outgoing(now).ask_anew(key),
@@ -218,8 +219,8 @@ impl Control {
         }
     }
 
-    /// Makes a stream of this node a copy of another node's. Its publisher is closed, its viewers stay. Returns false if there is no such
-    /// node, or it has no relay.
+    /// Makes a stream of this node a copy of another node's stream: the publisher here is closed, the viewers stay.
+    /// Returns false if no other node has the stream, or that node has no relay.
     pub(super) fn become_copy(&mut self, now: Now, key: &StreamKey) -> bool {
         let origins = self.registry.cluster.origins_of(&self.cx, key);
         let (Some(stream), Some(origin)) = (self.registry.find(key), origins.first().cloned()) else {
@@ -244,7 +245,7 @@ impl Control {
             live.told.announced = false;
         }
         if was_view {
-            // Workers treat a view unlike other streams.
+            // Workers treat a view differently from other streams, so they are sent the stream again.
             self.registry.post_stream_up(&mut self.cx, stream);
         }
         self.outgoing(now).reconcile_pushes(key);
@@ -265,15 +266,15 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Fetches a stream that a viewer waits for. Returns true if it may come.
+    /// Fetches a stream for which a viewer waits. Returns true if it may become available.
     pub(super) fn fetch_copy(&mut self, key: &StreamKey, via: Vec<String>) -> bool {
-        // A name that is no stream id cannot be in a URL.
+        // A name that is not a valid stream id cannot be in a URL.
         let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
             return false;
         };
         let origins = self.registry.cluster.origins_of(self.cx, key);
         let Some(origin) = origins.first().cloned() else { return false };
-        // Other nodes copy from one that drains as before.
+        // A draining node still fetches copies for other nodes.
         let is_refused = self.cx.is_draining() || (self.cx.lets_in_nothing() && via.is_empty());
         if self.outbound.sources.absent.contains(self.now.mono, key) || is_refused {
             return false;

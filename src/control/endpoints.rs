@@ -1,11 +1,12 @@
 //! Restreaming endpoints (docs/robustness.md, U-01 to U-04).
 //!
-//! 1. A stream goes live, or an endpoint is added while it is: an attempt begins at once.
-//! 2. The `supervisor` resolves, checks the address and times the attempts; they are ordered from the source's worker.
-//! 3. News moves the endpoint's status. News of an older attempt is dropped.
-//! 4. A failure is followed by the next attempt, for ever; an explicit `endpointRepublishLimit` ends it until the next
-//!    publish, or until that setting allows more.
-//! 5. An endpoint that is removed is stopped within the same turn; an answer that comes later finds nothing.
+//! 1. When a stream goes live, or an endpoint is added to a live stream, an attempt begins at once.
+//! 2. The `supervisor` resolves names, checks addresses and times the attempts, which are ordered from the source's
+//!    worker.
+//! 3. News of the current attempt changes the endpoint's status. News of an older attempt is dropped.
+//! 4. A failed attempt is followed by another one, without a limit. If `endpointRepublishLimit` is set, attempts stop
+//!    there until the next publish, or until that setting allows more.
+//! 5. A removed endpoint is stopped within the same turn; later answers about it are ignored.
 
 use super::context::Context;
 use super::live::{Live, Registry};
@@ -54,7 +55,7 @@ struct Push {
     service_id: String,
     url: String,
     target: Target,
-    /// True if the hook about the failure was sent.
+    /// True if the hook has reported the failure.
     told_failed: bool,
     /// Codecs of the tracks left out, as last logged.
     told_left_out: Vec<String>,
@@ -110,7 +111,7 @@ impl Pushes {
 }
 
 impl Outbound {
-    /// Logs the tracks that a target is not sent, once per list, because later attempts leave out the same.
+    /// Logs the tracks that are not sent to a target; each list once, because later attempts leave out the same ones.
     fn note_left_out(&mut self, id: PushId, codecs: &[String]) {
         let Some(push) = self.pushes.by_id.get_mut(&id) else { return };
         if codecs.is_empty() || push.told_left_out == codecs {
@@ -166,8 +167,8 @@ impl Records {
 }
 
 impl ControlConfig {
-    /// True if a push of `key` to this URL would come straight back (docs/robustness.md, U-34). Indirect loops are found at run time by
-    /// `via`.
+    /// True if a push of `key` to this URL would arrive at the same stream (docs/robustness.md, U-34). Indirect loops
+    /// are detected while pushing, by `via`.
     pub(super) fn is_loop(&self, key: &StreamKey, target: &Target) -> bool {
         self.is_own_host(&target.host) && outbound::is_own_stream(target, &self.addresses, key)
     }
@@ -204,7 +205,8 @@ impl Control {
                 self.outbound.pushes.own.ended(id);
                 self.outbound.supervisor.again(now.mono, Job::Push(id));
             }
-            // The stream's end is on its way, or the worker ended it by mistake: then it is tried again.
+            // Either the end of the stream is about to be reported, or the worker ended the push by mistake and it is
+            // retried.
             PushState::Finished => self.push_failed(now, id, status::FINISHED, "the worker ended it"),
         }
     }
@@ -233,7 +235,7 @@ impl Control {
         let told_after = settings.and_then(|settings| settings.endpoint_failed_after);
         let many = told_after.is_some_and(|after| failures.is_some_and(|failures| failures > after));
         let tell = self.outbound.pushes.by_id.get_mut(&id).is_some_and(|push| {
-            // Once, until it has held for a while again.
+            // Report once per series of failures. A connection that holds for a while ends the series.
             let told = std::mem::replace(&mut push.told_failed, many);
             push.note(now, status, Some(reason));
             many && !told
@@ -327,7 +329,7 @@ impl Outgoing<'_> {
     /// Starts and stops pushes to match the record of a live stream.
     pub(super) fn reconcile_pushes(&mut self, key: &StreamKey) {
         let Some(stream) = self.registry.find(key) else { return };
-        // The endpoints of a copy are its origin's.
+        // A copy is pushed by the node of its origin, not from here.
         let record = self.records.get(key).filter(|_| !self.outbound.is_copy(self.registry, key));
         let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();
         let Some(live) = self.registry.get(&stream) else { return };

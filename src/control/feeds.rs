@@ -1,10 +1,13 @@
-//! Feeds: requests of connections that are repeated each second while a client listens (docs/rest.md).
+//! Feeds: requests that a connection repeats each second while its client listens (docs/rest.md).
 //!
-//! 1. A question waits in the line of who asks: a user, or the address of the server's token. It costs its turn next to nothing.
-//! 2. So many rows in a slice, one question of each line in turn; other mail is handled between two slices. When there is more to do than
-//!    time for it, feeds are asked less often than once a second, and those of who has many the least.
-//! 3. A feed is remembered for [`REMEMBERED`] behind its last question. There are [`OF_ASKER_MAX`] of one asker and [`FEEDS_MAX`] in all,
-//!    of which the asker with most gives way to one that has fewer. A feed that is too much is answered 503, which ends it.
+//! 1. Each request waits in the queue of its requester: a user, or an address that uses the server's token. Queueing
+//!    costs next to nothing.
+//! 2. A slice answers requests up to a number of rows, one request of each queue in turn; other mail is handled between
+//!    two slices. Under high load, feeds are answered less often than once a second, those of requesters with many
+//!    feeds least.
+//! 3. A feed is remembered for [`REMEMBERED`] after its last request. There are at most [`OF_ASKER_MAX`] feeds per
+//!    requester and [`FEEDS_MAX`] in total; at the latter limit, the requester with most feeds loses one to a requester
+//!    with fewer. A feed without room is answered 503, which ends it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -71,7 +74,8 @@ impl Feeds {
         self.due
     }
 
-    /// Returns true if a feed may make a request: it is known, or there is or can be made room for it.
+    /// Returns true if a feed may make a request: it is known, or there is room for it, possibly by dropping another
+    /// feed.
     fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
         if self.queued >= FEEDS_MAX {
             return false;
@@ -97,7 +101,7 @@ impl Feeds {
         true
     }
 
-    /// Forgets a feed of the requester with most feeds, if that keeps more than `own`.
+    /// Drops a feed of the requester with most feeds, if that requester still has more than `own` afterwards.
     fn give_way(&mut self, own: usize) -> bool {
         let Some((most, asker)) = self.sizes.last().filter(|(most, _)| *most > own.saturating_add(1)) else {
             return false;
@@ -167,7 +171,7 @@ fn rows_of(request: &Request) -> usize {
 }
 
 impl Access {
-    /// Queues the request of a feed. Requests of peers without a login are returned, to be refused at once.
+    /// Queues the request of a feed. Returns the request of a peer without a login, to be refused at once.
     pub(super) fn feed_asked(
         &mut self,
         cx: &mut Context,
@@ -236,7 +240,7 @@ mod tests {
             assert!((0..OF_ASKER_MAX).all(|_| ask(&mut feeds, now, asker).is_some()));
         }
         assert_eq!(feeds.known.len(), FEEDS_MAX);
-        // Of sixteen that have all of it each gives some to those that come.
+        // Sixteen requesters share all feeds. Each loses some to newcomers.
         for asker in 16..64 {
             for held in 1..=16 {
                 assert!(ask(&mut feeds, now, asker).is_some(), "{asker}");
@@ -246,7 +250,7 @@ mod tests {
         assert_eq!((feeds.known.len(), feeds.sizes.first().unwrap().0), (FEEDS_MAX, 16));
         assert!(ask(&mut feeds, now, 20).is_none(), "nobody has more");
         assert!(ask(&mut feeds, now, 99).is_some(), "and one that has none gets in");
-        // Askers that do not come again are forgotten.
+        // Requesters that do not return are forgotten.
         let later = now + REMEMBERED + Duration::from_millis(1);
         assert!(ask(&mut feeds, later, 0).is_some());
         assert_eq!((feeds.known.len(), feeds.ages.len(), feeds.held.len(), feeds.sizes.len()), (1, 1, 1, 1));
@@ -272,10 +276,10 @@ mod tests {
         }
         assert_eq!((rest + slice.len(), feeds.lines.len()), (1001, 0));
         assert!(at > now + 80 * PAUSE);
-        // With much that each of them walks over, there are fewer.
+        // If each request scans many streams, a slice has fewer requests.
         (0..10).for_each(|_| feeds.queue(at, user(0), question(10)));
         assert_eq!(feeds.slice(at + PAUSE, 64 * SLICE_ROWS).len(), 1);
-        // Questions that wait for longer than their feeds are remembered are bounded, too.
+        // Requests that wait longer than their feeds are remembered are limited, too.
         let mut next = feeds.queued;
         while feeds.admit(at, session(0), &user(0)) {
             feeds.queue(at, user(0), question(1));

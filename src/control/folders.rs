@@ -1,11 +1,12 @@
-//! Folders of files that are imported (`POST /vods/directory`; docs/vod.md).
+//! Imported folders of files (`POST /vods/directory`; docs/vod.md).
 //!
-//! 1. A job checks that the folder is below one named by the operator, finds its files, and links it in the application's `streams`.
-//!    Besides the records the link is all there is, so it is there again after a restart.
-//! 2. Its files become records, in one commit, and the request is answered with it.
-//! 3. It is forgotten in the other order: the link goes, and then the records. The files are not ours, and stay.
+//! 1. A job checks that the folder is below one named by the operator, finds its files, and creates a link to it in the
+//!    application's `streams`. Apart from the records, the link is the only state, so the folder is still imported
+//!    after a restart.
+//! 2. The files become records in one commit, with which the request is answered.
+//! 3. Forgetting a folder removes the link first, then the records. The files belong to somebody else, and stay.
 //!
-//! A crash in between leaves a link without records, or records without a link: forgetting the folder ends either.
+//! A crash in between leaves a link without records, or records without a link. Forgetting the folder removes either.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use crate::http::Response;
 use crate::jobs::{ImportOutcome, ImportWork, ImportedFile, Work};
 use crate::types::Now;
 
-/// Maximum number of files of imported folders in an application.
+/// Maximum number of files from imported folders in an application.
 const IMPORTED_MAX: usize = 50_000;
-/// The reference's stream name and id of a file that no stream has made.
+/// The reference's stream name and id for a file that was not recorded from a stream.
 const NO_STREAM: &str = "vodFile";
 
 fn refused(message: &str) -> Response {
@@ -35,8 +36,8 @@ fn busy() -> Response {
 }
 
 impl ControlConfig {
-    /// The refusal of a folder. It names the folder that the setting allows; without the setting the reference names the root, which is
-    /// refused as well.
+    /// Makes the refusal of a folder. It names the folder that the setting allows. Without the setting it names the
+    /// root, like the reference, although the root is refused as well.
     fn not_allowed(&self) -> Response {
         let named = self.server.values.text("vod.import_folders");
         let named = if named.is_empty() { "/" } else { named };

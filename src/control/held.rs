@@ -1,35 +1,35 @@
-//! The size of each table of control, for simulations: without peers and streams all must be empty. And the tasks that control has
-//! ordered, which must be those of its records.
+//! Sizes of control's tables, for simulations: without peers and streams all must be empty. Also the tasks that control
+//! has ordered, which must match its records.
 
 use super::Control;
 use super::supervisor::Job;
 use crate::types::{StreamKey, WorkerId};
 
-/// A task of an outgoing connection or of a recording, as control has it in its tables.
+/// A task of an outgoing connection or of a recording, as listed in control's tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ordered {
     /// `push`, `pull` or `recording`, as in [`crate::worker::Worker::ordered`].
     pub kind: &'static str,
-    /// Number of the task among those of its kind.
+    /// Number of the task, unique within its kind.
     pub id: u64,
     /// Stream that is pushed, fetched or recorded.
     pub key: StreamKey,
     /// URL of a push; name of the container of a recording; empty for a pull.
     pub what: String,
-    /// Place of the task.
+    /// State of the task.
     pub at: Standing,
-    /// Number of its attempts that failed since one has held.
+    /// Number of attempts that have failed since one last held.
     pub failures: u32,
 }
 
-/// Place of an ordered task.
+/// The state of an ordered task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Ordered from a worker, which is to have it.
+    /// Ordered from this worker.
     Open(WorkerId),
-    /// Waiting for its next attempt, or for a name.
+    /// Waiting for the next attempt, or for a name to be resolved.
     Waiting,
-    /// Not tried any more, because it failed too often.
+    /// No longer attempted, because it failed too often.
     GivenUp,
 }
 
@@ -58,7 +58,7 @@ impl Control {
         ]
     }
 
-    /// Returns the pushes, pulls and recordings under way; recordings that were asked to end are not among them.
+    /// Returns the pushes, pulls and recordings in progress, without recordings that were asked to end.
     #[must_use]
     pub fn ordered(&self) -> Vec<Ordered> {
         let supervisor = &self.outbound.supervisor;

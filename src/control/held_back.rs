@@ -1,7 +1,8 @@
-//! Sources that are to run and wait: for room, for a stream of their id to end here, or for another node to give back their id.
+//! Sources that should run but must wait: for resources, for a stream with their id to end here, or for another node to
+//! release their id.
 //!
-//! The sources are looked at once a second. A node that gives back an id says so before the record tells that its source was stopped for
-//! good; so an id counts as free only [`FREE_AFTER`] later.
+//! Waiting sources are checked once a second. A node that stops a source for good releases the id before the record
+//! says so; an id therefore counts as free only [`FREE_AFTER`] later.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -12,19 +13,19 @@ use crate::control::Outbound;
 use crate::control::outgoing::Outgoing;
 use crate::types::{Now, StreamKey};
 
-/// Maximum number of sources begun at one check.
+/// Maximum number of sources started in one check.
 const BEGUN_AT_ONCE: usize = 16;
-/// Time after which an id that another node has given back is free.
+/// Time after which an id released by another node counts as free.
 const FREE_AFTER: Duration = Duration::from_secs(3);
 
 /// The sources that wait.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
-    /// Sources that found no room, or their id taken here.
+    /// Sources that wait for resources, or whose id is taken here.
     here: BTreeSet<StreamKey>,
-    /// Sources whose id another node has.
+    /// Sources whose id another node holds.
     elsewhere: BTreeSet<StreamKey>,
-    /// Ids that were given back, with the time at which they are free, in order.
+    /// Released ids with the times at which they count as free, in order.
     freed: VecDeque<(Instant, StreamKey)>,
 }
 
@@ -37,12 +38,13 @@ impl HeldBack {
         self.here.len() + self.elsewhere.len()
     }
 
-    /// True if there is something to look at. Those whose id another node has are not looked at until it is given back.
+    /// True if any source may be ready to start. Sources whose id another node holds are not checked until it is
+    /// released.
     pub(super) fn is_due(&self) -> bool {
         !self.here.is_empty() || !self.freed.is_empty()
     }
 
-    /// Removes a source; returns whether it waited.
+    /// Removes a source. Returns whether it was waiting.
     pub(super) fn remove(&mut self, key: &StreamKey) -> bool {
         let was_here = self.here.remove(key);
         self.elsewhere.remove(key) || was_here
@@ -58,7 +60,7 @@ impl HeldBack {
         *self = Self::default();
     }
 
-    /// Moves the sources whose id is free by now, and not taken again, to those that are begun when there is room.
+    /// Moves the sources whose ids have become free, and were not taken again, to those that start when there is room.
     fn take_freed(&mut self, now: Instant, is_elsewhere: impl Fn(&StreamKey) -> bool) {
         while let Some((_, key)) = self.freed.pop_front_if(|(at, _)| *at <= now) {
             if !is_elsewhere(&key) && self.elsewhere.remove(&key) {
@@ -69,7 +71,7 @@ impl HeldBack {
 }
 
 impl Outbound {
-    /// Keeps a source that is to run for later.
+    /// Keeps a source that should run until it can be started.
     pub(super) fn hold_back(&mut self, now: Now, key: &StreamKey, is_elsewhere: bool) {
         let held_back = &mut self.sources.held_back;
         if is_elsewhere {
@@ -81,12 +83,12 @@ impl Outbound {
         }
     }
 
-    /// Notes that no other node has an id any more.
+    /// Notes that no other node holds an id any more.
     pub(super) fn id_freed(&mut self, now: Now, key: &StreamKey) {
         if self.sources.held_back.elsewhere.contains(key)
             && let Some(at) = now.mono.checked_add(FREE_AFTER)
         {
-            // Given back again: the later time counts.
+            // If the id was released before, the later release counts.
             self.sources.held_back.freed.retain(|(_, other)| other != key);
             self.sources.held_back.freed.push_back((at, key.clone()));
             self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
@@ -95,7 +97,8 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Starts a source that is to run. One that finds no room, or its id taken, is started when that has passed.
+    /// Starts a source that should run. If resources are short or the id is taken, the source waits until it can be
+    /// started.
     pub(super) fn begin_or_hold_back(&mut self, key: &StreamKey) {
         let Err(reason) = self.begin_source(key) else { return };
         let is_short = self
@@ -112,7 +115,7 @@ impl Outgoing<'_> {
         tracing::info!(%key, reason, retries, "source not started");
     }
 
-    /// Starts sources that were held back, some at a time and none of an application without room.
+    /// Starts sources that were held back: a limited number at a time, and none of an application without room.
     pub(super) fn begin_held_back(&mut self) {
         self.outbound
             .sources

@@ -1,11 +1,11 @@
 //! Jobs of control: how blocking work is submitted, and how its answer is continued.
 //!
-//! 1. [`Context::submit`] notes what follows under a new id, and [`Output::Job`] goes to the job service.
-//! 2. [`Control::handle_job`] takes the answer back to where it was waited for. The world may have changed meanwhile; whoever
-//!    continues looks again.
+//! 1. [`Context::submit`] stores the continuation under a new id, and [`Output::Job`] goes to the job service.
+//! 2. [`Control::handle_job`] passes the answer to the continuation, which must check the state of control again, since
+//!    it may have changed meanwhile.
 //!
-//! The number of jobs under way is bounded by the queue of its class ([`crate::jobs::Limits`]), here as in the service: a full class is
-//! refused before the job is made.
+//! The number of jobs in progress is bounded by the queue of their class ([`crate::jobs::Limits`]), here as in the
+//! service: if the class is full, the job is refused before it is made.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -12,7 +12,7 @@ pub(super) fn readable(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let mut out: Option<Vec<u8>> = None;
     let mut at: usize = 0;
-    // A backslash stands in strings only, and what follows it belongs to it.
+    // A backslash occurs only in strings, and always belongs to the character after it.
     while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
         let escape = at.saturating_add(found);
         at = match unit(bytes, escape) {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     proptest! {
-        /// Text that serde_json takes means the same afterwards; other text becomes no longer and does no harm.
+        /// Text that serde_json accepts keeps its meaning; other text does not grow.
         #[test]
         fn good_text_is_left_alone(body in "\\PC*", bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let json = serde_json::to_string(&body).unwrap();

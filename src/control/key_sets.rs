@@ -1,9 +1,9 @@
 //! Sets of public keys for verifying tokens (`jwksURL`, `server.jwksURL`), fetched by jobs and refreshed.
 //!
 //! 1. A set is fetched when settings name it, and every five minutes.
-//! 2. A token that names a key which the set has not is refused, and the set is fetched soon: an issuer has begun to sign with a new
-//!    key. Once in half a minute at most, since anybody can send such tokens.
-//! 3. Where fetching fails, the last set stays good for a day. Without a set every token is refused.
+//! 2. A token that names a key missing from the set is refused, and the set is fetched again soon, because the issuer
+//!    may have started to use a new key. This happens at most every 30 seconds, since anybody can send such tokens.
+//! 3. If fetching fails, the last set remains valid for a day. Without a set, every token is refused.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,7 +101,7 @@ impl Access {
         }
     }
 
-    /// Keeps the sets named in the settings, and forgets others.
+    /// Adds the sets named in the settings, and removes all others.
     pub(super) fn follow_key_sets(&mut self, cx: &Context, now: Now) {
         let server = cx.config.server.management_trust.as_ref().and_then(Trust::keys);
         let apps = cx.apps.values().flat_map(|app| {

@@ -1,12 +1,14 @@
-//! Draining without a stop: the server lets in nothing new, gives its sources to other nodes, waits for its sessions to end, and ends.
+//! Draining before a shutdown: the server admits nothing new, hands its sources to other nodes, waits for its sessions
+//! to end, and then shuts down.
 //!
-//! 1. An operator asks. Workers refuse new viewers, admission refuses new publishers, no source begins. Health checks and the other
-//!    nodes notice.
-//! 2. Each source is given to another node of the cluster: the directory moves the claim, and the stream goes on here as a copy of that
-//!    node's, with its viewers. What cannot be given away yet is tried again. A node that cannot run a source gives its claim back: the
-//!    next node is asked, and if none is left the source runs here again, for the same viewers.
-//! 3. When no publisher and no viewer is left, and viewers of HLS and DASH have had the time to fetch what is left of ended streams, or the time is over, the server is shut down ([`Output::Leave`]).
-//! 4. Until then the drain may be called off.
+//! 1. An operator starts the drain. Workers refuse new viewers, admission refuses new publishers, and no source is
+//!    started. Health checks report it, and the other nodes are informed.
+//! 2. Each source is handed to another node of the cluster: the directory moves the claim, and the stream continues
+//!    here as a copy of that node's, with its viewers. Failed handovers are retried. A node that cannot run a source
+//!    gives its claim back, and the next node is asked. If none is left, the source runs here again, for the same
+//!    viewers.
+//! 3. The server is shut down ([`Output::Leave`]) when the time limit is over, or when no publisher and no viewer is
+//!    left and viewers of HLS and DASH have had time to fetch the rest of ended streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,12 +26,13 @@ use crate::directory::{Holder, Request};
 use crate::mail::{BLOBS_LINGER, StreamEnd, ToWorker, ViewerCounts};
 use crate::types::{NodeId, Now, PullId, StreamId, StreamKey};
 
-/// Interval of looks at the sessions. Workers report their viewers as often, so the first look sees those let in right before.
+/// Interval between checks of the sessions. Workers report their viewers at the same interval, so the first check
+/// includes viewers admitted just before the drain.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time before the first look.
+/// Time before the first check.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
-/// Time before a node that has given back a source is asked again. Each time the source's viewers wait for a moment.
+/// Time before a node that gave a source back is asked again. Each attempt briefly interrupts the source's viewers.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// A drain in progress.
@@ -37,20 +40,21 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Leaving {
     /// Wall clock of the beginning, in milliseconds.
     pub(super) since_ms: u64,
-    /// Time at which the server is shut down with the sessions that are left; `None`: it waits for ever.
+    /// Time at which the server is shut down even if sessions are left; `None`: never.
     until: Option<Instant>,
-    /// Time of the next look; `None` once the server is to be shut down.
+    /// Time of the next check; `None` once the shutdown was ordered.
     next: Option<Instant>,
-    /// Streams that had viewers by separate requests at the last look.
+    /// Streams that had viewers by separate requests at the last check.
     fetched: BTreeSet<StreamId>,
-    /// Time until which viewers of such a stream that has ended may fetch the rest of it.
+    /// Time until which viewers of such streams that have ended may fetch the rest of them.
     lingers_until: Option<Instant>,
-    /// Sources that other nodes were given, each with the nodes that gave it back and when they may be asked again.
+    /// Sources given to other nodes, each with the nodes that gave it back and the times at which they may be asked
+    /// again.
     given: BTreeMap<StreamKey, BTreeMap<NodeId, Instant>>,
 }
 
 impl Leaving {
-    /// True unless the node has given back the source a short time ago.
+    /// True unless the node has recently given the source back.
     fn takes(&self, now: Instant, node: &NodeId, key: &StreamKey) -> bool {
         self.given.get(key).and_then(|refusers| refusers.get(node)).is_none_or(|until| *until <= now)
     }
@@ -64,7 +68,8 @@ impl Leaving {
         }
     }
 
-    /// Notes the streams that viewers fetch by separate requests. Returns true while viewers of one that has ended may fetch its rest.
+    /// Notes the streams that viewers fetch by separate requests. Returns true while viewers of an ended stream may
+    /// still fetch its rest.
     fn lingers(&mut self, registry: &Registry, now: Instant) -> bool {
         if self.fetched.iter().any(|stream| registry.get(stream).is_none()) {
             self.lingers_until = now.checked_add(BLOBS_LINGER);
@@ -86,10 +91,10 @@ impl Leaving {
 /// Sessions that a drain waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sessions {
-    /// Publishers, those that are being admitted included.
+    /// Publishers, including those being admitted.
     pub(super) publishers: usize,
     pub(super) viewers: u64,
-    /// Sources and playlists. They are waited for if another node can take them.
+    /// Sources and playlists. The drain waits for them only if another node can take them.
     pub(super) sources: usize,
 }
 
@@ -100,7 +105,7 @@ impl Context {
 }
 
 impl Sources {
-    /// Returns the keys of the sources that are no copies.
+    /// Returns the sources of this node that are not copies, with their pulls.
     fn own(&self) -> impl Iterator<Item = (&StreamKey, PullId)> {
         let is_own = |id| self.by_id.get(id).is_some_and(|source| source.copying.is_none());
         self.by_key.iter().filter(move |(_, id)| is_own(*id)).map(|(key, id)| (key, *id))
@@ -123,7 +128,7 @@ impl Sessions {
 }
 
 impl Outbound {
-    /// Begins a drain or calls it off. Returns the answer.
+    /// Begins or cancels a drain. Returns the answer.
     pub(super) fn drain(
         &self,
         cx: &mut Context,
@@ -138,7 +143,7 @@ impl Outbound {
         }
     }
 
-    /// Begins to drain. Returns false if the server is draining already.
+    /// Begins a drain. Returns false if the server is draining already.
     fn leave(&self, cx: &mut Context, registry: &mut Registry, now: Now) -> bool {
         if cx.lets_in_nothing() {
             return false;
@@ -156,7 +161,7 @@ impl Outbound {
         true
     }
 
-    /// Looks at the sessions that are left, if it is time.
+    /// Checks the remaining sessions, if it is time.
     pub(super) fn fire_leaving(&self, cx: &mut Context, registry: &mut Registry, access: &Access, now: Now) {
         let Some(leaving) = cx.leaving.as_mut().filter(|one| one.next.is_some_and(|at| at <= now.mono))
         else {
@@ -178,7 +183,8 @@ impl Outbound {
         }
     }
 
-    /// Ends the attempts of a source that a draining node has given to another one. Its stream goes on as a copy. Returns whether it ran.
+    /// Ends the attempts of a source that this draining node has given to another one. Its stream continues as a copy.
+    /// Returns false if no such source ran here.
     pub(super) fn forget_given(&mut self, cx: &mut Context, cluster: &mut Cluster, key: &StreamKey) -> bool {
         let own = self.sources.by_key.get(key).copied().filter(|_| cx.leaving.is_some());
         let Some(id) = own.filter(|_| !self.sources.is_copying(key)) else { return false };
@@ -197,7 +203,8 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Takes an id while this node drains: another node is to have it. A source that ran here and that no node takes runs on.
+    /// Handles an id received while this node drains, by giving it to another node. If no node takes it, a source that
+    /// ran here before runs here again.
     fn take_back(&mut self, key: &StreamKey, giver: Option<&Holder>) {
         let Some(leaving) = &mut self.cx.leaving else { return };
         if let Some(giver) = giver {
@@ -213,12 +220,13 @@ impl Outgoing<'_> {
             self.outbound.release_copy(self.cx, self.registry, self.now, key);
             return self.run_source(key, checked);
         }
-        // No successor: hold the source back until the drain is called off, or the next start.
+        // Without a successor, hold the source back until the drain is cancelled or the server starts again.
         self.outbound.hold_back(self.now, key, false);
         self.registry.cluster.release_unused(key);
     }
 
-    /// Starts a source that another node ran, or holds it back until there is room. The stream of a copy goes on with it.
+    /// Starts a source that another node ran, or holds it back until there is room. A copy of its stream continues with
+    /// the source.
     pub(super) fn take_source(&mut self, key: &StreamKey) {
         let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);
         if !is_wanted || self.cx.lets_in_nothing() {
@@ -237,7 +245,8 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Takes an id that another node has given to this one: a draining node, or one that this draining node gave it to.
+    /// Handles an id received from another node. Either that node is draining, or this node is draining and the other
+    /// gives the id back.
     pub(super) fn take_given(&mut self, key: &StreamKey, giver: Option<&Holder>) {
         if !self.records.get(key).is_some_and(|record| record.source_wanted) {
             return self.registry.cluster.release_unused(key);
@@ -254,7 +263,7 @@ impl Outgoing<'_> {
             && giver.is_some_and(|giver| self.registry.cluster.hand_back(key, giver))
         {
             tracing::info!(%key, is_short, "source given back to the draining node");
-            // For the time after the drain.
+            // Keep the source waiting here for the time after the other node's drain.
             return self.outbound.hold_back(self.now, key, true);
         }
         self.take_source(key);
@@ -262,7 +271,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// Calls a drain off. Returns false if there is none, or the server is shutting down.
+/// Cancels a drain. Returns false if there is none, or the server is already shutting down.
 fn stay(cx: &mut Context, registry: &mut Registry) -> bool {
     if cx.is_draining() || cx.leaving.take_if(|leaving| leaving.next.is_some()).is_none() {
         return false;

@@ -34,7 +34,7 @@ pub(super) struct Source {
     pub(super) state: State,
     pub(super) worker: WorkerId,
     pub(super) ingest: Ingest,
-    /// The publisher's address, as addresses are counted.
+    /// The publisher's address, reduced to the part by which addresses are counted.
     network: IpAddr,
 }
 
@@ -102,9 +102,9 @@ pub(super) struct Live {
     pub(super) settings: Arc<AppSettings>,
     source: Source,
     pub(super) clock: StreamClock,
-    /// Silence of the publisher at the last report, in milliseconds.
+    /// Time for which the publisher had been silent at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// The streams through which this one came, for pushes.
+    /// Streams through which this one was relayed, for pushes.
     pub(super) via: Vec<String>,
     /// Parameters of the current publisher, for hooks.
     pub(super) params: Params,
@@ -471,7 +471,7 @@ mod tests {
             all.filter_map(|(stream, live)| Some((*stream, live.viewers.get(&worker)?.clone()))).collect()
         }
 
-        /// Compares the indexes with a walk over all streams.
+        /// Compares the indexes with ones rebuilt from all streams.
         fn check(&self) {
             let registry = &self.registry;
             let mut indexes = Indexes::default();
@@ -518,7 +518,7 @@ mod tests {
                 model.step();
                 model.check();
             }
-            // With the last stream the last entry goes.
+            // When the last stream is removed, the indexes are empty.
             model.registry.streams().into_iter().for_each(|stream| drop(model.registry.remove(stream)));
             assert_eq!(model.registry.indexes, Indexes::default(), "seed {seed}");
         }

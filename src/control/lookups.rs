@@ -1,8 +1,9 @@
-//! Addresses of this machine that the settings give by a name, or leave to a STUN server.
+//! Addresses of this machine that the settings give as a host name, or leave to a STUN server.
 //!
-//! 1. An address is looked up when settings name it, and every five minutes: cloud machines and home lines get new ones.
-//! 2. Sessions get the addresses with the settings ([`crate::mail::Site`]). Before the first answer they have none.
-//! 3. Where a look-up fails, the last addresses stay, and it is tried again after 30 s.
+//! 1. An address is looked up as soon as the settings need it, and every five minutes, since addresses of cloud
+//!    machines and home connections change.
+//! 2. Sessions get the addresses with the settings ([`crate::mail::Site`]); before the first answer they have none.
+//! 3. If a look-up fails, the last addresses remain in use, and it is retried after 30 s.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -43,9 +44,9 @@ impl Lookups {
         self.0.iter().map(|(lookup, kept)| (lookup.clone(), kept.addresses.clone())).collect()
     }
 
-    /// Takes the addresses of a look-up. Returns true if they are others than before.
+    /// Handles the result of a look-up. Returns true if the addresses have changed.
     fn take(&mut self, now: Now, lookup: &Lookup, result: Result<Vec<IpAddr>, String>) -> bool {
-        // The settings may name it no more.
+        // The settings may no longer need this look-up.
         let Some(kept) = self.0.get_mut(lookup) else { return false };
         kept.under_way = false;
         let result =
@@ -76,7 +77,7 @@ impl Lookups {
 }
 
 impl Context {
-    /// Keeps the look-ups that the settings need, and forgets others.
+    /// Adds the look-ups that the settings need, and removes all others.
     pub(super) fn follow_lookups(&mut self, now: Now) {
         let wanted = protocol::lookups(&self.config.server);
         let kept = &mut self.lookups.0;

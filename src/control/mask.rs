@@ -1,7 +1,7 @@
 //! Answers as their requesters may see them: read-only users see where credentials are, but not the credentials.
 //!
-//! A [`Requester`] is masked until it is known who it is. Every answer is made for a requester ([`Shown`]), and nothing else can be sent as
-//! an answer.
+//! A [`Requester`] sees masked answers until it is identified. Every answer is made for a requester ([`Shown`]), and
+//! nothing else can be sent as an answer.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use super::rest::LINES;
 use crate::http::Response;
 use crate::types::SessionRef;
 
-/// The text in place of a credential.
+/// Text that replaces a credential.
 const MASK: &str = "***";
 /// Members whose whole value is a credential.
 const SECRETS: [&str; 4] = ["password", "b32Secret", "publishKey", "tokenId"];
-/// Suffixes of members that are URLs; stream keys and passwords follow their scheme.
+/// Name suffixes of members that are URLs. A URL may contain stream keys and passwords after its scheme.
 const URL_ENDINGS: [&str; 2] = ["url", "endpoint"];
 /// The address of a camera, with or without a scheme.
 const CAMERA: &str = "ipAddr";

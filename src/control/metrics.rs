@@ -1,4 +1,5 @@
-//! `/metrics`: every worker is asked, and the page is made when all have answered. Scrapes that come meanwhile share the page.
+//! `/metrics`: every worker is asked, and the page is made when all have answered. Scrapes that arrive meanwhile get
+//! the same page.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ impl Figures {
 }
 
 impl Control {
-    /// Takes the counters of one worker.
+    /// Handles the counters of one worker.
     pub(super) fn measured(&mut self, worker: WorkerId, figures: WorkerFigures) {
         self.figures.scrape.told.insert(worker, figures);
         if self.figures.scrape.told.len() < usize::from(self.cx.config.workers) {

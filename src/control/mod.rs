@@ -5,8 +5,8 @@
 //! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
 //! 3. The API (`rest`) reads memory. Changes are gathered, committed by the store's thread, then become visible
 //!    and are answered (`writes`).
-//! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves, checks the address, and times the
-//!    attempts that they order from the workers, for ever.
+//! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves names, checks addresses, and times the
+//!    attempts, which continue until the owner stops them.
 
 mod acceptance;
 mod access;
@@ -160,9 +160,9 @@ pub enum Output {
     Job(Job),
     /// Set the policy on addresses that hooks may connect to.
     Outbound(OutboundPolicy),
-    /// The last sessions have ended, or their time is over: the server is to be shut down.
+    /// The last sessions have ended, or the drain's time limit is over: shut the server down.
     Leave,
-    /// The drain is complete: everything is closed and flushed. Comes once, last.
+    /// The shutdown is complete: everything is closed and flushed. This is the last output.
     Exit,
 }
 
@@ -211,8 +211,8 @@ struct Walks {
 }
 
 impl ControlConfig {
-    /// Makes the parameters of a server without neighbours, for simulations and benches: one worker, no
-    /// listeners, no outbound policy, no secret. They set what differs.
+    /// Makes the parameters of a single server, for simulations and benches: one worker, no listeners, no outbound
+    /// policy, no secret. Callers change what they need.
     #[must_use]
     pub fn alone(server: ServerSettings, apps: Vec<Arc<AppSettings>>) -> Self {
         Self {
@@ -232,7 +232,7 @@ impl ControlConfig {
     /// Returns the URL to which an encoder publishes this stream.
     fn publish_url(&self, key: &StreamKey) -> String {
         let name = self.server.name();
-        // A listener of one address is found there alone.
+        // A listener bound to one address is reachable only there.
         let bound = protocol::publish_address(&self.addresses).filter(|ip| !ip.is_unspecified());
         let host = match bound {
             Some(address) if name.is_empty() => address.to_string(),
@@ -273,7 +273,7 @@ impl Records {
         }
         changed |= record.forget_viewers();
         if record.origin_adress.is_empty() && !config.host_address.is_empty() {
-            // Imported, and on no server of ours so far.
+            // An imported record that has never been on a server of ours.
             record.origin_adress.clone_from(&config.host_address);
             record.origin_address.clone_from(&config.host_address);
             record.rtmp_url = config.publish_url(&key);
@@ -362,7 +362,7 @@ impl Control {
                 self.access.play_started(&mut self.cx, &self.records, &mut self.hooks, now, session, request)
             }
             ToControl::PlayEnded(session) => {
-                // A viewer that waits for its verdict withdraws its request; others leave.
+                // A viewer that waits for its verdict withdraws its request; any other viewer leaves.
                 let cluster = &mut self.registry.cluster;
                 if !self.access.abandon_admission(&mut self.cx, cluster, now, session) {
                     self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
@@ -419,7 +419,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Adds an administrator on an order of the command line; the answer goes to `session`.
+    /// Adds an administrator, as ordered from the command line. The answer goes to `session`.
     pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
         self.records.add_administrator(&mut self.cx, now, Requester::unknown(session), email, hash);
         self.end_turn(now);
@@ -433,7 +433,7 @@ impl Control {
         self.outgoing(now).fire_attempts();
         if self.outbound.poll_tick(now) {
             self.outgoing(now).stop_idle_sources();
-            // Streams that this ended go first: a planned start belongs to the next life of the record.
+            // Streams ended above are processed first: a planned start belongs to the next life of the record.
             self.follow_ends(now);
             let mut outgoing = self.outgoing(now);
             outgoing.fire_planned();
@@ -460,8 +460,8 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Takes figures of the machine and of the job service, as they come every few seconds. If memory use is above the limit, new
-    /// publishers are refused.
+    /// Handles figures of the machine and of the job service, which arrive every few seconds. If memory use is above
+    /// the limit, new publishers are refused.
     pub fn handle_host(&mut self, now: Now, figures: HostFigures, jobs: Vec<JobCounts>) {
         self.figures.jobs = jobs;
         self.cx.load.memory_percent = figures.memory_percent;
@@ -473,8 +473,8 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Begins to shut down: no new sessions are admitted, workers close theirs, live broadcasts become `finished`, the store is flushed,
-    /// and [`Output::Exit`] follows.
+    /// Begins to shut down: no new sessions are admitted, workers close theirs, live broadcasts become `finished`, and
+    /// the store is flushed. [`Output::Exit`] is the last output.
     pub fn drain(&mut self, now: Now) {
         if self.cx.drain.is_some() {
             return;

@@ -2,10 +2,10 @@
 //!
 //! 1. A name resolved within the last hour is answered at once, and also resolved again for the next attempt, so that a slow or busy
 //!    resolver delays only new names. The system's resolver reports no TTL.
-//! 2. A name is asked for once at a time for each application, whose share of the resolver's threads pays for it
+//! 2. Each application asks for a name only once at a time, and uses its own share of the resolver's threads
 //!    ([`crate::jobs::shares`]).
-//! 3. A name that cannot be resolved any more keeps the addresses it had, for that hour.
-//! 4. `localhost` is this machine (RFC 6761, section 6.3), and nobody is asked.
+//! 3. If a name can no longer be resolved, its last addresses are used for the rest of that hour.
+//! 4. `localhost` is this machine (RFC 6761, section 6.3) and is never looked up.
 
 use crate::control::outgoing::Outgoing;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ pub(super) struct Name<'a> {
 pub(super) enum Asker {
     /// An attempt, by the number of its request ([`super::jobs::ResolveRequest`]).
     Attempt(u64),
-    /// An attempt of a pull that goes on at another server.
+    /// An attempt of a pull that continues at another server.
     NextServer { pull: PullId, attempt: u64, server: NextServer },
 }
 

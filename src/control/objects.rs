@@ -1,9 +1,11 @@
 //! Files kept in object storage (`s3RecordingEnabled`, docs/vod.md).
 //!
-//! 1. A file that is complete is a record that says it is to be uploaded ([`Kept::Wanted`]), in the same commit.
-//! 2. A job uploads it, and what fails is tried again after pauses that grow; a restart begins anew with what records say.
-//! 3. When it is there the record says so ([`Kept::There`]), and the local file goes, unless the settings keep it.
-//! 4. A record that is removed takes its object along.
+//! 1. The record of a completed file says in the same commit that the file is to be uploaded ([`Kept::Wanted`]).
+//! 2. A job uploads the file. Failures are retried after growing pauses; after a restart, the records say what is left
+//!    to do.
+//! 3. After the upload the record says so ([`Kept::There`]), and the local file is removed, unless the settings keep
+//!    it.
+//! 4. When a record is removed, its object is removed too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,7 +64,7 @@ impl Default for Objects {
 impl Objects {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let removal = self.removals.iter().map(|(at, ..)| *at).min();
-        // Uploads that wait for a thread are looked at when one is free.
+        // Uploads without a free thread set no deadline; they are started when a thread becomes free.
         let with_room = self.due.iter().filter(|(app, _)| self.threads.may_begin(&Payer::new(Some(app), "")));
         let upload = with_room.filter_map(|(_, due)| Some(due.first()?.0)).min();
         [upload, removal].into_iter().flatten().min()
@@ -72,7 +74,8 @@ impl Objects {
         self.due.entry(Arc::clone(&key.app)).or_default().insert((at, key));
     }
 
-    /// Takes the next upload that is due: of the application with the fewest uploads in progress among those that may have one more.
+    /// Takes the next due upload. Among the applications that may have one more upload in progress, the one with the
+    /// fewest is chosen.
     fn next(&mut self, now: Instant) -> Option<Key> {
         let ready = self.due.iter().filter_map(|(app, due)| {
             let at = due.first().map(|(at, _)| *at).filter(|at| *at <= now)?;
@@ -104,7 +107,7 @@ fn pause(failed: u32) -> Duration {
     PAUSE.saturating_mul(2u32.saturating_pow(failed.saturating_sub(1).min(16))).min(PAUSE_MAX)
 }
 
-/// Returns the name of a file's object: its path, with the folder from the settings in place of the local one.
+/// Returns the name of a file's object: its path, with the folder from the settings instead of the local one.
 fn name_of(storage: &S3Settings, vod: &Vod) -> String {
     let path = vod.file_path.as_deref().unwrap_or_default();
     let below = path.split_once('/').map_or(path, |(_, below)| below);
@@ -220,7 +223,7 @@ impl Files {
         let name = name.to_string();
         let path = vod.path(&key.app);
         let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
-            // Storage was switched off. The record still says what is wanted.
+            // Object storage was switched off. The record still asks for the upload.
             self.objects.parked.insert(key);
             return;
         };

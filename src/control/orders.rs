@@ -1,18 +1,18 @@
-//! Orders of the command line to a running server.
+//! Orders from the command line to a running server.
 
 use super::backups::busy;
 use super::mask::Requester;
 use super::{Control, Now};
 use crate::types::SessionRef;
 
-/// An order of the operator at the machine.
+/// An order from the operator at the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Back up the store.
     BackUp,
-    /// Begin to drain, or call the drain off.
+    /// Begin a drain, or cancel it.
     Drain {
-        /// True to begin.
+        /// True to begin a drain.
         is_leaving: bool,
     },
 }

@@ -6,7 +6,7 @@ use super::live::Registry;
 use super::records::Records;
 use super::{Control, Now};
 
-/// Outgoing connections at one time, with the records and streams that change with them.
+/// Outgoing connections, borrowed together with the records and streams that change with them.
 #[derive(Debug)]
 pub(super) struct Outgoing<'a> {
     pub(super) cx: &'a mut Context,

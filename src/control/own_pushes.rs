@@ -1,9 +1,11 @@
-//! Publishers that are pushes of this same server: an endpoint may name one of the server's own ports by any address or name. Such a push
-//! is a stranger to another application; that it comes from this machine must not give it rights.
+//! Recognises publishers that are pushes of this same server, since an endpoint may name the server's own ports by any
+//! address or name. Such a push must be treated as a stranger to another application: coming from this machine must not
+//! give it rights.
 //!
-//! A push is recognised by the local end of its connection, which is the address of the resulting publisher. The push's worker reports it
-//! before the second flight of any protocol, so before any publisher is admitted. Behind a relay on this machine, which has another end,
-//! RTMP, RTSP and SRT are recognised by `via`.
+//! A push is recognised by the local address of its connection, which is the peer address of the resulting publisher.
+//! The push's worker reports that address before the second flight of any protocol, and thus before any publisher is
+//! admitted. A relay on this machine has a connection of its own; pushes through it by RTMP, RTSP and SRT are
+//! recognised by `via`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,17 +15,17 @@ use std::time::{Duration, Instant};
 use crate::mail::PublishRequest;
 use crate::types::PushId;
 
-/// Time for which a connection's end is remembered after its push has ended, because its last data is still on the way.
+/// Time for which the local address of an ended push is remembered, because its last data may still be on the way.
 const LINGER: Duration = Duration::from_secs(10);
-/// Maximum number of remembered ends of finished pushes.
+/// Maximum number of remembered addresses of ended pushes.
 const OVER_MAX: usize = 4096;
 
-/// Local ends of the connections of pushes.
+/// Local addresses of the connections of pushes.
 #[derive(Debug, Default)]
 pub(super) struct OwnPushes {
     ends: BTreeMap<SocketAddr, End>,
     of_push: BTreeMap<PushId, SocketAddr>,
-    /// Pushes that have ended since the last check of the time, with their local ends.
+    /// Pushes that have ended since the last check of the time, with their local addresses.
     ended: Vec<(PushId, SocketAddr)>,
     /// Ended pushes with the time at which they are forgotten.
     over: VecDeque<(Instant, PushId, SocketAddr)>,
@@ -33,7 +35,7 @@ pub(super) struct OwnPushes {
 struct End {
     push: PushId,
     app: Arc<str>,
-    /// Time at which the end is forgotten, if its push has ended.
+    /// Time at which the address is forgotten, if its push has ended.
     until: Option<Instant>,
 }
 
@@ -59,7 +61,7 @@ impl OwnPushes {
         self.prune(now);
         let app = &*request.key.app;
         let is_push = self.ends.get(&canonical(request.peer)).is_some_and(|end| *end.app != *app);
-        // A relay may have added itself behind the entry of this node.
+        // A relay may have added an entry after this node's.
         let own = |entry: &'_ String| Some(entry.strip_prefix(node)?.strip_prefix('/')?.to_owned());
         let last = request.via.iter().rev().find_map(own);
         let is_forwarded =
@@ -82,7 +84,7 @@ impl OwnPushes {
             && (until <= now || self.over.len() > OVER_MAX)
         {
             self.over.pop_front();
-            // Another connection may have it by now, or may have had it since.
+            // The address may belong to another connection now, or have been used by one since.
             if self.ends.get(&local).is_some_and(|end| (end.push, end.until) == (push, Some(until))) {
                 self.ends.remove(&local);
             }
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
         now += LINGER - Duration::from_millis(1);
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
-        // The same port in the next attempt.
+        // The next attempt uses the same port.
         own.opened(now, PushId(1), &a, end.parse().unwrap());
         now += Duration::from_secs(60);
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "0.0.0.0");
@@ -157,7 +159,7 @@ mod tests {
         peer_of(&mut own, now, "b", end, &[]);
         now += LINGER;
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "127.0.0.1");
-        // The port is used twice within that time: it counts from the last end.
+        // If the port is used twice within that time, the time counts from the last end.
         own.opened(now, PushId(1), &a, end.parse().unwrap());
         own.ended(PushId(1));
         peer_of(&mut own, now, "b", end, &[]);

@@ -1,13 +1,13 @@
 //! Playlists: records whose stream is a sequence of items, each pulled like the URL of a stream source (docs/rest.md).
 //!
-//! 1. A start begins the item at `currentPlayIndex`, or the first one behind it that can be pulled at all.
-//! 2. An item is over: the next one begins at once, on the same stream. Its media are read no faster than the clock that
-//!    the items share allows.
-//! 3. Behind the last item comes the first one again, or the playlist ends (`playlistLoopEnabled`).
-//! 4. An item that brings nothing is passed over. When none has brought anything there are pauses, as between the attempts of
-//!    a source.
+//! 1. A start begins with the item at `currentPlayIndex`, or the first one after it that can be pulled at all.
+//! 2. When an item ends, the next one begins at once, on the same stream. Its media are read no faster than the clock
+//!    shared by the items allows.
+//! 3. After the last item the playlist starts over, or ends (`playlistLoopEnabled`).
+//! 4. An item without media is skipped. After all items have failed in a row there are pauses, as between the attempts
+//!    of a source.
 //!
-//! The list is read from the record for each item, so that changes take effect when the current item ends.
+//! The list is read from the record for each item, so changes take effect when the current item ends.
 
 use std::time::{Duration, Instant};
 
@@ -74,10 +74,10 @@ impl Records {
         }
     }
 
-    /// Returns the first item, from the current one on, that can be pulled, with its index.
+    /// Returns the first item that can be pulled, starting at the current one, with its index.
     ///
     /// # Errors
-    /// The reason for which the last item tried cannot be pulled.
+    /// The reason why the last item tried cannot be pulled.
     pub(super) fn first_item(&self, cx: &Context, key: &StreamKey) -> Result<(usize, Origin), String> {
         let Some(record) = self.get(key) else { return Err(String::new()) };
         let at = position(record);
@@ -122,7 +122,8 @@ impl Outbound {
         Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
     }
 
-    /// Schedules the start of a planned playlist, or cancels it. One that waits for room since its former time waits for the new one.
+    /// Schedules the start of a planned playlist, or cancels it. A playlist that waits for room since an earlier
+    /// planned time waits for the new time instead.
     pub(super) fn note_planned(&mut self, records: &mut Records, now: Now, key: &StreamKey) {
         let planned = |record: &&Broadcast| {
             is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)
@@ -156,7 +157,7 @@ impl Outgoing<'_> {
         let (key, url, barren) = (source.key.clone(), redact(&source.origin.url), playlist.barren);
         let count = self.records.get(&key).map_or(0, |record| items(record).len());
         if barren > count {
-            // Each has failed, and each was told.
+            // Every item has failed and was logged; from now on only the summary is logged.
             tracing::debug!(%key, url, reason, "playlist item ended");
             self.outbound.repeats.note(self.now, Repeat::Item, &key, reason);
         } else {

@@ -1,4 +1,4 @@
-//! Removes the records of a deleted application, some at a time, so that publishers are never kept waiting.
+//! Removes the records of a deleted application in slices, so that publishers are never kept waiting.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::control::Walks;
 use crate::store::{Key, Kind};
 use crate::types::{Now, StreamKey};
 
-/// Records of one slice.
+/// Number of records removed in one slice.
 const SLICE: usize = 1000;
-/// The pause between two slices, in which other inputs have their turn.
+/// Pause between two slices, in which other inputs are handled.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Applications that change.
+/// Applications that are being created or removed.
 #[derive(Debug, Default)]
 pub(super) struct AppChanges {
-    /// Applications that are being created or removed.
+    /// Applications whose creation or removal is in progress.
     pub(super) changing: BTreeSet<Arc<str>>,
-    /// Removed ones whose records go, too.
+    /// Removed applications whose records are still to be removed.
     pub(super) removed: VecDeque<Arc<str>>,
-    /// The time at which the next slice of those records is removed.
+    /// Time at which the next slice is removed.
     due: Option<Instant>,
 }
 
@@ -33,13 +33,13 @@ impl AppChanges {
 }
 
 impl Walks {
-    /// Begins to remove the records of an application.
+    /// Begins removing the records of an application.
     pub(super) fn purge(&mut self, now: Now, app: Arc<str>) {
         self.app_changes.removed.push_back(app);
         self.app_changes.due = Some(now.mono);
     }
 
-    /// Runs one slice.
+    /// Removes one slice of records, if due.
     pub(super) fn fire_purges(&mut self, records: &mut Records, now: Now) {
         if self.app_changes.due.is_none_or(|due| due > now.mono) {
             return;

@@ -1,4 +1,4 @@
-//! Requests for something that another node of the cluster has: the address that clients are redirected to (docs/cluster.md).
+//! Redirects to another node of the cluster that has the requested stream or file (docs/cluster.md).
 
 use super::Files;
 use super::cluster::Cluster;
@@ -11,7 +11,7 @@ use crate::mail::Sought;
 /// Returns the answer to a session that asks for a location: 307 with the node's address, or 204 if here or unknown.
 pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought: &Sought) -> Response {
     let node = match sought {
-        // A draining node lets in nobody: its stream is copied.
+        // A draining node admits no viewers, so its stream is copied instead.
         Sought::Stream(key) => cluster.elsewhere(key).filter(|node| !node.profile.is_draining),
         Sought::File { app, path } => node_of_file(
             cluster,

@@ -1,7 +1,7 @@
 //! Live streams: their publishers, the wait for a lost publisher, and their end.
 //!
-//! `Reserved -> Live -> Grace -> Ended`: an admission that passes reserves the id ([`Control::reserve`]), and the stream is live. A
-//! publisher that was lost may return within the grace period and continue the same stream.
+//! `Reserved -> Live -> Grace -> Ended`: an admission that passes reserves the id ([`Control::reserve`]), and the
+//! stream is live. A lost publisher may return within the grace period and continue the same stream.
 
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Control {
             self.outbound.pushes.own.estrange(now.mono, &self.cx.config.node, &mut request);
             return self.begin_admission(now, Request::Publish(request));
         };
-        // An operator's orders are not checked like unauthenticated peers.
+        // Pulls are ordered by the operator, so they do not go through admission.
         let session = request.session;
         let verdict = self.pull_media(now, request, pull).map(Box::new);
         self.cx
@@ -141,7 +141,7 @@ impl Control {
         self.registry.review_viewers(&mut self.cx, &self.records, key);
         self.outgoing(now).reconcile_pushes(key);
         self.recorder(now).reconcile_recording(key);
-        // Its units have come before.
+        // The copy's units have been arriving, so the source counts as started at once.
         self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
         Ok(grant)
     }
@@ -172,7 +172,7 @@ impl Control {
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }
 
-    /// Handles the loss of a connection whose grant is on the way, because no later event reports this.
+    /// Handles the loss of a connection to which a grant is on its way. No later event would report the loss.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
         if self.access.abandon_admission(&mut self.cx, &mut self.registry.cluster, now, session) {
             return;
@@ -202,7 +202,7 @@ impl Control {
                 self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
             }
             if end == StreamEnd::Superseded {
-                // The record is the other node's, which has told its hooks.
+                // The record belongs to the other node, which has called its hooks.
                 self.claim_changed(now, &live.key);
                 continue;
             }
@@ -235,7 +235,7 @@ impl Registry {
         }
     }
 
-    /// Takes a report on the clock and the silence of a publisher.
+    /// Handles a report on the clock and the silence of a publisher.
     pub(super) fn note_source(
         &mut self,
         cx: &mut Context,
@@ -245,11 +245,11 @@ impl Registry {
         figures: &SourceFigures,
     ) {
         let Some(live) = self.get_mut(&figures.stream) else { return };
-        // A report of the worker before a move says nothing about the present publisher.
+        // The report of a worker that the stream has left does not concern the current publisher.
         if live.source().worker != worker || !matches!(live.source().state, State::Live(_)) {
             return;
         }
-        // Nor does one that the worker made before it had the present publisher.
+        // Nor does a report that the worker made before the current publisher arrived.
         let is_former =
             |publisher| !matches!(live.source().state, State::Live(present) if present == publisher);
         if figures.publisher.is_some_and(is_former) {
@@ -277,7 +277,7 @@ impl Registry {
         stream: StreamId,
         request: PublishRequest,
     ) -> Option<Grant> {
-        // Of a source the log has that it delivers.
+        // For a source, the log already has a line that it delivers.
         if request.pull.is_none() {
             let (key, protocol) = (&request.key, request.ingest.name);
             tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
@@ -370,7 +370,7 @@ impl Registry {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
                 tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost; its stream waits for it to return");
                 self.change(stream, |source| source.state = State::Grace(until));
-                // The publisher may return at another node, of whose stream this one becomes a copy.
+                // The publisher may return at another node; this stream then becomes a copy of that one.
                 self.cluster.release_stream(stream);
             }
             (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),
@@ -393,13 +393,14 @@ impl Registry {
 
     /// Checks that the id is free for this publisher: not live, waiting for a publisher, or its publisher fell silent.
     pub(super) fn check_free(&self, outbound: &Outbound, request: &PublishRequest) -> Result<(), Refusal> {
-        // The id belongs to its source for as long as that runs, whether it delivers or not.
+        // The id belongs to its source while the source runs, whether or not it delivers media.
         if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {
             return Err(Refusal::InUse);
         }
         let live = self.find(&request.key).and_then(|stream| self.get(&stream));
         let free = live.is_none_or(|live| match live.source().state {
-            // Its publisher is at another node: the directory has the last word, where there is one. A view has none.
+            // The stream is a copy: in a cluster, the directory decides who may publish. A room's view always gives
+            // way.
             State::Live(_) if live.is_copy() => live.is_view() || self.cluster.is_shared(),
             State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
             State::Grace(_) => true,
@@ -408,8 +409,8 @@ impl Registry {
         if free { Ok(()) } else { Err(Refusal::InUse) }
     }
 
-    /// Announces a stream, to the source's worker first. Another worker asks that one for a mirror after its own announcement, so the
-    /// source's worker must know the stream by then.
+    /// Announces a stream, first to the source's worker. Other workers ask that worker for a mirror once they receive
+    /// the announcement, so it must know the stream before them.
     pub(super) fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
         let Some(live) = self.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
@@ -457,7 +458,7 @@ impl Registry {
     }
 
     /// Handles a worker's report that it wants, has, or no longer has a sink of a stream. The first request starts the sink at the
-    /// publisher's worker, where it stays when the publisher moves.
+    /// publisher's worker, where the sink stays even if the publisher moves.
     pub(super) fn sink_news(
         &mut self,
         cx: &mut Context,
@@ -525,8 +526,8 @@ impl Registry {
 }
 
 impl Records {
-    /// Copies a publisher's description of its stream (`streamName`, `metaData`, `role`) to a record made by publishing. Other records keep
-    /// their own.
+    /// Copies a publisher's description of its stream (`streamName`, `metaData`, `role`) to a record made by
+    /// publishing. Any other record keeps its own description.
     fn take_description(&mut self, request: &PublishRequest) {
         let Some(record) = self.get_mut(&request.key).filter(|record| record.zombi) else { return };
         for (name, value) in &request.params {

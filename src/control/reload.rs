@@ -1,5 +1,5 @@
-//! Settings that are read again while the server runs (SIGHUP). Changes take effect at once where possible; ports, addresses, the number of
-//! workers and the limits of connections need a restart.
+//! Reloading of settings while the server runs (SIGHUP). Changes take effect at once where possible. Ports, addresses,
+//! the number of workers and the limits of connections need a restart.
 
 use std::sync::Arc;
 
@@ -63,8 +63,8 @@ impl Control {
 }
 
 impl Context {
-    /// Handles settings that vanished or are unusable. Defaults do not replace them: a running application
-    /// keeps its settings, and another one is not started.
+    /// Handles applications whose settings vanished or are unusable. Defaults do not replace them: an application that
+    /// runs keeps its settings, and one that does not run is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
             if self.apps.contains_key(name) {
@@ -91,7 +91,7 @@ impl Context {
     }
 }
 
-/// True if a key of the server needs a restart: sockets, threads, and settings that share counters with them.
+/// True if a change of a server key needs a restart: sockets, threads, and settings that share counters with them.
 fn is_of_the_start(key: &str) -> bool {
     const KEYS: [&str; 7] = [
         "server.workers",

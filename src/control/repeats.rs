@@ -23,7 +23,7 @@ pub(super) enum Repeat {
     Push,
     /// A resolver without an answer.
     Resolver,
-    /// A playlist item without media.
+    /// A playlist item that delivered no media.
     Item,
     /// An abandoned hook.
     Hook,
@@ -75,7 +75,8 @@ impl Repeats {
         self.due = self.due.or_else(|| now.mono.checked_add(PERIOD));
     }
 
-    /// True if a refused address is to be logged: each once. The memory is cleared after [`REFUSED_MAX`] addresses.
+    /// True if a refused address should be logged: only once per address. All are forgotten after [`REFUSED_MAX`]
+    /// addresses.
     pub(super) fn is_first_refusal(&mut self, app: Option<&str>, client: IpAddr) -> bool {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();
@@ -83,7 +84,7 @@ impl Repeats {
         self.refused.insert((app.unwrap_or_default().into(), client))
     }
 
-    /// True if a lost hook has its own log line, because the last one is long ago.
+    /// True if a lost hook gets its own log line, because the last one was lost long ago.
     fn is_first_hook(&mut self, now: Now) -> bool {
         let before = self.hook_lost.replace(now.mono);
         before.is_none_or(|before| now.mono.saturating_duration_since(before) >= PERIOD)
@@ -159,10 +160,10 @@ mod tests {
             lines.extend(repeats.take_due(now));
         }
         let counts: Vec<_> = lines.iter().map(|(kind, failures, ..)| (*kind, *failures)).collect();
-        // The first failure arms the line: sixty seconds and the one it came in.
+        // The first failure starts the period, so each sum covers sixty seconds and the second of that failure.
         assert_eq!(counts, [(Repeat::Pull, 61 * 20), (Repeat::Push, 61 * 20)].repeat(4));
         assert_eq!((lines[0].2.to_string(), &*lines[0].3), ("live/s19".to_owned(), "reason 60"));
-        // Nothing happens: nothing is said, and nothing waits.
+        // If nothing fails, nothing is logged and no deadline is set.
         now.mono += PERIOD;
         repeats.take_due(now);
         assert_eq!((repeats.deadline(), repeats.take_due(now).len()), (None, 0));
@@ -185,7 +186,7 @@ mod tests {
             sums.extend(repeats.take_due(now).into_iter().map(|(_, failures, ..)| (second, failures)));
             now.mono += Duration::from_secs(1);
         }
-        // The sum of the first minute, and of what came behind it.
+        // The sums of the first minute and of the failures after it.
         assert_eq!((at_once, sums), (vec![0], vec![(61, 61), (122, 38)]));
     }
 }

@@ -1,6 +1,7 @@
-//! Views of rooms: one stream of a room's streams, for viewers over protocols that show one at a time. A view is fetched like a copy of
-//! another node's stream, from the room itself: it begins with the first viewer, ends with the room or when nobody watches, and no hook,
-//! recording or push follows from it. Its viewers are those of the room's record.
+//! Views of rooms: one stream made of a room's streams, for viewers over protocols that show one stream at a time. A
+//! view is pulled from the room itself, like a copy of another node's stream. It begins with the first viewer and ends
+//! with the room or when nobody watches. It has no hooks, recordings or pushes. Its viewers count for the room's
+//! record.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use crate::protocol::outbound;
 use crate::types::{Ingest, Now, StreamKey};
 
 impl Live {
-    /// True if the stream is the view of a room.
+    /// True if the stream is a view of a room.
     pub(super) fn is_view(&self) -> bool {
         self.source().ingest == Ingest::ROOM_VIEW
     }
 }
 
 impl Registry {
-    /// True if a main track has a publisher of its own; the view of a room has none.
+    /// True if a main track has its own publisher, as opposed to a view of its room.
     pub(super) fn has_own_publisher(&self, main: &StreamKey) -> bool {
         let live = self.find(main).and_then(|stream| self.get(&stream));
         live.is_some_and(|live| !live.is_view())
@@ -38,7 +39,8 @@ pub(super) fn forget_viewers(records: &mut Records, now: Now, live: &Live) {
 }
 
 impl Outgoing<'_> {
-    /// Begins the view of a room that a viewer waits for. Returns false if there is no such room, or no room for the view.
+    /// Begins the view of a room for which a viewer waits. Returns false if the room does not exist, or resources are
+    /// short.
     pub(super) fn begin_view(&mut self, room: &StreamKey) -> bool {
         let Some(settings) = self.cx.apps.get(&room.app).cloned() else { return false };
         if are_renditions(&settings)

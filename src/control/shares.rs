@@ -20,7 +20,7 @@ impl Context {
 impl Records {
     /// True if an application may have another record (`limits.broadcasts`).
     pub(super) fn has_room_for_record(&self, cx: &Context, app: &str) -> bool {
-        // Records on their way to the disk belong to no application yet.
+        // New records that are not stored yet are not counted for any application.
         let limit = cx.config.server.limits.broadcasts.saturating_sub(self.writes.inserts());
         cx.has_share(limit, app, |app| self.count(app))
     }

@@ -1,15 +1,16 @@
 //! Stream sources: records whose stream this server pulls (docs/rest.md; docs/robustness.md, U-02).
 //!
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
-//! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that nothing moves, else the
-//!    least loaded. The status is `preparing`.
-//! 3. The first media of an attempt is a publish (`registry`): in the first attempt it brings the stream up, in a later one it continues
-//!    the stream with its clock, viewers and pushes. The status is `broadcasting`.
-//! 4. After an attempt, the status is `finished` until the next one. The stream stays up as long as the source runs. In a playlist, the
-//!    next attempt is that of the next item (`playlists`).
+//! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that the
+//!    stream need not move, or else the least loaded one. The status is `preparing`.
+//! 3. The first media of an attempt is handled as a publish (`registry`): in the first attempt the stream goes live, in
+//!    a later one it continues with its clock, viewers and pushes. The status is `broadcasting`.
+//! 4. After an attempt, the status is `finished` until the next one. The stream stays live as long as the source runs.
+//!    In a playlist, the next attempt is that of the next item (`playlists`).
 //! 5. A stop, a delete, or ten seconds without a viewer (`autoStartStopEnabled`) end the stream.
 //!
-//! A stream is up only from the first media on. Streams that are pulled from each other in a circle therefore have nothing to send.
+//! A stream is live only from its first media on. Streams that are pulled from each other in a circle therefore never
+//! go live.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -69,9 +70,9 @@ pub(super) struct Source {
     pub(super) began: Instant,
     /// Time of the last known viewer; initially the time at which the source began.
     pub(super) watched: Instant,
-    /// Position in a file to begin the next attempt at, after a seek.
+    /// Position in a file at which the next attempt begins, after a seek.
     sought: Option<Duration>,
-    /// Time at which playback in real time ends the media received so far.
+    /// Time at which real-time playback reaches the end of the media received so far.
     pub(super) seen: Instant,
     /// Items in turn, if the source is a playlist.
     pub(super) playlist: Option<Playlist>,
@@ -99,7 +100,7 @@ pub(super) struct Sources {
     pub(super) by_key: BTreeMap<StreamKey, PullId>,
     pub(super) auto_start: BTreeSet<StreamKey>,
     pub(super) absent: Absent,
-    /// Sources that are to run and wait for room or their id.
+    /// Sources that should run, but wait for room or their id.
     pub(super) held_back: HeldBack,
     /// Playlists with a planned start, in seconds of Unix time.
     pub(super) planned: BTreeMap<StreamKey, u64>,
@@ -142,8 +143,8 @@ pub(super) fn is_source(kind: &str) -> bool {
 }
 
 impl Outbound {
-    /// Leaves a file before its end. The exact lead of its media over real time is reported too late for the next attempt, so the largest
-    /// possible lead is assumed; otherwise each seek would move the stream further ahead.
+    /// Prepares to leave a file before its end. The exact lead of its media over real time is reported too late for the
+    /// next attempt, so the largest possible lead is assumed. Otherwise each seek would move the stream further ahead.
     pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
         let Some(id) = self.sources.by_key.get(key).copied() else { return };
         if self.supervisor.is_steady(Job::Pull(id))
@@ -163,7 +164,7 @@ impl Records {
             record.start_time = wall(now);
         }
         status.clone_into(&mut record.status);
-        // Connections outlast a source that is tried anew, and stay counted.
+        // The viewers' connections survive a retry of the source, and stay counted.
         record.count_viewers(record.rtmp_viewer_count, |_| 0);
     }
 }
@@ -183,7 +184,7 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// Stores in the record whether the source is to run, for the next start of the server.
+    /// Stores in the record whether the source should run after the next start of the server.
     pub(super) fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
         if let Some(record) = self.get_mut(key) {
             record.source_wanted = wanted;
@@ -228,7 +229,7 @@ impl Context {
         Ok(Origin { url, target, skip: Duration::from_millis(skip) })
     }
 
-    /// Returns what the source of a record begins with; the error says why it cannot be pulled.
+    /// Returns the first item and origin of a record's source; the error says why it cannot be pulled.
     pub(super) fn check_source(&self, records: &Records, key: &StreamKey) -> Result<Beginning, String> {
         let record = records.get(key).ok_or("There is no such broadcast")?;
         if is_playable(record) {
@@ -351,7 +352,7 @@ impl Control {
         let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);
         let source = source.filter(|_| self.outbound.supervisor.is_current(Job::Pull(id), attempt));
         source.ok_or(Refusal::InUse)?;
-        // The room has a stream of its own: the next attempt fetches that.
+        // The room has a stream at another node: the next attempt fetches that one.
         if request.ingest == Ingest::ROOM_VIEW && self.registry.cluster.location(&request.key).is_some() {
             return Err(Refusal::InUse);
         }
@@ -376,11 +377,11 @@ impl Outgoing<'_> {
     /// Starts the source of a record. Returns before the source is known to be reachable; the status shows the result.
     ///
     /// # Errors
-    /// The reason it cannot be pulled at all.
+    /// The reason why it cannot be pulled at all.
     pub(super) fn begin_source(&mut self, key: &StreamKey) -> Result<(), String> {
         let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let checked = self.cx.check_source(self.records, key)?;
-        // The stream of a copy goes on with the source.
+        // A live stream that is a copy continues with this source.
         if self.outbound.sources.is_running(key)
             || (self.registry.is_live(key) && !self.outbound.is_copy(self.registry, key))
         {
@@ -402,7 +403,7 @@ impl Outgoing<'_> {
         Ok(())
     }
 
-    /// Runs a source, whatever else runs.
+    /// Runs a source without checking the limits.
     pub(super) fn run_source(&mut self, key: &StreamKey, Beginning { item, origin }: Beginning) {
         tracing::info!(%key, url = redact(&origin.url), "source started");
         let playlist = item.map(|index| self.outbound.begin_playlist(self.records, self.now, key, index));
@@ -456,7 +457,7 @@ impl Outgoing<'_> {
             }
             return true;
         }
-        // An application that goes stops nothing for good: one that comes back has what ran.
+        // Deleting an application does not clear the wish to run: if the application returns, its sources run again.
         if !is_copy && end != StreamEnd::Deleted {
             self.records.source_wanted(self.now, key, false);
         }
@@ -468,8 +469,8 @@ impl Outgoing<'_> {
         true
     }
 
-    /// Ends the attempt and begins another with the current record, while the stream continues. A playlist reads its record after the
-    /// current item instead.
+    /// Ends the current attempt and begins another with the current record, while the stream continues. A playlist is
+    /// not restarted, since it reads its record after the current item anyway.
     pub(super) fn restart_source(&mut self, key: &StreamKey) {
         let Some(source) = self.outbound.sources.find(key).filter(|source| source.playlist.is_none()) else {
             return;

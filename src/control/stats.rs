@@ -162,7 +162,7 @@ impl Registry {
         now: Now,
         (worker, stream): (WorkerId, StreamId),
     ) {
-        // The record of a copy is the origin's.
+        // The record of a copy is kept by its origin.
         let Some(live) = self.get(&stream) else { return };
         if live.is_copy() && !live.is_view() {
             if let Some((worker, news)) = audience::news(self, &mut outbound.sources, stream) {
@@ -182,7 +182,7 @@ impl Registry {
             counted,
         );
         if has_changed && records.writes.keeps_all() {
-            // Other nodes show them, and hold to the limits by them.
+            // Other nodes show these counts and apply limits to them.
             records.writes.mark_dirty(now, live.key.clone());
         }
         let Some(record) = records.get_mut(&live.key) else { return };
@@ -195,7 +195,7 @@ impl Registry {
         let Some(figures) = &live.received.figures else { return };
         let bytes = live.received.bytes_before.saturating_add(figures.received_bytes);
         record.received_bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        // Whole seconds and integer division, as the reference: the average since the start in bit/s.
+        // The average in bit/s since the start, computed like in the reference from whole seconds by integer division.
         record.bitrate =
             record.received_bytes.checked_div(record.duration / 1000).unwrap_or(0).saturating_mul(8);
         let (width, height) = figures.size;
@@ -255,7 +255,7 @@ mod tests {
         }
         assert!(load.is_high(now, &server));
         assert!(!load.is_high(now, &ServerSettings::with(&[("server.cpu_limit", "100")]).unwrap()));
-        // Without streams no report comes, so the last one must expire.
+        // A worker without streams sends no reports, so the last one must expire.
         now.mono += Duration::from_secs(7);
         assert!(!load.is_high(now, &server));
         let mut load = Load::new(1);

@@ -1,5 +1,5 @@
-//! Main tracks and their subtracks: a room, or one programme from several cameras. A subtrack names its main track; a
-//! virtual main track is live while one of its subtracks is (docs/rest.md).
+//! Main tracks and their subtracks: a room, or one programme from several cameras. A subtrack names its main track. A
+//! virtual main track is live while any of its subtracks is (docs/rest.md).
 
 use super::context::Context;
 use super::live::Registry;
@@ -36,9 +36,9 @@ pub(super) fn are_renditions(app: &AppSettings) -> bool {
 }
 
 impl Records {
-    /// True if a publisher may become a subtrack of another record. Without publish checks, everybody may publish and join. Otherwise a
-    /// record can be joined if the operator made it a main track or publishing created it; any other only by a stream whose own record or
-    /// token names it.
+    /// True if a publisher may become a subtrack of another record. Without publish checks, everybody may publish and
+    /// join. Otherwise a record can be joined by anybody if the operator made it a main track or publishing created it;
+    /// any other record only by a stream whose own record or token names it.
     fn may_join(&self, cx: &Context, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
         let is_checked = cx.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
         let is_room = record.zombi || (record.is_virtual && !self.joined.contains(main));
@@ -133,7 +133,7 @@ impl Registry {
         }
         let was = record.status == status::BROADCASTING;
         if !any && records.joined.remove(main) {
-            // The record was virtual only while somebody had joined it.
+            // The record was virtual only while publishers had joined it.
             if let Some(record) = records.get_mut(main) {
                 record.is_virtual = false;
             }

@@ -1,13 +1,15 @@
-//! The supervisor of all outgoing connections that are kept up: pushes (`endpoints`) and pulls (`sources`). It handles attempts, pauses,
-//! names and addresses, but no media.
+//! The supervisor of outgoing connections that are kept up: pushes (`endpoints`) and pulls (`sources`). It handles
+//! attempts, pauses, names and addresses, but no media.
 //!
-//! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and returned at once; a host name is resolved first, at each
-//!    attempt.
-//! 2. The owner orders the connection and reports it with [`Supervisor::open`], and with [`Supervisor::steady`] when it works.
-//! 3. News of an older attempt is recognized by [`Supervisor::is_current`] and dropped.
-//! 4. [`Supervisor::failed`] waits 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ... s, up to a fifth less, and then [`Supervisor::poll_due`]
-//!    reports that the next attempt is due. The attempts never stop unless the owner gives up.
-//! 5. [`Supervisor::remove`] removes a job; a later answer finds nothing.
+//! 1. [`Supervisor::attempt`] begins an attempt. An address is checked and returned at once; a host name is resolved
+//!    first, at each attempt.
+//! 2. The owner orders the connection, reports it with [`Supervisor::open`], and once it works with
+//!    [`Supervisor::steady`].
+//! 3. The owner recognizes news of an older attempt with [`Supervisor::is_current`], and drops it.
+//! 4. After a failure, [`Supervisor::failed`] schedules the next attempt in 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ...
+//!    s, reduced by up to a fifth; [`Supervisor::poll_due`] reports it when due. The attempts never stop unless the
+//!    owner sets a limit.
+//! 5. [`Supervisor::remove`] removes a job; later answers about it are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,7 +30,7 @@ use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... consecutive failure, in milliseconds; the last one repeats.
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
-/// Pause before an attempt that follows one that has not failed.
+/// Pause before the attempt that follows one that ended without failing.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
@@ -69,7 +71,7 @@ enum Reach {
     Connect,
     /// A peer to connect to that the operator named, exempt from the policy for tenants.
     Node,
-    /// A local address, where the peer connects.
+    /// A local address to which the peer connects.
     Listen,
     /// A local file, without a host.
     File,
@@ -228,7 +230,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends the attempt and schedules the next one, unless `limit` consecutive attempts failed. Returns the number of failures then.
+    /// Ends the attempt and schedules the next one, unless more than `limit` consecutive attempts have failed. Returns
+    /// the number of failures so far.
     pub(super) fn failed(
         &mut self,
         now: Instant,
@@ -257,8 +260,9 @@ impl Supervisor {
         self.enter(job, Phase::Waiting(later(now, RESTART_PAUSE)));
     }
 
-    /// Applies another limit of consecutive failures to a job: one that waits and has failed more often is given up, one that was given up
-    /// and has not is tried again. Returns the number of failures and the new standing, if that changed.
+    /// Applies another limit of consecutive failures to a job. A waiting job that has failed more often is given up; a
+    /// job that was given up and has not is tried again. Returns the number of failures and the new standing, if that
+    /// has changed.
     pub(super) fn limit(
         &mut self,
         now: Instant,
@@ -358,7 +362,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the place of a job.
+    /// Returns the state of a job.
     pub(super) fn standing(&self, job: Job) -> Standing {
         match self.tasks.get(&job).map(|task| task.phase) {
             Some(Phase::Open { worker, .. }) => Standing::Open(worker),
@@ -397,7 +401,7 @@ impl Supervisor {
         is_new
     }
 
-    /// True if consecutive attempts of a job have failed.
+    /// True if at least two consecutive attempts of a job have failed.
     pub(super) fn has_failed(&self, job: Job) -> bool {
         self.tasks.get(&job).is_some_and(|task| task.failures > 1)
     }

@@ -57,37 +57,37 @@ mod uploads;
 const WORKERS: u16 = 2;
 const START_MS: u64 = 1_700_000_000_000;
 
-/// The contents of a store, for control to take over.
+/// Reads the contents of a store, from which control starts.
 fn restored(store: &mut Memory) -> Result<Restored, RestoreError> {
     Ok(Restored::decode(&store.load()?)?)
 }
 
-/// Control with everything around it.
+/// Control, with a simulated environment.
 struct Rig {
     control: Control,
     store: Memory,
-    /// Keep requests to the store in `held` instead of doing them.
+    /// True to keep requests to the store in `held` instead of handling them.
     hold: bool,
     held: Vec<store::Request>,
     now: Now,
     began: Instant,
     wall_shift_ms: i64,
     posted: Vec<(WorkerId, ToWorker)>,
-    /// Jobs that nobody has done, by what they are.
+    /// Jobs not done yet, by kind.
     resolves: Vec<AskedName>,
     hooks: Vec<Posted>,
     hashes: Vec<(JobId, PasswordWork)>,
     admin: Vec<JobId>,
     files: Vec<(JobId, Work)>,
-    /// The unfinished recordings of an earlier life; `None`: nobody looks for them.
+    /// Unfinished recordings of an earlier run; `None`: the search for them is not answered.
     leftovers: Option<Vec<Vec<String>>>,
-    /// Looks for files that viewers cannot go back in any more: the applications.
+    /// Applications of each search for DVR folders that viewers can no longer go back to.
     sweeps: Vec<Vec<String>>,
-    /// True if they get no answer.
+    /// True if these searches are not answered.
     holds_sweeps: bool,
-    /// Requests to the directory that nobody has answered.
+    /// Requests to the directory that are not answered yet.
     asked: Vec<directory::Request>,
-    /// Number of times that the server was to be shut down.
+    /// Number of times that control has ordered a shutdown after a drain.
     lefts: u32,
     exited: bool,
     conns: u32,
@@ -117,7 +117,7 @@ impl std::ops::Deref for Posted {
 }
 
 fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
-    // Recurring work would hide the work that is left.
+    // Recurring work would hide other work that is left.
     let server = [&[("store.backup_hours", "0")], server].concat();
     let settings = Arc::new(ServerSettings::of(schema(), &server).unwrap());
     ControlConfig {
@@ -143,7 +143,7 @@ fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
 }
 
 impl Rig {
-    /// Ends a stream by the server's will.
+    /// Ends a stream on the server's behalf.
     fn end_stream(&mut self, stream: StreamId) {
         self.control.registry.end(&mut self.control.cx, stream, StreamEnd::Stopped);
         self.control.follow_ends(self.now);
@@ -240,13 +240,13 @@ impl Rig {
         }
     }
 
-    /// The answer to a job.
+    /// Answers a job.
     fn done(&mut self, id: JobId, outcome: Outcome) {
         self.control.handle_job(self.now, JobDone { id, outcome });
         self.drain();
     }
 
-    /// Does what was held back.
+    /// Handles the requests that were held back.
     fn release(&mut self) {
         self.hold = false;
         for request in std::mem::take(&mut self.held) {
@@ -261,7 +261,7 @@ impl Rig {
         self.drain();
     }
 
-    /// Moves on, stopping at each deadline.
+    /// Advances the time, stopping at each deadline.
     fn run_for(&mut self, time: Duration) {
         let end = self.now.mono + time;
         for _ in 0..100_000 {
@@ -353,7 +353,7 @@ impl Rig {
         self.mail(ToControl::Report(WorkerId(worker), report));
     }
 
-    /// A worker's figures of a publisher.
+    /// Makes a worker's figures of a publisher.
     fn figures_of(&self, stream: StreamId, bytes: u64, silent_ms: u64) -> SourceFigures {
         let dts_ms = i64::try_from((self.now.mono - self.began).as_millis()).unwrap();
         SourceFigures {
@@ -375,7 +375,7 @@ impl Rig {
         }
     }
 
-    /// The wall clock is set.
+    /// Sets the wall clock forward or back.
     fn shift_wall(&mut self, by_ms: i64) {
         self.wall_shift_ms += by_ms;
         self.set(self.now.mono);
@@ -437,7 +437,7 @@ impl Rig {
         assert_eq!(status, 200, "{body}");
     }
 
-    /// Endpoint orders that were posted, with the worker.
+    /// Returns the posted orders of endpoints, with their workers.
     fn orders(&mut self) -> Vec<(WorkerId, PushOrder)> {
         let order = |(worker, mail)| match mail {
             ToWorker::StartPush(order) => Some((worker, *order)),
@@ -465,7 +465,7 @@ fn request(method: Method, target: &str, body: &str) -> Request {
     }
 }
 
-/// The lines that are logged meanwhile.
+/// Returns the lines logged while `work` runs.
 fn logged(work: impl FnOnce()) -> String {
     #[derive(Clone, Default)]
     struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
@@ -481,7 +481,8 @@ fn logged(work: impl FnOnce()) -> String {
         }
     }
 
-    // A global subscriber that writes nowhere: without it, a thread that has none can switch lines off for all others.
+    // A global subscriber that writes nowhere. Without it, a thread without a subscriber can disable log lines for all
+    // threads.
     let of_all = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
     let _is_second = tracing::subscriber::set_global_default(of_all);
     let lines = Lines::default();
@@ -511,7 +512,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Names the parts of a turn that matter, in order.
+/// Names the important parts of a turn, in order.
 fn kinds(posted: &[(WorkerId, ToWorker)]) -> Vec<String> {
     let kind = |(worker, mail): &(WorkerId, ToWorker)| {
         let name = match mail {

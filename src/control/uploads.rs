@@ -3,9 +3,9 @@
 //! 1. The head of the request passes the checks of the API. A hidden record is stored, and then an empty file is created, so that the
 //!    upload is found again even after a crash.
 //! 2. The session is granted the body ([`ToWorker::Upload`]) and appends it.
-//! 3. When all is written, a job has it reach the disk, looks what it is, and gives it its name. The record is
-//!    seen with the next commit, and the request answered.
-//! 4. An upload that is broken off loses file and record; one that a crash breaks off, at the next start.
+//! 3. When the body is complete, a job flushes the file to disk, reads its size and duration, and gives it its final
+//!    name. The record becomes visible with the next commit, and the request is answered.
+//! 4. If an upload is interrupted, its file and record are removed; after a crash, at the next start.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -87,7 +87,7 @@ fn not_written() -> Response {
 }
 
 impl Files {
-    /// Handles an upload whose record could not be stored; the session has been informed.
+    /// Forgets an upload whose record could not be stored. The caller answers its session.
     pub(super) fn upload_not_recorded(&mut self, session: SessionRef) {
         if self.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
             self.uploads.by_session.remove(&session);
@@ -281,8 +281,8 @@ impl Files {
         cx.answer(upload.requester, not_written());
     }
 
-    /// Removes an upload that is not complete: its file, and then its record, which nobody sees. A start that finds the file without
-    /// its record would take it for a recording. A file that cannot be removed is tried again.
+    /// Removes an incomplete upload: its file, then its hidden record. In the reverse order, a start could find the
+    /// file without a record and take it for a recording. A failed removal of the file is retried.
     pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &Records, now: Now, key: &Key) {
         let Some(vod) = self.vod_of(records, key).cloned() else { return };
         let gone = key.clone();

@@ -1,5 +1,5 @@
-//! The members of a record that count and limit viewers. The reference has one of each for every way of watching that it knows; all other
-//! viewers count as connected.
+//! The members of a record that count and limit viewers. The reference has a count and a limit for each way of watching
+//! that it knows; all other viewers count as connected.
 
 use serde::Serialize;
 
@@ -42,8 +42,8 @@ static COUNTS: [ViewerCount; 3] = [
 ];
 
 impl Broadcast {
-    /// Sets the counts of viewers: `connected` for formats without a count of their own, `counted` for the others by name. Returns whether
-    /// any count changed.
+    /// Sets the counts of viewers: `connected` for formats without a count of their own, `counted` for the others, by
+    /// name. Returns whether any count has changed.
     pub(super) fn count_viewers(&mut self, connected: i32, counted: impl Fn(&'static str) -> i32) -> bool {
         let mut has_changed = std::mem::replace(&mut self.rtmp_viewer_count, connected) != connected;
         for one in &COUNTS {
@@ -60,7 +60,7 @@ impl Broadcast {
         one.map_or(0, |one| u32::try_from((one.shown)(self)).unwrap_or(0))
     }
 
-    /// Sets all counts of viewers to zero. Returns whether any was not.
+    /// Sets all counts of viewers to zero. Returns whether any count was not zero.
     pub(super) fn forget_viewers(&mut self) -> bool {
         let mut were = std::mem::take(&mut self.rtmp_viewer_count) != 0;
         for one in &COUNTS {
@@ -112,7 +112,7 @@ impl Viewers {
         }
     }
 
-    /// Returns the totals of an application with this many live streams; the reference counts no viewers here.
+    /// Returns the totals of an application with `live` streams. Like the reference, it counts no viewers here.
     pub(super) const fn of_all(live: usize) -> Self {
         Self { connected: -1, hls: 0, webrtc: 0, dash: 0, live: Some(live) }
     }

@@ -1,5 +1,5 @@
-//! Sources that start or stop by themselves: on a viewer's request, at the server's start if they ran before or always run, at a planned
-//! time; and those that stop because nobody watches.
+//! Sources that start or stop by themselves. They start on a viewer's request, at a planned time, or at the server's
+//! start if they ran before or should always run. They stop when nobody watches.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,14 +26,15 @@ fn starts_by_viewer(record: &Broadcast) -> bool {
         && (is_playable(record) || is_source(&record.kind) && record.stream_url.is_some())
 }
 
-/// True if a source is to run without anybody's request: it was started and not stopped, or its application starts all.
+/// True if a source should run without a viewer's request: it was started and not stopped, or its application starts
+/// all.
 pub(super) fn is_wanted(cx: &Context, records: &Records, key: &StreamKey) -> bool {
     let starts_all = cx.apps.get(&key.app).is_some_and(|app| app.start_sources);
     records.get(key).is_some_and(|record| record.source_wanted || starts_all)
 }
 
 impl Outbound {
-    /// Tells the workers whether viewers may start a stream, if that changed.
+    /// Informs the workers whether viewers may start a stream, if that has changed.
     pub(super) fn note_auto_start(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
         let on = cx.apps.contains_key(&key.app) && records.get(key).is_some_and(starts_by_viewer);
         let changed = if on {
@@ -46,7 +47,8 @@ impl Outbound {
         }
     }
 
-    /// True to check timeouts of sources now. Schedules the next check after [`TICK`], while there is something to check.
+    /// Returns true if timeouts of sources should be checked now. Schedules the next check after [`TICK`], while there
+    /// is something to check.
     pub(super) fn poll_tick(&mut self, now: Now) -> bool {
         let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
         if is_due {
@@ -59,7 +61,7 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Stops sources without viewers, and restarts those with a period.
+    /// Stops sources that nobody watches, and restarts those with a restart period.
     pub(super) fn stop_idle_sources(&mut self) {
         let (mut idle, mut aged, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for (key, id) in &self.outbound.sources.by_key {
@@ -146,7 +148,8 @@ impl Outgoing<'_> {
         keys.iter().for_each(|key| self.begin_or_hold_back(key));
     }
 
-    /// Registers the sources that viewers may start, and starts those that ran when the server last ended or always run.
+    /// Registers the sources that viewers may start. Starts those that ran when the server last ended, and those that
+    /// should always run.
     pub(super) fn boot_sources(&mut self) {
         let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
         self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();

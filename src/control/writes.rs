@@ -146,7 +146,7 @@ impl Control {
                 }
             }
             None => {
-                // The end is told with what the record says.
+                // Hooks report the end while the record still exists.
                 if !self.outgoing(now).stop_source(&key, StreamEnd::Deleted)
                     && let (Some(stream), Change::Delete) = (live, &change)
                 {
@@ -175,7 +175,8 @@ impl Control {
     }
 }
 
-/// Removes what sinks keep of a stream that is over and whose record is deleted; the sinks of a live one do that themselves.
+/// Removes files that sinks have kept of an ended stream whose record is deleted. The sinks of a live stream remove
+/// theirs themselves.
 fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
     let stem = format!("{}{}", records.polled_folder(cx, key), key.id);
     let Some(settings) = cx.apps.get(&key.app) else { return };
@@ -188,8 +189,8 @@ fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
 }
 
 impl Outgoing<'_> {
-    /// Starts the source of a record that was made for it. If that fails, the record is removed again, and the answer waits for the
-    /// removal.
+    /// Starts the source of a record that was created with `autoStart`. If that fails, the record is removed again, and
+    /// the answer is sent after the removal.
     fn started(&mut self, key: &StreamKey, (requester, answer): (Requester, Answer)) -> Option<Answer> {
         if !matches!(answer, Answer::Started) {
             return Some(answer);
@@ -199,7 +200,7 @@ impl Outgoing<'_> {
         };
         let answer = Answer::NotStarted(reason);
         if self.registry.is_live(key) {
-            // Somebody has published to it since; that is not ours to end.
+            // Somebody has published to the record since, and that stream must not be ended.
             return Some(answer);
         }
         let waiter = Some((requester, answer));
@@ -237,7 +238,7 @@ fn answer_of(
             Some(record) => rest::room(record),
             None => Outcome::failure("Operation not completed").response(400),
         },
-        // A record that publishing made may have ended meanwhile.
+        // A record made by publishing may have ended meanwhile.
         Answer::Success | Answer::SuccessOfNulls | Answer::Made(_) if !existed => {
             Outcome::failure("").response(200)
         }

@@ -26,7 +26,7 @@ const SENTINEL_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) const WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of changes read at a time.
 const CHANGES_AT_ONCE: usize = 500;
-/// Bytes before a key and a value.
+/// Bytes of the header before each key and value.
 const HEAD_BYTES: usize = 10;
 
 /// The address of a directory, with the names of its keys.
@@ -41,9 +41,9 @@ pub struct Address {
 enum Place {
     /// A fixed server.
     Server(Client),
-    /// The master that sentinels know.
+    /// The master known to sentinels.
     Sentinels {
-        /// Sentinels, in the order of asking.
+        /// Sentinels, in the order in which they are asked.
         sentinels: Vec<Client>,
         /// Name of the master.
         master: String,
@@ -111,7 +111,7 @@ fn with_port(host: &str) -> String {
     }
 }
 
-/// Hides the address, which has a password.
+/// Hides the address, which may contain a password.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Address").field("keys", &self.keys.first()).finish_non_exhaustive()
@@ -223,7 +223,7 @@ impl Link {
         connection.set_read_timeout(Some(PATIENCE))?;
         connection.set_write_timeout(Some(PATIENCE))?;
         if matches!(address.place, Place::Sentinels { .. }) {
-            // A sentinel may name the former master for a moment.
+            // A sentinel may briefly still name the former master.
             let role: Vec<Value> = redis::cmd("ROLE").query(&mut connection)?;
             if role.first() != Some(&Value::BulkString(b"master".to_vec())) {
                 return Err((ErrorKind::Io, "the server that the sentinel names is no master").into());
@@ -288,7 +288,7 @@ impl Link {
         Ok(all.iter().filter_map(|(field, value)| presence_of(field, value)).collect())
     }
 
-    /// Tells how many connections a subscriber has at this node. Returns the number of the change.
+    /// Reports how many connections a subscriber has at this node. Returns the number of the change.
     pub(super) fn present(&mut self, own: &Process, subscribed: &Subscribed) -> Result<u64, RedisError> {
         let Subscribed { key, subscriber, count } = subscribed;
         let field = format!("{key}\n{subscriber}\n{}", own.node);
@@ -297,7 +297,7 @@ impl Link {
         self.run(Script::Present, &[own.writer().as_bytes(), field.as_bytes(), value.as_bytes(), is_any])
     }
 
-    /// Removes what earlier processes of this node have told of subscribers.
+    /// Removes the subscriber connections that earlier processes of this node reported.
     ///
     /// # Errors
     /// The connection is lost.

@@ -1,8 +1,9 @@
 //! The directory that the nodes of a cluster share: the records, and which node publishes which id (docs/cluster.md).
 //!
-//! Here are the messages between control and the threads that use the directory:
+//! This module has the messages between control and the threads that use the directory:
 //! 1. Control asks ([`Request`]) to claim ids and to give them back.
-//! 2. The directory reports changes of other nodes, claims, and the nodes that are alive ([`News`]), in its own order.
+//! 2. The directory reports changes of other nodes, claims, and the live nodes ([`News`]), in the directory's own
+//!    order.
 //!
 //! A node has a lease, which it renews. Its claims last as long as the lease, and need no renewal of their own.
 
@@ -178,7 +179,7 @@ pub enum Request {
 /// News from the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// Changes of records committed by another node. An own change under way comes later in the directory's order.
+    /// Changes of records committed by another node. Own changes in progress come later in the directory's order.
     Foreign(Vec<Op>),
     /// The valid claim of an id.
     Claim {

@@ -127,7 +127,7 @@ redis.call('HSET', CLAIMS, field, claim)
 return append('c', field, claim)
 ";
 
-/// Tells how many connections a subscriber has at a node. Arguments: writer, field, value, 0 for no connection.
+/// Sets the number of a subscriber's connections at a node. Arguments: writer, field, value, 0 for no connection.
 const PRESENT: &str = r"
 if ARGV[4] == '1' then
   redis.call('HSET', KEYS[12], ARGV[2], ARGV[3])

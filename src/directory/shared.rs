@@ -1,12 +1,13 @@
-//! The directory as a store, and as a source of news about other nodes. A single thread owns it, which keeps everything in order.
+//! The directory as a store, and as a source of news about other nodes. A single thread owns it, so that everything
+//! stays in order.
 //!
 //! 1. Each change has a number. This node tracks the number up to which all changes are reported ([`Shared::last`]).
-//! 2. A commit of this node gets a number, too. The changes of other nodes before it are read and reported before the commit is answered,
-//!    so that all nodes see the changes in one order.
-//! 3. If a number is missing, or the connection was lost, everything is read again, and only the differences are reported, which are found
-//!    with digests of the records.
-//! 4. A directory that is empty, or older than before, has lost data. The nodes restore all that they still have, and missing records do
-//!    not count as removed.
+//! 2. A commit of this node gets a number, too. Earlier changes of other nodes are read and reported before the commit
+//!    is answered, so that all nodes see the changes in the same order.
+//! 3. If a number is missing, or the connection was lost, everything is read again. Only the differences are reported,
+//!    which are found by comparing digests of the records.
+//! 4. A directory that is empty, or older than before, has lost data. The nodes restore all records that they still
+//!    have, and missing records do not count as removed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -179,7 +180,8 @@ impl Shared {
             Request::Burn { ticket, .. } => {
                 self.news.push_back(News::Burnt { ticket, is_burnt: false });
             }
-            // Claims are told again when the directory is back, and so are records that it has lost.
+            // Dropped: claims are reported again when the directory is back, and records that it has lost are restored
+            // then.
             Request::Keep { .. }
             | Request::Release { .. }
             | Request::HandOver { .. }
@@ -236,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// Restores what the directory has lost.
+    /// Restores the records that the directory has lost.
     fn refill(&mut self, link: &mut Link, all: Vec<(Key, Bytes)>) -> Result<(), RedisError> {
         let (mut ops, mut bytes) = (Vec::new(), 0);
         tracing::warn!(records = all.len(), "directory has lost records; putting them back");
@@ -252,7 +254,7 @@ impl Shared {
             link.refill(&self.own.writer(), &ops)?;
         }
         self.is_lost = false;
-        // Records that others have put back before are read as they are there.
+        // Records that another node has restored already keep that node's version, which is read now.
         self.read_anew(link)
     }
 
@@ -261,11 +263,11 @@ impl Shared {
         while self.last < until {
             let entries = link.changes_behind(self.last)?;
             if entries.is_empty() {
-                // A directory that was emptied under the connection has none either.
+                // There are also no entries if the directory was emptied while connected.
                 let (epoch, seq) = link.state(&self.new_epoch())?;
                 return if epoch == self.epoch && seq == self.last { Ok(()) } else { self.read_anew(link) };
             }
-            // Later changes come when the bell rings: they are later than the answer to the change of this number.
+            // Changes after `until` are not reported yet: they must follow the answer to the change with that number.
             for entry in entries.into_iter().take_while(|entry| entry.seq <= until) {
                 if entry.seq != self.last.saturating_add(1) {
                     return self.read_anew(link);
@@ -307,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// Reads everything, and reports the differences to what was reported before.
+    /// Reads everything, and reports the differences from earlier reports.
     fn read_anew(&mut self, link: &mut Link) -> Result<(), RedisError> {
         let (epoch, seq) = link.state(&self.new_epoch())?;
         if epoch != self.epoch || seq < self.last {
@@ -350,7 +352,7 @@ impl Shared {
         let seq = link.commit(&self.own.writer(), ops)?;
         if seq != self.last.saturating_add(1) {
             self.advance(link, seq)?;
-            // Everything had to be read anew, and some of it may be later.
+            // If everything had to be read again, the news may include changes later than this commit.
             self.is_ahead = self.last > seq;
             return Ok(());
         }
@@ -359,7 +361,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns true, once, if the news is newer than the last commit, whose answer must then come first; otherwise it comes last.
+    /// Returns true, once, if news newer than the last commit is pending. The commit must then be answered before the
+    /// news is passed on, otherwise after it.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }
@@ -389,7 +392,7 @@ impl Store for Shared {
         }
     }
 
-    /// Writes nothing, since other nodes' records are there, too. Succeeds if the directory is reachable again.
+    /// Writes nothing, since the directory also has other nodes' records. Succeeds if the directory is reachable again.
     fn rebuild(&mut self, _: &[(Key, Bytes)]) -> Result<(), Error> {
         if self.link.is_none() {
             self.read_on();
@@ -413,7 +416,7 @@ fn digest(value: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Converts an error for the store; without passwords.
+/// Converts an error for the store. The text has no passwords.
 fn failed(error: &RedisError) -> Error {
     Error::Io { path: "the directory".to_owned(), reason: error.to_string() }
 }

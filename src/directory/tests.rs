@@ -1,4 +1,4 @@
-//! The directory against a real server of it, which each test starts for itself and ends.
+//! The directory against a real Redis server, which each test starts and ends.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of news")]
 
@@ -16,7 +16,7 @@ use super::*;
 use crate::store::{Key, Kind, Op, Store};
 use crate::tests::TempFolder;
 
-/// A server of the directory on a free port, in a folder of its own.
+/// A Redis server on a free port, with its own folder.
 struct Redis {
     folder: TempFolder,
     port: u16,
@@ -56,7 +56,7 @@ impl Redis {
         }
     }
 
-    /// Kills it, as a power cut would.
+    /// Kills the server, as a power cut would.
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -90,7 +90,7 @@ impl Drop for Redis {
     }
 }
 
-/// A node: its connection, and memory as control has it.
+/// A node: its connection to the directory, and its records as control holds them.
 struct Peer {
     shared: Shared,
     records: BTreeMap<Key, Bytes>,
@@ -156,7 +156,7 @@ impl Peer {
         self.hear();
     }
 
-    /// The answer to a claim.
+    /// Claims an id, and returns the answer.
     fn claim(&mut self, id: &str) -> ClaimAnswer {
         self.ask(Request::Claim { ticket: 1, key: StreamKey::new("live", id) });
         match self.others.pop() {
@@ -226,7 +226,7 @@ fn n_24_connections_of_subscribers_are_known_at_every_node_and_those_of_an_earli
     b.ask(Request::Present(told(0)));
     a.read_on();
     assert_eq!(a.present, [of_a]);
-    // The node comes back.
+    // The node restarts.
     let again = redis.node("a");
     Link::connect(&redis.address()).unwrap().forget_presences(again.shared.own()).unwrap();
     assert_eq!(redis.node("c").present, []);
@@ -246,7 +246,7 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
         token,
         to: (node.clone(), incarnation),
     };
-    // To a node that is not alive, to an earlier process of one, by a claim that is not in force: nothing.
+    // A handover to a dead node, to another process of a node, or by an invalid claim has no effect.
     let dead = (c.shared.own().node.clone(), c.shared.own().incarnation);
     a.ask(give(token, (&dead.0, dead.1)));
     a.ask(give(token, (&to.0, to.1 + 1)));
@@ -258,7 +258,7 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
         let Holder { token: now, incarnation, node } = &node.claims[&key];
         assert!(*now > token && (node, *incarnation) == (&to.0, to.1));
     }
-    // The claim of the new holder behaves like any other.
+    // The claim of the new holder behaves as usual.
     assert!(matches!(a.claim("s"), ClaimAnswer::Taken(_)));
     a.ask(give(token, (&to.0, to.1)));
     a.ask(Request::Release { key: key.clone(), token });
@@ -271,7 +271,7 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
     assert!(!b.claims.contains_key(&key));
 }
 
-/// A change of another node directly after our own must not be discarded as older than ours.
+/// A change of another node directly after an own change must not be discarded as older.
 #[test]
 fn b_20_nodes_that_commit_at_the_same_time_end_with_what_the_directory_has() {
     let redis = Redis::start();
@@ -356,7 +356,7 @@ fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
         assert!(node.others.contains(&News::Lost), "{:?}", node.others);
         assert_eq!(node.records, before, "nothing that is missing counts as removed");
     }
-    // Node b has only heard that the directory is empty, and writes before anything is put back.
+    // Node b knows only that the directory is empty, and writes before any record is restored.
     assert!(b.commit(vec![put("live", "t", "newer")]));
     let all: Vec<_> = a.records.clone().into_iter().collect();
     a.ask(Request::Refill(all));
@@ -365,7 +365,7 @@ fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
     a.read_on();
     assert_eq!((&a.records, &redis.node("c").records), (&b.records, &b.records));
     assert_eq!(a.records[&Key::new(Kind::Broadcast, "live", "t")], "newer");
-    // Claims are made again under their tokens, and new ones are larger.
+    // Claims are asserted again with their tokens, and new tokens are larger.
     a.sign(LEASE);
     let key = StreamKey::new("live", "s");
     a.ask(Request::Keep { key: key.clone(), token });
@@ -391,7 +391,7 @@ fn claims_whose_leases_ran_out_while_the_directory_was_away_are_respected_for_on
     assert!(b.sign(LEASE).nodes.iter().any(|node| node.id.as_str() == "a" && !node.is_alive));
     b.others.clear();
     assert_eq!(b.claim("s"), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
-    // Another process of that name has given up what the former one had.
+    // A new process of the node has given up the claims of the earlier one.
     let again = redis.node("a");
     again.sign(LEASE);
     assert!(matches!(b.claim("s"), ClaimAnswer::Granted(_)));
@@ -431,7 +431,7 @@ fn a_replica_that_a_sentinel_promotes_is_found() {
         command(port, &["sentinel", "replicas", "main"]).contains(&replica.port.to_string())
             && command(replica.port, &["info", "replication"]).contains("master_link_status:up")
     });
-    // Of two sentinels one is not there.
+    // One of the two sentinels is unreachable.
     let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/main");
     let address = Address::new(&url, "test").unwrap();
     let shared = Shared::open(address, NodeId::new("a").unwrap(), LEASE).unwrap();
@@ -480,7 +480,7 @@ fn an_id_is_one_node_s_while_its_lease_holds() {
     b.sign(LEASE);
     let ClaimAnswer::Granted(first) = a.claim("s") else { panic!("not granted") };
     assert_eq!(b.claim("s"), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
-    // Claimed again by the same process: the former token is no longer the id's.
+    // The same process claims the id again: the former token is no longer valid.
     let ClaimAnswer::Granted(second) = a.claim("s") else { panic!("not granted") };
     let key = StreamKey::new("live", "s");
     a.ask(Request::Release { key: key.clone(), token: first });
@@ -488,13 +488,13 @@ fn an_id_is_one_node_s_while_its_lease_holds() {
     a.ask(Request::Release { key: key.clone(), token: second });
     let ClaimAnswer::Granted(third) = b.claim("s") else { panic!("not granted") };
     assert!(first < second && second < third);
-    // Another process of that name: what the former one had is free, and its signs count no longer.
+    // With a new process of that node, the earlier one's claims are free, and it is no longer the newest.
     let again = redis.node("b");
     assert!(again.sign(LEASE).is_newest && !b.sign(LEASE).is_newest);
     assert!(matches!(a.claim("s"), ClaimAnswer::Granted(_)));
     a.read_on();
     assert_eq!(a.claims[&key].node.as_str(), "a");
-    // A node that goes, and one whose lease runs out.
+    // One node leaves, and the lease of another expires.
     a.shared.close();
     let mut c = redis.node("c");
     c.sign(Duration::from_millis(1));
@@ -506,7 +506,7 @@ fn an_id_is_one_node_s_while_its_lease_holds() {
     c.ask(Request::Keep { key: key.clone(), token });
     c.read_on();
     assert_eq!(c.claims[&key].node.as_str(), "b", "the larger token stays");
-    // A claim made without the directory is the newest.
+    // A claim made without the directory counts as the newest.
     c.ask(Request::Keep { key: key.clone(), token: 0 });
     assert_eq!(c.claims[&key].node.as_str(), "c");
 }

@@ -148,7 +148,7 @@ fn length(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())
 }
 
-/// Imports a file, unless its name is taken.
+/// Imports a file, unless the home has a file of that name.
 pub(super) fn bring(from: &Path, to: &Path, how: Bring, dry_run: bool) -> io::Result<Brought> {
     let linked = Brought { linked: 1, ..Brought::default() };
     let copied = Brought { copied: 1, ..Brought::default() };
@@ -158,7 +158,7 @@ pub(super) fn bring(from: &Path, to: &Path, how: Bring, dry_run: bool) -> io::Re
         Err(_) => {}
     }
     if dry_run {
-        // Even a dry run finds out whether the file can be read.
+        // A dry run checks that the file is readable, too.
         File::open(from)?;
         return Ok(if how == Bring::Link { linked } else { copied });
     }
@@ -183,7 +183,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let target = options.write(true).create(true).truncate(true).mode(mode & 0o644).open(&beside);
     let copied = target.and_then(|mut target| {
         io::copy(&mut source, &mut target)?;
-        // Players and lists go by it.
+        // Players and lists show the modification time.
         target.set_modified(source.metadata()?.modified()?)
     });
     copied.and_then(|()| disk::put_in_place(&SystemDisk, &beside, to)).inspect_err(|_| {

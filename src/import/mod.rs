@@ -142,7 +142,7 @@ impl Import<'_> {
         if self.options.is_home() && self.order.dry_run {
             known = (self.tools.read)(&Config::read(self.options).map_err(words)?)?.into_iter().collect();
         } else if self.options.is_home() {
-            // A home whose server runs is not touched at all.
+            // If a server runs in the home, the home is not touched at all.
             store = Some(self.open_store()?);
         }
         self.bring_settings(&old).map_err(words)?;

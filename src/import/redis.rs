@@ -42,7 +42,7 @@ const AT_ONCE: &str = "200";
 /// Maximum number of faults reported for one hash.
 const FAULTS_MAX: usize = 1000;
 
-/// The source of the records of a Redis.
+/// A source of records in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisSource {
     /// A running server.
@@ -55,7 +55,7 @@ impl RedisSource {
     /// Parses `redis://...` or the path of a file.
     ///
     /// # Errors
-    /// The expected form.
+    /// The text is in another form; the error states the expected one.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "" => Err("must be redis://HOST or the path of an RDB file".to_owned()),
@@ -86,7 +86,7 @@ impl Address {
     /// Parses `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`.
     ///
     /// # Errors
-    /// The expected form.
+    /// The text is in another form; the error states the expected one.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || "must be redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]".to_owned();
         let url = url::Url::parse(text).map_err(|_| bad())?;
@@ -138,7 +138,7 @@ fn read_server(address: &Address, hashes: Vec<(String, Kind)>, gather: &mut Gath
     }
 }
 
-/// Reads a file. Of a hash that several databases have, that of the first one counts.
+/// Reads a file. If several databases have the same hash, the first one counts.
 fn read_file(path: &Path, hashes: &[(String, Kind)], gather: &mut Gather<'_>) {
     let names: Vec<String> = hashes.iter().map(|(name, _)| name.clone()).collect();
     let mut databases: Vec<Option<u64>> = vec![None; hashes.len()];
@@ -171,7 +171,7 @@ fn read_file(path: &Path, hashes: &[(String, Kind)], gather: &mut Gather<'_>) {
     }
 }
 
-/// Opens a file; a pipe would not end.
+/// Opens a regular file. A pipe is refused, because it might never end.
 fn regular_file(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is not a regular file")) }
@@ -227,7 +227,7 @@ impl<S: Read + Write> Connection<S> {
         Ok(())
     }
 
-    /// Passes on the values of a hash, some of them twice; stops if `give` returns false.
+    /// Passes on the values of a hash, possibly some of them twice; stops if `give` returns false.
     fn values(&mut self, hash: &str, mut give: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
         let mut cursor = b"0".to_vec();
         loop {
@@ -400,7 +400,7 @@ mod tests {
         let long = format!("{{\"x\":\"{}\"}}", "abcdefghij".repeat(300));
         let euro = format!("{{\"x\":\"{}\"}}", "a\u{fc}cde\u{20ac}ghij".repeat(30));
         let huge = format!("{{\"x\":\"\u{1f600}{}\"}}", "abcdefghij".repeat(7000));
-        // As Java writes the two halves of the face.
+        // The emoji's surrogate pair as Java writes it: each half encoded separately.
         let halves =
             [&b"{\"x\":\"\xed\xa0\xbd\xed\xb8\x80"[..], "abcdefghij".repeat(7000).as_bytes(), b"\"}"]
                 .concat();

@@ -7,14 +7,14 @@ use crate::store::RedbStore;
 use crate::tests::TempFolder;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/import");
-/// 2026-01-01.
+/// 2026-01-01 in Unix milliseconds.
 const NOW_MS: u64 = 1_767_225_600_000;
 
-/// An old installation, and the home that it becomes.
+/// A folder with an old installation and the new home.
 struct Move(TempFolder);
 
 impl Move {
-    /// An installation made by hand after the reference's layout.
+    /// Makes an installation with the reference's layout.
     fn new() -> Self {
         let at = Self(TempFolder::new());
         let app = at.old().join("webapps/LiveApp");
@@ -30,7 +30,7 @@ impl Move {
             ("liveapp.db", "x"),
             (
                 "webapps/LiveApp/WEB-INF/red5-web.properties",
-                // Twice, as settings that were edited by hand often are; the last value counts.
+                // A key that occurs twice, as in many files edited by hand; the last value counts.
                 "db.name=liveapp\nsettings.mp4MuxingEnabled=false\nremoteAllowedCIDR=192.0.2.0/24\nmp4MuxingEnabled=true\n\
                  vodFolder=/x\nfacebook.clientId=5\nsettings.stalkerDBServer=\n",
             ),
@@ -79,7 +79,7 @@ impl Move {
             let all = crate::store::check_copy(&config.store_file()).map_err(|error| error.to_string())?;
             Ok(all.into_iter().map(|(key, _)| key).collect())
         };
-        // The hash of a password takes its time, and is tested where it is made.
+        // Hashing a password is slow, and is tested elsewhere.
         let hash =
             |digest: &PasswordDigest| format!("hash of {}", String::from_utf8_lossy(digest.as_bytes()));
         let tools = Tools { now_ms: NOW_MS, open: &open, read: &read, hash: &hash };
@@ -88,7 +88,7 @@ impl Move {
         Ok((done, String::from_utf8(table).unwrap()))
     }
 
-    /// Each record of the store: kind, application, id, JSON.
+    /// Returns each record of the store: kind, application, id, JSON.
     fn records(&self) -> Vec<(Kind, String, String, serde_json::Value)> {
         let all = RedbStore::open_existing(&self.home().join("data/store.redb")).unwrap().load().unwrap();
         let shown = |(key, bytes): &(Key, bytes::Bytes)| {
@@ -99,7 +99,7 @@ impl Move {
     }
 }
 
-/// Everything below a folder: path, of files the time of change, content.
+/// Returns everything below a folder: path, modification time of files, contents.
 fn everything(folder: &Path) -> Vec<(PathBuf, i64, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -263,7 +263,7 @@ fn c_19_a_dry_run_says_the_same_and_changes_nothing() {
     let (done, real) = at.run(&at.order("export")).unwrap();
     assert_eq!(table, real);
     assert_eq!(said.strip_prefix("would be "), Some(done.as_str()));
-    // Nor in a home that is in use already.
+    // A dry run changes nothing in an existing home either.
     let before = everything(&at.home());
     let (said, _) = at.run(&Order { dry_run: true, ..at.order("dump") }).unwrap();
     assert!(said.contains("0 broadcasts") && said.contains("were there: 4 broadcasts"), "{said}");
@@ -354,7 +354,7 @@ fn copies_are_files_of_their_own() {
     assert!(!everything(&at.home()).iter().any(|(path, ..)| path.to_string_lossy().contains("partial")));
 }
 
-/// The reference's own settings files: nothing in them keeps a server from starting.
+/// The reference's own settings files do not keep a server from starting.
 #[test]
 fn the_reference_s_own_files_are_imported() {
     let at = Move::new();

@@ -54,7 +54,7 @@ pub fn list(store: &Path) -> Vec<PathBuf> {
 pub(super) fn has_younger(store: &Path, age: Duration) -> bool {
     let newest = list(store).into_iter().next();
     let written = newest.and_then(|path| fs::metadata(path).ok()).and_then(|data| data.modified().ok());
-    // A date ahead of the clock is young.
+    // A modification time in the future counts as young.
     written.is_some_and(|written| written.elapsed().unwrap_or_default() < age)
 }
 
@@ -141,7 +141,7 @@ mod tests {
             ["store-19700101-000004.redb", "store-19700101-000003.redb", "store-19700101-000002.redb"]
         );
         assert_eq!(ids(&copies[1]), ["0", "1", "2", "3"]);
-        // Not while there is a young one; not over one that is there.
+        // No copy is made while a young one exists, nor over an existing file.
         let hour = Duration::from_secs(3600);
         back_up(&mut store, 9, 3, hour).unwrap();
         assert_eq!(list(&path), copies);

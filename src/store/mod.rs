@@ -1,12 +1,12 @@
 //! The store of records: one file, loaded whole at start, written in batches with one fsync each.
 //!
-//! Everybody reads from memory; the store only makes it durable. Flow:
+//! All reads are served from memory; the store only makes records durable. Flow:
 //! 1. [`Store::load`] at start: everything, or an error and no start.
-//! 2. Control gathers changes and sends [`Request::Commit`]; [`run`] answers a [`Reply`] once the disk has them.
+//! 2. Control gathers changes and sends [`Request::Commit`]; [`run`] sends a [`Reply`] once they are on disk.
 //! 3. After a failed commit the file is treated as unknown (docs/robustness.md B-04): commits fail until
-//!    [`Request::Rebuild`] has written a fresh file from memory and swapped it in. A write is never retried and
-//!    then called good.
-//! 4. [`Request::Backup`] copies a snapshot on a thread of its own, beside the commits ([`backup`]).
+//!    [`Request::Rebuild`] has written a fresh file from memory and swapped it in. A failed write is never retried
+//!    and then reported as durable.
+//! 4. [`Request::Backup`] copies a snapshot on its own thread, while commits continue ([`backup`]).
 
 pub mod backup;
 mod memory;
@@ -65,7 +65,7 @@ pub enum Error {
         /// The text of the operating system.
         reason: String,
     },
-    /// There is no file where one has been before.
+    /// The file is missing, although this home had one before.
     #[error("{0}: missing, although this home has been used; its users and records would be gone")]
     Missing(String),
     /// The file was removed or replaced while the server ran.
@@ -185,7 +185,7 @@ pub trait Store: Send {
     /// Passes all committed records to `give`, in order of their keys.
     ///
     /// # Errors
-    /// Some records are unreadable. Those passed before must not be used to start.
+    /// Some records are unreadable. A server must not start with the records passed before.
     fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error>;
 
     /// Returns all committed records, in order of their keys.
@@ -201,7 +201,7 @@ pub trait Store: Send {
     /// Commits the changes, all or none.
     ///
     /// # Errors
-    /// The state of the file is unknown then; later commits fail until a rebuild.
+    /// The state of the file is then unknown; later commits fail until a rebuild.
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error>;
 
     /// Replaces the file with a new one that has these records.
@@ -261,8 +261,9 @@ pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
     }
 }
 
-/// Runs the store's thread: handles requests in order until their sender is gone. Only this thread waits for the disk, except for backups,
-/// which are copied on another thread. The end does not wait for a backup, whose unfinished file does not count as a copy.
+/// Runs the store's thread: handles requests in order until their sender is gone. Only this thread waits for the disk,
+/// except for backups, which are copied on another thread. It does not wait for a backup when it ends; an unfinished
+/// backup does not count as a copy.
 pub fn run(
     mut store: Box<dyn Store>,
     requests: &Receiver<Request>,

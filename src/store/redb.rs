@@ -67,7 +67,7 @@ impl RedbStore {
         if let Err(error) = must_exist(path) {
             let made = if matches!(error, Error::Missing(_)) { write_fresh(path, &[]) } else { Err(error) };
             if made.is_err() && !was_used {
-                // A home that never had a store has not been used.
+                // The new lock file must not make a home look used that never had a store.
                 let _ = fs::remove_file(lock_path(path));
             }
             made?;
@@ -210,7 +210,7 @@ impl Store for RedbStore {
 
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {
         let database = self.database.as_ref().ok_or(Error::Unknown)?;
-        // Bytes written into a file without a name are lost with the server.
+        // Bytes written to a file that no longer has a name would be lost when the server exits.
         let result = if self.is_at_home() && self.file == id_at(&self.path) {
             guarded(&self.path, || write_ops(&self.path, database, ops))
         } else {
@@ -224,7 +224,7 @@ impl Store for RedbStore {
 
     fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error> {
         self.database = None;
-        // Another server may have made itself at home in a folder of the same name.
+        // Another server may now own the folder.
         if !self.is_at_home() {
             return Err(Error::Gone(self.path.display().to_string()));
         }
@@ -300,7 +300,7 @@ fn open_checked(path: &Path) -> Result<Database, Error> {
     open_named(path, path)
 }
 
-/// Opens a file that messages name by another path.
+/// Opens `file`; error messages name `path` instead.
 fn open_named(file: &Path, path: &Path) -> Result<Database, Error> {
     let mut database =
         Database::builder().set_cache_size(CACHE_BYTES).open(file).map_err(|e| library(path, &e.into()))?;
@@ -381,7 +381,7 @@ fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> 
             for kind in Kind::ALL {
                 let of_kind = |op: &&Op| matches!(op, Op::Put(key, _) | Op::Delete(key) if key.kind == kind);
                 let mut ops = ops.iter().filter(of_kind).peekable();
-                // Broadcasts always: a file without that table is none of ours.
+                // The table of broadcasts is always created: a file without it does not count as a store.
                 if ops.peek().is_none() && kind != Kind::Broadcast {
                     continue;
                 }
@@ -561,7 +561,7 @@ mod tests {
         let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
         store.commit(&[put("a", "1")]).unwrap();
-        // A directory where the fresh file shall be: the rebuild fails, and nothing is written meanwhile.
+        // A directory blocks the path of the fresh file: the rebuild fails, and nothing is written meanwhile.
         store.database = None;
         fs::create_dir(folder.file().with_extension("new")).unwrap();
         assert_eq!(store.commit(&[put("b", "2")]), Err(Error::Unknown));
@@ -578,13 +578,13 @@ mod tests {
     fn b_07_ten_updates_of_each_record_leave_a_file_of_at_most_four_times_its_size() {
         let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
-        // A night is a million of them: `MILLSTREAM_RECORDS=1000000`.
+        // For a nightly run, use a million records: `MILLSTREAM_RECORDS=1000000`.
         let records: usize =
             std::env::var("MILLSTREAM_RECORDS").map_or(5000, |records| records.parse().unwrap());
         let (text, batches) = ("x".repeat(1000), records / 250);
         for round in 0..11 {
             for batch in 0..batches {
-                // Each batch has records from everywhere.
+                // The ids of each batch are spread over the whole range.
                 let ops: Vec<Op> = (0..250)
                     .map(|n| put(&format!("id{}", n * batches + batch), &format!("{round}{text}")))
                     .collect();
@@ -615,7 +615,7 @@ mod tests {
         assert!(!folder.file().exists());
         drop(RedbStore::open(&folder.file()).unwrap());
         assert!(RedbStore::open_existing(&folder.file()).is_ok());
-        // A first start that fails leaves nothing by which the home would count as used.
+        // A failed first start leaves nothing that makes the home count as used.
         let other = Folder::new();
         fs::create_dir_all(other.file().with_extension("new").join("in the way")).unwrap();
         assert!(RedbStore::open(&other.file()).is_err());
@@ -629,17 +629,17 @@ mod tests {
         fs::create_dir(&data).unwrap();
         let mut store = RedbStore::open(&path).unwrap();
         store.commit(&[put("a", "1")]).unwrap();
-        // The file alone: a fresh one takes its place.
+        // Only the file is removed: a fresh one replaces it.
         fs::remove_file(&path).unwrap();
         assert!(matches!(store.commit(&[put("b", "2")]), Err(Error::Gone(_))));
         store.rebuild(&[(key("a"), Bytes::from_static(b"1"))]).unwrap();
         store.commit(&[put("b", "2")]).unwrap();
-        // Another in its place.
+        // Another file replaces it.
         fs::copy(&path, data.join("copy")).unwrap();
         fs::rename(data.join("copy"), &path).unwrap();
         assert!(matches!(store.commit(&[put("c", "3")]), Err(Error::Gone(_))));
         store.rebuild(&[]).unwrap();
-        // The whole folder; then that of another server in its place.
+        // The whole folder is removed; then another server's folder takes its place.
         fs::remove_dir_all(&data).unwrap();
         assert!(matches!(store.commit(&[put("d", "4")]), Err(Error::Gone(_))));
         let order = Backup { name: backup::name_of(0), kept: 0, age_min: std::time::Duration::ZERO };
@@ -650,7 +650,7 @@ mod tests {
         other.commit(&[put("other", "5")]).unwrap();
         assert!(matches!(store.rebuild(&[]), Err(Error::Gone(_))));
         assert_eq!(other.load().unwrap(), [(key("other"), Bytes::from_static(b"5"))]);
-        // Moved away and back.
+        // The folder is moved away and back.
         let (elsewhere, path) = (root.join("elsewhere"), path);
         fs::rename(&data, &elsewhere).unwrap();
         assert!(matches!(other.commit(&[put("x", "6")]), Err(Error::Gone(_))));
@@ -681,7 +681,8 @@ mod tests {
         (fs::read(folder.file()).unwrap(), all)
     }
 
-    /// Checks a file with a flipped bit: it is refused, or all records are there, since bytes outside used pages may change unnoticed.
+    /// Checks a file with a flipped bit. It must be refused or have all records, since changes outside of used pages
+    /// may go unnoticed.
     fn whole_or_refused(folder: &Folder, bytes: &[u8], all: &[(Key, Bytes)], what: &str) -> bool {
         fs::write(folder.file(), bytes).unwrap();
         match records(&folder.file()) {
@@ -701,7 +702,7 @@ mod tests {
         let folder = Folder::new();
         let (bytes, all) = small_file(&folder);
         assert!(whole_or_refused(&folder, &bytes, &all, "unchanged"));
-        // Every byte of the header, and of the rest a sample that walks through all bit positions.
+        // Every byte of the header, and a sample of the rest that covers all bit positions.
         let places = (0..512).chain((512..bytes.len()).filter(|at| bytes[*at] != 0).step_by(97));
         for (n, at) in places.enumerate() {
             let mut damaged = bytes.clone();
@@ -718,7 +719,7 @@ mod tests {
         for length in (1..bytes.len()).step_by(step).chain([1, 63, 64, 511, 4095, 4096, bytes.len() - 1]) {
             whole_or_refused(&folder, &bytes[..length], &all, &format!("cut at {length}"));
         }
-        // An end of file inside the header is about the content too, and no failure of the system.
+        // An end of file inside the header counts as damaged content, not as a failure of the system.
         fs::write(folder.file(), &bytes[..64]).unwrap();
         assert!(matches!(records(&folder.file()), Err(Error::Damaged { .. })));
     }

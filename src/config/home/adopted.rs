@@ -1,6 +1,7 @@
 //! Settings of an installation of the reference, taken over into a home (docs/import.md).
 //!
-//! Values are taken over unchanged, even those that keep an application from starting: without them, restrictions would be lifted.
+//! Values are taken over unchanged, even those that keep an application from starting, since dropping them would lift
+//! restrictions.
 
 use std::path::Path;
 
@@ -39,7 +40,7 @@ pub enum Adoption {
 /// A disk error, or a syntax error.
 pub fn read_foreign(path: &Path) -> Result<Option<Vec<Property>>, Error> {
     let Some(bytes) = read_limited(path)? else { return Ok(None) };
-    // Java writes such files in Latin-1, with escapes for what that lacks.
+    // Java writes such files in Latin-1, with escapes for other characters.
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => error.into_bytes().into_iter().map(char::from).collect(),

@@ -1,14 +1,14 @@
 //! Settings of the environment: `MILLSTREAM_KEY` of the server, `MILLSTREAM_APP_KEY` of all applications.
 //!
-//! A name that resembles a setting is a mistake and stops the start, because a mistyped switch protects nothing. Any other name was probably
-//! put there by the container's platform: it is ignored with a warning. The variables that Kubernetes adds for services whose names begin
-//! with `millstream` are ignored in silence.
+//! A variable whose name resembles a setting is taken for a mistake and stops the start, because a mistyped switch
+//! protects nothing. Any other one was probably set by the container platform, and is ignored with a warning. Variables
+//! that Kubernetes adds for services whose names begin with `millstream` are ignored silently.
 
 use super::super::remarks::Remarks;
 use super::super::{Error, Key, Level, properties, suggestion};
 use super::Options;
 
-/// Prefix of all variables that count.
+/// Prefix of variables that are settings.
 pub(in crate::config) const PREFIX: &str = "MILLSTREAM_";
 /// Prefix of settings of applications, after [`PREFIX`].
 const APP: &str = "APP_";
@@ -20,7 +20,7 @@ const NAMED_MAX: usize = 8;
 pub(super) struct Environment {
     pub(super) server: Vec<(String, String)>,
     pub(super) apps: Vec<(String, String)>,
-    /// Names that are no settings and resemble none.
+    /// Names that are not settings and do not resemble any.
     ignored: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl Environment {
     /// Sorts the variables into the tables.
     ///
     /// # Errors
-    /// A variable that resembles a setting and is none.
+    /// A variable that resembles a setting but is not one.
     pub(super) fn of(options: &Options) -> Result<Self, Error> {
         let mut found = Self::default();
         let mut variables: Vec<_> = options.environment.iter().collect();
@@ -64,14 +64,15 @@ impl Environment {
     }
 }
 
-/// The name of a key's variable, without its prefix.
+/// Returns the name of a key's variable, without its prefix.
 pub(in crate::config) fn variable_of(key: &str) -> String {
     key.to_ascii_uppercase().replace('.', "_")
 }
 
-/// True for the variables that Kubernetes adds to each pod for a service whose name begins with `millstream`: of `millstream` itself
-/// `SERVICE_HOST`, `PORT=tcp://10.0.0.1:80` and `PORT_80_TCP_ADDR`, of `millstream-http` the same behind `HTTP_`. Only the address tells
-/// `HTTP_PORT` of that service from the setting `http.port`.
+/// True for the variables that Kubernetes adds to each pod for a service whose name begins with `millstream`. For the
+/// service `millstream` they are `SERVICE_HOST`, `PORT=tcp://10.0.0.1:80`, `PORT_80_TCP_ADDR` and others; for
+/// `millstream-http` the same with the prefix `HTTP_`. Only its value distinguishes that service's `HTTP_PORT` from the
+/// setting `http.port`.
 fn is_service_link(rest: &str, value: &str) -> bool {
     let words: Vec<&str> = rest.split('_').collect();
     (0..words.len()).any(|at| match words.get(at..).unwrap_or_default() {
@@ -131,7 +132,7 @@ mod tests {
         let links: Vec<(&str, &str)> = links.iter().map(|(name, value)| (&**name, &**value)).collect();
         let (environment, remarks) = read(&links).unwrap();
         assert_eq!((environment.server, environment.apps, remarks), (vec![], vec![], vec![]));
-        // No setting is taken for one.
+        // No setting's variable is mistaken for a service link.
         let schema = crate::protocol::schema();
         for key in [Level::Server, Level::App].into_iter().flat_map(|level| schema.keys(level)) {
             assert!(!is_service_link(&variable_of(key.name), "1"), "{}", key.name);

@@ -2,7 +2,7 @@ use crate::tests::TempFolder;
 
 use super::*;
 
-/// A home that is not there yet.
+/// A home that does not exist yet.
 struct Home(PathBuf, #[expect(dead_code, reason = "the folder goes with it")] TempFolder);
 
 impl Home {
@@ -51,7 +51,7 @@ fn a_removed_application_does_not_come_back() {
     assert_eq!(config.apps.len(), 1);
 }
 
-/// Damage by a power cut, a full disk, a copy that was broken off or a wrong `rm`.
+/// Damage by a power cut, a full disk, an interrupted copy or a wrong `rm`.
 const LOSSES: [Option<&[u8]>; 6] = [
     None,
     Some(b""),
@@ -90,7 +90,7 @@ fn c_11_an_application_whose_settings_are_lost_is_not_started_and_the_others_are
         assert!(matches!(create_app(&options, "live"), Err(Error::Lost { .. })), "nor made anew");
         assert_eq!(fs::read(&file).ok().as_deref(), loss);
     }
-    // Its beginning alone, in the middle of a value and behind a line.
+    // The file is cut in the middle of a value, and after a line.
     let text = std::str::from_utf8(&good).unwrap();
     let at = text.find("\npublisherGraceMs=").unwrap();
     for cut in [at + 20, at + 1] {
@@ -99,10 +99,10 @@ fn c_11_an_application_whose_settings_are_lost_is_not_started_and_the_others_are
         assert!(config.lost[0].reason.contains("cut short"), "{}", config.lost[0].reason);
         assert_eq!(fs::read(&file).unwrap(), good[..cut], "nothing is added to it");
     }
-    // A file with one setting is a decision.
+    // A file with a single setting is intended.
     fs::write(&file, "gopCache=false\n").unwrap();
     assert_eq!(Config::open(&options).unwrap().apps.len(), 2);
-    // So is an application that is deleted through the API: made again, it has defaults.
+    // Deletion through the API is intended, too: a new application of that name has defaults.
     fs::write(&file, "").unwrap();
     delete_app(&options, "live").unwrap();
     let config = Config::open(&options).unwrap();
@@ -120,12 +120,12 @@ fn b_14_an_application_is_removed_in_one_step_and_its_files_after_it() {
     Config::open(&options).unwrap();
     known::remember(&options, ["live", "LiveApp"]).unwrap();
     let [folder, removed] = ["webapps/live", "webapps/.removed-live"].map(|name| home.0.join(name));
-    // The power went behind the first step.
+    // The power is lost after the first step.
     fs::rename(&folder, &removed).unwrap();
     let is_missed = |config: &Config| config.warnings.iter().any(|line| line.contains("application live"));
     let config = Config::read(&options).unwrap();
     assert_eq!((config.apps.len(), config.lost.len(), is_missed(&config)), (1, 0, true));
-    // The next start finishes it, and nobody has to edit the list.
+    // The next start finishes the removal, and nobody has to edit the list.
     let config = Config::open(&options).unwrap();
     assert_eq!((config.apps.len(), config.lost.len(), is_missed(&config)), (1, 0, false));
     assert!(!removed.exists());
@@ -155,7 +155,7 @@ fn c_17_an_application_whose_protection_cannot_be_had_is_not_started_and_the_oth
     assert_eq!((&started[..], &*lost.name), (&["LiveApp"][..], "live"));
     let told = "hlsEncryptionKeyInfoFile (from live/WEB-INF/red5-web.properties): must be an absolute path";
     assert!(lost.reason.starts_with(told), "{}", lost.reason);
-    // Nor is such a change taken.
+    // Such a change is refused.
     let edit = Edit { set: vec![("hlsEncryptionKeyInfoFile".into(), "x".into())], unset: Vec::new() };
     let before = fs::read(app_file(&home.0, "LiveApp")).unwrap();
     assert!(matches!(edit_app(&options, "LiveApp", &edit), Err(Error::Value { .. })));
@@ -371,7 +371,7 @@ fn c_16_keys_of_a_newer_server_are_added_to_an_old_home_as_comments() {
         assert_eq!(fs::read_to_string(file).unwrap(), new, "once");
         assert_eq!(after.server.values.text(key), before.server.values.text(key));
     }
-    // Whole files and damaged ones stay as they are.
+    // Neither complete nor damaged files are changed.
     for (file, text) in files.iter().zip(&whole) {
         fs::write(file, text).unwrap();
     }
@@ -442,7 +442,7 @@ fn an_argument_that_no_application_can_use_stops_the_start() {
         let error = Config::open(&home.options(&[set], &[])).unwrap_err();
         assert!(matches!(error, Error::Value { .. }), "{error}");
     }
-    // Also when one of the applications could.
+    // Even if one of the applications can use the value.
     fs::write(app_file(&home.0, "live"), format!("jwtSecretKey={}\n", "s".repeat(32))).unwrap();
     let error = Config::open(&home.options(&["app.jwtControlEnabled=true"], &[])).unwrap_err();
     assert!(error.to_string().contains("jwtSecretKey"), "{error}");

@@ -1,34 +1,34 @@
 //! Detects incomplete settings files. An interrupted copy or a full disk leaves only the beginning of a file. The missing settings would then
 //! have their defaults, and restrictions would be lost.
 //!
-//! Files that the server has made say in their first line that they end with [`END`]. In a file by hand only a key without its
-//! value at the very end tells.
+//! A file written by the server announces in its first line that it ends with [`END`]. In a file written by hand,
+//! truncation can be recognised only by a key without a value at the very end.
 
 use crate::config::properties::FILE_BYTES_MAX;
 
-/// The first line of a file that the server makes.
+/// First line of a file that the server writes.
 const ANNOUNCEMENT: &str = "# This file counts only with the line \"# End of settings\" at its end; without that line it was cut short.";
 /// The last line that the server writes.
 const END: &str = "# End of settings";
 
-/// The text of a file that is made now.
+/// Returns the text of a new file, with announcement and end line.
 pub(super) fn announced(text: &str) -> String {
     with_end(&format!("{ANNOUNCEMENT}\n{text}"))
 }
 
-/// Returns a changed text with its end line moved behind what the change has appended. A text that announces no end has none, and if nothing
-/// was appended every line stays in its place.
+/// Returns a changed text with its end line moved after the lines that the change appended. A text that announces no
+/// end gets none. If nothing was appended, every line stays in its place.
 pub(super) fn ended(old: &str, new: String) -> String {
     let appended = is_announced(&new) && behind_end(&new) != behind_end(old);
     if appended { with_end(&new) } else { new }
 }
 
-/// Returns the lines behind the first end line.
+/// Returns the lines after the first end line.
 fn behind_end(text: &str) -> Vec<&str> {
     text.lines().skip_while(|line| *line != END).skip(1).collect()
 }
 
-/// A text with its end behind everything else.
+/// Returns a text with its end line moved to the very end.
 fn with_end(text: &str) -> String {
     let is_end = |line: &&str| line.trim_end_matches(['\r', '\n']) == END;
     let mut out: String = text.split_inclusive('\n').filter(|line| !is_end(line)).collect();
@@ -40,8 +40,8 @@ fn with_end(text: &str) -> String {
     out
 }
 
-/// The damage that a power cut, a full disk or a copy that was broken off does to a settings file. The server writes none that is
-/// like this, and no setting of it is left to go by.
+/// Returns the damage that a power cut, a full disk or an interrupted copy has done to a settings file, if any. The
+/// server never writes such a file, and none of its settings can be relied on.
 pub(super) fn damage_of(bytes: &[u8]) -> Option<&'static str> {
     if bytes.trim_ascii().is_empty() {
         return Some("the file is empty");
@@ -52,7 +52,7 @@ pub(super) fn damage_of(bytes: &[u8]) -> Option<&'static str> {
     if bytes.len() > FILE_BYTES_MAX {
         return None;
     }
-    // Bytes that are no text have an error of their own.
+    // Bytes that are not text are reported by another error.
     let text = std::str::from_utf8(bytes).ok()?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if is_announced(text) {
@@ -67,7 +67,7 @@ pub(super) fn damage_of(bytes: &[u8]) -> Option<&'static str> {
     let is_cut = !last.is_empty()
         && !last.starts_with(['#', '!'])
         && !last.contains(['=', ':', ' ', '\t', '\x0c', '\\']);
-    // A value may go on in the next line, so that this is no key.
+    // After a line that ends with a backslash, the last line continues a value and is not a key.
     let before = text.get(..text.len() - last.len()).unwrap_or_default().trim_end_matches(['\r', '\n']);
     (is_cut && !before.ends_with('\\'))
         .then_some("the file was cut short: its last line is a key without '=' and without an end of line")
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn c_11_a_file_that_the_server_has_made_is_whole_or_known_to_be_cut_short_at_every_byte() {
         let whole = announced("# Settings\n\n# A switch\na=1\n\n# Another\n#b=2\nc=x\\\n  y\n");
-        // The last end of a line may go.
+        // Only the final line break may be missing.
         for cut in 0..whole.len() - 1 {
             let is_damaged = damage_of(&whole.as_bytes()[..cut]).is_some();
             assert!(is_damaged, "{:?}", &whole[..cut]);
@@ -99,14 +99,14 @@ mod tests {
         ] {
             assert_eq!(damage_of(good.as_bytes()), None, "{good:?}");
         }
-        // Appended lines come before the end, which is there once.
+        // Appended lines come before the end line, which occurs once.
         let more = ended(&whole, format!("{whole}d=4"));
         assert_eq!(
             (more.matches(END).count(), more.ends_with("\nd=4\n# End of settings\n")),
             (2, true),
             "{more}"
         );
-        // Nor does it matter that a value of several lines has become one of one.
+        // A value that shrinks from several lines to one makes no difference.
         let shorter = format!("{}d=4", whole.replace("c=x\\\n  y", "c=z"));
         assert!(ended(&whole, shorter.clone()).ends_with("\nd=4\n# End of settings\n"), "{shorter}");
         assert!(
@@ -114,7 +114,7 @@ mod tests {
                 .ends_with("\nd=4\n# End of settings\n")
         );
         assert_eq!(ended("", "a=1".to_owned()), "a=1");
-        // An operator's lines behind the end stay there when nothing is appended.
+        // Lines that an operator has added after the end line stay there if nothing is appended.
         let behind = format!("{whole}# mine\nd=4\n");
         assert_eq!(ended(&behind, behind.replace("a=1", "a=2")), behind.replace("a=1", "a=2"));
     }

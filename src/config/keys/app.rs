@@ -1,4 +1,5 @@
-//! Keys of `webapps/{app}/WEB-INF/red5-web.properties` that no protocol owns, in front of those of the protocols.
+//! Keys of `webapps/{app}/WEB-INF/red5-web.properties` that no protocol owns, to be listed before those of the
+//! protocols.
 
 use crate::config::group::{
     ACCESS, DASH, DELIVERY, HLS, LIMITS, OPERATION, RECORDING, ROOMS, S3, SOURCES, TRANSCODING, WEBHOOKS,
@@ -6,7 +7,7 @@ use crate::config::group::{
 };
 use crate::config::keys::{Key, explicit, foreign, key, secret};
 
-/// Keys in front of those of the protocols.
+/// Keys listed before those of the protocols.
 pub(super) const FIRST: &[Key] = &[
     key(
         DELIVERY,

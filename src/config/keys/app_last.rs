@@ -1,4 +1,5 @@
-//! Keys of `webapps/{app}/WEB-INF/red5-web.properties` that no protocol owns, behind those of the protocols.
+//! Keys of `webapps/{app}/WEB-INF/red5-web.properties` that no protocol owns, to be listed after those of the
+//! protocols.
 
 use crate::config::group::{
     ACCESS, AUDIO, CLUSTER, DASH, HTTP, LIMITS, OPERATION, ROOMS, S3, SOURCES, TRANSCODING, WEBRTC,
@@ -8,7 +9,7 @@ use crate::config::keys::{Key, foreign, foreign_secret, key, secret};
 /// Default for the roles that each role in a room sees.
 pub(in crate::config) const VISIBILITY: &str = r#"{"default":["default"],"attendee":["speaker","active_attendee"],"active_attendee":["active_attendee","speaker"],"speaker":["speaker","active_attendee"]}"#;
 
-/// Keys behind those of the protocols.
+/// Keys listed after those of the protocols.
 pub(super) const LAST: &[Key] = &[
     foreign(
         SOURCES,

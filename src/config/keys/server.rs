@@ -3,7 +3,7 @@
 use crate::config::group::{ACCESS, CLUSTER, HTTP, LIMITS, OPERATION, RECORDING, SOURCES, WEBHOOKS};
 use crate::config::keys::{Key, explicit, foreign, foreign_secret, key, secret};
 
-/// Keys in front of those of the protocols.
+/// Keys listed before those of the protocols.
 pub(super) const FIRST: &[Key] = &[
     key(
         HTTP,
@@ -48,7 +48,7 @@ pub(super) const FIRST: &[Key] = &[
     foreign(HTTP, "http.max_threads", "300", "Most HTTP threads", "There is one thread for each core"),
 ];
 
-/// Keys behind those of the protocols.
+/// Keys listed after those of the protocols.
 pub(super) const LAST: &[Key] = &[
     foreign(CLUSTER, "server.origin_port", "5000", "Port between nodes", "See relay.port"),
     key(

@@ -1,4 +1,4 @@
-//! The walk over all keys: each one either works and has a test that shows it, or has no effect here and says so.
+//! Checks all keys: each one either works and has a test that shows it, or is described as having no effect.
 
 mod shown;
 
@@ -31,7 +31,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap_or_default()
 }
 
-/// The sources of the server without tests and tables of keys.
+/// Returns the sources of the server, without tests and tables of keys.
 fn sources() -> BTreeMap<String, String> {
     fn walk(folder: &str, found: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
@@ -51,7 +51,7 @@ fn sources() -> BTreeMap<String, String> {
     found
 }
 
-/// A text without the constants that are tables of keys.
+/// Returns a text without the constants that are tables of keys.
 fn without_tables(code: &str) -> String {
     let mut kept = String::new();
     let mut in_table = false;
@@ -66,7 +66,7 @@ fn without_tables(code: &str) -> String {
     kept
 }
 
-/// The name of a key as code has it.
+/// Returns the name of a key as it occurs in code.
 fn quoted(key: &Key) -> String {
     format!("\"{}\"", key.name)
 }
@@ -92,7 +92,7 @@ fn a_foreign_key_is_not_read_by_what_reads_settings() {
     let sources = sources();
     for key in all_keys().filter(|key| key.effect == Effect::Foreign) {
         let name = quoted(key);
-        // A port must be one.
+        // This value is checked to be a port, although it has no effect.
         if key.name == "server.origin_port" {
             continue;
         }
@@ -119,7 +119,7 @@ fn each_key_that_works_has_a_test_that_shows_it() {
         let body = body.unwrap_or_else(|| panic!("{key}: there is no test {test}"));
         let end = body.find("\n#[test]").or_else(|| body.find("\n    #[test]")).unwrap_or(body.len());
         let here = body[..end].contains(key);
-        // A row of constants that the test goes through.
+        // The key may be in a table of constants that the test iterates over.
         let in_a_table = text.contains(&format!("(\"{key}\", ")) || text.contains(&format!("\"{key}="));
         if !(here || in_a_table) {
             faults.push(format!("{test} does not name {key}"));

@@ -1,8 +1,8 @@
-//! The tests that show the effect of each key that works: with another value than its default, something that a peer, a client
-//! or the operator sees is another. Where a test reads the parsed settings, these are private to a room, so that the compiler
-//! finds those that nobody uses.
+//! The tests that show the effect of each working key: with a value other than the default, a peer, a client or the
+//! operator sees a difference. Parsed settings that a test reads are private to a room (ARCHITECTURE.md), so
+//! that the compiler finds unused ones.
 
-/// Each key with its test: the test's file and name.
+/// Keys with the file and name of their tests.
 pub(super) const SHOWN: &[(&str, &str)] = &[
     ("server.host", "tests/suite/srt.rs::s_26_keys_of_all_lengths_and_both_families"),
     ("server.name", "src/control/tests/api.rs::the_rtmp_url_carries_an_unusual_port"),

@@ -1,8 +1,9 @@
 //! Failed time codes: six digits are quickly guessed if attempts are unlimited.
 //!
-//! Wrong codes are counted for a minute: per address and subscriber, so that nobody can lock another out; per address, because every
-//! made-up id would bring new attempts; and per stream. A code from a client that has reached a limit is refused unchecked, and not counted
-//! again. A stream that many addresses are guessing at still accepts codes from addresses without a wrong one.
+//! Wrong codes are counted for a minute: per address and subscriber, so that nobody can lock another out; per address,
+//! because each made-up id would otherwise allow new attempts; and per stream. A client that has reached a limit is
+//! refused without checking or counting its code. A stream that many addresses are attacking still accepts codes from
+//! addresses without a wrong one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -172,11 +173,12 @@ mod tests {
         let mut rig = Rig::new();
         rig.guess(OF_SUBSCRIBER_MAX, |_| who("s", "alice", "192.0.2.1"));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));
-        // Refused guesses, of one address and of as many subscribers as are remembered.
+        // Refused guesses: one address with more made-up subscribers than are remembered, then the locked client
+        // itself.
         rig.guess(20_000, |n| who("s", &format!("made-up-{n}"), "192.0.2.7"));
         rig.guess(20_000, |_| who("s", "alice", "192.0.2.1"));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));
-        // Entries of others go in the order of their beginning: only more than the table has push it out.
+        // Entries are evicted in the order in which they began: only more entries than the table holds evict this one.
         let addresses = u32::try_from(REMEMBERED_MAX).unwrap() - 100;
         rig.guess(addresses, |n| who(&format!("s{n}"), "x", &format!("10.{}.{}.1", n >> 8, n & 255)));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));

@@ -1,4 +1,5 @@
-//! Calls: the two signalling sockets of each call id, on whichever workers they are. Removing a socket costs as much as it held.
+//! Calls: the two signalling sockets of each call id, on any workers. Removing a socket costs time proportional to its
+//! calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -38,7 +39,7 @@ impl Calls {
         self.joined.entry(session).or_default().insert(key.clone());
         let mut news = vec![(session, CallNews::Joined)];
         if let Some(other) = other {
-            // The first makes the offer, when the second knows of it.
+            // The first socket makes the offer, once it knows of the second.
             news.push((session, CallNews::Paired { with: other, begins: false }));
             news.push((other, CallNews::Paired { with: session, begins: true }));
         }
@@ -70,7 +71,7 @@ impl Calls {
 }
 
 impl Control {
-    /// Handles an event of a socket about calls.
+    /// Handles a call event from a socket.
     pub(in crate::control) fn call_event(
         &mut self,
         now: Now,

@@ -1,9 +1,9 @@
 //! Credentials of publishers and viewers, and their presence.
 //!
-//! 1. A request comes with the parameters of its peer, and `admission` has them checked (`check_credentials`).
-//! 2. Who watches by separate requests has a pass for the next ones (`passes`).
-//! 3. The token is used up last and only once (`tokens`), the subscriber's connection counted (`presence`).
-//! 4. Calls between two sockets have their rendezvous here (`calls`).
+//! 1. A request has the parameters of its peer, and `admission` has them checked (`check_credentials`).
+//! 2. A viewer that watches by separate requests gets a pass for its next requests (`passes`).
+//! 3. At the end the token is used up, only once (`tokens`), and the subscriber's connection is counted (`presence`).
+//! 4. Calls between two sockets are arranged here (`calls`).
 
 mod attempts;
 mod calls;
@@ -63,7 +63,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Access {
-    /// Runs the application's checks that need no outside answer. No token is used up.
+    /// Runs the application's checks that need no answer from outside. No token is used up.
     pub(super) fn check_credentials(
         &self,
         records: &Records,
@@ -79,7 +79,7 @@ impl Access {
             Direction::Publish => &security.publish,
             Direction::Play => &security.play,
         };
-        // The name is kept while the peer is there, and appears in logs and hooks.
+        // The name is kept while the peer is connected, and appears in logs and hooks.
         if shown.subscriber.is_some_and(|id| id.len() > Subscriber::ID_BYTES_MAX) {
             return Err(Denial::LongName);
         }
@@ -154,8 +154,8 @@ impl Records {
     }
 }
 
-/// Returns the key of a subscriber's codes, from its own secret or else the application's. `None` if the application has none, or issues
-/// none to subscribers without a record.
+/// Returns the key of a subscriber's codes, from its own secret or else from the application's. `None` if the
+/// application has no secret, or issues no codes to subscribers without a record.
 pub(super) fn code_key(
     app: &AppSettings,
     kind: &str,

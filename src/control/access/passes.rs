@@ -1,5 +1,6 @@
-//! Passes of admitted viewers that watch by separate requests. Each request renews the pass; without requests it expires, and the viewer is
-//! checked anew. A one-time token is thus used up once, and a time code needs to be valid once.
+//! Passes of admitted viewers that watch by separate requests. Each request renews the pass. Without requests the pass
+//! expires, and the viewer is checked again. A one-time token is therefore used up only once, and a time code needs to
+//! be valid only at the first request.
 //!
 //! The table is bounded, in total and per address, so that one peer cannot keep others out.
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::auth::network;
 use crate::types::StreamKey;
 
-/// Time for which a pass lasts after a request. Workers ask again earlier.
+/// Time for which a pass lasts after a request. Workers ask again before it expires.
 const LASTS: Duration = Duration::from_secs(30);
 /// Maximum passes in total, and of one network.
 const PASSES_MAX: usize = 100_000;
@@ -59,8 +60,8 @@ impl Viewers {
         }
     }
 
-    /// Returns the first pass to expire of the network with most passes, if that network would still have more than the newcomer's with one
-    /// more.
+    /// Returns the pass of the network with most passes that expires first, if that network would still have more
+    /// passes than the newcomer's network after the newcomer is added.
     fn excess(&self, newcomer: IpAddr) -> Option<&str> {
         let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
         let (most, network) = self.sizes.last()?;
@@ -181,7 +182,8 @@ impl Passes {
         }
     }
 
-    /// Number of the subscriber's passes from networks other than this one; within a network a restarted player may have another name.
+    /// Number of the subscriber's passes from other networks. Those from the same network are left out, since a
+    /// restarted player may have another name.
     pub(super) fn elsewhere(&self, key: &StreamKey, subscriber: &str, address: IpAddr) -> usize {
         let network = network(address);
         let is_elsewhere =
@@ -196,7 +198,8 @@ impl Passes {
         of.iter().for_each(|holder| self.end(holder));
     }
 
-    /// Limits the passes that a subscriber has from this network to the newest `most`, because it plays from there anew.
+    /// Limits a subscriber's passes from this network to the newest `most`, because the subscriber starts playing from
+    /// there again.
     pub(super) fn limit_here(&mut self, key: &StreamKey, subscriber: &str, address: IpAddr, most: usize) {
         let network = network(address);
         let of = self.subscribers.get(&(key.clone(), subscriber.to_owned()));
@@ -326,7 +329,7 @@ mod tests {
         passes.rename(now, (&key, "hls"), ("a:1", "c:1"), address(1));
         assert!(passes.renew(now, &key, "hls", "c:1", address(1)));
         assert_eq!(passes.count(&key, "hls"), 1);
-        // A neighbour with the same player takes the place that nobody has by now, not that of the first.
+        // Another viewer with the same player on the same network gets the free place, not the first viewer's.
         passes.rename(now, (&key, "hls"), ("a:1", "c:2"), address(1));
         assert!(!passes.renew(now, &key, "hls", "c:2", address(1)));
         assert!(passes.give(now, (&key, "hls", "a:1"), address(1), None));

@@ -1,4 +1,4 @@
-//! Presence: the viewers and publishers that a check or a hook needs to know of, and their subscribers.
+//! Presence: the viewers and publishers that a check or a hook must know, and their subscribers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -165,13 +165,13 @@ impl Presence {
 }
 
 impl Access {
-    /// Counts a viewer from its verdict on.
+    /// Adds a viewer who was admitted.
     pub(in crate::control) fn viewer_admitted(&mut self, request: PlayRequest) {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
-    /// Tells the other nodes of subscribers that have come and gone in this turn. Names that no record has are nobody's: anybody may give
-    /// one, and would write to the directory with each request.
+    /// Reports to the other nodes the subscribers whose connections have changed in this turn. Names without a record
+    /// are not counted: anybody can invent them, and each request would write to the directory.
     pub(in crate::control) fn tell_present(&mut self, records: &Records, cluster: &mut Cluster) {
         while let Some(who) = self.presences.changed.pop_first() {
             let is_known = records.auxiliary.subscriber(&who.0, &who.1).is_some();
@@ -195,7 +195,7 @@ impl Access {
         id: &str,
         peer: IpAddr,
     ) -> usize {
-        // A viewer by separate requests from the same network takes its own place.
+        // A viewer by separate requests from the same network replaces itself, so it does not count.
         let polled = match direction {
             Direction::Publish => 0,
             Direction::Play => self.passes.elsewhere(key, id, peer),
@@ -211,7 +211,7 @@ impl Access {
         here.saturating_add(registry.cluster.present_elsewhere(key, id))
     }
 
-    /// True if a viewer that watches by separate requests was admitted before and still may watch.
+    /// True if a viewer that watches by separate requests has been admitted and may still watch.
     pub(in crate::control) fn has_pass(
         &mut self,
         records: &Records,
@@ -275,7 +275,7 @@ impl Access {
         self.note_event(cx, now, request.session, "connected");
     }
 
-    /// Records that a subscriber came or went, if the application wants that.
+    /// Records the arrival or departure of a subscriber, if the application wants such events.
     fn note_event(&mut self, cx: &Context, now: Now, session: SessionRef, event_type: &'static str) {
         let Some(presence) = self.presences.sessions.get(&session).filter(|p| p.started) else {
             return;

@@ -1,4 +1,4 @@
-//! Tokens of streams that are valid once (docs/security.md).
+//! One-time tokens of streams (docs/security.md).
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl Sweep {
 }
 
 impl Walks {
-    /// Arms the scan for expired tokens.
+    /// Schedules the scan for expired tokens, unless it is scheduled already.
     pub(in crate::control) fn arm_sweep(&mut self, now: Now) {
         if self.sweep.due.is_none() {
             self.sweep.due = now.mono.checked_add(SWEEP_PERIOD);
@@ -92,8 +92,9 @@ impl AuxiliaryRecords {
     }
 }
 
-/// Uses up a checked token. It is gone for everybody at once, and from disk with the next commit. While the disk fails no token can be used
-/// up, and the peer is refused. `is_shared`: the directory of the cluster has used it up before, for this peer only.
+/// Uses up a checked token: it is invalid at once, and removed from disk with the next commit. While the disk fails, no
+/// token can be used up and the peer is refused. `is_shared`: the directory of the cluster has already used it up, for
+/// this peer only.
 pub(in crate::control) fn burn_token(
     records: &mut Records,
     is_shared: bool,

@@ -5,7 +5,7 @@
 pub struct Ticket(pub(super) u64);
 
 impl Ticket {
-    /// The number by which the directory answers.
+    /// Returns the number by which the directory answers.
     pub(in crate::control) const fn number(self) -> u64 {
         self.0
     }

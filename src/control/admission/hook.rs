@@ -1,5 +1,5 @@
-//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). A question is a job; an admission waits here
-//! until a thread is free for it.
+//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). Asking a receiver is a
+//! job; admissions wait here for a free thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::types::{Now, StreamKey};
 /// Timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(7);
 impl Access {
-    /// Takes the next question for whose receiver a thread is free.
+    /// Takes the next question whose receiver has a free thread.
     fn next_question(&mut self) -> Option<(Ticket, HookUrl, Bytes)> {
         let admissions = &mut self.admissions;
         let waiting = &admissions.waiting;
@@ -61,7 +61,7 @@ impl Records {
         put("subscriberId", shown.subscriber);
         put("subscriberCode", shown.code);
         put("metaData", self.meta_data(key));
-        // The form in which the reference prints its map.
+        // The reference prints its map in this form.
         let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let pairs = format!("{{{}}}", pairs.join(", "));
         put("queryParams", (!params.is_empty()).then_some(pairs.as_str()));
@@ -128,7 +128,7 @@ impl Access {
             let secret = self.hook_secret(cx, ticket);
             let post =
                 Post { receiver: Receiver::Admission, url, body, body_type: BodyType::Json, secret, timeout };
-            // There is room: no more are under way than there are threads.
+            // The class of jobs has room: no more questions are under way than it has threads.
             cx.submit_for(&app, Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());
             });
@@ -175,7 +175,8 @@ impl Control {
 }
 
 impl Context {
-    /// Returns the request for the steps after the check of the publish key, without the key, which receivers of hooks must not learn.
+    /// Returns the request without the publish key, for the steps after the key's check. Receivers of hooks must not
+    /// learn the key.
     pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
         let mut request = request.clone();
         if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {

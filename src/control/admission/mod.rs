@@ -2,15 +2,16 @@
 //! asked, and continues with the answer.
 //!
 //! 1. The steps, in order: the record and its restrictions, limits, the claim of the id, credentials ("token"), the
-//!    operator's hook, the reservation ([`Step`]). Each lets it go on, refuses, or has a question ([`Answer`]).
-//! 2. A question is asked only when no step refuses: what memory answers is checked before anybody is asked, so that a peer
-//!    without a token causes no request. Questions are asked one after the other, in the order of their steps.
-//! 3. While it waits the id is not reserved: held for as long as a receiver thinks, an id could be held for ever by
-//!    unauthenticated peers that ask again and again. Of two that ask, the first that passes gets it.
-//! 4. With an answer all steps are passed again from the first: whatever changed meanwhile counts. Answers are kept, and not
-//!    asked for twice.
-//! 5. At the end the token is used up, the id reserved and the verdict posted, in one turn. An admission that ends otherwise
-//!    gives back what it claimed. All of it takes at most [`PATIENCE`].
+//!    operator's hook, the reservation ([`Step`]). Each lets the request continue, refuses it, or has a question
+//!    ([`Answer`]).
+//! 2. A question is asked only if no step refuses. All checks against memory come first, so that a peer without a token
+//!    causes no request. Questions are asked one after the other, in the order of their steps.
+//! 3. While an admission waits, its id is not reserved. Otherwise unauthenticated peers could block an id for ever by
+//!    asking again and again while the hook receiver decides. Of two competing requests, the first to pass gets the id.
+//! 4. After an answer all steps are passed again from the first, because anything may have changed meanwhile. Answers
+//!    are kept, so that no question is asked twice.
+//! 5. At the end the token is used up, the id is reserved and the verdict is sent, in the same turn. An admission that
+//!    ends otherwise releases its claim. The whole takes at most [`PATIENCE`].
 
 mod claims;
 mod hook;
@@ -201,8 +202,8 @@ impl Admission {
         Self { ticket, request, claimed: false, approved: false, burnt: false, passed: false, until: None }
     }
 
-    /// Asks the question that its steps have left open, none of which has refused it. Returns its course; `None` if it is answered, so
-    /// that the steps are to be passed again.
+    /// Asks the open question of the steps, none of which has refused the request. Returns the admission's next course,
+    /// or `None` if the question is answered already and the steps must be passed again.
     fn ask(&mut self, open: Option<Question>, cluster: &mut Cluster) -> Option<Course> {
         self.passed = true;
         match open {
@@ -433,7 +434,7 @@ impl Control {
 }
 
 impl Access {
-    /// Makes an admission wait, unless too many do.
+    /// Makes an admission wait, unless too many admissions wait already.
     fn park_admission(
         &mut self,
         cx: &mut Context,
@@ -469,7 +470,7 @@ impl Access {
     ) {
         let Admission { ticket, request, passed, .. } = admission;
         let wrong_code = why == request.denied(Denial::TimeCode);
-        // A code that was right when it was shown is no guess.
+        // A code that was correct when first checked is not a guess.
         if wrong_code && !passed {
             self.attempts.note(now, request.key(), request.params(), request.peer());
         }

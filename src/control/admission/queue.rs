@@ -1,4 +1,4 @@
-//! Admissions whose receivers are being asked, or will be when a thread is free.
+//! Admissions whose receivers are being asked, or wait for a free thread.
 //!
 //! The next question is that of the address with fewest questions in progress, publishers before viewers, oldest first, so that one address
 //! with many requests, or a slow receiver, does not delay the others. Applications share the threads ([`crate::jobs::shares`]) and the
@@ -104,8 +104,10 @@ impl HookQueue {
         }
     }
 
-    /// Returns the waiting question that gives way to a newcomer: of the application with most questions, if the newcomer's has fewer, else
-    /// of the newcomer's own; within it the newest of the address with most, viewers first, if the newcomer's has fewer.
+    /// Returns the waiting question to drop in favour of a newcomer. It comes from the application with most questions
+    /// if the newcomer's application has fewer, else from the newcomer's own. Within that application it is the newest
+    /// question of the address with most, viewers first; in the own application only if the newcomer's address has
+    /// fewer.
     pub(super) fn excess(&self, app: &Arc<str>, newcomer: IpAddr) -> Option<Ticket> {
         let of_app = |app: &Arc<str>| self.waiting.values().filter(|one| one.app == *app).count();
         let apps: BTreeSet<&Arc<str>> = self.waiting.values().map(|one| &one.app).collect();

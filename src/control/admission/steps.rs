@@ -25,7 +25,7 @@ impl Records {
     }
 }
 
-/// The parts of control that the steps of an admission look at.
+/// The parts of control that the steps of an admission read.
 #[derive(Clone, Copy)]
 pub(in crate::control) struct Gate<'c> {
     access: &'c Access,
@@ -37,7 +37,7 @@ pub(in crate::control) struct Gate<'c> {
 }
 
 impl<'c> Gate<'c> {
-    /// Looks at control as it is now.
+    /// Borrows the current state of control.
     pub(in crate::control) const fn of(control: &'c Control, now: Now) -> Self {
         let Control { access, cx, records, registry, outbound, .. } = control;
         Self { access, cx, records, registry, outbound, now }
@@ -56,7 +56,8 @@ impl<'c> Gate<'c> {
         Ok(open)
     }
 
-    /// Checks whether a socket may join a call, like a viewer of its id except that no receiver is asked.
+    /// Checks whether a socket may join a call. The rules are those for a viewer of the stream with the call's id, but
+    /// the hook receiver is not asked: if one is configured, the socket is refused.
     pub(in crate::control) fn check_call(self, request: PlayRequest) -> Result<(), NoSubscription> {
         if self.cx.app_of(&request.key).is_some_and(|app| app.security.play.hook.is_some()) {
             return Err(NoSubscription::Denied(Denial::Hook));
@@ -89,7 +90,7 @@ impl<'c> Gate<'c> {
             (Step::Limits, Request::Play(request)) => {
                 Answer::of(access.check_viewer_limits(cx, records, registry, request).map_err(Why::Play))
             }
-            // Viewers claim nothing.
+            // Viewers need no claim.
             (Step::Claim, Request::Play(_)) => Answer::Continue,
             (Step::Claim, Request::Publish(request)) => {
                 let live = registry.find(&request.key);
@@ -104,12 +105,12 @@ impl<'c> Gate<'c> {
             (Step::Reserve, Request::Publish(request)) => {
                 Answer::of(registry.check_free(outbound, request).map_err(Why::Publish))
             }
-            // The last step says whether the stream exists, and only to a viewer who may play it.
+            // Whether the stream exists is checked last, and only for a viewer who may play it.
             (Step::Reserve, Request::Play(_)) => Answer::Continue,
         }
     }
 
-    /// Checks limits. A stream that is live already passes.
+    /// Checks limits. A stream that is already live passes.
     fn check_limits(self, request: &PublishRequest) -> Result<(), Refusal> {
         let Self { cx, records, registry, outbound, now, .. } = self;
         if registry.is_live(&request.key) {
@@ -206,7 +207,7 @@ impl Records {
         if !rules.is_empty() && !rules.contains(request.peer.ip()) {
             return Err(Refusal::NotAllowed("the address is not in allowedPublisherCIDR"));
         }
-        // A record whose creation is not on disk yet does not count: the write may fail.
+        // A record whose creation is not yet on disk does not count, because the write may fail.
         let is_there = self.get(&request.key).is_some();
         if app.accept_only_streams_in_data_store && !is_there {
             return Err(Refusal::NotAllowed(NO_RECORD));
@@ -221,8 +222,8 @@ impl Records {
 }
 
 impl Files {
-    /// Sets the request's stream id to the stream of a file: that of its record, or else derived from its name, which is `{id}.mp4`, then
-    /// `{id}_1.mp4` and so on.
+    /// Sets the request's stream id to the stream from which a file was recorded: the one in the file's record, or else
+    /// the one in its name (`{id}.mp4`, `{id}_1.mp4` and so on).
     pub(super) fn name_stream(&self, records: &Records, request: &mut PlayRequest) {
         let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
         if let Some(stream) = self.stream_of_file(records, &request.key.app, &polled.file) {
@@ -261,7 +262,7 @@ impl Registry {
         self.is_there(records, request) || (request.egress != VOD && starts(&request.key))
     }
 
-    /// True if there is something to play: the live stream, a subtrack, or the file that a viewer by separate requests has found.
+    /// True if there is something to play: a live stream or subtrack, or a file that a request has already found.
     fn is_there(&self, records: &Records, request: &PlayRequest) -> bool {
         let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
         let is_live = || self.is_live(&request.key) || self.has_active_subtrack(records, &request.key);
@@ -298,8 +299,8 @@ impl Access {
         Ok(())
     }
 
-    /// Checks the limit of viewers that watch by separate requests. At the limit, a network with many viewers gives up one place for a
-    /// newcomer whose network has fewer.
+    /// Checks the limit of viewers that watch by separate requests. At the limit, a newcomer may replace a viewer of a
+    /// network that has more viewers than the newcomer's.
     fn check_polled_limit(
         &self,
         records: &Records,

@@ -21,15 +21,15 @@ use crate::types::SessionRef;
 
 /// The target of audit lines.
 pub const AUDIT: &str = "audit";
-/// The operation of `millstream user add`, as lines name it.
+/// Name of the operation `millstream user add` in audit lines.
 pub const ADDS_USER: &str = "Make an administrator";
 /// The author recorded for a client admitted by its address only.
 pub(super) const ADDRESS: &str = "address";
 /// Maximum number of requests in progress; beyond it no answers are logged.
 const OPEN_MAX: usize = 10_000;
-/// Query parameters that name the object of an operation. None of them is a credential.
+/// Query parameters that name the object of an operation. None is a credential.
 const NAMED: [&str; 3] = ["endpointServiceId", "ids", "type"];
-/// Members of an answer that name what was created, if they are no credentials.
+/// Members of an answer that name the created object, unless they are credentials.
 const MADE: [&str; 2] = ["dataId", "streamId"];
 
 /// The author of a request: a user, or the rule that admitted the request.

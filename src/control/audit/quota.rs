@@ -1,4 +1,5 @@
-//! The share of the audit log for strangers: requesters known only by an address could otherwise flush the lines of others out of it.
+//! The quota of strangers in the audit log. Without it, requesters known only by an address could flush the lines of
+//! others out of the log.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::auth::network;
 
-/// Maximum lines of one address at once, and the time for which a line counts.
+/// Limit per address: maximum lines at once, and the interval after which one more is allowed.
 const OF_ADDRESS: Rate = Rate { burst: 100, interval: Duration::from_secs(10) };
-/// Maximum lines of all strangers: at two per second 500 MiB last for ten days.
+/// Limit of all strangers together: at two lines per second, 500 MiB last for ten days.
 const OF_ALL: Rate = Rate { burst: 2000, interval: Duration::from_millis(500) };
 /// Maximum number of addresses counted; further ones count only towards the total.
 const ADDRESSES_MAX: usize = 10_000;
-/// Interval of lines about omitted lines.
+/// Interval at which the number of omitted lines is logged.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Number of lines at once, and the interval in which one more is allowed.
@@ -22,7 +23,7 @@ struct Rate {
     interval: Duration,
 }
 
-/// Time at which all lines so far no longer count.
+/// Time at which the last of the lines so far stops counting.
 #[derive(Debug, Clone, Copy)]
 struct Used(Instant);
 

@@ -10,8 +10,8 @@ use crate::store::{Key, Kind, Op};
 use crate::types::{Now, StreamKey};
 
 impl Control {
-    /// Applies changes of other nodes. A key with a local commit in progress is skipped, because that commit comes later in the directory's
-    /// order and wins.
+    /// Applies changes of other nodes. A change of a key with a local commit in progress is deferred, and counts only
+    /// if that commit fails, because the commit comes later in the directory's order.
     pub(in crate::control) fn foreign(&mut self, now: Now, ops: Vec<Op>) {
         for op in self.records.writes.without_under_way(ops) {
             let (key, bytes) = match op {
@@ -39,7 +39,7 @@ impl Control {
 
     fn foreign_put(&mut self, now: Now, key: StreamKey, record: Broadcast) {
         let before = self.records.get(&key).cloned();
-        // A copy is none of the record's: it follows its origin.
+        // A copy is not controlled by the record: it follows its origin.
         let is_copy = self.outbound.is_copy(&self.registry, &key);
         let runs = self.outbound.sources.is_running(&key) && !is_copy;
         let mut merged = record.clone();
@@ -72,7 +72,7 @@ impl Control {
 
     fn foreign_delete(&mut self, now: Now, key: &StreamKey) {
         let main_before = self.records.main_track_of(key);
-        // A copy ends with the stream that it is one of.
+        // A copy ends with its origin's stream.
         if !self.outbound.is_copy(&self.registry, key)
             && !self.outgoing(now).stop_source(key, StreamEnd::Deleted)
             && let Some(stream) = self.registry.find(key)
@@ -128,7 +128,7 @@ impl Outgoing<'_> {
 }
 
 impl Broadcast {
-    /// Keeps the members that a live stream of this node has set in its record.
+    /// Keeps the members that a live stream of this node has set in its own record.
     fn keep_live(&mut self, live: &Self) {
         let other = std::mem::take(self);
         let mut endpoints = other.end_point_list.clone();

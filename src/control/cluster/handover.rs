@@ -1,4 +1,5 @@
-//! Ids that a draining node gives to others: the directory moves the claim at once, so that no other node gets it in between.
+//! Handing over ids of a draining node: the directory moves the claim in one step, so that no third node gets it in
+//! between.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use crate::types::{NodeId, PullId, StreamKey};
 /// Share of a processor, in percent, within which nodes count as equally busy.
 const CPU_STEP: u8 = 25;
 
-/// The nodes that may take ids, with the number of ids that each has.
+/// The nodes that may take ids, with the number of ids that each holds.
 struct Successors<'a>(Vec<(&'a Node, usize)>);
 
 impl Successors<'_> {
-    /// Returns the node that gets the next id: of those that take it, the least busy one with the fewest ids.
+    /// Returns the node that gets the next id: among those that accept it, a least busy one with the fewest ids.
     fn next(&mut self, takes: impl Fn(&NodeId) -> bool) -> Option<(NodeId, u64)> {
         let busy = |node: &Node| node.profile.cpu_percent.checked_div(CPU_STEP);
         let able = self.0.iter_mut().filter(|(node, _)| takes(&node.id));
@@ -45,7 +46,8 @@ impl Cluster {
         Successors(self.others().map(|node| (node, counts.get(&node.id).copied().unwrap_or(0))).collect())
     }
 
-    /// Gives the ids of sources to other nodes that take them. A claim that the directory does not know of yet stays.
+    /// Hands the ids of sources over to other nodes that accept them. A claim unknown to the directory is not handed
+    /// over yet.
     pub(in crate::control) fn hand_over(
         &mut self,
         pulls: impl Iterator<Item = PullId>,
@@ -69,14 +71,15 @@ impl Cluster {
         self.requests.extend(requests);
     }
 
-    /// Gives an id that this node was given, and does not use, to another node that takes it. Returns false if there is none.
+    /// Passes an id that this node received, and does not use, on to another node that accepts it. Returns false if
+    /// there is none.
     pub(in crate::control) fn pass_on(&mut self, key: &StreamKey, takes: impl Fn(&NodeId) -> bool) -> bool {
         let Some(to) = self.successors().next(takes) else { return false };
         self.give(key, to)
     }
 
-    /// Gives an id that this node was given back to a draining node, which runs its source on. Returns false if that is gone or does
-    /// not drain.
+    /// Returns an id that this node received to the draining node that gave it, which continues to run its source.
+    /// Returns false if that node is gone or not draining.
     pub(in crate::control) fn hand_back(&mut self, key: &StreamKey, giver: &Holder) -> bool {
         let Some(node) = self.node_of(giver).filter(|node| node.profile.is_draining) else { return false };
         let to = (node.id.clone(), node.incarnation);
@@ -90,7 +93,7 @@ impl Cluster {
         true
     }
 
-    /// Releases an id that this node was given, unless it uses it.
+    /// Releases an id that this node received, unless it is in use here.
     pub(in crate::control) fn release_unused(&mut self, key: &StreamKey) {
         let own = self.claims.get(key).filter(|holder| self.is_own(holder)).map(|holder| holder.token);
         if let Some(token) = own.filter(|_| !self.is_claimed_here(key)) {

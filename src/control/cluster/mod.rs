@@ -1,8 +1,9 @@
-//! The cluster as this node knows it: the other nodes, and the node that publishes each id (docs/cluster.md). A machine: news of the
-//! directory go in, requests to it come out. A single server grants every claim itself.
+//! The cluster as known to this node: the other nodes, and the node that publishes each id (docs/cluster.md). A machine
+//! whose input is the directory's news and whose output is requests to the directory. A single server grants every
+//! claim itself.
 //!
-//! Claims of this node go through `asked -> held -> released`, identified by the ticket of the admission or source that made them. A claim
-//! granted while the directory was unreachable has token 0 until the directory is back.
+//! Claims of this node go through `asked -> held -> released`. Each is identified by the ticket of the admission or
+//! source that made it. A claim granted while the directory was unreachable has token 0 until the directory is back.
 
 mod foreign;
 mod handover;
@@ -39,7 +40,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// True if a live other node has the id.
+    /// True if another live node holds the id.
     pub(in crate::control) fn has_elsewhere(&self, key: &StreamKey) -> bool {
         let Some(holder) = self.claims.get(key) else { return false };
         let is_it = |node: &Node| node.id == holder.node && node.incarnation == holder.incarnation;
@@ -112,16 +113,16 @@ pub(in crate::control) struct Cluster {
     requests: VecDeque<Request>,
 }
 
-/// Effects of news on this node.
+/// Effects of the directory's news on this node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::control) struct Changes {
     /// Ids whose location has changed.
     pub(in crate::control) moved: BTreeSet<StreamKey>,
-    /// Ids of this node that another node holds by a larger token.
+    /// Ids of this node that another node has claimed with a larger token.
     pub(in crate::control) lost: Vec<StreamKey>,
-    /// Ids of gone nodes whose claims have ended at this node's request.
+    /// Ids of gone nodes whose claims were ended at this node's request.
     pub(in crate::control) buried: Vec<StreamKey>,
-    /// Ids that another node has given to this one, each with its holder before.
+    /// Ids that another node has handed to this one, each with its previous holder.
     pub(in crate::control) given: Vec<(StreamKey, Option<Holder>)>,
 }
 
@@ -158,19 +159,19 @@ impl Cluster {
         self.nodes.values()
     }
 
-    /// Returns the live other node that has an id.
+    /// Returns the other live node that holds an id.
     pub(in crate::control) fn elsewhere(&self, key: &StreamKey) -> Option<&Node> {
         self.node_of(self.claims.get(key)?)
     }
 
-    /// Returns the ids of an application that live other nodes have.
+    /// Returns the ids of an application that other live nodes hold.
     pub(in crate::control) fn live_elsewhere(&self, app: &Arc<str>) -> impl Iterator<Item = &StreamKey> {
         let first = StreamKey { app: Arc::clone(app), id: "".into() };
         let of_app = self.claims.range(first..).take_while(move |(key, _)| key.app == *app);
         of_app.filter(|(_, holder)| self.node_of(holder).is_some()).map(|(key, _)| key)
     }
 
-    /// Returns the relay of the live other node that has an id; `None` also if that node has no relay.
+    /// Returns the relay of the other live node that holds an id; `None` also if that node has no relay.
     pub(in crate::control) fn location(&self, key: &StreamKey) -> Option<Location> {
         let node = self.elsewhere(key)?;
         let (host, port) = node.profile.relay.rsplit_once(':')?;
@@ -262,7 +263,7 @@ impl Cluster {
 
     /// Releases a claim, or withdraws a pending one. Does nothing if there is none.
     pub(in crate::control) fn release(&mut self, ticket: Ticket) {
-        // The grant of one that is withdrawn is given back when it comes.
+        // If a withdrawn claim is granted later, the grant is given back then.
         if let Some(key) = self.asked.remove(&ticket) {
             self.forget(ticket, &key);
         }
@@ -288,7 +289,7 @@ impl Cluster {
         }
     }
 
-    /// Handles the directory's answer to a claim. Returns `None` if nobody waits for it any more, else the result.
+    /// Handles the directory's answer to a claim. Returns the result, or `None` if nobody waits for it any more.
     pub(in crate::control) fn answered(
         &mut self,
         ticket: Ticket,
@@ -336,7 +337,7 @@ impl Cluster {
         self.is_away = !is_there;
     }
 
-    /// Sets the claim in force for an id.
+    /// Sets the valid claim of an id, as reported by the directory.
     pub(in crate::control) fn claim_told(
         &mut self,
         key: StreamKey,
@@ -357,7 +358,7 @@ impl Cluster {
                 }
             }
             Some(holder) => {
-                // A claim without a token is newer than any in the news: its own token is on the way.
+                // A held claim without a token is newer than any reported one; its own token has not arrived yet.
                 let mut tickets = self.tickets.get(&key).into_iter().flatten();
                 let is_older = |held: &Held| (1..holder.token).contains(&held.token);
                 if tickets.any(|ticket| self.held.get(ticket).is_some_and(is_older)) {
@@ -377,7 +378,7 @@ impl Cluster {
         }
     }
 
-    /// Sets all claims; ids without one are free.
+    /// Sets all claims, as reported by the directory; ids without one are free.
     pub(in crate::control) fn claims_told(&mut self, all: Vec<(StreamKey, Holder)>, changes: &mut Changes) {
         let told: BTreeSet<StreamKey> = all.iter().map(|(key, _)| key.clone()).collect();
         let over = self.claims.keys().filter(|key| !told.contains(*key)).cloned();
@@ -418,8 +419,8 @@ impl Cluster {
         }
     }
 
-    /// Requests the end of the claims of gone nodes, if this node is the first by name of those alive. A claim may be of a node newer than
-    /// the list of nodes, so the directory decides.
+    /// Requests the end of the claims of gone nodes, if this node is the first by name of the live ones. The directory
+    /// decides, because a claim may belong to a node that is newer than the list of nodes.
     pub(in crate::control) fn bury(&mut self) {
         let gone = self.abandoned();
         self.buried = gone.iter().map(|(key, _)| key.clone()).collect();
@@ -439,8 +440,8 @@ impl Cluster {
         gone.map(|(key, holder)| (key.clone(), holder.token)).collect()
     }
 
-    /// Asks the directory to use up a one-time token, for whichever node asks first. Returns false if the directory is unreachable, so that
-    /// no token can be used up.
+    /// Asks the directory to use up a one-time token, which succeeds only for the first node that asks. Returns false
+    /// if the directory is unreachable, so that the token cannot be used up.
     pub(in crate::control) fn burn(&mut self, ticket: Ticket, key: &Key) -> bool {
         if !self.is_away {
             self.requests.push_back(Request::Burn { ticket: ticket.number(), key: key.clone() });

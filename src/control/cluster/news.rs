@@ -48,7 +48,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Handles a change of the live other node that has an id, including its end.
+    /// Handles a change of the other live node that has an id, including the loss of it.
     pub(in crate::control) fn claim_changed(&mut self, now: Now, key: &StreamKey) {
         if let Some(Location { node, host, port }) = self.registry.cluster.location(key) {
             tracing::debug!(%key, %node, host, port, "stream is live at another node");
@@ -63,7 +63,8 @@ impl Control {
         self.follow_claim(now, key);
     }
 
-    /// Gives way to another node that has the id by a newer claim: the publisher here is closed, and the other node owns the record.
+    /// Yields an id to another node with a newer claim: the publisher here is closed, and the other node owns the
+    /// record.
     fn supersede(&mut self, now: Now, key: &StreamKey) {
         self.outbound.forget_given(&mut self.cx, &mut self.registry.cluster, key);
         let is_source = self.outbound.sources.is_running(key);
@@ -79,7 +80,8 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Cleans up after a node that is gone: marks its stream as ended, and starts its source here. The viewers of a copy stay.
+    /// Cleans up an id of a node that is gone: marks the stream as ended, and starts its source here. The viewers of a
+    /// copy stay.
     fn clear_up(&mut self, key: &StreamKey) {
         let is_copy = self.outbound.is_copy(self.registry, key);
         if !self.registry.is_live(key) {

@@ -1,7 +1,7 @@
-//! Connections of subscribers at all nodes, for limits that hold over nodes.
+//! Connections of subscribers at all nodes, for limits that apply across nodes.
 //!
-//! Each node tells the directory of its own when they change. Those of a node count while it is alive; two nodes that let in a connection
-//! at the same moment may exceed a limit by one.
+//! Each node reports changes of its own connections to the directory. A node's connections count while the node is
+//! alive. Two nodes that admit a connection at the same moment may exceed a limit by one.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ type Who = (StreamKey, String);
 /// Connections of subscribers.
 #[derive(Debug, Default)]
 pub(super) struct Present {
-    /// Numbers that this node has told.
+    /// Numbers reported by this node.
     pub(super) told: BTreeMap<Who, u32>,
-    /// Process and number by node, those of this node too.
+    /// Process and number of connections by node, including this node.
     nodes: BTreeMap<Who, BTreeMap<NodeId, (u64, u32)>>,
 }
 
@@ -78,7 +78,7 @@ impl Cluster {
         }
     }
 
-    /// Sets all connections, and tells again what the directory has not heard of this node.
+    /// Sets all connections, and reports those of this node that the directory lacks.
     pub(super) fn presences_told(&mut self, all: Vec<Presence>) {
         self.present.nodes.clear();
         all.into_iter().for_each(|presence| self.present_told(presence));

@@ -90,7 +90,7 @@ impl Members {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::control) struct Notice<'a> {
     action: &'static str,
-    /// Metadata in place of the record's.
+    /// Metadata that replaces the record's.
     metadata: Option<&'a str>,
     /// Parameters of the publisher or viewer.
     params: Option<&'a Params>,
@@ -111,7 +111,7 @@ impl<'a> Notice<'a> {
 }
 
 impl Hooks {
-    /// Forgets that a stream was expected back.
+    /// Forgets that an ended stream was expected back.
     pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
         self.idles.forget(key);
     }
@@ -134,7 +134,7 @@ impl Hooks {
     /// Submits waiting hooks while threads are free.
     fn send_hooks(&mut self, cx: &mut Context, now: Now) {
         while let Some((number, app, post)) = self.poll_post(now) {
-            // There is room: no more are under way than there are threads.
+            // The class of jobs has room: no more hooks are under way than it has threads.
             let next = move |control: &mut Control, now: Now, outcome: Outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
                 control.outbound.tell_lost_hooks(&mut control.hooks, now);
@@ -229,7 +229,7 @@ impl Hooks {
             "host": cx.config.host_address,
             "resourceInfo": registry.resource_report(cx, figures, now).to_string(),
         });
-        // Of no application: sent as JSON, and once.
+        // The hook belongs to no application: it is sent as JSON and not retried.
         self.post_hook(cx, now, &StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
     }
 
@@ -273,8 +273,8 @@ impl Registry {
         live.filter(|stream| self.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 
-    /// True if the last announced subtrack of a main track has ended: none is live, and none of those that ended in this turn is still to
-    /// be reported.
+    /// True if the last announced subtrack of a main track has ended: none is live, and every one that ended in this
+    /// turn was already reported.
     fn was_last_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
         let is_of_it = |ended: &Ended| {
             ended.live.told.announced && records.main_track_of(&ended.live.key).as_ref() == Some(main)
@@ -321,7 +321,8 @@ impl Hooks {
         self.post_hook(cx, now, key, url, action, body);
     }
 
-    /// Reports a stream as live with the first unit of a publisher; once in a stream's life, even if it is published again after an outage.
+    /// Reports a stream as live at the first unit of a publisher. A stream is reported once in its life, even if it is
+    /// published again after an outage.
     pub(in crate::control) fn source_started(
         &mut self,
         cx: &mut Context,
@@ -412,7 +413,7 @@ impl Hooks {
         self.hook(cx, records, now, key, Notice::of("recordingFailed").metadata(&metadata));
     }
 
-    /// Reports an endpoint that could not be reached for a number of times.
+    /// Reports an endpoint whose attempts have failed several times in a row.
     pub(in crate::control) fn hook_endpoint_failed(
         &mut self,
         cx: &mut Context,

@@ -1,11 +1,13 @@
 //! Hooks: events of streams, posted to the receivers that operators configure (docs/hooks.md).
 //!
-//! 1. Something happens (`events`): the body is made at once, of what is true now.
-//! 2. It stands in its stream's line. Hooks of one stream are sent one after the other, in the order in which things
-//!    happened; lines do not wait for each other.
-//! 3. It becomes a job ([`Hooks::poll_post`]). Anything but 200 is tried again as often as the application says, while its line waits.
-//! 4. More than [`WAITING_MAX`] waiting: the oldest of the application that has most is dropped, and counted.
-//! 5. Threads are shared ([`crate::jobs::shares`]): neither an application nor a receiver that is silent has all of them.
+//! 1. An event occurs (`events`): the body is made at once, from the state at that time.
+//! 2. The hook joins its stream's queue, called a line. Hooks of one stream are sent one after the other, in the order
+//!    of their events; lines do not wait for each other.
+//! 3. The hook becomes a job ([`Hooks::poll_post`]). Any answer but 200 is retried, as often as the
+//!    application's settings say, while the line waits.
+//! 4. If more than [`WAITING_MAX`] wait, the oldest hook of the application with most hooks is dropped and counted.
+//! 5. Threads are shared ([`crate::jobs::shares`]): neither an application nor a silent receiver can occupy all of
+//!    them.
 
 mod events;
 mod idles;
@@ -216,7 +218,7 @@ impl Hooks {
     }
 
     fn note_lost(&mut self, key: &StreamKey, hook: &Hook, reason: String) {
-        // Messages are as many as peers send: the counters tell of those.
+        // Peers may send any number of data messages, so lost ones are only counted.
         if self.lost.len() < WAITING_MAX && hook.body_type != BodyType::Data {
             let (action, url) = (hook.action, redact(hook.url.as_str()));
             self.lost.push_back(LostHook { key: key.clone(), action, url, reason });
@@ -277,7 +279,7 @@ impl Hooks {
         settings: &HookSettings,
     ) {
         self.hooks += 1;
-        // The server's own hooks belong to no application.
+        // The server's own hooks do not belong to an application.
         let app = Some(&key.app).filter(|app| !app.is_empty());
         let hook = Hook {
             age: self.hooks,
@@ -293,10 +295,10 @@ impl Hooks {
         self.push(key.clone(), hook);
     }
 
-    /// Queues a message of a data channel, in a line beside that of the stream's events. While [`DATA_MAX`] of a stream wait, or
-    /// [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
+    /// Queues a message of a data channel, in a line separate from the stream's events. While [`DATA_MAX`] messages of
+    /// the stream wait, or [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
     pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
-        // No stream has such an id.
+        // No stream can have this id.
         let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));
         let waiting = self.lines.get(&line).map_or(0, |line| line.queue.len());
         let bytes = self.data_bytes.saturating_add(body.len());

@@ -1,6 +1,6 @@
-//! Limits on logins: failures per address and e-mail, so that nobody can lock another out, and ten attempts per second for everybody
-//! together (docs/robustness.md R-36). Each address has a share of these, and some are reserved for addresses from which a login has
-//! succeeded.
+//! Limits on logins. Failures are counted per address and e-mail, so that nobody can lock another out. In total, ten
+//! attempts per second are checked (docs/robustness.md R-36). Each address gets only a share of these, and some are
+//! reserved for addresses from which a login has succeeded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ const TRIES_PER_SECOND: u32 = 10;
 const TRIES_OF_ADDRESS: u32 = 3;
 /// Attempts per second reserved for addresses from which a login has succeeded.
 const TRIES_KEPT: u32 = 4;
-/// Maximum number of such addresses; the oldest is evicted.
+/// Maximum number of addresses remembered for a successful login; the oldest is evicted.
 const KNOWN_MAX: usize = 1000;
 /// Maximum number of pairs of address and e-mail.
 const PAIRS_MAX: usize = 10_000;
@@ -117,7 +117,7 @@ impl Lockout {
         self.known.push_back(client);
     }
 
-    /// Makes room in a full table; at ten attempts per second its entries are older than any lock.
+    /// Makes room in a full table. At ten attempts per second, its oldest entries are older than any lock.
     fn make_room(&mut self, now: Instant) {
         if self.pairs.len() < PAIRS_MAX {
             return;
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn r_36_a_flood_of_tries_from_one_address_keeps_no_administrator_out() {
-        // Correct logins, four a second for seven seconds, of which the first makes their address known or not.
+        // Correct logins, four a second for seven seconds. With `known`, an earlier login has made their address known.
         let logins = |flood: u32, known: bool| {
             let (mut lockout, start) = (Lockout::default(), Instant::now());
             let [loud, admin]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
@@ -213,7 +213,7 @@ mod tests {
                 for try_ in 0..flood {
                     lockout.begin(now, loud, &format!("{n} {try_}"));
                 }
-                // Two a second, after the flood's.
+                // Two attempts a second, after the flood's.
                 if n % 30 == 29 {
                     served += u32::from(lockout.begin(now, admin, "a") == Try::Go);
                 }

@@ -13,9 +13,9 @@ pub(in crate::control) const SESSION_COOKIE: &str = "JSESSIONID";
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// Maximum life of a session.
 const LIFE: Duration = Duration::from_secs(12 * 3600);
-/// Maximum sessions of one user; the oldest is ended for a new one.
+/// Maximum sessions of one user; beyond it the oldest is ended.
 const PER_USER: usize = 50;
-/// Maximum sessions in total; the one idle for longest is ended for a new one.
+/// Maximum sessions in total; beyond it the one idle for longest is ended.
 const TOTAL: usize = 10_000;
 
 /// The value of the cookie: 128 random bits.
@@ -36,7 +36,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Prints nothing of the id, which is as good as a password.
+/// Hides the id, which is as good as a password.
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionId(..)")
@@ -134,7 +134,7 @@ mod tests {
         let mut sessions = Sessions::default();
         let mut ones = [0_u32; 128];
         for n in 0..100_000 {
-            // As `Sessions` makes them; a few live at a time, so that this does not search among thousands.
+            // Ids are made as `Sessions` makes them. The table is cleared regularly, to keep the search short.
             if n % 40 == 0 {
                 sessions = Sessions::default();
             }
@@ -142,7 +142,7 @@ mod tests {
             assert!(seen.insert(id));
             ones.iter_mut().enumerate().for_each(|(bit, count)| *count += u32::from(id.0 >> bit & 1 == 1));
         }
-        // Each of the 128 bits is as often one as zero (six standard deviations).
+        // Each of the 128 bits is one as often as zero (within six standard deviations).
         assert!(ones.iter().all(|count| count.abs_diff(50_000) < 950), "{ones:?}");
         let id = *seen.first().unwrap();
         let text = id.to_string();

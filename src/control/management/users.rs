@@ -31,7 +31,7 @@ pub(in crate::control) enum Role {
 }
 
 impl Role {
-    /// The name in the API.
+    /// Returns the name used by the API.
     pub(in crate::control) const fn name(self) -> &'static str {
         match self {
             Self::Admin => "ADMIN",
@@ -74,7 +74,7 @@ fn is_hidden(hash: &PasswordHash) -> bool {
 }
 
 impl User {
-    /// Makes an administrator with the scope of everything.
+    /// Makes an administrator of everything.
     pub(in crate::control) fn administrator(email: &str) -> Self {
         Self {
             email: email.to_owned(),
@@ -90,7 +90,7 @@ impl User {
         Self { password_hash: PasswordHash::default(), ..self.clone() }
     }
 
-    /// Returns the role for this scope; the scope of everything is not considered.
+    /// Returns the role for this scope, ignoring the scope of everything.
     pub(in crate::control) fn role_in(&self, scope: &str) -> Option<Role> {
         let mapped = self.app_name_user_type.as_ref().and_then(|roles| roles.get(scope)).copied();
         mapped.or_else(|| if self.scope.as_deref() == Some(scope) { self.user_type } else { None })

@@ -1,4 +1,4 @@
-//! The files of recordings: their records, how they are finished, and when they go.
+//! The files of recordings: their records, how they are finished, and when they are removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::mail::Arrival;
 use crate::store::{Key, Kind};
 use crate::types::{Now, RecordingId, StreamKey};
 
-/// Pause between two looks for old recordings.
+/// Pause between two searches for old recordings.
 const SWEEP: Duration = Duration::from_secs(60);
-/// A look soon after a file is complete: its record is in the store by then.
+/// Delay of the search after a file is complete, by which time its record should be stored.
 const SETTLED: Duration = Duration::from_secs(1);
-/// Recordings that one look removes.
+/// Maximum number of recordings removed in one search.
 const REMOVED_AT_ONCE: usize = 100;
 
 impl Files {
-    /// The file that can be played under this id, once it is complete.
+    /// Returns the completed file with this id.
     pub(in crate::control) fn vod<'a>(
         &'a self,
         records: &'a Records,
@@ -34,7 +34,7 @@ impl Files {
         self.vod_of(records, &Vod::key(app, id)).filter(|vod| !vod.unfinished)
     }
 
-    /// The record of a file as it will be, whether or not the file is complete.
+    /// Returns the latest record of a file, whether or not the file is complete and the record is stored.
     pub(in crate::control) fn vod_of<'a>(&'a self, records: &'a Records, key: &Key) -> Option<&'a Vod> {
         if let Some(vod) = self.recordings.unsaved.get(key) {
             return Some(vod);
@@ -45,7 +45,8 @@ impl Files {
         }
     }
 
-    /// The stream that a file below the application's `streams` was recorded from, whether or not the file is complete.
+    /// Returns the stream from which a file below the application's `streams` was recorded, whether or not the file is
+    /// complete.
     pub(in crate::control) fn stream_of_file(
         &self,
         records: &Records,
@@ -79,11 +80,12 @@ impl Files {
         records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
     }
 
-    /// Writes a record again, unless the store has it.
+    /// Stores a record again, unless the store already has it.
     pub(super) fn save_again(&mut self, cx: &Context, records: &mut Records, now: Now, key: Key) {
         let Some(vod) = self.recordings.unsaved.remove(&key) else { return };
         if records.auxiliary.is_being_removed(&key) {
-            // Its file follows once the disk has that; where it takes no change the record stays, and is written.
+            // If the removal is committed, the file is removed too. If the commit fails, the record stays and must be
+            // stored.
             self.recordings.unsaved.insert(key.clone(), vod);
             return self.try_again(now, Retry::Save(key));
         }
@@ -94,7 +96,7 @@ impl Files {
         }
     }
 
-    /// A file is written.
+    /// Makes the record of a file that a recording has begun to write.
     pub(super) fn file_begun(
         &mut self,
         cx: &mut Context,
@@ -133,7 +135,7 @@ impl Files {
         self.put_vod(records, now, record, Some(vod));
     }
 
-    /// Finishes a file that nothing more comes into.
+    /// Finishes a file that is no longer written to.
     pub(super) fn file_ended(&mut self, cx: &mut Context, records: &Records, now: Now, path: &[String]) {
         if let Some(writing) = self.recordings.writing.remove(path) {
             self.finish_file(cx, records, now, writing.key);
@@ -159,7 +161,7 @@ impl Files {
         }
     }
 
-    /// Removes the file of a record that is removed, wherever it is.
+    /// Removes the file of a removed record, both here and in object storage.
     pub(in crate::control) fn remove_file(&mut self, cx: &mut Context, now: Now, app: &str, vod: &Vod) {
         if let Some(id) = &vod.vod_id {
             self.recordings.unsaved.remove(&Vod::key(&app.into(), id));
@@ -168,7 +170,7 @@ impl Files {
         cx.remove_local(app, vod);
     }
 
-    /// Removes the recordings that their application no longer keeps, the oldest first.
+    /// Removes the recordings that their applications no longer keep, oldest first.
     pub(in crate::control) fn remove_old_recordings(
         &mut self,
         cx: &mut Context,
@@ -186,8 +188,8 @@ impl Files {
         }
     }
 
-    /// Removes the record of an old recording, and its file once the disk has that change. A full disk takes none, and has no room
-    /// until a file goes: there the file goes first, and the record with a later look.
+    /// Removes the record of an old recording, and its file once that change is on disk. On a full disk no change can
+    /// be stored until a file is removed, so the file is removed first, and the record by a later search.
     fn remove_old_recording(
         &mut self,
         cx: &mut Context,
@@ -261,7 +263,7 @@ impl Files {
     ) {
         let Some(vod) = self.vod_of(records, &key).cloned() else { return };
         if !cx.apps.contains_key(&key.app) {
-            // Its application was deleted, and its folder with it.
+            // The application was deleted, with its folder.
             return self.put_vod(records, now, key, None);
         }
         match outcome {
@@ -290,7 +292,7 @@ impl Files {
         }
     }
 
-    /// A file can be played from now on.
+    /// Marks a file as complete and playable.
     pub(super) fn recorded(
         &mut self,
         cx: &mut Context,
@@ -315,15 +317,15 @@ impl Files {
 }
 
 impl Context {
-    /// Removes the file on this machine.
+    /// Removes the file on this machine, unless it belongs to an imported folder.
     pub(in crate::control) fn remove_local(&mut self, app: &str, vod: &Vod) {
         if vod.kind.as_deref() != Some(Vod::IMPORTED) {
             self.remove_local_then(app, vod, |_, _, _| ());
         }
     }
 
-    /// Removes the file on this machine. Calls `then` when that was tried, with true if the file is gone. Returns false if the job
-    /// cannot be begun; `then` is not called.
+    /// Removes the file on this machine, then calls `then` with true if the file is gone. Returns false, without
+    /// calling `then`, if the job cannot be started.
     pub(in crate::control) fn remove_local_then(
         &mut self,
         app: &str,
@@ -354,7 +356,7 @@ impl Context {
 }
 
 impl AuxiliaryRecords {
-    /// The files of an application that can be played, the oldest first.
+    /// Returns the playable files of an application, oldest first.
     pub(in crate::control) fn vods<'a>(&'a self, app: &Arc<str>) -> impl Iterator<Item = &'a Vod> + use<'a> {
         self.of(Kind::Vod, app, "").filter_map(|(_, record)| match record {
             Auxiliary::Vod(vod) if !vod.unfinished => Some(vod),

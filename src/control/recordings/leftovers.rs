@@ -1,4 +1,4 @@
-//! Recordings that an earlier life of the server has left unfinished.
+//! Recordings left unfinished by an earlier run of the server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::mail::ToWorker;
 use crate::protocol::sinks;
 use crate::types::{Now, StreamKey, WorkerId};
 
-/// Pause between two looks for files that viewers cannot go back in any more.
+/// Pause between two searches for DVR folders that viewers can no longer go back to.
 const WINDOWS: Duration = Duration::from_secs(60);
 
-/// The looks for files that viewers cannot go back in any more.
+/// State of the searches for DVR folders that viewers can no longer go back to.
 #[derive(Debug, Default)]
 pub(super) enum Windows {
-    /// There was none.
+    /// None has been started.
     #[default]
     Unseen,
-    /// There is one, which takes as long as the disk needs.
+    /// A search is in progress; it takes as long as the disk needs.
     UnderWay,
-    /// The last one ended at this time.
+    /// The last search ended at this time.
     Seen(Instant),
 }
 
 impl Files {
-    /// Finishes recordings, forgets uploads, and looks for old recordings for the first time.
+    /// At the start, finishes recordings, removes uploads, and searches for old recordings.
     pub(in crate::control) fn boot_recordings(
         &mut self,
         cx: &mut Context,
@@ -49,22 +49,23 @@ impl Files {
         });
         let is_upload = |(_, vod): &(_, Vod)| vod.kind.as_deref() == Some(Vod::UPLOADED);
         let (uploads, recordings): (Vec<_>, Vec<_>) = unfinished.partition(is_upload);
-        // Their records go, and with them what tells their files from recordings.
+        // The uploads' records are about to be deleted, and nothing else distinguishes their files from recordings:
+        // remember the paths.
         let uploaded: BTreeSet<_> = uploads.iter().map(|(key, vod)| vod.path(&key.app)).collect();
         let apps = cx.apps.keys().map(ToString::to_string).collect();
         let sent = cx.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
             control.files.leftovers_found(&mut control.cx, &control.records, uploaded, outcome.recording());
         });
         self.recordings.held = sent.then(Vec::new);
-        // A job of its own, for which no recording waits.
+        // This is a separate job, which recordings do not wait for.
         self.remove_windows(cx, now);
-        // Nobody has been informed of these files.
+        // No client was answered about these uploads, so they can be dropped.
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);
     }
 
-    /// Tells a worker of a recording, once it may begin.
+    /// Posts an order about a recording to a worker, as soon as recordings may begin.
     pub(super) fn post_recording(&mut self, cx: &mut Context, worker: WorkerId, mail: ToWorker) {
         match &mut self.recordings.held {
             Some(held) => held.push((worker, mail)),
@@ -72,8 +73,8 @@ impl Files {
         }
     }
 
-    /// Has files removed that viewers could go back in while their stream was live, and now cannot any more; one look at a
-    /// time, and a pause of [`WINDOWS`] between two. Behind the first one, those of applications that keep such files.
+    /// Removes the DVR folders of ended streams that viewers can no longer go back to. One search runs at a time, with
+    /// a pause of [`WINDOWS`] between two. After the first, only applications that keep such folders are searched.
     pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
         match self.recordings.windows {
             Windows::UnderWay => return,
@@ -116,7 +117,7 @@ impl Files {
 }
 
 impl Records {
-    /// Finishes the files that have no record: a crash came between the two.
+    /// Finishes the files that have no record because of a crash.
     fn finish_leftovers(&self, cx: &mut Context, uploaded: BTreeSet<Vec<String>>, found: Vec<Vec<String>>) {
         let mut known = uploaded;
         known.extend(self.auxiliary.all().filter_map(|(key, record)| match record {
@@ -145,7 +146,8 @@ impl Records {
 }
 
 impl Files {
-    /// Its record is made when it can be played: until then the next start finds the file again.
+    /// Makes the record of a file that was found without one. It is made only when the file is playable; until then the
+    /// next start finds the file again.
     fn leftover_finished(
         &mut self,
         cx: &mut Context,

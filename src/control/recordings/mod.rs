@@ -1,15 +1,15 @@
 //! Recordings of live streams (docs/recording.md).
 //!
-//! 1. A stream goes live whose broadcast or application wants it, or a call begins one: the worker of its publisher gets the
-//!    order, and its sink writes files.
-//! 2. A file that begins is a record of the store at once, which nobody sees: whatever happens to the server, the file is
-//!    found again.
-//! 3. A file that nothing more is written to is finished by a job. Then its record becomes visible, and the hook
-//!    `vodReady` is called.
-//! 4. What a crash has left unfinished is finished at the next start: files of records, and those whose record was not on the
-//!    disk yet. No recording begins before those are found, or else it could be one of them.
-//! 5. A recording that fails is tried again while the stream is live; a file that cannot be finished, too. So is a record that
-//!    the store did not take: a full disk is full for both.
+//! 1. A recording begins when a stream goes live whose broadcast or application wants it, or when a call asks for it:
+//!    the publisher's worker gets the order, and its sink writes files.
+//! 2. Each file gets a record in the store as soon as it begins, hidden from the API. The file is therefore found again
+//!    whatever happens to the server.
+//! 3. When a file is complete, a job finishes it. Then its record becomes visible, and the hook `vodReady` is called.
+//! 4. Files left unfinished by a crash are finished at the next start: those with records, and those whose record had
+//!    not reached the disk. No recording begins before the search for them is over, because its file could be mistaken
+//!    for one.
+//! 5. A failed recording is retried while its stream is live. Finishing a file and storing a record are retried too,
+//!    because a full disk affects all three.
 
 mod files;
 mod leftovers;
@@ -37,13 +37,13 @@ use crate::protocol::Container;
 use crate::store;
 use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
 
-/// Pause before a failed step is tried again.
+/// Pause before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(30);
-/// Clips of an application that are written at a time.
+/// Maximum number of clips of an application that are written at the same time.
 const CLIPS_MAX: usize = 4;
-/// The sink of clips.
+/// Name of the sink for clips.
 const CLIP: &str = "clip";
-/// Characters of the number of a file.
+/// Number of values of the random part of a file's id, which has 11 digits.
 const ID_DIGITS: u64 = 100_000_000_000;
 
 /// A recording under way.
@@ -51,55 +51,55 @@ const ID_DIGITS: u64 = 100_000_000_000;
 struct Recording {
     key: StreamKey,
     container: Container,
-    /// The name that a caller wanted.
+    /// File name requested by the caller.
     name: Option<String>,
     stream: StreamId,
     worker: WorkerId,
-    /// The time at which it was ordered, in Unix milliseconds.
+    /// Time of the order, in Unix milliseconds.
     began: i64,
-    /// The id of its first file.
+    /// Id of the first file.
     vod: String,
-    /// Files that have begun: the first has the id above.
+    /// Number of files begun; the id of the first is `vod`.
     files: u32,
-    /// True if it was asked to end, or ends by itself.
+    /// True if the recording was ordered to end, or ends by itself.
     stopped: bool,
-    /// True if it is a clip.
+    /// True for a clip.
     is_clip: bool,
-    /// The caller who wants to hear whether a clip has begun.
+    /// Caller of a clip, answered once the clip's file begins or the clip fails.
     waiter: Option<Requester>,
-    /// The recording of the room that the stream is in.
+    /// Recording of the room that the stream is in.
     room: Option<RoomClock>,
 }
 
-/// A recording that is to begin.
+/// Parameters of a recording that is to begin.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begin<'a> {
-    /// The form of its file.
+    /// File format.
     pub(super) container: Container,
-    /// The name that a caller wants.
+    /// File name requested by the caller.
     pub(super) name: Option<&'a str>,
-    /// The time of a clip, and the caller, who is answered when it has begun.
+    /// For a clip: its time range, and the caller, who is answered when the file begins.
     pub(super) clip: Option<(ClipRange, Requester)>,
 }
 
-/// A step that failed and is tried again.
+/// A failed step that will be retried.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Retry {
-    /// A recording that failed, and the name that was wanted.
+    /// Start a failed recording again, with its requested file name.
     Start(StreamKey, Container, Option<String>),
-    /// A file that could not be finished.
+    /// Finish a file whose finishing failed.
     Finish(store::Key),
-    /// A record that may not be in the store.
+    /// Store a record that may not be in the store.
     Save(store::Key),
-    /// An upload that is not complete, whose file could not be removed.
+    /// Remove the file of an incomplete upload.
     Drop(store::Key),
 }
 
-/// A file that is written.
+/// A file being written.
 #[derive(Debug)]
 struct Writing {
     recording: RecordingId,
-    /// Its record.
+    /// Key of the file's record.
     key: store::Key,
 }
 
@@ -107,33 +107,33 @@ struct Writing {
 #[derive(Debug, Default)]
 pub(super) struct Recordings {
     by_id: BTreeMap<RecordingId, Recording>,
-    /// The files that are written, by path.
+    /// Files being written, by path.
     writing: BTreeMap<Vec<String>, Writing>,
-    /// Records that the store was not seen to have.
+    /// Records not yet known to be stored.
     unsaved: BTreeMap<store::Key, Vod>,
-    /// Streams whose records have changed, until the whole commit is in them.
+    /// Streams with changed records, handled once the whole commit has been applied.
     changed: BTreeSet<StreamKey>,
-    /// Live streams that are not recorded because `record.max_streams` are.
+    /// Live streams that are not recorded because `record.max_streams` was reached.
     refused: BTreeSet<StreamKey>,
     ordered: u64,
-    /// The time in the newest id.
+    /// Time in the newest id.
     newest_id_ms: u64,
-    /// Mail for workers that waits until the files of an earlier life of the server are found.
+    /// Messages to workers, held back until the files of the server's earlier runs are found. `None` once they are.
     held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
-    /// The time of the next search for old recordings.
+    /// Time of the next search for old recordings.
     sweep_due: Option<Instant>,
     windows: leftovers::Windows,
-    /// Old recordings whose files were removed on a full disk, before their records.
+    /// Old recordings whose files were removed because the disk was full, before their records.
     removed_while_full: BTreeSet<store::Key>,
-    /// Recordings and files that failed since the start.
+    /// Number of failed recordings and files since the start.
     failures: u64,
 }
 
-/// The outcome of a call that begins or ends a recording.
+/// The outcome of a call that starts or stops a recording.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Recorded {
-    /// Begun, or ended: its first file's id and when it began, in Unix milliseconds.
+    /// Started or stopped: id of the first file, and start time in Unix milliseconds.
     Done { vod: String, began: i64 },
     /// A recording is under way already.
     Already,
@@ -146,7 +146,7 @@ impl Recordings {
         self.by_id.len()
     }
 
-    /// Recordings that were not asked to end, with their streams, containers and workers.
+    /// Recordings not ordered to end, with their streams, containers and workers.
     pub(super) fn all(&self) -> impl Iterator<Item = (RecordingId, &StreamKey, Container, WorkerId)> {
         let running = self.by_id.iter().filter(|(_, one)| !one.stopped);
         running.map(|(id, one)| (*id, &one.key, one.container, one.worker))
@@ -156,7 +156,7 @@ impl Recordings {
         self.failures
     }
 
-    /// The number of recordings under way of each application that has any, by one walk over all.
+    /// Number of running recordings per application, for all applications that have any.
     pub(super) fn counts(&self) -> BTreeMap<&Arc<str>, usize> {
         let mut counts = BTreeMap::new();
         for one in self.by_id.values().filter(|one| !one.stopped) {
@@ -166,7 +166,7 @@ impl Recordings {
         counts
     }
 
-    /// Recordings under way of an application: stream, container, and when each was ordered, in Unix milliseconds.
+    /// Running recordings of an application: stream, container, and time of the order in Unix milliseconds.
     pub(super) fn under_way<'a>(
         &'a self,
         app: &'a str,
@@ -180,12 +180,12 @@ impl Recordings {
         [retry, self.sweep_due].into_iter().flatten().min()
     }
 
-    /// Clips of an application that are written.
+    /// Number of clips of an application being written.
     fn clips(&self, app: &str) -> usize {
         self.by_id.values().filter(|one| one.is_clip && *one.key.app == *app).count()
     }
 
-    /// The recording of a stream that was not ordered to end.
+    /// Returns the recording of a stream in a container, unless it was ordered to end.
     fn of_stream(&self, stream: StreamId, container: Container) -> Option<RecordingId> {
         let is_of = |(id, recording): (&RecordingId, &Recording)| {
             let is_it = (recording.stream, recording.container) == (stream, container);
@@ -195,7 +195,8 @@ impl Recordings {
     }
 }
 
-/// True if a stream is recorded in a container: its own record says so, or else that of its room or its application.
+/// True if a stream should be recorded in a container: decided by its own record, else by its room's, else by its
+/// application.
 fn is_wanted(
     container: Container,
     record: &Broadcast,
@@ -214,7 +215,7 @@ fn is_wanted(
     own > 0 || own == 0 && (of_app || room.is_some_and(|room| switch(room) > 0))
 }
 
-/// The recordings at one time, with the live streams that they follow.
+/// The recordings, borrowed together with the live streams that they follow.
 #[derive(Debug)]
 pub(super) struct Recorder<'a> {
     pub(super) cx: &'a mut Context,
@@ -238,24 +239,24 @@ impl Control {
 }
 
 impl Files {
-    /// The record of a stream has changed. What follows is done when all changes of the commit are in it: a change that is pending
-    /// was acted on already.
+    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied. A
+    /// pending change was already handled.
     pub(in crate::control) fn recording_may_change(&mut self, key: StreamKey) {
         self.recordings.changed.insert(key);
     }
 
-    /// Other streams of its application that are recorded, in whatever containers.
+    /// Number of other streams of the same application that are being recorded, in any container.
     fn recorded_beside(&self, key: &StreamKey) -> usize {
         let all = self.recordings.by_id.values().filter(|one| !one.is_clip).map(|recording| &recording.key);
         all.filter(|other| other.app == key.app && *other != key).collect::<BTreeSet<_>>().len()
     }
 
-    /// The stream is over: nothing of it is recorded any more.
+    /// Forgets that a stream was refused a recording, because the stream has ended.
     pub(in crate::control) fn forget_refused_recording(&mut self, key: &StreamKey) {
         self.recordings.refused.remove(key);
     }
 
-    /// Tries later to remove an upload that is not complete.
+    /// Schedules another attempt to remove an incomplete upload.
     pub(super) fn drop_upload_later(&mut self, now: Now, key: store::Key) {
         self.try_again(now, Retry::Drop(key));
     }
@@ -268,14 +269,14 @@ impl Files {
 }
 
 impl Registry {
-    /// True if a container has a place for what the publisher of a stream sends. `None`: that is not known yet.
+    /// True if a container can hold the tracks of a stream's publisher. `None` while its tracks are unknown.
     pub(in crate::control) fn carries(&self, stream: StreamId, container: Container) -> Option<bool> {
         let codecs = &self.get(&stream)?.received.figures.as_ref()?.codecs;
         (!codecs.is_empty()).then(|| container.records(codecs.iter().copied()))
     }
 }
 
-/// True if a call may have a live stream recorded in a container: its tracks must be known to fit.
+/// True if a call may start recording a live stream in a container. For WebM its tracks must be known to fit.
 pub(super) fn may_record(registry: &Registry, key: &StreamKey, container: Container) -> bool {
     let carries = |stream| registry.carries(stream, container);
     match container {
@@ -285,7 +286,7 @@ pub(super) fn may_record(registry: &Registry, key: &StreamKey, container: Contai
 }
 
 impl Control {
-    /// News of a sink.
+    /// Handles news of a recording's sink.
     pub(super) fn recording_news(&mut self, now: Now, id: RecordingId, news: RecordingNews) {
         match news {
             RecordingNews::Begun { path, first } => {
@@ -305,7 +306,7 @@ impl Control {
 
     fn recording_over(&mut self, now: Now, id: RecordingId, reason: &str) {
         let Some(recording) = self.files.recordings.by_id.remove(&id) else { return };
-        // A sink that panicked has not told the end of its file.
+        // A sink that panicked has not reported the end of its file.
         let of_it =
             |(path, writing): (&Vec<String>, &Writing)| (writing.recording == id).then(|| path.clone());
         for path in self.files.recordings.writing.iter().filter_map(of_it).collect::<Vec<_>>() {
@@ -328,7 +329,7 @@ impl Control {
 }
 
 impl Files {
-    /// Ends the recording of a live stream.
+    /// Stops the recording of a live stream.
     pub(super) fn stop_recording(
         &mut self,
         cx: &mut Context,
@@ -353,8 +354,8 @@ impl Files {
         self.post_recording(cx, worker, ToWorker::StopRecording(id));
     }
 
-    /// An id of 24 digits, of which the first are the time. Ids are in the order of their making, also when the wall clock is
-    /// set back: the first of them is the oldest file.
+    /// Makes an id of 24 digits that starts with the time. Ids increase even if the wall clock is set back, so the
+    /// smallest id belongs to the oldest file.
     pub(super) fn vod_id(&mut self, cx: &mut Context, now: Now) -> String {
         let newest = &mut self.recordings.newest_id_ms;
         *newest = if now.wall_ms < *newest { newest.saturating_add(1) } else { now.wall_ms };
@@ -363,21 +364,21 @@ impl Files {
 }
 
 impl Recorder<'_> {
-    /// Looks at the recordings whose records have changed. False when there were none.
+    /// Reconciles the recordings of streams with changed records. Returns false if there are none.
     pub(super) fn reconcile_recordings(&mut self) -> bool {
         let changed = std::mem::take(&mut self.files.recordings.changed);
         changed.iter().for_each(|key| self.reconcile_recording(key));
         !changed.is_empty()
     }
 
-    /// The settings of an application have changed: its live streams are recorded as they say now.
+    /// Applies changed settings of an application to the recordings of its live streams.
     pub(super) fn reconcile_recordings_of(&mut self, app: &str) {
         let live: Vec<StreamKey> = self.registry.of_app(app).map(|(_, live)| live.key.clone()).collect();
         live.iter().for_each(|key| self.reconcile_recording(key));
     }
 
-    /// Begins or ends the recordings of a live stream as its record, with what is pending of it, and its tracks say; of a room those of
-    /// its participants.
+    /// Starts or stops the recordings of a live stream according to its tracks and its record, including pending
+    /// changes. For a room, does so for its participants.
     pub(super) fn reconcile_recording(&mut self, key: &StreamKey) {
         for key in [key.clone()].into_iter().chain(participants(self.records, self.registry, key)) {
             Container::ALL.into_iter().for_each(|container| self.reconcile(&key, (container, None)));
@@ -391,10 +392,10 @@ impl Recorder<'_> {
         };
         let room = room_of(self.records, settings, key);
         let room = room.and_then(|room| self.records.pending(&room));
-        // A copy is recorded where its publisher is.
+        // A stream copied from another node is recorded where its publisher is.
         let is_wanted = is_wanted(container, record, room, settings)
             && !self.registry.get(&stream).is_some_and(crate::control::live::Live::is_copy);
-        // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
+        // While the tracks are unknown, the sink waits for them, so the beginning is not lost.
         let is_possible = self.registry.carries(stream, container).unwrap_or(true);
         match self.files.recordings.of_stream(stream, container) {
             None if is_wanted && is_possible => {
@@ -411,7 +412,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// A stream of an application is recorded no more: those that `record.max_streams` refused are looked at again.
+    /// Reconsiders the streams of an application that `record.max_streams` had refused, since a recording has ended.
     fn recording_has_room(&mut self, app: &str) {
         let of_app = self.files.recordings.refused.range(StreamKey::new(app, "")..);
         let refused: Vec<StreamKey> = of_app.take_while(|key| &*key.app == app).cloned().collect();
@@ -439,7 +440,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Begins to record a live stream, or to write a clip of it.
+    /// Starts recording a live stream, or writing a clip of it.
     pub(super) fn start_recording(
         &mut self,
         key: &StreamKey,

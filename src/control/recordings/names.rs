@@ -1,20 +1,21 @@
-//! The path that a recording is written to: `{app}/streams/{folder}/{name}.mp4`.
+//! The path of a recording: `{app}/streams/{folder}/{name}.mp4`.
 
 use crate::config::RecordingSettings;
 use crate::control::context::Context;
 use crate::control::records::Records;
 use crate::types::{Civil, Now, StreamKey};
 
-/// The folder of an application that files are played from.
+/// Folder of an application from which files are played.
 pub(super) const STREAMS: &str = "streams";
-/// The longest name, in characters.
+/// Longest name, in characters.
 const NAME_CHARS_MAX: usize = 120;
-/// Bytes of the time in a name.
+/// Length of the date and time in a name, in bytes.
 const DATE_BYTES: usize = 23;
-/// Folders below it, at most.
+/// Maximum number of folders below `streams`.
 const FOLDERS_MAX: usize = 8;
 
-/// A name that is one: separators and control characters become `_`, a first dot, too, since such files are hidden.
+/// Makes a valid file name: separators and control characters become `_`, and so does a leading dot, since it would
+/// hide the file.
 fn clean(name: &str) -> String {
     let mut clean: String = name
         .chars()
@@ -27,7 +28,7 @@ fn clean(name: &str) -> String {
     clean
 }
 
-/// The name that a caller wants, without its extension.
+/// Returns the name requested by a caller, without its extension.
 fn stem_of(name: &str) -> String {
     let cleaned = clean(name);
     match cleaned.rsplit_once('.') {
@@ -36,14 +37,15 @@ fn stem_of(name: &str) -> String {
     }
 }
 
-/// The folders of a template: `%m` is the main track, `%s` the stream.
+/// Returns the folders of a template, in which `%m` is the main track and `%s` the stream.
 fn folders(template: &str, main: &str, stream: &str) -> Vec<String> {
     let names = template.split('/').map(|name| name.replace("%m", main).replace("%s", stream));
     let names = names.filter(|name| !name.is_empty() && name != "." && name != "..");
     names.map(|name| clean(&name)).take(FOLDERS_MAX).collect()
 }
 
-/// The stream that a file was recorded from, by its name: `{id}.mp4`, `{id}_1.mp4`, `{id}-2026-11-22_17-40-05.123_1.mp4`.
+/// Returns the stream from which a file was recorded, by the file's name: `{id}.mp4`, `{id}_1.mp4`,
+/// `{id}-2026-11-22_17-40-05.123_1.mp4`.
 pub(in crate::control) fn stream_of(name: &str, is_broadcast: impl Fn(&str) -> bool) -> String {
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let is_number = |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -61,7 +63,7 @@ pub(in crate::control) fn stream_of(name: &str, is_broadcast: impl Fn(&str) -> b
 }
 
 impl Records {
-    /// The folder below `streams` that the playlists of a stream are in, with its slash.
+    /// Returns the folder below `streams` that has the playlists of a stream, with a trailing slash.
     pub(in crate::control) fn polled_folder(&self, cx: &Context, key: &StreamKey) -> String {
         let record = self.get(key);
         let own = record.and_then(|record| record.sub_folder.as_deref()).filter(|own| !own.trim().is_empty());
@@ -71,7 +73,7 @@ impl Records {
         names.into_iter().map(|name| name + "/").collect()
     }
 
-    /// The folders and the name of a recording.
+    /// Returns the folders and the name of a recording.
     pub(super) fn recording_place(
         &self,
         now: Now,
@@ -96,7 +98,7 @@ impl Records {
     }
 }
 
-/// `yyyy-MM-dd_HH-mm-ss.SSS`, in UTC.
+/// Returns the time as `yyyy-MM-dd_HH-mm-ss.SSS`, in UTC.
 fn dated(now: Now) -> String {
     let Civil { year, month, day, hour, minute, second, millis } = Civil::of_unix_ms(now.wall_ms);
     format!("{year:04}-{month:02}-{day:02}_{hour:02}-{minute:02}-{second:02}.{millis:03}")

@@ -1,6 +1,6 @@
-//! Recordings of rooms: a file or several for each participant, on one clock. A recording of a room begins with the first participant that
-//! is recorded, and ends when none is any more. The records of the files say which recording each belongs to, so that no crash separates
-//! the two.
+//! Recordings of rooms: one or more files for each participant, all on one clock. A room's recording begins when the
+//! first participant is recorded, and ends when none is recorded any more. Each file's record names the recording it
+//! belongs to, so that a crash cannot separate the two.
 
 use std::time::Instant;
 
@@ -18,15 +18,15 @@ use crate::types::{Now, StreamKey};
 #[derive(Debug, Clone)]
 pub(super) struct RoomClock {
     room: StreamKey,
-    /// The id of the recording: that of its first file.
+    /// Id of the recording: that of its first file.
     recording: String,
     zero: Instant,
-    /// The wall clock at zero, in Unix milliseconds.
+    /// Wall-clock time at `zero`, in Unix milliseconds.
     zero_time: i64,
 }
 
 impl RoomClock {
-    /// Returns the place of a file whose first unit arrived at this time.
+    /// Returns the place in the recording of a file whose first unit arrived at this time.
     pub(super) fn take(&self, first: Arrival) -> Take {
         let ms = |from: Instant, to: Instant| {
             i64::try_from(to.saturating_duration_since(from).as_millis()).unwrap_or(i64::MAX)
@@ -42,7 +42,8 @@ impl RoomClock {
 }
 
 impl Recordings {
-    /// Returns the clock of a room's recording, which `vod` begins if no participant is recorded yet.
+    /// Returns the clock of a room's recording. If no participant is recorded yet, a new recording begins with the file
+    /// `vod`.
     pub(super) fn clock_of(&self, now: Now, room: StreamKey, vod: &str) -> RoomClock {
         let running = self.by_id.values().filter(|one| !one.stopped).filter_map(|one| one.room.as_ref());
         let clock = running.into_iter().find(|clock| clock.room == room);
@@ -55,8 +56,8 @@ impl Recordings {
     }
 }
 
-/// Returns the room that a stream is in: its main track, or the stream itself if others name it as theirs. Renditions of one programme
-/// are in none.
+/// Returns the room of a stream: its main track, or the stream itself if other streams name it as theirs. `None` for
+/// renditions of one programme.
 pub(super) fn room_of(records: &Records, app: &AppSettings, key: &StreamKey) -> Option<StreamKey> {
     let own = || records.subtracks(key).next().map(|_| key.clone());
     records.main_track_of(key).or_else(own).filter(|_| !are_renditions(app))

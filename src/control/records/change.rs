@@ -18,7 +18,7 @@ pub(in crate::control) enum Change {
     PublishKey(String),
     AddEndpoint(EndpointRecord),
     RemoveEndpoint(String),
-    /// Sets whether the source is to run.
+    /// Sets whether the source should run.
     Source(bool),
     /// Sets a recording switch.
     Record {
@@ -50,7 +50,7 @@ impl Change {
                 record.end_point_list.get_or_insert_default().push(endpoint.clone());
             }
             Self::RemoveEndpoint(id) => {
-                // Two may have the same id: each removal takes one.
+                // Two endpoints may have the same id: each removal takes one of them.
                 let list = record.end_point_list.get_or_insert_default();
                 if let Some(at) = list.iter().position(|e| e.endpoint_service_id == *id) {
                     list.remove(at);
@@ -70,7 +70,7 @@ impl Change {
 }
 
 impl Change {
-    /// True if a running source has to restart, because the update changed where or how its media are fetched.
+    /// True if a running source must restart, because the update changed where or how its media are fetched.
     pub(in crate::control) fn restarts_source(&self, before: &Broadcast, after: &Broadcast) -> bool {
         matches!(self, Self::Update { .. }) && after.is_fetched_otherwise(before)
     }
@@ -89,7 +89,7 @@ impl Broadcast {
     }
 }
 
-/// Applies a status from a client, which counts only for the record of a live stream, while nothing is live.
+/// Applies a status from a client. Has no effect unless the record is of type `liveStream` and its stream is not live.
 fn update_status(record: &mut Broadcast, body: &Body) {
     if let Some(Some(wanted)) = &body.status
         && record.kind == "liveStream"
@@ -125,17 +125,18 @@ pub(in crate::control) enum Answer {
     Success,
     /// A success whose message and id are null.
     SuccessOfNulls,
-    /// A plain failure: a later part of a bulk request did not work.
+    /// A plain failure, because a later part of a bulk request failed.
     Failure,
     /// The answer to a delete; its text depends on whether a stream was live.
     Deleted,
     /// The created object: the id of an endpoint, or a publish key.
     Made(String),
-    /// The record, with its source running by then, and after it the reference's result.
+    /// The record, whose source has been started by then, followed by the reference's result.
     Started,
     /// Failure to start a source; its record has been removed again.
     NotStarted(String),
-    /// A response made in advance: for the last change of an import with the result of each item, for a recording with its id.
+    /// A response prepared in advance: for the last change of an import, the result of each item; for a recording, its
+    /// id.
     Prepared(Box<Response>),
 }
 

@@ -1,7 +1,7 @@
-//! Records of the reference as records of ours (docs/import.md).
+//! Conversion of the reference's records to ours (docs/import.md).
 //!
-//! Members have the same names on both sides, so a record is read as the store would read it. This module decides which members are left
-//! out, which are reset because they held for the old server only, and what is reported about the rest.
+//! Members have the same names on both sides, so a record is read as from the store. This module decides which members
+//! are left out, which are reset because they applied only to the old server, and what is reported about the rest.
 
 #[cfg(test)]
 mod tests;
@@ -156,7 +156,7 @@ fn tidy(item: &mut Value) {
     item.retain(|name, _| !PLUMBING.contains(&name.as_str()));
 }
 
-/// Resets the members that held for the old server only.
+/// Resets the members that applied only to the old server.
 fn forget_the_old_server(record: &mut Broadcast) {
     record.origin_adress = String::new();
     record.rtmp_url = String::new();

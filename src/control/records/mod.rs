@@ -92,7 +92,7 @@ impl Records {
         Some(*record)
     }
 
-    /// Notes whether another node has the stream of a record. A record ages only while no node has it.
+    /// Notes whether another node has the stream of a record. A record becomes stale only while no node has its stream.
     pub(super) fn note_elsewhere(&mut self, now: Now, key: &StreamKey, is_elsewhere: bool) {
         if let Some(record) = self.get_mut(key) {
             let horizon = now.mono.checked_add(HORIZON).filter(|_| is_elsewhere);
@@ -100,7 +100,7 @@ impl Records {
         }
     }
 
-    /// Handles the loss of the node of a live stream: the stream is over, and a record that publishing made is removed.
+    /// Handles the loss of the node of a live stream: the stream has ended, and a record made by publishing is removed.
     pub(super) fn terminated(&mut self, now: Now, key: StreamKey) {
         let Some(record) = self.get_mut(&key) else { return };
         if record.zombi {

@@ -13,7 +13,7 @@ fn ids<'a>(records: impl Iterator<Item = &'a Broadcast>) -> Vec<String> {
     records.map(|record| record.stream_id.clone()).collect()
 }
 
-/// Each place has the record that it has when all are counted.
+/// Checks that each place has the record found by counting all.
 fn check(records: &Records, model: &BTreeSet<String>) -> Result<(), TestCaseError> {
     let all: Vec<String> = model.iter().cloned().collect();
     prop_assert_eq!(ids(records.of("live")), all.clone());
@@ -29,7 +29,7 @@ fn check(records: &Records, model: &BTreeSet<String>) -> Result<(), TestCaseErro
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Records come and go, one by one or many neighbours at once.
+    /// Records are added and removed, one by one or many neighbours at once.
     #[test]
     fn every_place_of_a_list_is_found(
         steps in prop::collection::vec((any::<bool>(), 0u16..9000), 0..12_000),

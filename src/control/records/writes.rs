@@ -1,9 +1,10 @@
 //! Changes on their way to the disk.
 //!
-//! A change is gathered (for at most 5 ms, or while a commit is under way), committed with others in one batch, and only then applied to
-//! memory and answered. Requests in between are checked against an overlay of the pending changes. Changes caused by publishing are visible
-//! at once and are written with a later batch (`dirty`). If a commit fails, all pending changes fail with it, memory stays as it is, and a
-//! new file is written from memory; until that succeeds, every write fails (docs/robustness.md B-04).
+//! A change is gathered (for at most 2 ms, or while a commit is under way), committed with others in one batch, and
+//! only then applied to memory and answered. Requests in between are checked against an overlay of the pending changes.
+//! Changes caused by publishing are visible at once and are written with a later batch (`dirty`). If a commit fails,
+//! all pending changes fail with it, memory stays as it is, and a new file is written from memory; until that succeeds,
+//! every write fails (docs/robustness.md B-04).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -58,7 +59,7 @@ impl Pending {
     }
 }
 
-/// Reason for which a commit failed, as far as the server reacts to it.
+/// The reason for a failed commit, as far as the server's reaction depends on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Fault {
     /// Any other error of the system.
@@ -226,7 +227,7 @@ impl Records {
         if self.writes.committing.is_some() || self.writes.broken.is_some() {
             return;
         }
-        // Changes by publishing since a change was gathered are written with it.
+        // Changes made by publishing since the overlay was built are written with this batch.
         if !self.writes.dirty.is_empty() {
             self.stage_again();
         }
@@ -248,7 +249,7 @@ impl Records {
         }
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && auxiliary.is_empty() {
-            // Answers that waited for the last commit.
+            // No change is to be written: the events that waited for the last commit are due.
             return self.writes.happen(gathered);
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
@@ -326,7 +327,7 @@ impl Records {
         let fault = self.writes.broken.as_ref().map(|broken| broken.fault).unwrap_or_default();
         self.writes.broken = Some(Broken { fault, batch: Some(batch), due: None });
         let all = if self.writes.keeps_all() {
-            // Other nodes' records are not this one's to write. What has changed here is written when the directory is back.
+            // Other nodes' records must not be overwritten. Changes made here are written when the directory is back.
             Vec::new()
         } else {
             self.writes.dirty.clear();
@@ -353,8 +354,8 @@ impl Records {
 }
 
 impl Writes {
-    /// Sets that other nodes write these records, too: the streams without a record of their own are then stored for them, and no new file
-    /// is written from memory.
+    /// Notes that other nodes write these records, too. From then on, streams without a record of their own are also
+    /// stored, and no new file is written from memory.
     pub(in crate::control) fn share(&mut self, node: NodeId) {
         self.shared.node = Some(node);
     }
@@ -404,7 +405,7 @@ impl Writes {
         self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Gone)
     }
 
-    /// True if no change is taken because the disk is full.
+    /// True if changes are refused because the disk is full.
     pub(in crate::control) fn is_full(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Full)
     }
@@ -432,7 +433,7 @@ impl Writes {
         self.gathered.len().saturating_add(committing)
     }
 
-    /// Notes a record that changed in memory and is to be written later.
+    /// Notes a record that has changed in memory and must be written later.
     pub(in crate::control) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
         if self.dirty.is_empty() {
             self.dirty_until = now.mono.checked_add(LAZY);

@@ -172,7 +172,8 @@ impl Records {
             Caller::Token => return Ok(()),
             Caller::User { email, .. } => email,
         };
-        // A user that is being deleted, or loses a right, has no more rights than afterwards; a new right counts when it is stored.
+        // A removed user or right stops counting at once, before the change is stored; a new right counts only once it
+        // is stored.
         let (stored, soon) = (self.auxiliary.stored_user(email), self.auxiliary.user(email));
         let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");
@@ -190,8 +191,8 @@ impl Records {
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
     }
 
-    /// True if an address passes the dashboard's filter: the operator's list; without one, only this machine until a user exists, then the
-    /// default of the setting.
+    /// True if an address passes the dashboard's filter: the operator's list, if set. Otherwise only this machine
+    /// passes until a user exists, and then the addresses of the setting's default.
     fn may_see_dashboard(&self, cx: &Context, client: IpAddr) -> bool {
         let server = &cx.config.server;
         if server.doors.dashboard_explicit || self.auxiliary.has_users() {
@@ -280,8 +281,8 @@ impl Context {
     }
 }
 
-/// True if a write with a cookie and a body is declared as JSON, which a form on another site cannot do. Multipart forms pass where an
-/// operation takes them, since [`crate::control::ControlConfig::is_own_page`] covers those.
+/// True if a write with a cookie and a body is declared as JSON, which a form on another site cannot do. Multipart
+/// forms pass if the operation accepts them, since [`crate::control::ControlConfig::is_own_page`] checks their origin.
 fn is_typed(route: &Route, request: &Request) -> bool {
     let is_form = has_type(request, "multipart/form-data");
     reads(request.method)

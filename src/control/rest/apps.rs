@@ -40,7 +40,7 @@ fn busy() -> Response {
     Response::error(503, "Too many requests wait").header("Retry-After", "1")
 }
 
-/// True if a name has only letters that the reference accepts.
+/// True if a name has only characters that the reference accepts.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -210,8 +210,8 @@ pub(super) fn reset(
     done(Outcome::success().message(Some(&text)))
 }
 
-/// `GET /applications/settings/{app}`. Secrets, and parts of URLs that may be secret, are for administrators only: others could not write
-/// them back.
+/// `GET /applications/settings/{app}`. Secrets, and parts of URLs that may be secret, are shown to administrators only,
+/// since others could not write them back.
 pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = cx.apps.get(name) else { return Reply::Now(Response::empty(204)) };
@@ -353,7 +353,7 @@ fn wrong_type(member: &Member) -> Unfit {
     Unfit::Malformed(format!("{} has the wrong type", member.name))
 }
 
-/// Raises a value to the least one that the reference accepts.
+/// Raises a value to the minimum that the reference accepts.
 fn clamped(member: &Member, text: String) -> Result<String, Unfit> {
     let at_least = |least: i64| match text.parse::<i64>() {
         Ok(value) if value < least => Ok(least.to_string()),

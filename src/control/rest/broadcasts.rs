@@ -90,7 +90,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     if auto_start
         && let Err(reason) = control.cx.source_target(&key, record.stream_url.as_deref().unwrap_or(""))
     {
-        // Stored, not started and deleted again, for short.
+        // The reference stores the record, fails to start it and deletes it again. The result is the same.
         return now(Outcome::failure(&reason).error_id(-4));
     }
     let answer = if auto_start { Answer::Started } else { Answer::Created };
@@ -248,7 +248,7 @@ pub(super) fn delete_many(records: &mut Records, at: Now, call: &Call<'_>) -> Re
     delete_all(records, at, call, ids.split(','))
 }
 
-/// `DELETE /broadcasts/bulk` of the servers before 3.0: like the above, with an array of ids as its body.
+/// `DELETE /broadcasts/bulk` of servers before 3.0: like [`delete_many`], with an array of ids as its body.
 pub(super) fn delete_bulk(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     match serde_json::from_slice::<Vec<String>>(&readable(&call.request.body)) {
         Ok(ids) if ids.is_empty() => now(Outcome::failure("")),
@@ -311,7 +311,7 @@ pub(super) fn start(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
     }
 }
 
-/// Starts a playlist, with the answers of the reference, which has none for a playlist whose items cannot be pulled.
+/// Starts a playlist, with the reference's answers. The reference has none for a playlist without usable items.
 fn start_playlist(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -> Reply {
     if outgoing.outbound.sources.is_running(key) {
         let text = format!("Playlist is already running for stream:{}", key.id);
@@ -339,8 +339,8 @@ fn start_source(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -
     }
 }
 
-/// Answers once the disk has stored whether the source runs, so that the state holds after a crash. Does not wait for a broken disk, since
-/// the request has taken effect.
+/// Answers once it is stored whether the source runs, so that the state survives a crash. Does not wait for a broken
+/// disk, since the request has already taken effect.
 fn source_kept(
     outgoing: &mut Outgoing<'_>,
     call: &Call<'_>,
@@ -372,7 +372,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         }
     }
     let is_playlist = outgoing.records.get(&key).is_some_and(is_playlist);
-    // A source that is wanted but waits, for room or for its id, is no longer wanted.
+    // A source that should run, but waits for room or its id, should no longer run.
     let was_wanted = outgoing.outbound.take_wanted(outgoing.records, &key);
     if outgoing.stop_source(&key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
@@ -396,7 +396,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         outgoing.registry.cluster.elsewhere(&key).is_some() && !outgoing.records.writes.is_broken();
     match outgoing.records.pending(&key).map(|record| record.kind.as_str()) {
         Some(kind) if (is_elsewhere || was_wanted) && (is_source(kind) || kind == "playlist") => {
-            // A node that runs it hears of it by the record.
+            // A node that runs the source learns of the stop from the record.
             let outcome = Outcome::success().message(Some("Stream stopped"));
             source_kept(&mut outgoing, call, &key, false, outcome.response(200))
         }
@@ -435,7 +435,7 @@ impl Records {
     }
 }
 
-/// Stores that a source is not to run any more, for a request whose answer follows.
+/// Stores that a source should no longer run. The caller answers the request.
 fn let_rest(records: &mut Records, at: Now, key: &StreamKey) {
     if records.writes.is_broken() {
         return records.source_wanted(at, key, false);
@@ -444,7 +444,7 @@ fn let_rest(records: &mut Records, at: Now, key: &StreamKey) {
 }
 
 impl Outbound {
-    /// Removes a source from those that wait. Returns whether it was to run, waiting or not.
+    /// Removes a source from those that wait. Returns true if the source should have been running.
     fn take_wanted(&mut self, records: &Records, key: &StreamKey) -> bool {
         self.sources.held_back.remove(key) || records.pending(key).is_some_and(|record| record.source_wanted)
     }

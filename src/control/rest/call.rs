@@ -50,7 +50,7 @@ pub(super) struct Call<'a> {
     pub(super) app: &'a Arc<AppSettings>,
     pub(super) request: &'a Request,
     pub(super) params: [&'a str; PARAMS_MAX],
-    /// Address of the client, behind trusted proxies; `None` if a login or token identifies the sender.
+    /// Address of the client, as reported by trusted proxies; `None` if a login or token identifies the sender.
     pub(super) client: Option<IpAddr>,
     /// True if the sender is an administrator of the whole server.
     pub(super) is_administrator: bool,
@@ -81,7 +81,7 @@ impl Call<'_> {
 #[derive(Debug)]
 pub(super) struct RootCall<'a> {
     pub(super) origin: Origin,
-    /// Address of the client, behind trusted proxies.
+    /// Address of the client, as reported by trusted proxies.
     pub(super) client: IpAddr,
     pub(super) caller: Caller,
     pub(super) request: &'a Request,

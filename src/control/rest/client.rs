@@ -1,8 +1,9 @@
-//! The origin of a request: the client's address behind proxies, and the page that a browser asks from.
+//! The origin of a request: the client's address behind proxies, and the page from which a browser sends it.
 //!
-//! "From this machine" is the only credential of the first administrator, and by default of an application's API. A local proxy that is not
-//! configured would give its own address to everybody, and a page whose name resolves to 127.0.0.1 (DNS rebinding) makes a local browser
-//! send requests. Such requests count as from no address.
+//! "From this machine" is the only credential of the first administrator, and by default of an application's API. A
+//! local proxy that is not configured would give its own address to every client, and a page whose name resolves to
+//! 127.0.0.1 (DNS rebinding) makes a local browser send requests. Such requests count as coming from no known address:
+//! only rules for all addresses match.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -17,7 +18,7 @@ use crate::http::{Request, cors};
 const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl ControlConfig {
-    /// Returns the address behind trusted proxies; `None` if their fields are unreadable.
+    /// Returns the client's address, as reported by trusted proxies; `None` if their header fields are unreadable.
     pub(in crate::control) fn client_of(&self, peer: SocketAddr, request: &Request) -> Option<IpAddr> {
         let server = &self.server;
         let values = |name: &'static str| request.headers.all(name).collect();
@@ -25,7 +26,7 @@ impl ControlConfig {
         if !client.is_loopback() {
             return Some(client);
         }
-        // A trusted proxy that says whose request it is says so of others, too.
+        // The request was forwarded, but the address is still that of the connection, so it may be the proxy's own.
         let passed_on = client == peer.ip().to_canonical() && cors::is_passed_on(request);
         let foreign = !cors::is_for_this_machine(request, &server.names);
         Some(if passed_on || foreign { NOBODYS } else { client })
@@ -38,7 +39,7 @@ impl ControlConfig {
 }
 
 impl Context {
-    /// True if a credential may be given out. A foreign page is refused, since it uses only the address of its reader.
+    /// True if a credential may be given out. A foreign page is refused, since it has only its reader's address.
     pub(super) fn may_hand_out(
         &self,
         app: &AppSettings,
@@ -50,7 +51,8 @@ impl Context {
 }
 
 impl Outbound {
-    /// Logs how an operator can allow a request that was refused for its address; once per address, for an application or the server.
+    /// Logs how an operator can allow a request that was refused because of its address; once per address, for each
+    /// application and for the server.
     pub(super) fn note_refused(
         &mut self,
         cx: &Context,

@@ -1,5 +1,6 @@
-//! Conference rooms, as servers before 3.0 have them: a room is a virtual main track, and its streams are the subtracks.
-//! Operations on broadcasts see these rooms, and the other way round (docs/rest.md).
+//! Conference rooms in the form of servers before 3.0: a room is a virtual main track, and its streams are the
+//! subtracks. Rooms are visible to operations on broadcasts, and virtual main tracks to operations on rooms
+//! (docs/rest.md).
 
 use std::collections::BTreeMap;
 

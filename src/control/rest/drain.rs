@@ -1,4 +1,4 @@
-//! Draining without a stop, and the check by which balancers notice (docs/operations.md).
+//! Draining before a shutdown, and the check that load balancers use (docs/operations.md).
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::{Now, Outbound};
 
-/// Time after which a balancer or client that was told to wait asks again, in seconds.
+/// Time after which a refused load balancer or client should ask again, in seconds.
 const RETRY_AFTER: &str = "5";
 
 /// `GET /drain`.
@@ -30,7 +30,7 @@ pub(super) fn state(cx: &Context, left: Sessions, now: Now) -> Reply {
     ))
 }
 
-/// `POST /drain` begins a drain, `DELETE /drain` calls it off.
+/// `POST /drain` begins a drain, `DELETE /drain` cancels it.
 pub(super) fn order(
     cx: &mut Context,
     registry: &mut Registry,
@@ -41,7 +41,7 @@ pub(super) fn order(
     Reply::Now(outbound.drain(cx, registry, now, is_leaving).response(200))
 }
 
-/// `GET /readiness`: 200 while new publishers and viewers are let in, else 503.
+/// `GET /readiness`: 200 while new publishers and viewers are admitted, else 503.
 pub(super) fn readiness(cx: &Context, records: &Records) -> Reply {
     let status = match (records.writes.is_gone(), cx.lets_in_nothing()) {
         (true, _) => "error",

@@ -1,10 +1,11 @@
-//! Calls about a stream that is live at another node (docs/cluster.md): that node answers them.
+//! Calls about a stream that is live at another node (docs/cluster.md), which that node answers.
 //!
-//! 1. A row of the route table says that its calls belong where the stream is live ([`Route::at_origin`]).
+//! 1. The route table marks operations whose calls belong where the stream is live ([`Route::at_origin`]).
 //! 2. This node checks the caller, then a job sends the call to the origin's relay, with the user and the user's view.
-//! 3. The origin trusts these, since both nodes are in one cluster, answers from its own state, and forwards no call, so that no call goes
-//!    in circles.
-//! 4. An origin that was not reached has done nothing. If its claim is over by then, the call is answered here, else with 503.
+//! 3. The origin trusts both, since the nodes are in one cluster, and answers from its own state. It never forwards a
+//!    call, so no call goes in circles.
+//! 4. If the origin was not reached, nothing has been done. The call is then answered here if the origin's claim has
+//!    ended, else with 503.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::jobs::{NodeOutcome, NodeWork, Work};
 use crate::protocol;
 use crate::types::{Now, SessionRef};
 
-/// Header fields of an answer that are passed on.
+/// Header fields of the origin's answer that are passed on.
 const FIELDS: [&str; 3] = ["content-type", "retry-after", "cache-control"];
 
 /// An operation of an application, as requested.
@@ -97,7 +98,7 @@ fn origin_answered(
                 let key = row.call(requester, request).key();
                 control.registry.cluster.location(&key).is_none()
             });
-            // No other node has the stream any more.
+            // The row exists if no other node has the stream any more: answer the call here.
             match row.map(|row| handle_app(control, now, row.how(), &row.call(requester, request))) {
                 Some(Reply::Now(response)) => response,
                 Some(Reply::Later) => return,

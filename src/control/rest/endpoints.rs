@@ -73,7 +73,7 @@ pub(super) fn add(
     }
     if let Err(reason) = cx.check_url(&key, &url) {
         tracing::debug!(%key, url = redact(&url), reason, "endpoint refused");
-        // The reference hands out an id here too, although nothing has it.
+        // Like the reference, return an id although no endpoint has it.
         let id = cx.service_id();
         return Reply::Now(Outcome::failure(&not_added).data_id(&id).response(200));
     }

@@ -1,5 +1,5 @@
-//! Operations of features that are stored only, or absent: each answers what the reference without that
-//! feature answers (docs/rest.md).
+//! Operations of features that are only stored, or absent: each answers like the reference without that feature
+//! (docs/rest.md).
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ pub(super) fn no_detections(call: &Call<'_>) -> Reply {
     empty_page(offset, size)
 }
 
-/// Answers `GET /broadcasts/{id}/detections/count`, which the reference had before its version 3.0: nothing is detected here, so the count is 0.
+/// Answers `GET /broadcasts/{id}/detections/count` of servers before 3.0: nothing is detected here, so the count is 0.
 pub(super) fn no_detection_count() -> Reply {
     Reply::Now(object(200, &SimpleStat { number: 0 }))
 }
@@ -133,7 +133,7 @@ pub(super) fn data(cx: &mut Context, records: &Records, registry: &Registry, cal
     }
     let (stream, payload) = (Arc::clone(&key.id), call.request.body.clone());
     let data = StreamData { sender: DataSender::Api, stream, is_text, payload };
-    // No session has this number, so none is left out.
+    // No session has this reference, so no session is left out as the sender.
     let from = SessionRef::new(WorkerId(u16::MAX), ConnId { slot: u32::MAX, generation: u32::MAX });
     cx.post_all(&ToWorker::TellStream { from, stream: key, message: Message::new(data) });
     Reply::Now(Outcome::success().response(200))
@@ -167,7 +167,7 @@ pub(super) fn webrtc_send_stats() -> Reply {
 
 /// `GET /broadcasts/webrtc-receive-low-level-stats`.
 pub(super) fn webrtc_receive_stats() -> Reply {
-    // The reference has these as numbers with a point.
+    // The reference returns these as numbers with a decimal point.
     let is_ratio = |name: &str| name.ends_with("itter") || name.ends_with("FractionLost");
     let zero = |name: &str| if is_ratio(name) { json!(0.0) } else { json!(0) };
     let members =
@@ -198,8 +198,8 @@ pub(super) fn webrtc_receive_stats() -> Reply {
     Reply::Now(object(200, &json!({ "audioReceiveStats": audio, "videoReceiveStats": video })))
 }
 
-/// `GET /broadcasts/duration?url=`: the length of media at a URL, refused because this server reads no foreign files. The error -2 is the
-/// reference's for a URL that cannot be opened.
+/// `GET /broadcasts/duration?url=`: the duration of media at a URL, refused because this server does not read files of
+/// other servers. The reference uses error -2 for a URL that cannot be opened.
 pub(super) fn duration(call: &Call<'_>) -> Reply {
     if call.query("url").trim().is_empty() {
         return refused("");

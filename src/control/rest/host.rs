@@ -1,5 +1,5 @@
-//! Figures of the machine and the process (docs/rest.md). Members are in the reference's order; those of a JVM have the figures of this
-//! process, because panels read them.
+//! Figures of the machine and the process (docs/rest.md). Members are in the reference's order. Those about a JVM
+//! report this process, because panels read them.
 
 use serde_json::{Value, json};
 

@@ -19,13 +19,13 @@ use crate::types::StreamKey;
 enum OnDuplicate {
     /// Imports nothing.
     Refuse,
-    /// Keeps the existing one.
+    /// Keeps the existing broadcast.
     Skip,
-    /// Deletes the existing one, which ends its stream, and creates the new one.
+    /// Deletes the existing broadcast, which ends its stream, and creates the new one.
     Overwrite,
 }
 
-/// `POST /broadcasts/create-list?onDuplicate=skip|overwrite`: answers with one result each, in order.
+/// `POST /broadcasts/create-list?onDuplicate=skip|overwrite`: the answer has one result per broadcast, in order.
 pub(super) fn create_list(cx: &mut Context, records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let on_duplicate = match call.query("onDuplicate") {
         "" => OnDuplicate::Refuse,
@@ -54,8 +54,8 @@ pub(super) fn create_list(cx: &mut Context, records: &mut Records, at: Now, call
     import.finish(records, at, call)
 }
 
-/// Parses the broadcasts of a body. An element that is not an object refuses the whole body, because an array would be read as members in
-/// order.
+/// Parses the broadcasts of a body. The whole body is refused if an element is not an object, because an array would be
+/// read as members in order.
 fn bodies(bytes: &[u8]) -> Result<Vec<Body>, BodyError> {
     let values: Vec<Value> =
         serde_json::from_slice(&readable(bytes)).map_err(|e| BodyError::Json(e.to_string()))?;
@@ -86,7 +86,7 @@ fn duplicates(records: &Records, call: &Call<'_>, bodies: &[Body]) -> usize {
 /// An import under way.
 struct Import {
     on_duplicate: OnDuplicate,
-    /// Ids seen in the list so far; only the first of equal ones counts.
+    /// Ids seen in the list so far; of equal ids only the first is imported.
     seen: BTreeSet<String>,
     /// Id and result of each broadcast.
     results: Vec<(String, &'static str)>,

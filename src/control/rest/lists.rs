@@ -78,7 +78,7 @@ pub(super) fn active(lists: &Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     Reply::Now(json(200, &SimpleStat { number: live_count(lists, now, call) }))
 }
 
-/// The parts of control that lists are made from: live streams here and at other nodes, and walks over many records.
+/// The parts of control from which lists are made: live streams here and at other nodes, and scans over many records.
 pub(super) struct Lists<'a> {
     cx: &'a mut Context,
     walks: &'a mut Walks,
@@ -88,7 +88,7 @@ pub(super) struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// Begins a walk, which answers the call when done.
+    /// Begins a scan, which answers the call when complete.
     pub(super) fn scan(self, now: Now, scan: Scan) -> Reply {
         self.walks.scan(self.cx, self.records, now, scan)
     }
@@ -107,10 +107,10 @@ impl Control {
     }
 }
 
-/// Counts the live streams of all nodes whose record has that status now.
+/// Counts the live streams of all nodes whose records are currently shown as broadcasting.
 fn live_count(Lists { records, registry, cluster, .. }: &Lists<'_>, now: Now, call: &Call<'_>) -> usize {
     let of_app = registry.of_app(&call.app.name);
-    // A copy is counted with its origin.
+    // A copy is counted at its origin's node.
     let here = of_app.filter(|(_, live)| !live.is_copy()).map(|(_, live)| &live.key);
     let shown = here.chain(cluster.live_elsewhere(&call.app.name)).filter_map(|key| records.get(key));
     shown.filter(|record| record.effective_status(now) == status::BROADCASTING).count()
@@ -124,8 +124,8 @@ pub(super) fn statistics(Lists { records, registry, cluster, .. }: &Lists<'_>, c
     Reply::Now(json(200, &viewers))
 }
 
-/// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream, by minute. The figures of encoders are zero, since none run
-/// here.
+/// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream, by minute. The figures of encoders are zero,
+/// since this server has none.
 pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
     if records.get(&key).is_none() {
@@ -146,8 +146,8 @@ pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Cal
     Reply::Now(json(200, &answer))
 }
 
-/// `GET /broadcasts/{id}/srt-stats` (not in the reference), and its equivalents for other protocols: a list, empty unless the stream is
-/// live.
+/// `GET /broadcasts/{id}/srt-stats` (not in the reference), and its equivalents for other protocols: a list, which is
+/// empty unless the stream is live.
 pub(super) fn connection_statistics(
     cx: &mut Context,
     records: &Records,

@@ -1,9 +1,8 @@
 //! The REST API: one table of routes (`routes`), and the checks that run before every handler.
 //!
-//! Paths of applications (docs/rest.md): application, token filter, IP filter, route, content type. Paths of the
-//! server (docs/rest.md): the dashboard's address filter, then who calls and whether that may (`access`), then the
-//! route. Requests come with a normalised path, so the filters and the routes see the same thing
-//! (docs/robustness.md R-22).
+//! Checks for paths of applications, in order (docs/rest.md): application, token filter, IP filter, route, content
+//! type. For paths of the server: the dashboard's address filter, then the caller and its rights (`access`), then the
+//! route. Requests arrive with a normalised path, so filters and routes see the same one (docs/robustness.md R-22).
 
 mod access;
 mod apps;
@@ -83,7 +82,7 @@ impl Control {
     fn dispatch(&mut self, now: Now, origin: &mut Origin, request: &Request) -> Reply {
         let path = request.path.as_str();
         if let Some(rest) = path.strip_prefix('/').and_then(rest_of) {
-            // The panel's way to applications is there without a version, too.
+            // The panel's path to applications also exists without a version.
             let rest = if rest == PROXY { Some(PROXY) } else { rest.strip_prefix("/v2") };
             let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
             return self.dispatch_root(now, origin, Base::Root, rest, request);
@@ -183,7 +182,7 @@ impl Control {
         peer: Option<SocketAddr>,
         request: &Request,
     ) -> Option<Response> {
-        // The server's own questions were let in by a login.
+        // A request without a peer comes from the panel, whose user has logged in.
         if let Some(trust) = app.security.rest_jwt.as_ref().filter(|_| peer.is_some())
             && token_of(request).is_none_or(|token| self.access.verify_token(now, trust, token).is_err())
         {
@@ -204,7 +203,8 @@ impl Control {
 }
 
 impl Context {
-    /// Lets the body of a request come, after all checks of its head. The complete request is handled then.
+    /// Lets the worker accept the body of a request whose head has passed all checks. The complete request is handled
+    /// later.
     fn let_body_come(&mut self, session: SessionRef) -> Reply {
         self.post(session.worker, ToWorker::TakeBody(session.conn));
         Reply::Later

@@ -98,7 +98,7 @@ const fn needs_login(policy: Policy) -> bool {
     }
 }
 
-/// Makes an id of the method and the words of the path; unique as the paths are.
+/// Makes an operation id from the method and the words of the path; unique, because paths are.
 fn operation_id(route: &Route) -> String {
     let base = match route.base {
         Base::App => "app",

@@ -40,7 +40,7 @@ pub(super) fn next_item(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         return refused("This broadcast type is not playlist. This method is only available for playlists");
     }
     let items = record.play_list_item_list.as_ref().map_or(0, Vec::len);
-    // A negative one is the next.
+    // A negative index means the next item.
     let index = index.and_then(|index| usize::try_from(index).ok());
     if index.is_some_and(|index| index >= items) {
         return refused("Index is out of the list. Please specify the correct index");

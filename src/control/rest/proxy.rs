@@ -1,5 +1,5 @@
-//! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to call an application (docs/rest.md). The same handlers run; the
-//! application's filter sees 127.0.0.1, as in the reference.
+//! `/rest/v2/request?_path={app}/rest/v2/...`: the way in which the panel calls an application (docs/rest.md). The same
+//! handlers run, and the application's filter sees 127.0.0.1, as in the reference.
 
 use super::call::{Caller, Reply, RootCall, Sender};
 use super::paths::split_path;
@@ -83,8 +83,8 @@ fn inner(request: &Request) -> Option<Request> {
     })
 }
 
-/// Normalises a path as the HTTP machine does: it begins with a slash, and has no empty segments, no dot segments, and nothing that another
-/// reader would decode again.
+/// Normalises a path as the HTTP machine does: adds a leading slash and drops empty segments. `None` for a path with
+/// dot segments, or with characters that another reader would decode again.
 fn normalised(path: &str) -> Option<String> {
     let odd = |c: char| c.is_control() || c == '\\' || c == '%' || c == ';' || c == '#';
     if path.len() > PATH_BYTES_MAX || path.contains(odd) {

@@ -1,5 +1,5 @@
-//! Answers to questions from signalling sockets ([`Question`]). Where viewers are checked, a socket without access to the stream or its
-//! main track learns little more than that it exists.
+//! Answers to questions from signalling sockets ([`Question`]). If viewers are checked, a socket without access to a
+//! stream or its main track learns little more than that the stream exists.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::http::Response;
 use crate::mail::Question;
 use crate::types::{Now, StreamKey};
 
-/// Members of a record that are shown without access to a stream whose viewers are checked.
+/// Members of a record that are shown even without access to a stream whose viewers are checked.
 const PUBLIC: [&str; 19] = [
     "streamId",
     "status",
@@ -79,7 +79,7 @@ fn count(count: usize) -> Response {
     Response::json(200, json!({"count": count}).to_string())
 }
 
-/// The session that asks, and the stream.
+/// The session that asks the question, and the stream.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     control: &'a Control,

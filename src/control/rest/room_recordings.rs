@@ -1,4 +1,4 @@
-//! Recordings of rooms (docs/recording.md): which file is whose, and when it was on the room's clock.
+//! Recordings of rooms (docs/recording.md): the files of each participant, with their times on the room's clock.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use crate::control::records::Records;
 use crate::control::records::auxiliary::Vod;
 use crate::http::Response;
 
-/// Recordings of an answer, at most.
+/// Maximum number of recordings in an answer.
 const LIST_MAX: usize = 50;
-/// Files of a manifest, at most.
+/// Maximum number of files in a manifest.
 const FILES_MAX: usize = 1000;
 
 /// A recording of a room.
@@ -19,13 +19,13 @@ const FILES_MAX: usize = 1000;
 struct Manifest<'a> {
     recording: &'a str,
     room: &'a str,
-    /// The wall clock at which the recording's clock was zero, in Unix milliseconds.
+    /// Wall-clock time at which the recording's clock was zero, in Unix milliseconds.
     start_time: i64,
-    /// By their beginnings.
+    /// Files, ordered by their start.
     files: Vec<File<'a>>,
 }
 
-/// A file of a participant. Times without another unit are milliseconds on the recording's clock.
+/// A file of a participant. Unless stated otherwise, times are milliseconds on the recording's clock.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct File<'a> {
@@ -34,11 +34,11 @@ struct File<'a> {
     stream_id: Option<&'a str>,
     name: Option<&'a str>,
     start: i64,
-    /// `None` while the file is written.
+    /// End of the file; `None` while it is being written.
     end: Option<i64>,
-    /// Unix milliseconds.
+    /// Start in Unix milliseconds.
     start_time: i64,
-    /// Unix milliseconds; `None` while the file is written.
+    /// End in Unix milliseconds; `None` while the file is being written.
     end_time: Option<i64>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// `GET /broadcasts/{id}/room-recordings/{offset}/{size}`: the recordings of a room, the newest first.
+/// `GET /broadcasts/{id}/room-recordings/{offset}/{size}`: the recordings of a room, newest first.
 pub(super) fn list(records: &Records, call: &Call<'_>) -> Reply {
     let [room, offset, size, ..] = call.params;
     let (Ok(offset), Ok(size)) = (offset.parse::<usize>(), size.parse::<usize>()) else {

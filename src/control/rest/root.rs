@@ -23,7 +23,7 @@ pub(super) fn app_openapi(control: &mut Control, _: Now, call: &Call<'_>) -> Rep
     Reply::Now(Response::json(200, control.app_openapi(&call.app.name)))
 }
 
-/// The edition is the one with these operations; panels disable them for the other.
+/// Version in answers. The edition must be the enterprise one, since panels disable these operations for the other.
 pub(super) const VERSION: Version =
     Version { name: build::VERSION, kind: "Enterprise Edition", build: build::NUMBER };
 

@@ -76,7 +76,7 @@ pub struct Route {
     pub method: Method,
     /// The base of the path.
     pub base: Base,
-    /// The path behind the base.
+    /// The path after the base.
     pub path: &'static str,
     /// Access policy.
     pub policy: Policy,
@@ -132,7 +132,7 @@ pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response>
     let fits = match (route.base, route.body) {
         (_, BodyKind::Json) => is_json(),
         (_, BodyKind::Multipart) => has_type(request, "multipart/form-data"),
-        // Operations of an application take no other type, even those that read no body.
+        // Operations of an application accept no other type, even those that read no body.
         (Base::App, BodyKind::None) => {
             route.method == Method::Get || request.header("content-type").is_none() || is_json()
         }

@@ -2,7 +2,7 @@
 //!
 //! 1. A slice examines a limited number of records. For an ordered list, the best places are kept, [`RANKS_MAX`] at a time: later pages
 //!    take more rounds, not more memory.
-//! 2. The records of the page are written, so many bytes in a slice, each as its requester may see it.
+//! 2. The records of the page are written, a limited number of bytes per slice, each as the requester may see it.
 //!
 //! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices may be missed, as
 //! with any list that is read page by page.
@@ -144,7 +144,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    /// Keeps a place if it is among the best `count` after the skipped ones.
+    /// Keeps a place if it is among the best `count` that follow the skipped ones.
     fn take(&mut self, rank: Rank, descending: bool, count: usize) {
         let is_behind =
             self.floor.as_ref().is_none_or(|floor| (rank > *floor) != descending && rank != *floor);
@@ -478,13 +478,14 @@ impl Records {
 }
 
 impl Scans {
-    /// True if one more scan may wait. An application may not have more that wait than there are free places.
+    /// True if one more scan may wait. An application may not have more waiting scans than there are free places.
     fn has_room(&self, scan: &Scan) -> bool {
         let of_app = self.waiting.iter().filter(|one| one.app == scan.app).count();
         of_app < SCANS_MAX.saturating_sub(self.waiting.len())
     }
 
-    /// Returns the place of a new scan: behind those that advance, and before those of applications with more scans ahead of it.
+    /// Returns the queue position of a new scan: after the active ones, and before those of applications with more
+    /// scans ahead of it.
     fn place_of(&self, scan: &Scan) -> usize {
         let own = self.waiting.iter().filter(|one| one.app == scan.app).count();
         let mut ahead: BTreeMap<&str, usize> = BTreeMap::new();
@@ -598,7 +599,8 @@ fn user_of(record: &Auxiliary) -> Option<Row<'_>> {
     }
 }
 
-/// Makes a list in one turn, of the items from `offset` on: cut off like any list, with the offset to continue at.
+/// Makes a list at once, from the items starting at `offset`. A list that is too long is cut, and the answer has the
+/// next offset.
 pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
     let (mut json, mut next) = (vec![b'['], offset);
     for item in items {
@@ -621,12 +623,12 @@ pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item =
 mod tests {
     use super::*;
 
-    /// Pages through this many ranks in rounds, as a scan does; returns the page and the most places kept.
+    /// Pages through `count` ranks in rounds, as a scan does. Returns the page and the maximum number of places kept.
     fn page(count: usize, descending: bool, offset: usize, size: usize) -> (Vec<usize>, usize) {
         let (mut ranks, mut most) = (Ranks::default(), 0);
         for _ in 0..100 {
             for n in 0..count {
-                // In no order.
+                // In mixed order.
                 let date = i64::try_from(n * 7919 % count).unwrap();
                 let rank = Rank { date, text: "".into(), id: date.to_string().into() };
                 let wanted = offset.saturating_sub(ranks.passed).saturating_add(size).min(RANKS_MAX);

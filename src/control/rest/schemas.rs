@@ -1,5 +1,5 @@
-//! JSON schemas of the OpenAPI document (JSON Schema 2020-12, as in OpenAPI 3.1). The broadcast's is derived from the record, so that both
-//! always agree.
+//! JSON schemas of the OpenAPI document (JSON Schema 2020-12, as in OpenAPI 3.1). The schema of a broadcast is derived
+//! from the record, so that the two always agree.
 
 use serde_json::{Map, Value, json};
 

@@ -1,5 +1,5 @@
-//! Settings and upkeep of the server (docs/rest.md), and what a server of one node without licences, scripts and
-//! a virtual machine has to say to the rest.
+//! Settings and maintenance of the server (docs/rest.md), and answers to operations about clusters, licences, scripts
+//! and a Java virtual machine, which this server does not have.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::http::Response;
 use crate::jobs::AdminWork;
 use crate::protocol;
 
-/// Bytes of one piece of the log.
+/// Maximum bytes of the log in one answer.
 const LOG_BYTES_MAX: usize = 512_000;
 /// Levels that a client may set.
 const LEVELS: [&str; 7] = ["ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF"];
 
-/// Members of the settings that can be changed: their keys, and what null stands for.
+/// Members of the settings that can be changed, with their keys and the value that null means.
 pub(super) const CHANGEABLE: [(&str, &str, Option<&str>); 4] = [
     ("serverName", "server.name", Some("")),
     ("licenceKey", "server.licence_key", Some("")),
@@ -36,13 +36,13 @@ fn done(outcome: Outcome<'_>) -> Reply {
     Reply::Now(outcome.response(200))
 }
 
-/// `GET /server-settings`. The secret of the tokens is not shown to anybody: nothing can be done with it here.
+/// `GET /server-settings`. The secret of the tokens is never shown, because clients have no use for it.
 pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let answer = shown(cx, records, call);
     Reply::Now(object(200, &answer))
 }
 
-/// The settings as an object.
+/// Returns the settings as an object.
 fn shown(cx: &Context, records: &Records, call: &RootCall<'_>) -> Value {
     let server = &cx.config.server;
     let values = &server.values;
@@ -84,7 +84,7 @@ fn shown(cx: &Context, records: &Records, call: &RootCall<'_>) -> Value {
     })
 }
 
-/// `POST /server-settings`: four members count.
+/// `POST /server-settings`: only the members in [`CHANGEABLE`] are changed.
 pub(super) fn change_settings(cx: &mut Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let body: Option<Option<Map<String, Value>>> = match parse_json(&call.request.body) {
         Ok(body) => body,
@@ -110,7 +110,7 @@ pub(super) fn change_settings(cx: &mut Context, records: &Records, call: &RootCa
         let Some(wanted) = wanted.filter(|text| member != "logLevel" || LEVELS.contains(text)) else {
             continue;
         };
-        // The most that there is.
+        // `TRACE` is the most detailed level.
         let wanted = if wanted == "ALL" { "TRACE" } else { wanted };
         if wanted == values.text(key) {
             continue;
@@ -151,7 +151,7 @@ pub(super) fn log_file(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     Reply::Later
 }
 
-/// `POST /ssl-settings?domain=&type=`: writes the files of a certificate, which are then loaded by the watch on them.
+/// `POST /ssl-settings?domain=&type=`: writes the files of a certificate, which the file watcher then loads.
 pub(super) fn ssl_settings(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     let domain = call.query("domain");
     match call.query("type") {
@@ -192,7 +192,7 @@ pub(super) fn ssl_settings(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     Reply::Later
 }
 
-/// `POST /store/backup`: a copy in `data/backups`, whose name is the answer's `dataId`.
+/// `POST /store/backup`: copies the store to `data/backups`; the answer's `dataId` is the name of the copy.
 pub(super) fn back_up(
     cx: &Context,
     records: &mut Records,
@@ -206,7 +206,7 @@ pub(super) fn back_up(
     Reply::Now(backups::busy())
 }
 
-/// `GET /enterprise-edition`: panels grey out what the open edition of the reference lacks, and this server has.
+/// `GET /enterprise-edition`: true, since otherwise panels disable features that this server has.
 pub(super) fn yes() -> Reply {
     done(Outcome::success())
 }
@@ -229,12 +229,12 @@ pub(super) fn no_garbage() -> Reply {
     done(Outcome::failure("Memory is not garbage collected in this server"))
 }
 
-/// `POST /support/request`: nothing leaves this server for its makers.
+/// `POST /support/request`: refused, because this server sends nothing to its makers.
 pub(super) fn no_support() -> Reply {
     done(Outcome::failure("Support requests are not sent by this server"))
 }
 
-/// The applications that `appNames` names, or the refusal.
+/// Checks the applications that `appNames` names; the error is the refusal.
 fn named_apps(cx: &Context, call: &RootCall<'_>) -> Result<(), Response> {
     let names = call.query("appNames");
     if names.trim().is_empty() {
@@ -247,7 +247,7 @@ fn named_apps(cx: &Context, call: &RootCall<'_>) -> Result<(), Response> {
     Err(Outcome::failure(text).response(500))
 }
 
-/// `GET /shutdown-proper-status?appNames=`: every change is on disk before it is answered, so every shutdown was proper.
+/// `GET /shutdown-proper-status?appNames=`: always proper, since every change is on disk before it is answered.
 pub(super) fn shutdown_status(cx: &Context, call: &RootCall<'_>) -> Reply {
     match named_apps(cx, call) {
         Ok(()) => done(Outcome::success()),

@@ -1,4 +1,4 @@
-//! Data that callers put into a live stream at its present time: ID3 tags and splice information.
+//! Data that callers insert into a live stream at the current time: ID3 tags and splice information.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::control::live::Registry;
 use crate::mail::ToWorker;
 use crate::types::{StreamId, WorkerId};
 
-/// Longest time that a splice may be announced ahead, and longest duration of a break, in seconds.
+/// Longest advance notice of a splice, and longest duration of a break, in seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
 fn refused(message: Option<&str>) -> Reply {
@@ -31,7 +31,7 @@ fn source(registry: &Registry, call: &Call<'_>) -> Result<(StreamId, WorkerId), 
     source.ok_or_else(|| refused(Some("Stream is not available")))
 }
 
-/// `POST /broadcasts/{id}/id3`: puts the body into the segments of a stream, as the text of an ID3 tag.
+/// `POST /broadcasts/{id}/id3`: inserts the body into the segments of a stream, as the text of an ID3 tag.
 pub(super) fn id3(cx: &mut Context, registry: &Registry, call: &Call<'_>) -> Reply {
     if !call.app.values.boolean("id3TagEnabled").unwrap_or(false) {
         return refused(Some("ID3 tag is not enabled"));
@@ -48,7 +48,7 @@ pub(super) fn id3(cx: &mut Context, registry: &Registry, call: &Call<'_>) -> Rep
     Reply::Now(Outcome::success().response(200))
 }
 
-/// The body of a request for a splice: a section as it is, or an event to make one of.
+/// The body of a request for a splice: a complete section, or an event from which one is made.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Splice {
@@ -58,9 +58,9 @@ struct Splice {
     event: Option<String>,
     /// Number of the event.
     id: u32,
-    /// Seconds of the break.
+    /// Duration of the break, in seconds.
     duration: Option<f64>,
-    /// Seconds from now to the splice.
+    /// Time from now to the splice, in seconds.
     offset: f64,
 }
 
@@ -71,7 +71,7 @@ impl Default for Splice {
 }
 
 impl Splice {
-    /// The section and the milliseconds from now to the splice.
+    /// Returns the section and the time from now to the splice, in milliseconds.
     fn read(body: &[u8]) -> Result<(Bytes, u32), &'static str> {
         let asked: Self = serde_json::from_slice(body)
             .map_err(|_| "The body is an object with section, or with event, id, duration and offset")?;
@@ -110,7 +110,7 @@ impl Splice {
     }
 }
 
-/// `POST /broadcasts/{id}/scte35`: puts splice information into a stream.
+/// `POST /broadcasts/{id}/scte35`: inserts splice information into a stream.
 pub(super) fn splice(cx: &mut Context, registry: &Registry, call: &Call<'_>) -> Reply {
     let (data, ahead_ms) = match Splice::read(&call.request.body) {
         Ok(splice) => splice,

@@ -128,8 +128,8 @@ pub(super) fn authenticate(
     if records.verify_hash(cx, digest, &email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
-/// `POST /users/initial`: allowed only without existing users, only from this machine, and with `server.first_user_code` only with the code
-/// of this start.
+/// `POST /users/initial`: allowed only while there are no users, and only from this machine. With
+/// `server.first_user_code`, the code logged at this start is required.
 pub(super) fn initial(
     cx: &mut Context,
     records: &Records,
@@ -138,7 +138,7 @@ pub(super) fn initial(
     now: Now,
     call: &RootCall<'_>,
 ) -> Reply {
-    // The reference's number, success included.
+    // The reference returns this number even on success.
     let refused = || done(Outcome::failure("").error_id(-1));
     if !call.client.is_loopback() {
         outbound.note_refused(cx, records, None, Some(call.client), call.request);
@@ -167,8 +167,8 @@ pub(super) fn initial(
     if cx.make_hash(digest, purpose) { Reply::Later } else { refused() }
 }
 
-/// Refuses a first user without the code. Wrong codes count as failed logins from their address. After all users were deleted, there is no
-/// code until the next start.
+/// Refuses a first user without the code. Wrong codes count as failed logins from their address. After all users were
+/// deleted, there is no code until the next start.
 fn check_code(
     cx: &mut Context,
     management: &mut Management,
@@ -463,7 +463,7 @@ impl Management {
                 self.logged_in(cx, records, now, (origin, client), &email, fits);
             }
             (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
-                // Another request may have been quicker.
+                // Another request may have created the user meanwhile.
                 let late = if initial {
                     records.auxiliary.has_users()
                 } else {
@@ -509,7 +509,7 @@ impl Management {
                 let response = Outcome::success().message(Some("Success")).response(200);
                 records.write_user(cx, now, user, Some((origin.requester, response)));
             }
-            // The answer is to the work that was submitted.
+            // Cannot happen: the outcome matches the submitted work.
             (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
                 cx.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
             }

@@ -1,4 +1,4 @@
-//! Recordings: beginning and ending them, and the files that can be played (docs/recording.md).
+//! Recordings: starting and stopping them, and the playable files (docs/recording.md).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::http::{Multipart, Response};
 use crate::mail::ClipRange;
 use crate::protocol::Container;
 
-/// Files of one bulk delete.
+/// Maximum number of files in one bulk delete.
 const BULK_MAX: usize = 1000;
-/// The endings of names that may be uploaded.
+/// File extensions that may be uploaded.
 const EXTENSIONS: [&str; 6] = ["mp4", "webm", "mov", "avi", "mp3", "wmv"];
-/// Seconds of Unix time that are taken for a date: the year 10 000.
+/// Largest Unix time in seconds that is accepted as a date: the year 10 000.
 const SECONDS_MAX: f64 = 253_402_300_800.0;
-/// Characters of the name of an upload.
+/// Longest name of an upload, in characters.
 const NAME_CHARS_MAX: usize = 255;
 const NO_ROOM: &str = "Not enough system resources available to upload and process VoD File";
 const BLANK_IDS: &str =
@@ -33,7 +33,8 @@ fn refused(message: Option<&str>) -> Reply {
     Reply::Now(Outcome::failure("").message(message).no_data_id().response(200))
 }
 
-/// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; of a live stream the recording begins or ends at once.
+/// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; if the stream is live, its recording starts or stops
+/// at once.
 pub(super) fn record(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");
@@ -67,7 +68,7 @@ pub(super) fn record(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     } else if !may_record(recorder.registry, &key, container) {
         Recorded::Refused
     } else if height != 0 && height != source_height {
-        // Nothing is scaled: a stream has the height that it came with.
+        // Video is not scaled, so a stream can be recorded only at its own height.
         Recorded::Already
     } else {
         let name = call.request.query_value("fileName");
@@ -88,7 +89,8 @@ pub(super) fn record(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `POST /broadcasts/{id}/clip`: what is kept of a live stream between `start` and `end`, seconds of Unix time, as a recording.
+/// `POST /broadcasts/{id}/clip`: records the retained part of a live stream between `start` and `end`, in seconds of
+/// Unix time.
 pub(super) fn clip(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let ms = |name| {
         let seconds =
@@ -108,13 +110,13 @@ pub(super) fn clip(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let clip = Some((ClipRange { start_ms, end_ms }, call.requester));
     let name = call.request.query_value("fileName");
     match recorder.start_recording(&key, Begin { container: Container::Mp4, name, clip }) {
-        // The answer comes when the clip has begun, or has nothing in it.
+        // The answer follows when the clip has begun, or turns out to be empty.
         Recorded::Done { .. } => Reply::Later,
         Recorded::Already | Recorded::Refused => refused(Some("too many clips are written")),
     }
 }
 
-/// `POST /vods/create`: the body, which is taken as it comes, is not in the request (`control::uploads`).
+/// `POST /vods/create`: the body arrives separately and is not part of the request (`control::uploads`).
 pub(super) fn create(
     cx: &mut Context,
     records: &mut Records,
@@ -161,7 +163,7 @@ pub(super) fn forget_folder(cx: &mut Context, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `GET /vods/{id}`: the reference answers an unknown id with an object of nulls.
+/// `GET /vods/{id}`: like the reference, answers an unknown id with an object of nulls.
 pub(super) fn read(records: &Records, files: &Files, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let unknown = Vod::default();
@@ -204,7 +206,8 @@ pub(super) fn delete_all(records: &mut Records, files: &Files, now: Now, call: &
     delete_these(records, files, now, call, &ids)
 }
 
-/// Removes records up to the first that is not there, all or none, and then their files: a disk that takes no change keeps both.
+/// Removes the records of the given ids up to the first unknown one, in one commit, and then their files. If the change
+/// cannot be stored, both stay.
 fn delete_these(records: &mut Records, files: &Files, now: Now, call: &Call<'_>, ids: &[&str]) -> Reply {
     let app = &call.app.name;
     let found: Vec<Vod> = ids.iter().map_while(|id| files.vod(records, app, id).cloned()).collect();

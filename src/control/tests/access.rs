@@ -1,4 +1,4 @@
-//! Access to streams: the orders of checks, races, deadlines.
+//! Access to streams: the order of checks, races, deadlines.
 
 use super::*;
 use crate::auth::access::{Denial, Direction, Secret, hash_token};
@@ -108,7 +108,7 @@ fn a_one_time_token_is_good_once_for_one_stream_one_way_and_in_time() {
     assert_eq!(rig.publish_with("s", &[("token", &token)]).unwrap_err(), denied(Denial::Token));
     rig.set(rig.now.mono + secs(100));
     assert_eq!(rig.publish_with("other", &[("token", &other)]).unwrap_err(), denied(Denial::Token));
-    // Not on the disk either.
+    // The token is gone from the disk, too.
     rig.run_for(ms(10));
     let mut again = Rig::start(config(&[], &[("publishTokenControlEnabled", "true")]), rig.store);
     assert_eq!(again.publish_with("s", &[("token", &token)]).unwrap_err(), denied(Denial::Token));
@@ -119,7 +119,7 @@ fn a_token_is_burnt_on_success_only() {
     let mut rig = Rig::with(&[], &[("publishTokenControlEnabled", "true"), ("ingestingStreamLimit", "1")]);
     let (one, two) = (token_of(&mut rig, "a", "publish"), token_of(&mut rig, "b", "publish"));
     let grant = rig.publish_with("a", &[("token", &one)]).unwrap();
-    // The limit comes before the token.
+    // The limit is checked before the token.
     assert!(matches!(rig.publish_with("b", &[("token", &two)]).unwrap_err(), Refusal::NotAllowed(_)));
     let again = token_of(&mut rig, "a", "publish");
     assert_eq!(rig.publish_with("a", &[("token", &again)]).unwrap_err(), Refusal::InUse);
@@ -152,7 +152,7 @@ fn while_the_disk_fails_no_token_is_taken() {
     assert_eq!(rig.play_with("s", &[("token", &tokens[0])]), Ok(()));
     rig.run_for(ms(10));
     assert_eq!(rig.play_with("s", &[("token", &tokens[1])]), Err(no(Denial::Token)));
-    // The fresh file is written from memory, where the first one is gone.
+    // The fresh file is written from memory, which no longer has the first token.
     rig.run_for(secs(2));
     assert_eq!(rig.play_with("s", &[("token", &tokens[0])]), Err(no(Denial::Token)));
     assert_eq!(rig.play_with("s", &[("token", &tokens[1])]), Ok(()));
@@ -163,7 +163,7 @@ fn a_token_is_not_used_up_for_a_stream_that_is_not_there() {
     let mut rig = Rig::with(&[], &[("playTokenControlEnabled", "true")]);
     let token = token_of(&mut rig, "s", "play");
     assert_eq!(rig.play_with("s", &[("token", &token)]), Err(NoSubscription::NotFound));
-    // A viewer who may not play does not learn which streams are live.
+    // A viewer without access does not learn which streams are live.
     assert_eq!(rig.play_with("s", &[]), Err(no(Denial::Token)));
     rig.publish("s", 0);
     assert_eq!(rig.play_with("s", &[("token", &token)]), Ok(()));
@@ -236,7 +236,7 @@ fn time_codes_of_subscribers_stored_and_not() {
     ] {
         assert_eq!(rig.play_with("s", wrong), Err(no(Denial::TimeCode)), "{wrong:?}");
     }
-    // Its own secret stands for the application's, and its own period.
+    // The subscriber's own secret and period replace the application's.
     let body = r#"{"subscriberId":"carol","b32Secret":"GEZDGNBVGY3TQOJQ","type":"play","totpExpiryPeriodSeconds":10,"concurrentConnectionsLimit":-1}"#;
     assert_eq!(rig.post("/live/rest/v2/broadcasts/s/subscribers", body), (200, PLAIN.into()));
     let code = totp(&mut rig, "carol", "publish");
@@ -339,7 +339,7 @@ fn a_subscriber_is_there_as_often_as_its_limit_says() {
     assert!(list.contains(r#""connected":true,"currentConcurrentConnections":2"#), "{list}");
     rig.mail(ToControl::PlayEnded(session));
     assert_eq!(rig.play_with("s", &alice), Ok(()));
-    // A publisher that comes back is not in its own way.
+    // A returning publisher does not count against its own limit.
     add(&mut rig, r#"{"subscriberId":"camera"}"#);
     let camera = [("subscriberId", "camera")];
     let grant = rig.publish_with("c", &camera).unwrap();
@@ -358,7 +358,7 @@ fn a_blocked_subscriber_goes_at_once_and_stays_out_for_its_time() {
     assert_eq!(rig.ask_play(viewer), Some(Ok(())));
     rig.mail(ToControl::PlayStarted { session, request: None });
     let block = |id: &str, kind: &str| format!("/live/rest/v2/broadcasts/s/subscribers/{id}/block/60/{kind}");
-    // Kept from publishing, it may watch on.
+    // A subscriber blocked from publishing may continue to watch.
     assert_eq!(rig.put_at(&block("alice", "publish")), (200, PLAIN.into()));
     assert!(!rig.take().iter().any(|(_, mail)| matches!(mail, ToWorker::DropViewer { .. })));
     assert_eq!(rig.put_at(&block("alice", "play")), (200, PLAIN.into()));
@@ -439,7 +439,7 @@ fn of_two_that_are_asked_about_the_first_yes_gets_the_id() {
     let grant = rig.verdict(sessions[1]).unwrap().unwrap();
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(sessions[0]).unwrap().unwrap_err(), Refusal::InUse);
-    // The loser still has its token.
+    // The loser's token is not used up.
     rig.end_stream(grant.stream);
     let request = rig.request_with("s", &[("token", &tokens[0])]);
     let session = request.session;
@@ -451,7 +451,7 @@ fn of_two_that_are_asked_about_the_first_yes_gets_the_id() {
 
 #[test]
 fn r_46_a_slow_receiver_and_one_loud_address_keep_nobody_waiting() {
-    // The receiver takes a second for each; the loud address asks a hundred times a second.
+    // The receiver takes a second for each question; the loud address sends a hundred requests per second.
     let served = |loud: u32| {
         let mut rig = Rig::with(&[], &[PLAY_HOOK]);
         rig.publish("s", 0);
@@ -475,7 +475,7 @@ fn r_46_a_slow_receiver_and_one_loud_address_keep_nobody_waiting() {
                 let (_, asked) = running.remove(0);
                 rig.answer_hook(&asked, Ok(200));
             }
-            // A viewer that is answered after more than two seconds has gone elsewhere.
+            // A viewer answered after more than two seconds counts as lost.
             for (at, session) in &honest {
                 if rig.play_verdict(*session) == Some(Ok(())) && rig.now.mono < *at + secs(2) {
                     served += 1;
@@ -573,14 +573,14 @@ fn who_leaves_while_a_receiver_thinks_leaves_nothing() {
     rig.answer_hook(&asked[0], Ok(200));
     assert!(rig.verdict(session).is_none());
     assert_eq!((rig.control.stats().live, rig.control.stats().asks_waiting), (0, 0));
-    // Its token is still good.
+    // The token is not used up.
     let request = rig.request_with("s", &[("token", &token)]);
     let session = request.session;
     rig.mail(ToControl::Publish(request));
     let asked = rig.asked();
     rig.answer_hook(&asked[0], Ok(200));
     assert!(rig.verdict(session).unwrap().is_ok());
-    // A viewer likewise.
+    // The same for a viewer.
     let viewer = rig.play_request("s", &[]);
     let session = viewer.session;
     assert_eq!(rig.ask_play(viewer), None);
@@ -600,7 +600,7 @@ fn what_changed_while_a_receiver_thought_counts() {
     rig.put_at("/live/rest/v2/broadcasts/s/subscribers/camera/block/60/publish");
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(session).unwrap().unwrap_err(), denied(Denial::Blocked("camera".into())));
-    // And a drain ends the wait.
+    // A drain ends the wait, too.
     let request = rig.request("t", 0);
     let session = request.session;
     rig.mail(ToControl::Publish(request));
@@ -623,7 +623,7 @@ fn viewers_are_asked_about_with_what_they_show() {
     );
     rig.answer_hook(&asked[0], Ok(403));
     assert_eq!(rig.play_verdict(session), Some(Err(no(Denial::Hook))));
-    // About what is not there nobody is asked.
+    // The receiver is not asked about a stream that does not exist.
     assert_eq!(rig.play_with("nothing", &[]), Err(NoSubscription::NotFound));
     assert!(rig.asked().is_empty());
 }
@@ -636,14 +636,14 @@ fn a_receiver_that_hangs_does_not_keep_others_from_being_asked() {
         let request = PublishRequest { peer, ..rig.request(&format!("s{n}"), 0) };
         rig.mail(ToControl::Publish(request));
     }
-    // Half of the threads, and no more, wait for it.
+    // At most half of the threads wait for this receiver.
     let asked = rig.asked();
     assert_eq!(asked.len(), 16);
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.asked().len(), 1);
     rig.run_for(secs(8));
     assert_eq!(rig.control.stats().asks_waiting, 0);
-    // The threads are still out; they count until they are back.
+    // Threads that have not returned still count as busy.
     let request = rig.request("late", 0);
     rig.mail(ToControl::Publish(request));
     assert!(rig.asked().is_empty());
@@ -688,7 +688,7 @@ fn the_token_rows_of_the_api() {
     assert_eq!(validate(&mut rig, &token, "s", "play", ""), FAILED);
     assert_eq!(validate(&mut rig, &token, "s", "publish", ""), PLAIN);
     assert_eq!(validate(&mut rig, &token, "s", "publish", ""), FAILED, "used up");
-    // For a room the stream does not matter, and nothing is used up.
+    // For a room token the stream does not matter, and the token is not used up.
     let of_room = r#","roomId":"r""#;
     assert_eq!(validate(&mut rig, &room, "any", "play", of_room), PLAIN);
     assert_eq!(validate(&mut rig, &room, "any", "play", of_room), PLAIN);
@@ -726,7 +726,7 @@ fn the_subscriber_rows_of_the_api() {
     );
     let (_, unset) = rig.get(&format!("{at}/nobody/totp?type=play"));
     assert!(unset.contains("Secret is not set in AppSettings."), "{unset}");
-    // Viewers that came and went.
+    // Subscribers that came and left.
     rig.publish("s", 0);
     let viewer = rig.play_request("s", &[("subscriberId", "a@b.c")]);
     let session = viewer.session;
@@ -774,7 +774,7 @@ fn r_01_the_api_of_an_application_needs_its_token_and_its_address() {
         let (status, body) = ask(&mut rig, "127.0.0.1:1", bad);
         assert!(status == 403 && body.contains("Invalid App JWT Token"), "{bad:?} {status}");
     }
-    // Both filters hold.
+    // Both filters apply.
     let (status, body) = ask(&mut rig, "127.0.0.2:1", &[&token]);
     assert!(status == 403 && body.contains("Not allowed IP"), "{body}");
 }

@@ -1,4 +1,4 @@
-//! Admission of publishers, grace, and the end.
+//! Admission of publishers, the grace period, and the end of streams.
 
 use super::*;
 use crate::auth::access::Denial;
@@ -73,7 +73,7 @@ fn a_lost_publisher_comes_back_within_the_grace() {
     let grant = rig.ask(request).unwrap();
     assert_eq!((grant.stream, grant.position.dts_ms, grant.epoch), (stream, 4000, 3));
     assert_eq!(kinds(&rig.take()), ["1: up from 1", "0: up from 1", "1: verdict true"]);
-    // Late news of the predecessor changes nothing.
+    // Late news of the former publisher changes nothing.
     rig.gone(first, stream, Departure::Clean, 1);
     rig.run_for(secs(20));
     assert_eq!(rig.control.stats().live, 1);
@@ -170,7 +170,7 @@ fn a_record_says_from_where_and_with_what_its_publisher_came() {
         let record = rig.record(&format!("s{n}"));
         assert_eq!((&record["userAgent"], &record["remoteIp"]), (&(*shown).into(), &"198.51.100.9".into()));
     }
-    // A publisher that returns may be another one.
+    // The returning publisher may be another program at another address.
     let (first, stream) = rig.publish("s", 0);
     rig.gone(first, stream, Departure::Lost, 0);
     let mut request = rig.request("s", 0);
@@ -300,7 +300,7 @@ fn figures_come_from_reports() {
         (record["rtmpViewerCount"].as_i64(), record["anyoneWatching"].as_bool()),
         (Some(5), Some(true))
     );
-    // Bytes of an earlier publisher of the same life count on.
+    // The bytes of an earlier publisher of the same stream are included.
     rig.gone(session, stream, Departure::Lost, 4000);
     rig.publish("s", 0);
     rig.run_for(secs(1));
@@ -322,7 +322,7 @@ fn q_04_a_wall_clock_that_is_set_changes_no_figure() {
         let began_ms = rig.now.wall_ms;
         for second in 1..=8u64 {
             rig.run_for(secs(1));
-            // Twice, before a report and long before the next one.
+            // The clock is set twice, before a report and long before the next one.
             if second % 3 == 0 {
                 rig.shift_wall(by_ms);
             }
@@ -334,7 +334,7 @@ fn q_04_a_wall_clock_that_is_set_changes_no_figure() {
             assert_eq!((&record["speed"], &record["startTime"]), (&1.0.into(), &began_ms.into()), "{by_ms}");
             assert_eq!(record["updateTime"], rig.now.wall_ms, "a date");
         }
-        // Silence is silence, whatever the wall clock says.
+        // The detection of silence does not depend on the wall clock.
         rig.shift_wall(-by_ms);
         rig.set(rig.now.mono + secs(20));
         assert_eq!(rig.record("s")["status"], "terminated_unexpectedly", "{by_ms}");

@@ -130,7 +130,7 @@ fn updates_merge_and_tell() {
     assert_eq!((record["name"].as_str(), record["description"].as_str()), (Some("n"), Some("d")));
     assert_eq!(put(&mut rig, "no", "{}"), (200, failure("Broadcast with streamId: no does not exist")));
     assert_eq!(put(&mut rig, "s", ""), (200, FAILED.into()));
-    // The whole record may be sent back.
+    // The complete record may be sent back.
     let (_, body) = rig.get(&at("/s"));
     assert_eq!(put(&mut rig, "s", &body), (200, PLAIN.into()));
     rig.post(&at("/create"), r#"{"streamId":"p","type":"streamSource","streamUrl":"udp://h:1"}"#);
@@ -348,14 +348,14 @@ fn too_many_lists_at_once_are_told_so() {
     assert_eq!(rig.answer(asked[0]).unwrap(), (200, "[]".into()));
 }
 
-/// Not a benchmark: a guard against a scan or a copy of everything sneaking into the read path. A hundred times the records
-/// may take a search tree a few steps more; a scan takes a hundred times as long.
+/// Guards against a scan or a full copy in the read path; this is not a benchmark. With a hundred times the records, a
+/// search tree needs a few more steps, but a scan takes a hundred times as long.
 #[test]
 fn reading_is_as_cheap_with_many_records_as_with_few() {
     let (mut few, mut some) = (Rig::new(), Rig::new());
     many(&mut few, 200);
     many(&mut some, 20_000);
-    // The shortest of many: whatever else the machine does only makes a call longer.
+    // The shortest of many measurements, since other load can only lengthen a call.
     let shortest = |rig: &mut Rig, path: &str| {
         let one = |_| {
             let began = Instant::now();

@@ -1,8 +1,8 @@
-//! The audit log: who did what, from where.
+//! The audit log: actions, their authors and addresses.
 
 use super::*;
 
-/// The lines of the audit log that say this; the target is what sends them to a file of their own.
+/// Returns the lines of the audit log that contain a text; they are recognised by their target.
 fn lines<'a>(log: &'a str, what: &str) -> Vec<&'a str> {
     log.lines().filter(|line| line.contains(" audit: ") && line.contains(what)).collect()
 }
@@ -41,7 +41,7 @@ fn what_is_done_over_the_api_is_told_with_its_outcome() {
     assert!(deleted[0].contains("INFO") && deleted[0].contains("live/broadcasts/s\""), "{log}");
     assert!(deleted[1].contains("WARN") && deleted[1].contains("failed: "), "{log}");
     assert_eq!(lines(&log, "").len(), 6, "what only reads is not told: {log}");
-    // No secrets: neither the key of an endpoint nor a token.
+    // Lines contain no secrets: neither the stream key of an endpoint nor a token.
     let audit = lines(&log, "").join("\n");
     assert!(!audit.contains("stream-key") && !audit.contains("eyJ"), "{audit}");
 }
@@ -81,7 +81,7 @@ fn publishers_are_told_with_the_kind_of_their_credential() {
         let log = logged(|| drop(rig.ask(request).unwrap()));
         let line = one(&log, ": Publish", &["INFO", who, "from=198.51.100.7", "object=live/s", "rtmp"]);
         assert!(key.is_empty() || !line.contains(&key), "{line}");
-        // A refused peer has done nothing; the worker reports it to the log of the server.
+        // A refused peer has done nothing, so it is only in the server's log.
         let refused = rig.request("s", 0);
         let log = logged(|| drop(rig.ask(refused).unwrap_err()));
         assert!(lines(&log, "").is_empty(), "{log}");
@@ -108,7 +108,7 @@ fn r_60_strangers_have_a_share_of_the_audit_log_and_leave_the_rest_to_others() {
         for n in 0..300 {
             rig.publish(&format!("s{n}"), 0);
         }
-        // Another one, a request on this machine, and the command line have theirs.
+        // Other addresses, requests from this machine and the command line have quotas of their own.
         let request = PublishRequest { peer: "203.0.113.4:1".parse().unwrap(), ..rig.request("other", 0) };
         drop(rig.ask(request).unwrap());
         rig.create("mine");

@@ -1,4 +1,4 @@
-//! Claims of ids in a cluster: an admission waits for the directory, goes on, or ends; newer claims win.
+//! Claims of ids in a cluster: an admission waits for the directory, then continues or ends; newer claims win.
 
 use super::*;
 use crate::auth::access::Denial;
@@ -16,7 +16,7 @@ pub(super) fn holder(name: &str, incarnation: u64, token: u64) -> Holder {
     Holder { node: NodeId::new(name).unwrap(), incarnation, token }
 }
 
-/// The node `b` among `b` and `c`.
+/// Membership of the node `b` in a cluster of `b` and `c`.
 pub(super) fn membership(without_directory: WithoutDirectory) -> Membership {
     Membership {
         node: NodeId::new("b").unwrap(),
@@ -42,7 +42,7 @@ impl Rig {
         self.drain();
     }
 
-    /// The claims that were asked, in order.
+    /// Returns the requested claims, in order.
     pub(super) fn asked_claims(&self) -> Vec<(u64, StreamKey)> {
         let of = |asked: &Asked| match asked {
             Asked::Claim { ticket, key } => Some((*ticket, key.clone())),
@@ -51,20 +51,20 @@ impl Rig {
         self.asked.iter().filter_map(of).collect()
     }
 
-    /// The claim that was asked last, and how many were.
+    /// Returns the last requested claim, and the number of requests.
     pub(super) fn last_claim(&self) -> (u64, usize) {
         let all = self.asked_claims();
         (all.last().unwrap().0, all.len())
     }
 
-    /// Claims that are neither answered with a no nor given back.
+    /// Counts claims that were neither refused nor released.
     pub(super) fn open_claims(&self) -> usize {
         let cluster = &self.control.registry.cluster;
         assert_eq!(cluster.is_idle(), cluster.held() == 0, "no table keeps what is over");
         cluster.open()
     }
 
-    /// The claims that the directory was asked to end, by their tokens.
+    /// Returns the tokens of the claims that the directory was asked to end.
     fn burials(&mut self) -> Vec<u64> {
         let of = |asked: Asked| match asked {
             Asked::Bury { token, .. } => Some(token),
@@ -89,7 +89,7 @@ impl Rig {
         session
     }
 
-    /// The directory answers: a yes has ten times the ticket as its token.
+    /// Answers a claim. The token of a granted one is ten times its ticket.
     pub(super) fn claim_answer(&mut self, ticket: u64, granted: bool) {
         let key = self.asked_claims().into_iter().find(|(asked, _)| *asked == ticket).unwrap().1;
         let answer = if granted {
@@ -100,7 +100,7 @@ impl Rig {
         self.tell_news(News::Answer { ticket, key, answer });
     }
 
-    /// Publishes with the directory's yes.
+    /// Publishes with a granted claim.
     pub(super) fn publish_claimed(&mut self, id: &str) -> (SessionRef, StreamId) {
         let session = self.begin(id);
         let ticket = self.last_claim().0;
@@ -128,7 +128,7 @@ fn a_late_yes_begins_the_stream_and_its_end_gives_the_id_back() {
     rig.claim_answer(ticket, true);
     let stream = rig.late_verdict(session).unwrap().unwrap();
     assert_eq!(rig.open_claims(), 1);
-    // Within the grace the publisher may return here or at another node: whoever asks first has the id.
+    // Within the grace period the publisher may return here or at another node: the first to ask gets the id.
     rig.gone(session, stream, Departure::Lost, 5);
     assert_eq!(rig.open_claims(), 0);
     let again = rig.begin("s");
@@ -182,7 +182,7 @@ fn a_publisher_that_goes_while_its_claim_is_asked_leaves_nothing() {
 fn what_changed_while_a_claim_was_asked_counts() {
     let mut rig = Rig::with_directory(&[]);
     rig.create("s");
-    // Of two that ask for one id, the first yes gets it; the other's claim goes back.
+    // Of two requests for one id, the first granted claim gets it; the other's claim is released.
     let (one, two) = (rig.begin("s"), rig.begin("s"));
     let second = rig.last_claim().0;
     rig.claim_answer(second, true);
@@ -191,7 +191,7 @@ fn what_changed_while_a_claim_was_asked_counts() {
     rig.claim_answer(first, true);
     assert_eq!(rig.late_verdict(one), Some(Err(Refusal::InUse)));
     assert_eq!(rig.open_claims(), 1);
-    // A drain ends what waits.
+    // A drain ends waiting admissions.
     let third = rig.begin("t");
     rig.control.drain(rig.now);
     rig.drain();
@@ -206,7 +206,7 @@ fn nobody_is_asked_about_who_has_no_token_and_the_hook_is_asked_behind_the_claim
     let session = rig.begin("s");
     assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Token))));
     assert!(rig.asked_claims().is_empty() && rig.hooks.is_empty());
-    // With a claim, the receiver is asked; with its no, the claim goes back.
+    // Once the claim is granted, the receiver is asked. If it refuses, the claim is released.
     let mut rig = Rig::with_directory(&[hook]);
     let session = rig.begin("s");
     assert!(rig.hooks.is_empty());
@@ -238,17 +238,17 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     let (_, stream) = rig.publish_claimed("s");
     let token = rig.last_claim().0 * 10;
     let key = StreamKey::new("live", "s");
-    // An older one is nothing.
+    // An older claim is ignored.
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token - 1)) });
     assert_eq!(rig.control.registry.find(&key), Some(stream));
     rig.take();
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, token + 1)) });
     let closed = |mail: &ToWorker| matches!(mail, ToWorker::Replaced { stream: of, .. } if *of == stream);
     assert_eq!(rig.take().iter().filter(|(_, mail)| closed(mail)).count(), 1);
-    // Its viewers stay, for the other node's stream.
+    // The viewers stay, and get the other node's stream.
     assert!(rig.control.outbound.is_copy(&rig.control.registry, &key));
     assert_eq!((rig.control.registry.find(&key), rig.open_claims()), (Some(stream), 0));
-    // A publisher that comes here now needs a claim like any other.
+    // A publisher that arrives here now needs a claim as usual.
     let again = rig.begin("s");
     assert_eq!(rig.late_verdict(again), None);
     let ticket = rig.last_claim().0;
@@ -263,7 +263,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     assert_eq!(rig.control.registry.find(&key), None, "nothing came from there");
 }
 
-/// A node dies, and its lease runs out before its publisher has come to another one.
+/// A node dies, and its lease expires before its publisher has reached another node.
 #[test]
 fn viewers_of_a_copy_wait_a_while_for_some_node_to_have_its_stream() {
     let mut rig = Rig::with_directory(&[]);
@@ -303,7 +303,7 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     let refused =
         |verdict| matches!(verdict, Some(Err(Refusal::NotAllowed(why))) if str::contains(why, "directory"));
     assert!(refused(rig.late_verdict(session)) && rig.asked_claims().is_empty());
-    // The directory goes away while a claim is open.
+    // The directory becomes unreachable while a claim is pending.
     rig.tell_news(News::Contact(true));
     let session = rig.begin("s");
     let (ticket, key) = rig.asked_claims().pop().unwrap();
@@ -320,7 +320,7 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     rig.tell_news(News::Contact(true));
     let keep = |id, token| Asked::Keep { key: StreamKey::new("live", id), token };
     assert_eq!(rig.asked, [keep("before", token), keep("s", 0)]);
-    // Its claim is the newest: the one that is told before it is not.
+    // This node's claim without a token is the newest: a claim reported before its token arrives is older.
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 50)) });
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, 51)) });
@@ -342,13 +342,13 @@ fn the_first_of_the_live_nodes_clears_up_behind_one_that_is_gone() {
     rig.tell_news(News::Foreign(vec![store::Op::Put(key.clone().into(), live.encode())]));
     assert!(rig.control.registry.cluster.location(&key).is_some());
     let status = |rig: &Rig| rig.control.records.get(&key).unwrap().status.clone();
-    // Another one is before this one by name.
+    // Another live node precedes this one by name, so this one does not act.
     rig.tell_news(News::Nodes(vec![node("a", 1, true), node("b", 1, true), node("c", 1, false)]));
     assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", Vec::new()));
     assert_eq!(rig.control.registry.cluster.location(&key), None);
-    // A node that was started again has given up what it had.
+    // A restarted node has given up its claims.
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 2, true)]));
-    // The list of nodes may be older than the node; the directory decides.
+    // The list of nodes may be older than a node's claims, so the directory decides.
     assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", vec![7, 7]));
     for id in ["s", "t"] {
         rig.tell_news(News::Claim { key: StreamKey::new("live", id), holder: None });
@@ -401,7 +401,7 @@ fn a_token_is_used_up_in_the_directory_before_its_peer_is_let_in() {
         rig.claim_answer(ticket, true);
         session
     };
-    // Another node has been faster.
+    // Another node has used up the token first.
     let session = ask(&mut rig, "one");
     assert_eq!(rig.late_verdict(session), None);
     let [ticket] = burns(&mut rig)[..] else { panic!("not asked") };
@@ -414,7 +414,7 @@ fn a_token_is_used_up_in_the_directory_before_its_peer_is_let_in() {
     assert!(matches!(rig.late_verdict(session), Some(Ok(_))) && rig.control.registry.is_live(&key));
     let left = rig.control.records.auxiliary.count(Kind::Token, &"live".into());
     assert_eq!(left, 1, "the used one is gone");
-    // Without a directory nothing can be used up.
+    // Without the directory no token can be used up.
     rig.tell_news(News::Contact(false));
     let mut request = rig.request("t", 0);
     let other = r#"{"tokenId":"x","streamId":"t","type":"publish","expireDate":9999999999}"#;
@@ -453,7 +453,7 @@ fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none
     for (id, ..) in &ids[..2] {
         membership.claims.insert(StreamKey::new("live", id), holder("c", 1, 5));
     }
-    // Of an earlier process of this node, and of an earlier one of the other.
+    // Claims of an earlier process of this node, and of one of the other node.
     membership.claims.insert(StreamKey::new("live", "nobody-s"), holder("b", 0, 2));
     membership.claims.insert(StreamKey::new("live", "nobody-s-stray"), holder("c", 0, 3));
     let mut rig = Rig::start(ControlConfig { cluster: Some(membership), ..config(&[], &[]) }, store);

@@ -1,4 +1,4 @@
-//! Copies of other nodes' streams: when they are fetched, from where, and what becomes of their viewers.
+//! Copies of other nodes' streams: when and from where they are fetched, and what happens to their viewers.
 
 use super::*;
 use crate::mail::{Proof, PullOrder, PullState, StreamEnd};
@@ -25,7 +25,7 @@ impl Rig {
         self.posted.iter().filter_map(order).collect()
     }
 
-    /// A viewer waits for the stream; the order of the only attempt.
+    /// Lets a viewer wait for the stream. Returns the order of the only attempt.
     fn want(&mut self) -> (WorkerId, PullOrder) {
         self.take();
         self.mail(ToControl::Wanted { key: key(), via: Vec::new() });
@@ -34,7 +34,7 @@ impl Rig {
         orders.remove(0)
     }
 
-    /// The first unit of an attempt.
+    /// Delivers the first unit of an attempt.
     fn copy_begins(&mut self, worker: WorkerId, order: &PullOrder) -> (SessionRef, Grant) {
         let mut request = self.request(&order.key.id, worker.0);
         (request.ingest, request.zero_ms) = (Ingest::COPY, Some(ZERO_MS));
@@ -73,7 +73,7 @@ fn lost() -> PullState {
 fn a_stream_of_another_node_is_here_while_it_is_watched_and_nobody_is_told_of_it() {
     let mut rig = Rig::edge(NORTH, &[("outbound.preset", "public")]);
     let (worker, order) = rig.want();
-    // The policy for what tenants name says nothing about nodes.
+    // The policy for addresses named by tenants does not apply to nodes.
     assert_eq!(order.address, "10.0.0.1:5000".parse().unwrap());
     assert_eq!((order.target.proof(), order.key.clone()), (Some(Proof::Node), key()));
     rig.mail(ToControl::Wanted { key: key(), via: Vec::new() });
@@ -116,13 +116,13 @@ fn who_waits_for_a_stream_that_is_nowhere_is_told_at_once() {
     let [(_, second)] = &rig.attempts_of_copies()[..] else { panic!("the other place is asked at once") };
     let second = second.clone();
     assert_eq!((second.address, rig.not_coming()), ("10.0.0.2:1935".parse().unwrap(), 0));
-    // A place that does not speak our protocol only fails.
+    // An origin that does not speak the relay protocol counts as failed, not as lacking the stream.
     rig.copy_ends(&second, PullState::Failed("no stream".to_owned()));
     let [(_, third)] = &rig.attempts_of_copies()[..] else { panic!("each is asked again") };
     let third = third.clone();
     rig.copy_ends(&third, over());
     assert_eq!((rig.not_coming(), rig.control.stats().pulls), (usize::from(WORKERS), 0));
-    // For a moment nobody is asked again.
+    // For a moment the origins are not asked again.
     rig.take();
     rig.mail(ToControl::Wanted { key: key(), via: Vec::new() });
     assert_eq!((rig.attempts_of_copies().len(), rig.not_coming()), (0, usize::from(WORKERS)));
@@ -156,7 +156,7 @@ fn a_broken_connection_is_made_anew_at_once_and_viewers_stay() {
     let (_, continued) = rig.copy_begins(worker, &again);
     assert_eq!((continued.stream, continued.position.dts_ms, continued.epoch), (grant.stream, 5000, 3));
     assert_eq!(continued.zero_ms, ZERO_MS);
-    // An origin that stays away is tried for a while, with pauses; then its viewers are let go.
+    // A lost origin is retried for a while, with pauses; then the viewers are dismissed.
     rig.copy_ends(&again, lost());
     let mut attempts = 0;
     for second in 0..60 {
@@ -193,7 +193,7 @@ fn a_publisher_takes_a_copy_over_with_its_viewers_and_its_clock() {
     let (session, copy) = rig.copy_begins(worker, &order);
     rig.report(worker.0, copy.stream, 1, 0, 1);
     rig.run_for(secs(7));
-    // While units come from its origin the id is that publisher's.
+    // While units arrive from the origin, the id belongs to the origin's publisher.
     let request = rig.request("s", 1);
     assert!(matches!(rig.ask(request), Err(Refusal::InUse)));
     rig.gone(session, copy.stream, Departure::Lost, 7000);
@@ -204,7 +204,7 @@ fn a_publisher_takes_a_copy_over_with_its_viewers_and_its_clock() {
     let grant = rig.ask(request).unwrap();
     let stops = rig.posted.iter().filter(|(_, mail)| matches!(mail, ToWorker::StopPull(_))).count();
     assert_eq!((grant.stream, grant.zero_ms, stops), (copy.stream, ZERO_MS, 1));
-    // The clock stands where the wall clock has it: nothing of the copy is behind it.
+    // The clock continues at the wall-clock time, so nothing of the copy comes after it.
     let wall_ms = i64::try_from(rig.now.wall_ms).unwrap();
     assert_eq!(grant.position, Position { dts_ms: wall_ms - ZERO_MS, started: true });
     // Late reports of the pull are ignored.

@@ -1,4 +1,4 @@
-//! Calls about streams of other nodes: sent to their node, answered for another, and never sent on.
+//! Calls about streams of other nodes: forwarded to their node, answered for other nodes, and never forwarded twice.
 
 use relay::{Answer, Call as NodeCall, Viewers};
 
@@ -15,7 +15,7 @@ fn key(id: &str) -> StreamKey {
     StreamKey::new("live", id)
 }
 
-/// The node `b`, which knows that `c` has the stream `s`.
+/// Makes the node `b`, which knows that `c` has the stream `s`.
 fn rig() -> Rig {
     let mut rig = Rig::in_cluster(&[("publishKeyRequired", "true")], WithoutDirectory::Accept);
     rig.create("s");
@@ -37,7 +37,7 @@ fn call(method: &str, path: &str, sees_credentials: bool) -> Box<NodeCall> {
 }
 
 impl Rig {
-    /// The calls to other nodes that are under way.
+    /// Returns the calls to other nodes in progress.
     fn calls(&mut self) -> Vec<(JobId, NodeWork)> {
         let of = |(id, work)| match work {
             Work::Node(work) => Some((id, work)),
@@ -89,12 +89,12 @@ fn calls_that_read_records_alone_or_are_of_this_node_are_answered_here() {
 #[test]
 fn what_another_node_has_sent_is_answered_here_and_nowhere_else() {
     let mut rig = rig();
-    // The stream is another's, as far as this node knows.
+    // According to this node, another node has the stream.
     let (status, body) = rig.ask_as_node(call("POST", KEY, true)).unwrap();
     assert!(status == 200 && body.contains(r#""success":true"#), "{body}");
     assert_eq!(rig.ask_as_node(call("POST", KEY, false)).unwrap().0, 403, "a credential");
     assert_eq!(rig.calls(), []);
-    // No more than calls that belong to a stream's node.
+    // Only calls that belong to a stream's node are accepted.
     for (method, path, status) in [
         ("GET", "/live/rest/v2/broadcasts/s", 404),
         ("POST", "/live/rest/v2/broadcasts/create", 404),
@@ -148,7 +148,8 @@ fn a_newcomer_at_a_limit_that_all_nodes_fill_takes_a_place_of_its_own_node() {
         rig.mail(ToControl::Play(Box::new(request)));
         rig.control.access.passes(&key("s"), "hls")
     };
-    // Two of one network here, and two elsewhere: full. Of the newcomers the first is given a place of that network.
+    // The limit is reached by two viewers of one network here and two at other nodes. Only the first newcomer gets a
+    // place of that network.
     let here = [
         watch("1", "198.51.100.9"),
         watch("2", "198.51.100.9"),

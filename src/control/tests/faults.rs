@@ -7,7 +7,7 @@ use crate::store::{Error, Reply, Request as StoreRequest};
 
 const VODS: &str = "/live/rest/v2/vods";
 
-/// A rig with recordings of these ids, and the faults of its store.
+/// Makes a rig with recordings of these ids. Returns the faults of its store, too.
 fn with_vods(ids: &[&str]) -> (Rig, Faults) {
     let faults = Faults::default();
     let mut store = Memory::with_faults(faults.clone());
@@ -22,7 +22,7 @@ fn with_vods(ids: &[&str]) -> (Rig, Faults) {
 }
 
 impl Rig {
-    /// The files that are to be removed since the last look.
+    /// Returns the files ordered to be removed since the last call.
     fn removals(&mut self) -> Vec<String> {
         let removed = |(_, work)| match work {
             Work::Recording(RecordingWork::Remove { path }) => path.last().cloned(),
@@ -84,7 +84,7 @@ fn b_14_an_old_recording_goes_record_first_and_file_first_where_the_disk_is_full
         rig.run_for(secs(61));
         assert_eq!((rig.removals(), rig.count_listed()), (removed, 2));
     }
-    // With room for it, the records go, too.
+    // Once the store can be written, the records are removed, too.
     rig.store_says(&Ok(()));
     rig.run_for(secs(61));
     assert_eq!((rig.removals(), rig.count_listed()), (vec![], 2));
@@ -93,7 +93,7 @@ fn b_14_an_old_recording_goes_record_first_and_file_first_where_the_disk_is_full
 }
 
 impl Rig {
-    /// Answers what waits for the store.
+    /// Answers the waiting requests to the store.
     fn store_says(&mut self, result: &Result<(), Error>) {
         for request in std::mem::take(&mut self.held) {
             let batch = match request {
@@ -126,7 +126,7 @@ fn b_18_a_home_that_is_gone_is_told_by_liveness_and_takes_no_writes() {
     let first = create(&mut rig, "a");
     rig.store_says(&gone);
     assert_eq!(rig.answer(first).unwrap().0, 500);
-    // The rebuild fails in the same way, again and again.
+    // The rebuild keeps failing in the same way.
     for _ in 0..3 {
         rig.store_says(&gone);
         assert_eq!(rig.liveness(), (500, r#"{"host":"unknown","status":"error"}"#.to_owned()));
@@ -134,7 +134,7 @@ fn b_18_a_home_that_is_gone_is_told_by_liveness_and_takes_no_writes() {
         assert_eq!(rig.answer(refused).unwrap().0, 500);
         rig.run_for(secs(1));
     }
-    // A full disk is no such thing: streams go on, and who probes is told nothing.
+    // A full disk is different: streams continue, and the liveness probe succeeds.
     rig.store_says(&Err(Error::Io { path: "p".to_owned(), reason: "full".to_owned() }));
     assert_eq!(rig.liveness().0, 200);
     rig.run_for(secs(1));

@@ -1,4 +1,4 @@
-//! Folders of files that are imported.
+//! Imported folders.
 
 use super::*;
 use crate::jobs::{Finished, ImportOutcome, ImportWork, ImportedFile};
@@ -11,7 +11,7 @@ fn file(path: &str, duration_ms: Option<u64>) -> ImportedFile {
 }
 
 impl Rig {
-    /// Asks, and answers the job so.
+    /// Sends a request, and answers its job with this outcome.
     fn folder(&mut self, method: Method, query: &str, outcome: ImportOutcome) -> (u16, String) {
         let session = self.send(method, &format!("{DIRECTORY}?{query}"), "");
         let (id, work) = self.files.pop().expect("a job");
@@ -57,11 +57,11 @@ fn files_of_a_folder_become_records_until_it_is_forgotten() {
         (&one["duration"], &two["duration"], &one["fileSize"]),
         (&4000.into(), &(-2).into(), &7.into())
     );
-    // A record of them goes alone: the file is not ours.
+    // Removing a record of an imported file does not remove the file.
     let id = three["vodId"].as_str().unwrap();
     assert!(rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "").1.contains("vod deleted"));
     assert!(rig.files.is_empty(), "no file is removed");
-    // The records are there after a restart, and those of another folder stay.
+    // The records exist after a restart, and those of another folder stay.
     let mut rig = Rig::start(config(&FOLDERS, &[]), rig.store);
     rig.folder(Method::Post, ASKED, ImportOutcome::Linked(vec![file("streams/ab/x.mp4", None)]));
     assert_eq!(rig.paths().len(), 3);

@@ -1,4 +1,4 @@
-//! Changes of records that other nodes make.
+//! Changes of records by other nodes.
 
 use super::*;
 use crate::auth::access::Denial;
@@ -22,7 +22,7 @@ fn named(id: &str, name: &str) -> Broadcast {
 }
 
 impl Rig {
-    /// Another node commits this: the store of the test is the directory.
+    /// Commits a change of another node: the test's store is the directory.
     fn foreign(&mut self, op: Op) {
         self.store.commit(std::slice::from_ref(&op)).unwrap();
         self.tell_news(News::Foreign(vec![op]));
@@ -36,7 +36,7 @@ impl Rig {
         self.control.records.get(&key(id))?.name.clone()
     }
 
-    /// The records of memory, and those of the directory.
+    /// Returns the records in memory, and those in the directory.
     fn both(&mut self) -> [Vec<(Key, Bytes)>; 2] {
         let mut here = self.control.records.encoded();
         here.sort_by(|a, b| a.0.cmp(&b.0));
@@ -90,7 +90,7 @@ fn a_foreign_change_that_waited_for_a_commit_takes_place_when_that_fails() {
     rig.control.handle_store(rig.now, store::Reply { batch, result });
     rig.drain();
     assert_eq!((rig.answer(put).unwrap().0, rig.name_of("s").as_deref()), (500, Some("foreign")));
-    // Nothing is written afresh: other nodes' records are there, too.
+    // The rebuild writes nothing, because the directory has other nodes' records, too.
     let Some(store::Request::Rebuild { batch, all }) = rig.held.pop() else { panic!("no rebuild") };
     assert_eq!(all, []);
     rig.control.handle_store(rig.now, store::Reply { batch, result: Ok(()) });
@@ -112,7 +112,7 @@ fn a_live_stream_keeps_its_figures_and_takes_what_another_node_says_of_it() {
     rig.run_for(Duration::from_secs(3));
     let [here, there] = rig.both();
     assert_eq!(here, there, "what was kept is written");
-    // Its end, at another node.
+    // Another node deletes the record.
     rig.hooks.clear();
     rig.foreign(Op::Delete(key("s").into()));
     assert!(rig.control.registry.find(&key("s")).is_none() && rig.control.records.get(&key("s")).is_none());
@@ -153,7 +153,7 @@ fn users_and_subscribers_that_another_node_changes_are_changed_here() {
     assert_eq!(rig.play_with("s", &alice), Err(NoSubscription::Denied(Denial::Blocked("alice".into()))));
     rig.foreign(Op::Delete(Key::new(Kind::Subscriber, "live", "s/alice")));
     assert_eq!(rig.play_with("s", &alice), Ok(()));
-    // A record that cannot be read is left out, and the others are taken.
+    // An unreadable record is skipped, and the others are applied.
     rig.tell_news(News::Foreign(vec![
         Op::Put(key("bad").into(), Bytes::from_static(b"{")),
         Op::Put(key("good").into(), named("good", "n").encode()),

@@ -5,11 +5,11 @@ use crate::mail::{LeaseNews, PlayRequest};
 
 const URL: (&str, &str) = ("listenerHookURL", "http://hook.example/in?key=1");
 
-/// Streams of one address without a bound.
+/// Allows any number of streams of one address.
 const MANY: (&str, &str) = ("limits.publishers_per_address", "1000000");
 
 impl Rig {
-    /// The hooks that are with their threads, taken by their receivers.
+    /// Takes the hooks being sent, and answers them.
     fn take_hooks(&mut self) -> Vec<serde_json::Value> {
         let mut told = Vec::new();
         for _ in 0..10_000 {
@@ -85,7 +85,7 @@ fn nothing_is_told_before_media_and_nothing_during_the_grace() {
     assert!(rig.actions().is_empty());
     rig.run_for(ms(1));
     assert_eq!(rig.actions(), ["liveStreamEnded s"]);
-    // A publisher that left without a unit was never live. A publisher that was silent until it was cut off is another case.
+    // A publisher that leaves without a unit was never live. For one that is silent until it is cut off, see below.
     let (session, stream) = rig.publish("s", 0);
     rig.gone(session, stream, Departure::Clean, 0);
     assert!(rig.actions().is_empty());
@@ -114,7 +114,7 @@ fn the_record_s_receiver_goes_before_the_application_s() {
     let urls: Vec<_> = rig.hooks.iter().map(|request| request.url.as_str().to_owned()).collect();
     assert_eq!(urls, ["http://own.example/", URL.1]);
     rig.take_hooks();
-    // A record that is deleted while it is live is told of with what it says.
+    // When a live stream's record is deleted, the end is reported with that record's contents.
     assert_eq!(rig.call(Method::Delete, "/live/rest/v2/broadcasts/s", "").0, 200);
     assert_eq!(rig.hooks[0].url.as_str(), "http://own.example/");
     assert_eq!(rig.actions(), ["liveStreamEnded s"]);
@@ -175,7 +175,7 @@ fn hooks_of_a_stream_wait_for_each_other_and_for_no_other_stream() {
     let sent = |rig: &mut Rig| std::mem::take(&mut rig.hooks);
     let first = sent(&mut rig);
     assert_eq!(first.iter().map(action).collect::<Vec<_>>(), ["liveStreamStarted a", "liveStreamStarted b"]);
-    // A failed hook is tried again before later ones.
+    // A failed hook is retried before later ones are sent.
     let mut id = first[0].id;
     for (try_number, result) in [(0, Ok(500)), (1, Err("timed out".to_owned())), (2, Ok(302))] {
         rig.hook_result(id, result);
@@ -199,7 +199,7 @@ fn u_36_a_thousand_wait_and_then_the_oldest_go() {
     for n in 0..1010 {
         rig.go_live(&format!("s{n:04}"), &[]);
     }
-    // A receiver may use half of the threads of its application.
+    // A receiver may occupy half of its application's threads.
     assert_eq!(rig.hooks.len(), 5);
     assert_eq!((rig.control.stats().hooks_waiting, rig.control.stats().hooks.dropped), (1005, 5));
     let told = rig.actions();
@@ -268,7 +268,7 @@ fn viewers_are_told_where_there_is_somebody_to_tell() {
     let [came, gone] = [&hooks[0], &hooks[1]].map(members);
     assert_eq!(came, ("playStarted".into(), "s".into(), "t".into()));
     assert_eq!(gone, ("playStopped".into(), "s".into(), "t".into()));
-    // Without a receiver workers keep it to themselves, until there is one.
+    // Without a receiver, workers do not report viewers.
     let mut rig = Rig::new();
     rig.create("s");
     rig.go_live("s", &[]);
@@ -301,7 +301,7 @@ fn an_endpoint_that_fails_again_and_again_is_told_once_and_tried_on() {
         fail(&mut rig, attempt);
         assert!(rig.actions().is_empty());
     }
-    // Tries go on. After it has held for a while, the same is news again.
+    // Attempts continue. After a connection has held for a while, the next series of failures is reported again.
     rig.mail(ToControl::Push { push, attempt: 9, state: PushState::Broadcasting });
     rig.run_for(secs(3));
     for attempt in 9..=12 {
@@ -325,7 +325,7 @@ fn the_status_comes_in_its_period_while_the_publisher_is_there() {
         "dropFrameCountInEncoding": 0, "dropPacketCountInIngestion": 0,
     });
     assert_eq!(told, [expected]);
-    // A receiver that is slow gets no heap of them.
+    // Status hooks for a slow receiver do not pile up.
     rig.run_for(secs(6));
     assert_eq!(rig.control.stats().hooks_waiting, 1);
     rig.take_hooks();
@@ -452,7 +452,7 @@ fn a_server_that_is_short_of_resources_tells_once() {
     assert_eq!(rig.take_hooks().len(), 1);
 }
 
-/// Messages of data channels go to a receiver of their own; a flood of them holds back neither the server nor its other hooks.
+/// Messages of data channels go to their own receiver. A flood of them delays neither the server nor its other hooks.
 #[test]
 fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
     let mut rig = Rig::with(&[], &[URL, ("dataChannelWebHookURL", "http://chat.example/in")]);
@@ -463,7 +463,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
     let first = std::mem::take(&mut rig.hooks);
     let [request] = &first[..] else { panic!("one request") };
     assert_eq!((&request.body[..], request.url.as_str()), (&b"hello"[..], "http://chat.example/in"));
-    // While the first is being sent, a thousand more wait without harm.
+    // While the first message is being sent, any number of further ones do no harm.
     for _ in 0..1000 {
         send(&mut rig, vec![7; 1000]);
     }
@@ -479,7 +479,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
         rig.hook_result(request.id, Ok(200));
     }
     assert_eq!(taken, 64);
-    // Dropped hooks make room, also in bytes.
+    // Dropped hooks make room, also for their bytes.
     for _ in 0..40 {
         send(&mut rig, vec![7; 256 << 10]);
     }

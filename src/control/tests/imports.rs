@@ -1,4 +1,4 @@
-//! Broadcasts that are imported as a list.
+//! Broadcasts imported as a list.
 
 use super::*;
 

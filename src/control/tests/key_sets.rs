@@ -1,4 +1,4 @@
-//! Tokens that are verified with sets of public keys: for the API, for streams and for the management API.
+//! Tokens verified with sets of public keys: for the API, for streams and for the management API.
 
 use super::*;
 use crate::auth::access::Denial;
@@ -11,7 +11,7 @@ const OF_STREAMS: [(&str, &str); 2] = [("playJwtControlEnabled", "true"), ("jwks
 const OF_API: [(&str, &str); 2] = [("jwtControlEnabled", "true"), ("jwksURL", URL)];
 
 impl Rig {
-    /// The jobs that fetch a set.
+    /// Returns the jobs that fetch a set.
     fn fetches(&mut self) -> Vec<JobId> {
         let fetched = |work: &Work| matches!(work, Work::Fetch { url } if url.as_str() == URL);
         let (ours, others) = self.files.drain(..).partition(|(_, work)| fetched(work));
@@ -77,7 +77,7 @@ fn a_set_is_fetched_again_for_a_new_key_and_not_for_each_token() {
     assert!(rig.fetches().is_empty(), "nobody asks for another");
     assert!(!rig.watches(OTHER));
     rig.run_for(Duration::from_millis(10));
-    // The key that the issuer signs with now.
+    // The issuer now signs with another key.
     rig.key_set(Ok(&SET.replace("\"r1\"", "\"r2\"")));
     assert!(rig.watches(OTHER) && !rig.watches(RS256));
     let mut fetched = 0;

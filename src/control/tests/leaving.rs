@@ -1,4 +1,4 @@
-//! Draining without a stop: what is let in, what is waited for, and sources that go to other nodes.
+//! Draining before a shutdown: refusals, waiting, and sources that move to other nodes.
 
 use super::claims::{holder, node};
 use super::*;
@@ -55,7 +55,7 @@ impl Rig {
         }
     }
 
-    /// A copy, for viewers here, of the source `s` that the draining node `c` has claimed.
+    /// Copies, for viewers here, the source `s` of the draining node `c`.
     fn copied_source(&mut self) -> (WorkerId, PullOrder, Grant) {
         let body = r#"{"streamId":"s","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/s"}"#;
         self.post(&format!("{BROADCASTS}/create"), body);
@@ -68,7 +68,7 @@ impl Rig {
         (copy.0, copy.1, grant)
     }
 
-    /// A source of this node that delivers: its claim has ten times its ticket as token.
+    /// Starts a source that delivers. The token of its claim is ten times its ticket.
     fn running_source(&mut self, id: &str) -> (WorkerId, PullOrder, Grant) {
         self.post(
             &format!("{BROADCASTS}/create?autoStart=true"),
@@ -115,7 +115,7 @@ fn c_20_a_drain_lets_nobody_in_waits_for_who_is_here_and_then_ends() {
     rig.run_for(secs(30));
     rig.report(0, stream, 1, 0, 2);
     assert_eq!(rig.lefts, 0, "a publisher is here");
-    // Its end leaves viewers of the other stream.
+    // After the publisher has left, the viewers of its stream remain.
     let watched = rig.control.registry.find(&key("s")).unwrap();
     assert_eq!(watched, stream);
     rig.gone(publisher, stream, Departure::Lost, 5);
@@ -182,7 +182,7 @@ fn c_20_a_drain_ends_with_its_time_if_sessions_do_not() {
     }
 }
 
-/// Sources without another node that could take them.
+/// Sources that no other node can take.
 #[test]
 fn c_20_a_server_alone_does_not_wait_for_its_sources_and_has_them_again_when_it_starts() {
     let mut rig = Rig::new();
@@ -234,7 +234,7 @@ fn n_22_a_draining_node_gives_its_sources_to_others_and_keeps_their_viewers() {
         std::slice::from_ref(&given),
         "to the least busy that takes something"
     );
-    // An order that was lost is given again, and the source runs until it is carried out.
+    // A lost handover is repeated, and the source runs here until it takes effect.
     rig.run_for(secs(3));
     assert_eq!(rig.handed_over().first(), Some(&given));
     assert_eq!((rig.lefts, rig.ends()), (0, 0));
@@ -244,7 +244,7 @@ fn n_22_a_draining_node_gives_its_sources_to_others_and_keeps_their_viewers() {
         |(_, mail): &(WorkerId, ToWorker)| matches!(mail, ToWorker::StopPull(id) if *id == order.pull);
     assert!(rig.posted.iter().any(is_stopped));
     assert_eq!(rig.ends(), 0, "viewers stay");
-    // The other node does not have it yet.
+    // The other node does not have the stream yet.
     for _ in 0..5 {
         rig.names_resolve();
         for (_, copy) in rig.pull_orders() {
@@ -284,7 +284,7 @@ fn n_22_a_node_starts_what_it_is_given_and_goes_on_with_its_copy() {
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Release { .. })));
 }
 
-/// A source is given back by nodes that have no room for it.
+/// A source is given back by nodes without room for it.
 #[test]
 fn n_22_a_source_that_no_node_takes_runs_on_where_it_was_with_its_viewers() {
     let mut rig = Rig::with_directory(&[]);
@@ -296,12 +296,12 @@ fn n_22_a_source_that_no_node_takes_runs_on_where_it_was_with_its_viewers() {
     assert_eq!(rig.handed_over(), [(key("s"), token, ("c".to_owned(), 1))]);
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, token + 1)) });
     rig.take();
-    // The node has no room for it: the next one is asked.
+    // The node has no room for the source: the next node is asked.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, token + 2)) });
     assert_eq!(rig.handed_over(), [(key("s"), token + 2, ("e".to_owned(), 5))]);
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("e", 5, token + 3)) });
     assert_eq!((rig.ends(), rig.asked_claims().len()), (0, 0));
-    // Nor has that one, and nobody is left.
+    // The next node has no room either, and none is left.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, token + 4)) });
     let ticket = rig.last_claim().0;
     rig.tell_news(News::Answer { ticket, key: key("s"), answer: ClaimAnswer::Granted(token + 5) });
@@ -312,7 +312,7 @@ fn n_22_a_source_that_no_node_takes_runs_on_where_it_was_with_its_viewers() {
     assert_eq!((rig.ends(), rig.record("s")["status"].as_str()), (0, Some("broadcasting")));
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Release { .. })));
     rig.asked.clear();
-    // Neither is asked again soon.
+    // Neither node is asked again soon.
     for _ in 0..50 {
         rig.report(0, grant.stream, 1, 0, 1);
         rig.run_for(secs(1));
@@ -340,7 +340,7 @@ fn n_22_a_node_without_room_gives_a_source_back_and_goes_on_with_its_copy() {
     let is_stopped = |(_, mail): &(WorkerId, ToWorker)| matches!(mail, ToWorker::StopPull(_));
     assert!(!rig.posted.iter().any(is_stopped) && rig.ends() == 0, "viewers of the copy stay");
     assert_eq!((rig.pull_orders().len(), rig.asked_claims().len()), (0, 0));
-    // A giver that is not there any more cannot have it back: the source waits here.
+    // If the giver is gone, the source cannot be given back and waits here.
     rig.tell_news(News::Nodes(vec![node("b", 1, true)]));
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 10)) });
     assert!(rig.asked.contains(&Asked::Release { key: key("s"), token: 10 }));
@@ -350,10 +350,10 @@ fn n_22_a_node_without_room_gives_a_source_back_and_goes_on_with_its_copy() {
 #[test]
 fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     let mut rig = Rig::with_directory(&[]);
-    // There is no such source: it was stopped meanwhile.
+    // The source was stopped meanwhile, so the id is released.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 8)) });
     assert_eq!(rig.asked.pop(), Some(Asked::Release { key: key("s"), token: 8 }));
-    // A node that drains itself has no use for it.
+    // A draining node passes on an id that it receives.
     let body = r#"{"streamId":"t","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/t"}"#;
     rig.post(&format!("{BROADCASTS}/create"), body);
     rig.control.records.source_wanted(rig.now, &key("t"), true);
@@ -364,7 +364,7 @@ fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     rig.tell_news(News::Nodes(vec![node("b", 1, true), draining("c")]));
     rig.tell_news(News::Claim { key: key("t"), holder: Some(holder("b", 1, 10)) });
     assert_eq!(rig.asked, [Asked::Release { key: key("t"), token: 10 }]);
-    // The source waits until the drain is called off.
+    // The source waits until the drain is cancelled.
     rig.run_for(secs(1));
     assert_eq!((rig.lefts, rig.asked_claims().len()), (0, 0));
     assert!(rig.leave(false));
@@ -382,13 +382,13 @@ fn n_22_of_the_nodes_that_do_not_drain_the_first_clears_up() {
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { .. })), "a does");
     rig.tell_news(News::Nodes(vec![draining("a"), node("b", 1, true)]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));
-    // If all drain, somebody has to.
+    // If all nodes are draining, the first of them ends the claim.
     rig.asked.clear();
     rig.tell_news(News::Nodes(vec![draining("b"), draining("c")]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));
 }
 
-/// A claim whose answer comes after the drain has begun.
+/// The claim of a source is granted after the drain has begun.
 #[test]
 fn n_22_a_source_that_is_being_claimed_is_given_away_once_it_has_its_claim() {
     let mut rig = Rig::in_cluster(&[], WithoutDirectory::Accept);
@@ -402,7 +402,8 @@ fn n_22_a_source_that_is_being_claimed_is_given_away_once_it_has_its_claim() {
     assert_eq!(rig.handed_over(), [(key("s"), 70, ("c".to_owned(), 1))]);
 }
 
-/// Viewers by requests reach control over a worker that has not heard of the drain yet; other nodes copy from this one as before.
+/// Viewers by separate requests may reach control through a worker that does not know of the drain yet. Other nodes may
+/// still copy from this one.
 #[test]
 fn c_20_no_copy_and_no_view_begins_for_a_newcomer() {
     let mut rig = Rig::with_directory(&[]);

@@ -1,4 +1,4 @@
-//! Costs of lists: places that are kept, slices, bytes.
+//! Costs of lists: kept places, slices, bytes.
 
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
@@ -34,7 +34,7 @@ impl Rig {
         }
     }
 
-    /// The members of the items of a list.
+    /// Returns a member of each item of a list.
     fn listed(&mut self, path: &str, member: &str) -> Vec<String> {
         let (status, body) = self.get(&at(path));
         assert_eq!(status, 200, "{path}: {body}");
@@ -48,7 +48,7 @@ fn r_57_sorted_lists_of_any_offset_hold_few_places() {
     const PLACES_MAX: usize = 4 * 4096;
     let mut rig = Rig::new();
     rig.fill(20_000, 0);
-    // Behind the end there is nothing to be looked for.
+    // Beyond the end there is nothing to search for.
     let far = rig.send(Method::Get, &at("/broadcasts/list/2147483000/50?sort_by=name&order_by=asc"), "");
     assert_eq!(rig.answer(far), Some((200, "[]".into())));
     let path = at("/broadcasts/list/19000/50?sort_by=name&order_by=desc");
@@ -122,6 +122,6 @@ fn r_59_a_list_of_large_records_is_bounded_and_says_where_it_goes_on() {
     }
     let wanted: Vec<String> = (0..250 + offset).take(300).map(|n| format!("s{n:06}")).collect();
     assert_eq!(seen, wanted);
-    // As many as fit are not cut.
+    // A list that fits is not cut.
     assert_eq!(rig.listed("/broadcasts/list/0/50", "streamId").len(), 50);
 }

@@ -1,4 +1,4 @@
-//! Public addresses that the settings leave to be looked up.
+//! Public addresses that are looked up because of the settings.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ fn rig() -> Rig {
 }
 
 impl Rig {
-    /// Answers the two look-ups under way; returns false if there are none.
+    /// Answers the two look-ups in progress; returns false if there are none.
     fn look_up(&mut self, name: Result<&[&str], &str>, seen: Result<&str, &str>) -> bool {
         let asked = std::mem::take(&mut self.resolves);
         let (ours, others) = std::mem::take(&mut self.files).into_iter().partition::<Vec<_>, _>(
@@ -36,7 +36,7 @@ impl Rig {
         !asked.is_empty()
     }
 
-    /// The addresses that the workers were last told of; `None` if they were not told since the last call.
+    /// Returns the addresses last sent to the workers; `None` if none were sent since the last call.
     fn found(&mut self) -> Option<Vec<IpAddr>> {
         let mut told = None;
         self.posted.retain(|(_, mail)| match mail {
@@ -63,14 +63,14 @@ fn addresses_are_found_at_start_followed_and_kept_while_a_look_up_fails() {
     assert_eq!(rig.found(), ips(&[]), "the server starts without them");
     assert!(rig.look_up(Ok(&["203.0.113.8", "2001:db8::8"]), Err("the server does not answer")));
     assert_eq!(rig.found(), ips(&["203.0.113.8", "2001:db8::8"]));
-    // A failed lookup is tried again soon.
+    // A failed look-up is retried soon.
     rig.run_for(secs(29));
     assert!(rig.files.is_empty());
     rig.run_for(secs(1));
     let [(id, _)] = &std::mem::take(&mut rig.files)[..] else { panic!("one look-up") };
     rig.done(*id, Outcome::Resolved(Ok(vec!["198.51.100.9:4000".parse().unwrap()])));
     assert_eq!(rig.found(), ips(&["203.0.113.8", "2001:db8::8", "198.51.100.9"]));
-    // Five minutes later everything is as it was, in another order, or the resolver is gone: nobody is told.
+    // Workers get nothing if the addresses are the same in another order, or if the look-ups fail.
     rig.run_for(secs(330));
     assert!(rig.look_up(Ok(&["2001:db8::8", "203.0.113.8"]), Ok("198.51.100.9")));
     assert_eq!(rig.found(), None);

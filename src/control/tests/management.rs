@@ -1,4 +1,4 @@
-//! Users, sessions, tokens and who may what, in virtual time. Passwords are hashed by a stand-in.
+//! Users, sessions, tokens and rights, in virtual time. Passwords are hashed by a stand-in.
 
 mod bounds;
 mod doors;
@@ -41,7 +41,7 @@ fn hash_of(digest: &PasswordDigest) -> String {
 }
 
 impl Rig {
-    /// Does the password jobs that wait, and lets a second pass for the store.
+    /// Completes the waiting password jobs, and lets a second pass for the store.
     fn work(&mut self) {
         while !self.hashes.is_empty() {
             for (id, work) in std::mem::take(&mut self.hashes) {
@@ -106,7 +106,7 @@ impl Rig {
         (serde_json::from_slice(&response.body).unwrap_or_default(), client)
     }
 
-    /// A server with an administrator who is logged in.
+    /// Makes a server, and an administrator who is logged in.
     fn administered() -> (Self, Client) {
         let mut rig = Self::new();
         rig.initial("admin@a");
@@ -134,7 +134,7 @@ fn the_first_user_is_made_once_and_only_from_this_machine() {
     let mut rig = Rig::new();
     let here = Client::default();
     assert!(text(&rig.ask_as(&here, Method::Get, "/rest/v2/first-login-status", "")).contains("true"));
-    // The dashboard is closed to others while there is nobody who could be asked.
+    // While there is no user, the dashboard is closed to other machines.
     for path in ["/rest/v2/users/initial", "/rest/v2/first-login-status", "/metrics"] {
         let method = if path.ends_with("initial") { Method::Post } else { Method::Get };
         assert_eq!(rig.status_of(&Client::at("192.0.2.9:1"), method, path), 403, "{path}");
@@ -149,7 +149,7 @@ fn the_first_user_is_made_once_and_only_from_this_machine() {
     );
     assert_eq!(rig.initial("second@a")["success"], false);
     assert!(text(&rig.ask_as(&here, Method::Get, "/rest/v2/first-login-status", "")).contains("false"));
-    // Now others may knock.
+    // Once there is a user, other machines may reach the login.
     assert_eq!(rig.status_of(&Client::at("192.0.2.9:1"), Method::Get, "/rest/v2/first-login-status"), 200);
     assert_eq!(rig.status_of(&Client::at("192.0.2.9:1"), Method::Post, "/rest/v2/users/initial"), 403);
     assert_eq!(
@@ -215,7 +215,7 @@ fn r_23_every_route_of_the_server_refuses_who_is_not_logged_in() {
                 refused += 1;
             }
         }
-        // And nothing else is behind other methods of the same path.
+        // Other methods of the same path lead nowhere else.
         for method in [Method::Patch, Method::Options] {
             let status = rig.status_of(&Client::default(), method, &path);
             assert!(
@@ -297,7 +297,7 @@ fn r_32_sessions_end_with_time_with_the_password_and_with_the_user() {
     let client = rig.add_user_by(&admin, user.clone());
     let list = "/rest/v2/user-list";
     assert_eq!(rig.status_of(&client, Method::Get, list), 200);
-    // A new password ends what began with the old one, at once.
+    // A new password ends at once the sessions that began with the old one.
     let change = format!(r#"{{"password":"{MD5}","newPassword":"{OTHER}"}}"#);
     let changed = rig.ask_as(&client, Method::Post, "/rest/v2/users/password", &change);
     assert!(text(&changed).contains("Success"), "{changed:?}");
@@ -305,7 +305,7 @@ fn r_32_sessions_end_with_time_with_the_password_and_with_the_user() {
     assert_eq!(rig.login(&Client::default(), "u@a", MD5).0["success"], false);
     let (_, client) = rig.login(&Client::default(), "u@a", OTHER);
     assert_eq!(rig.status_of(&client, Method::Get, list), 200);
-    // So does another's change of it; a changed name does not.
+    // A change of the password by an administrator ends the sessions, too; a changed name does not.
     let edited = serde_json::json!({"email":"u@a","userType":"READ_ONLY","scope":"system","firstName":"U"});
     rig.ask_as(&admin, Method::Put, "/rest/v2/users", &edited.to_string());
     assert_eq!(rig.status_of(&client, Method::Get, list), 200);
@@ -321,7 +321,7 @@ fn r_32_sessions_end_with_time_with_the_password_and_with_the_user() {
     let gone = rig.ask_as(&admin, Method::Delete, "/rest/v2/users/u@a", "");
     assert!(text(&gone).contains("true"));
     assert_eq!(rig.status_of(&client, Method::Get, list), 403);
-    // Time.
+    // Sessions end with time.
     assert_eq!(rig.status_of(&admin, Method::Get, list), 200);
     rig.run_for(Duration::from_secs(30 * 60));
     assert_eq!(rig.status_of(&admin, Method::Get, list), 403);
@@ -394,7 +394,7 @@ fn r_33_only_the_hash_of_the_password_logs_in() {
     let long = format!(r#"{{"email":"admin@a","password":"{}"}}"#, "x".repeat(200_000));
     let response = rig.ask_as(&there, Method::Post, "/rest/v2/users/authenticate", &long);
     assert!(text(&response).contains(r#""success":false"#));
-    // A user that does not exist costs a hash, too.
+    // The password of an unknown user is hashed, too.
     let body = format!(r#"{{"email":"nobody@a","password":"{MD5}"}}"#);
     let mut request = request(Method::Post, "/rest/v2/users/authenticate", &body);
     request.headers.push("Content-Type", "application/json");
@@ -420,7 +420,7 @@ fn r_34_writes_by_cookie_come_from_our_own_pages() {
         assert_eq!(gc(&mut rig, &own.with(name, value)), 403, "{name}: {value}");
         assert_eq!(rig.status_of(&own.with(name, value), Method::Get, "/rest/v2/user-list"), 200);
     }
-    // A form cannot send JSON.
+    // A form on another site cannot send JSON.
     for path in
         ["/rest/v2/users", "/rest/v2/system/gc", "/rest/v2/request?_path=live/rest/v2/broadcasts/x/stop"]
     {
@@ -434,7 +434,7 @@ fn r_34_writes_by_cookie_come_from_our_own_pages() {
             assert_eq!(rig.response(session).unwrap().status, 415, "{path}");
         }
     }
-    // Other pages may when they are named.
+    // Pages of other origins may send requests if the settings name them.
     let mut rig = Rig::with(&[("server.cors_origins", "http://panel.example")], &[]);
     rig.initial("admin@a");
     let (_, admin) = rig.login(&Client::default(), "admin@a", MD5);
@@ -483,7 +483,7 @@ fn q_04_a_wall_clock_that_is_set_opens_and_extends_no_lock() {
         rig.shift_wall(by_ms);
         rig.run_for(Duration::from_secs(21));
         assert_eq!(rig.login(&a, "admin@a", MD5).0["success"], true, "{by_ms}");
-        // Sessions last as long as they do, too.
+        // The lifetime of sessions does not depend on the wall clock either.
         assert_eq!(rig.status_of(&session, Method::Get, "/rest/v2/user-list"), 200, "{by_ms}");
     }
 }
@@ -500,7 +500,7 @@ fn r_36_a_failure_is_answered_late_and_ten_a_second_are_tried() {
         request.headers.push("Content-Type", "application/json");
         sent.push(rig.send_request(&format!("192.0.2.{n}:1"), request));
     }
-    // Four are kept for addresses that somebody has logged in from.
+    // Four attempts are reserved for addresses with an earlier login.
     assert_eq!(rig.hashes.len(), 6);
     let refused: Vec<_> = sent[6..].iter().map(|session| rig.response(*session).unwrap().status).collect();
     assert!(refused.iter().all(|status| *status == 429));
@@ -600,7 +600,7 @@ fn the_proxy_is_the_same_api_from_this_machine() {
     let path = "/rest/v2/request?_path=live/rest/v2/broadcasts/create&autoStart=false";
     let made = rig.ask_as(&admin, Method::Post, path, r#"{"streamId":"p1","name":"P"}"#);
     assert_eq!((made.status, rig.record("p1")["name"].as_str().unwrap()), (200, "P"));
-    // From an address that the application's filter would refuse, and whatever it claims to be.
+    // A panel's call passes even from an address that the application's filter would refuse, whatever headers it has.
     let (_, far) = rig.login(&Client::at("192.0.2.1:1"), "admin@a", MD5);
     let count = "/rest/request?_path=live/rest/v2/broadcasts/count";
     assert_eq!(text(&rig.ask_as(&far, Method::Get, count, "")), r#"{"number":1}"#);
@@ -631,7 +631,7 @@ fn r_04_r_07_a_token_decides_when_that_way_is_on() {
         rig.status_of(&with(&good).with("Origin", "http://e.example"), Method::Post, "/rest/v2/system/gc"),
         200
     );
-    // Full access, and no user: nothing about oneself.
+    // The token has all rights but is not a user, so it cannot change a password of its own.
     let password = format!(r#"{{"password":"{MD5}","newPassword":"{OTHER}"}}"#);
     let response = rig.ask_as(&with(&good), Method::Post, "/rest/v2/users/password", &password);
     assert!(text(&response).contains("User name does not exist"));
@@ -646,14 +646,14 @@ fn r_04_r_07_a_token_decides_when_that_way_is_on() {
     let twice = with(&good).with("ProxyAuthorization", &good);
     assert_eq!(rig.status_of(&twice, Method::Get, resources), 400);
     assert_eq!(rig.status_of(&admin.with("ProxyAuthorization", " "), Method::Get, resources), 200);
-    // The clock of the wall counts, also when it jumps.
+    // Expiry follows the wall clock, even if it jumps.
     let mut claims = jwt::Claims::new();
     claims.insert("exp".into(), (START_MS / 1000 + 60).into());
     let short = with(&jwt::sign(&claims, SECRET.as_bytes()));
     assert_eq!(rig.status_of(&short, Method::Get, resources), 200);
     rig.now.wall_ms += 86_400_000;
     assert_eq!(rig.status_of(&short, Method::Get, resources), 403);
-    // Switched off, the header says nothing.
+    // Without the setting, the header has no effect.
     let (mut rig, admin) = Rig::administered();
     assert_eq!(rig.status_of(&with(&good), Method::Get, resources), 403);
     assert_eq!(rig.status_of(&admin.with("ProxyAuthorization", "x"), Method::Get, resources), 200);
@@ -737,7 +737,7 @@ fn r_11_r_12_no_operation_fails_on_junk() {
         r#"{"hlsTime":1e999,"gopCache":"maybe","encoderSettings":[1,null,{}]}"#,
         r#"{"serverName":{},"logLevel":"LOUD"}"#,
     ];
-    // The reference's own answers.
+    // Paths that may answer with a server error, as in the reference.
     let meant = ["/cluster/", "/shutdown-proper"];
     let mut forbidden = 0;
     for route in routes().filter(|route| !["/metrics", "/users/logout"].contains(&route.path)) {
@@ -749,14 +749,14 @@ fn r_11_r_12_no_operation_fails_on_junk() {
             let part = |part: &str| if part.starts_with('{') { param.to_owned() } else { part.to_owned() };
             let path = route.path.split('/').map(part).collect::<Vec<_>>().join("/");
             for body in bodies {
-                // A user of its own for each, so that a deleted one does not end the test.
+                // Each request has a user of its own, so that a deleted one does not end the test.
                 let mut request = request(route.method, &format!("{base}{path}?size=-1&id=x"), body);
                 request.headers.push("Content-Type", "application/json");
                 for (name, value) in &admin.headers {
                     request.headers.push(name.as_str(), value.as_str());
                 }
                 let session = rig.send_request("127.0.0.1:9", request);
-                // Jobs are others' work; what is answered now must make sense.
+                // Jobs are not part of this test; only answers must make sense.
                 for (id, _) in std::mem::take(&mut rig.hashes) {
                     rig.done(id, Outcome::Busy);
                 }

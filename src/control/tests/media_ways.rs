@@ -1,4 +1,4 @@
-//! Checks of a live stream hold for all that is made of it: each check, for each way to get the media.
+//! Checks of a live stream apply to everything made of it: each check is tested with each way to get the media.
 
 use super::access::{no, params, token_of};
 use super::*;
@@ -8,7 +8,8 @@ use crate::mail::{NoSubscription, PlayRequest, PolledRequest};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A way to get media: how its viewers are counted, the file, whether the stream is live, and whether the request has found it.
+/// A way to get media: the name under which viewers are counted, the file, whether the stream is live, and whether the
+/// request has found the file.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     egress: &'static str,
@@ -40,7 +41,7 @@ const WAYS: [Way; 12] = [
     polled("vod", "s_1.mp4.tmp_extension", true, true),
 ];
 
-/// A check, and what its settings are.
+/// The checks, with the settings that enable them.
 const CHECKS: [(&str, &[(&str, &str)]); 5] = [
     ("token", &[("playTokenControlEnabled", "true")]),
     ("jwt", &[("playJwtControlEnabled", "true"), ("jwtStreamSecretKey", SECRET)]),
@@ -50,7 +51,7 @@ const CHECKS: [(&str, &[(&str, &str)]); 5] = [
 ];
 
 impl Rig {
-    /// Request of a viewer of the stream, or of a file of its name.
+    /// Makes the request of a viewer of the stream, or of a file with its name.
     fn way(&mut self, way: Way, name: &str, shown: &[(String, String)]) -> PlayRequest {
         let file = way.file.map(str::to_owned);
         let polled = file.map(|file| PolledRequest {
@@ -70,7 +71,7 @@ impl Rig {
         }
     }
 
-    /// The verdict, and how often a receiver was asked, which says yes or no.
+    /// Returns the verdict, and how often the receiver was asked, which answers with status `says`.
     fn try_way(&mut self, request: PlayRequest, says: u16) -> (Result<(), NoSubscription>, usize) {
         let session = request.session;
         self.mail(ToControl::Play(Box::new(request)));
@@ -90,7 +91,7 @@ impl Rig {
         (verdict.expect("a verdict"), asked.len())
     }
 
-    /// Credentials that a check lets in.
+    /// Returns credentials that pass a check.
     fn shown_for(&mut self, check: &str) -> Vec<(String, String)> {
         let secret = Secret::new(SECRET);
         let token = match check {
@@ -138,7 +139,7 @@ fn r_50_each_check_holds_for_each_way_to_get_the_media() {
             let shown = rig.shown_for(check);
             let with = rig.way(way, name, &shown);
             assert_eq!(rig.try_way(with, 200).0, Ok(()), "{check} {way:?}");
-            // A one-time token is one, whatever it was shown for.
+            // A one-time token is valid once, for whatever it was used.
             if check == "token" {
                 let again =
                     PlayRequest { peer: "203.0.113.77:1".parse().unwrap(), ..rig.way(way, name, &shown) };
@@ -174,7 +175,7 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
     let mut rig = Rig::with(&[], CHECKS[1].1);
     rig.create("cam");
     rig.create("meeting");
-    // A stream without a record whose name looks like a second file, and a file with a name of its own.
+    // A stream without a record, whose name looks like that of a second file; and a file with a different name.
     rig.file_recorded("1", "cam_1.mp4", "cam_1", Vod::RECORDED);
     rig.file_recorded("2", "sub/meeting.mp4", "vip", Vod::RECORDED);
     rig.file_recorded("3", "abc.mp4", "file", Vod::UPLOADED);
@@ -183,7 +184,7 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
         ("sub/meeting.mp4", "meeting", "vip", "meeting"),
         ("sub/meeting.mp4.tmp_extension", "meeting.mp4", "vip", "meeting"),
         ("abc.mp4", "abc", "abc", "file"),
-        // Without a record the name tells.
+        // Without a record, the file's name decides.
         ("cam_2.mp4", "cam_2", "cam", "cam_2"),
     ];
     for (file, stem, right, wrong) in cases {
@@ -196,7 +197,7 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
         assert_eq!(ask(wrong), Err(no(Denial::Jwt)), "{file} with a token for {wrong}");
         assert_eq!(ask(right), Ok(()), "{file} with a token for {right}");
     }
-    // A record that goes, or names another file, leaves nothing.
+    // After a record was removed, or names another file, no entry remains.
     rig.file_recorded("2", "sub/other.mp4", "vip", Vod::RECORDED);
     let app: Arc<str> = "live".into();
     assert_eq!(rig.control.files.stream_of_file(&rig.control.records, &app, "sub/meeting.mp4"), None);

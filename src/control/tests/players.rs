@@ -9,7 +9,7 @@ const EVENTS: &str = "/live/analytic/events";
 fn event(rig: &mut Rig, kind: &str, body: &str) -> u16 {
     let mut request = request(Method::Post, &format!("{EVENTS}/{kind}"), body);
     request.headers.push("Content-Type", "application/json");
-    // From anywhere: a player's address is none of the operator's.
+    // Players may send events from any address.
     let session = rig.send_request("8.8.8.8:1", request);
     rig.answer(session).unwrap().0
 }
@@ -59,12 +59,12 @@ fn a_secured_endpoint_takes_events_with_a_token_alone() {
         assert_eq!(event(&mut rig, "play", &body), status, "{body}");
     }
     assert_eq!(rig.control.figures.players.events().collect::<Vec<_>>(), [("playStarted", "hls", 1)]);
-    // Without a secret nobody can have signed anything.
+    // Without a secret, no token is valid.
     let mut rig = Rig::with(&[], &[("secureAnalyticEndpoint", "true")]);
     assert_eq!(event(&mut rig, "watch-time", &with(&token(""))), 401);
 }
 
-/// Asks, has the workers tell of these viewers, and gives the answer and the mail for workers.
+/// Sends a request, lets the workers report these viewers, and returns the answer and the mail to workers.
 fn asked(rig: &mut Rig, method: Method, path: &str, viewers: &[ViewerFigures]) -> (String, Vec<ToWorker>) {
     rig.take();
     let session = rig.send(method, &format!("/live/rest/v2/broadcasts/s/viewers/{path}"), "");
@@ -101,7 +101,7 @@ fn viewers_are_listed_and_one_of_them_is_ended_by_its_name() {
     assert!(list.starts_with(&format!("[{longest},")), "{list}");
     assert_eq!(asked(&mut rig, Method::Get, "list/0/1", &both).0, format!("[{longest}]"));
     assert_eq!(asked(&mut rig, Method::Get, "list/2/5", &both).0, "[]");
-    // A name of no viewer of this stream ends nobody: it may be that of another application's.
+    // A name that is not a viewer of this stream ends nobody: it could be one of another application's.
     for name in ["0-2-2-0", "0-9-3-0", "1-2-3-0", "x", "%00"] {
         let (answer, mail) = asked(&mut rig, Method::Post, &format!("{name}/stop"), &both);
         assert!(answer.contains("There is no such viewer"), "{name}: {answer}");

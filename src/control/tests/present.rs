@@ -1,4 +1,4 @@
-//! Connections of subscribers over nodes.
+//! Connections of subscribers across nodes.
 
 use super::claims::node;
 use super::*;
@@ -16,7 +16,7 @@ fn at(name: &str, incarnation: u64, count: u32) -> Presence {
 }
 
 impl Rig {
-    /// Numbers that were told since the last look.
+    /// Returns the numbers reported to the directory since the last call.
     fn told_present(&mut self) -> Vec<u32> {
         let of = |asked: Asked| match asked {
             Asked::Present(one) if one == subscribed(one.count) => Some(one.count),
@@ -58,7 +58,7 @@ fn n_24_connections_of_a_subscriber_are_limited_over_live_nodes() {
     rig.tell_news(News::Present(at("c", 1, 1)));
     assert_eq!(rig.alice_plays(), Err(Denial::Connections));
     assert_eq!(rig.current(), "2");
-    // Of an earlier process, of a node that is gone, of none: they do not count.
+    // Connections of an unknown process, of a node that is gone, or with a count of zero do not count.
     for news in [
         News::Present(at("c", 9, 1)),
         News::Present(at("c", 1, 0)),
@@ -125,7 +125,7 @@ fn n_24_connections_at_an_earlier_process_of_a_node_are_forgotten() {
     let known = |rig: &Rig| rig.control.registry.cluster.present_elsewhere(&subscribed(1).key, "alice");
     assert_eq!(known(&rig), 1);
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 2, true)]));
-    // As if the node were again what it was: nothing of that time is kept.
+    // Even if the node had its former incarnation again, nothing of that time is kept.
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
     assert_eq!(known(&rig), 0);
 }

@@ -1,4 +1,4 @@
-//! Publish keys: who gets them, who is let in with them, and what they are not told.
+//! Publish keys: their creation, their check, and their secrecy.
 
 use super::*;
 use crate::auth::access::Denial;
@@ -35,7 +35,7 @@ fn a_broadcast_is_published_with_its_key_and_no_other() {
     for wrong in [None, Some(""), Some("s"), Some(&other[..]), Some(&key[1..]), Some(&longer[..])] {
         assert_eq!(rig.publish_with_key("s", wrong).map(drop), refusal(), "{wrong:?}");
     }
-    // A stream that nobody has made has no key, so nobody can have it.
+    // A stream without a record has no key, so no key is valid.
     for none in [None, Some(""), Some(&key[..])] {
         assert_eq!(rig.publish_with_key("unknown", none).map(drop), refusal());
     }
@@ -52,7 +52,7 @@ fn a_new_key_takes_the_place_of_the_old_one_and_survives_a_restart() {
     let key = made["dataId"].as_str().unwrap().to_owned();
     assert!(made["success"] == true && key != old && rig.publish_key("s") == key, "{made}");
     assert!(rig.publish_with_key("s", Some(&old)).is_err());
-    // An update of the record leaves the key, and cannot set it.
+    // An update of the record keeps the key, and cannot set it.
     let (status, _) = rig.call(Method::Put, "/live/rest/v2/broadcasts/s", r#"{"name":"n","publishKey":"x"}"#);
     assert_eq!((status, rig.publish_key("s")), (200, key.clone()));
     let Rig { store, .. } = rig;

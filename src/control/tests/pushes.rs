@@ -11,7 +11,7 @@ fn body(url: &str) -> String {
 }
 
 impl Rig {
-    /// Adds an endpoint to `s` and gives its id.
+    /// Adds an endpoint to `s` and returns its id.
     fn add(&mut self, url: &str) -> String {
         let (status, text) = self.post(ENDPOINT, &body(url));
         let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -68,7 +68,7 @@ fn endpoints_are_stored_and_removed() {
 fn r_15_the_number_of_endpoints_is_bounded() {
     let mut rig = Rig::new();
     rig.create("s");
-    // All are asked for before the first is on disk: the pending ones count.
+    // All endpoints are requested before the first is on disk: pending ones count.
     rig.hold = true;
     let asked: Vec<_> =
         (0..100).map(|n| rig.send(Method::Post, ENDPOINT, &body(&format!("rtmp://h/a/b{n}")))).collect();
@@ -133,7 +133,7 @@ fn tracks_that_a_target_cannot_be_sent_are_in_its_endpoint_and_once_in_the_log()
         rig.news(order.push, 1, PushState::LeavesOut(vec![media::Codec::Vp9]));
         assert_eq!(endpoint(&mut rig)["leftOut"], serde_json::json!(["VP9"]));
         assert_eq!(endpoint(&mut rig)["status"], "broadcasting");
-        // The next attempt begins without, finds the same, and says it no more.
+        // The next attempt leaves out the same tracks, and does not log them again.
         rig.news(order.push, 1, PushState::Error("gone".into()));
         rig.run_for(secs(30));
         let attempt = rig.orders().pop().unwrap().1.attempt;
@@ -202,7 +202,7 @@ fn u_01_failures_are_retried_for_ever_with_growing_pauses() {
         let full = full.get(at).copied().unwrap_or(25_000);
         assert!((full * 8 / 10..=full).contains(pause), "pause {at}: {pause}");
     }
-    // After ten seconds of broadcasting it begins anew.
+    // After eleven seconds of broadcasting, the pauses start over.
     rig.news(order.push, order.attempt, PushState::Broadcasting);
     rig.run_for(secs(11));
     rig.news(order.push, order.attempt, PushState::Error("reset".into()));
@@ -243,7 +243,7 @@ fn u_01_another_limit_counts_for_endpoints_that_were_given_up_and_for_those_that
     rig.publish("s", 0);
     rig.take();
     rig.add("rtmp://198.51.100.1/app/key");
-    // The attempts that fail one after the other until no other follows.
+    // Counts the consecutive failed attempts until no further one follows.
     let attempts = |rig: &mut Rig| {
         let mut count = 0;
         while let Some((_, order)) = rig.orders().pop().filter(|_| count < 9) {
@@ -264,11 +264,11 @@ fn u_01_another_limit_counts_for_endpoints_that_were_given_up_and_for_those_that
     rig.run_for(secs(2));
     let (_, order) = rig.one_order();
     rig.news(order.push, order.attempt, PushState::Failed("refused".into()));
-    // While it waits for its next attempt, a limit that it has passed is set.
+    // While the push waits for its next attempt, a limit below its number of failures is set.
     limit(&mut rig, "3");
     rig.run_for(secs(60));
     assert_eq!((attempts(&mut rig), rig.status().as_str()), (0, "failed"));
-    // A push that works is left alone, whatever failures it had before.
+    // A working push is left alone, however often it failed before.
     limit(&mut rig, "-1");
     rig.run_for(secs(2));
     let (_, order) = rig.one_order();
@@ -276,7 +276,7 @@ fn u_01_another_limit_counts_for_endpoints_that_were_given_up_and_for_those_that
     limit(&mut rig, "0");
     rig.run_for(secs(5));
     assert_eq!((rig.orders().len(), rig.status().as_str()), (0, "broadcasting"));
-    // Having held, it begins anew without having failed, and is not given up for its former failures.
+    // A push that held starts again without a failure, and is not given up for earlier failures.
     rig.news(order.push, order.attempt, PushState::Again("sound has begun".into()));
     limit(&mut rig, "0");
     rig.run_for(secs(2));
@@ -347,7 +347,7 @@ fn u_05_a_silent_resolver_is_a_failure_and_is_not_asked_again_before_it_answers(
 
 #[test]
 fn u_04_removed_at_any_moment_nothing_is_left() {
-    // While resolving.
+    // Removed while resolving.
     let mut rig = Rig::new();
     rig.create("s");
     rig.publish("s", 0);
@@ -357,14 +357,14 @@ fn u_04_removed_at_any_moment_nothing_is_left() {
     rig.take();
     rig.resolve(ask.id, &["198.51.100.9:1935"]);
     assert!(rig.take().is_empty() && rig.control.stats().pushes == 0);
-    // While connecting: stopped in the turn of the commit, and late news finds nothing.
+    // Removed while connecting: stopped in the turn of the commit, and late news is ignored.
     let id = rig.add("rtmp://198.51.100.1/app/key");
     let (_, order) = rig.one_order();
     rig.remove(&id);
     assert_eq!(kinds(&rig.take()), ["0: stop push"]);
     rig.news(order.push, 1, PushState::Broadcasting);
     rig.news(order.push, 1, PushState::Failed("x".into()));
-    // While waiting for the next attempt.
+    // Removed while waiting for the next attempt.
     let id = rig.add("rtmp://198.51.100.1/app/key");
     let (_, order) = rig.one_order();
     rig.news(order.push, 1, PushState::Failed("x".into()));

@@ -1,4 +1,4 @@
-//! Facts of a stream that several workers have a part in.
+//! State of a stream that involves several workers.
 
 use super::*;
 use crate::mail::SinkNews;
@@ -10,7 +10,7 @@ impl Rig {
         self.mail(ToControl::Sink { stream, kind: "hls", news });
     }
 
-    /// The workers that were told to begin a sink.
+    /// Returns the workers that were ordered to start a sink.
     fn sinks(&mut self) -> Vec<u16> {
         let begun = |(worker, mail): (WorkerId, ToWorker)| match mail {
             ToWorker::StartSink { kind: "hls", .. } => Some(worker.0),
@@ -28,18 +28,18 @@ fn a_stream_has_one_sink_of_a_kind_wherever_its_publisher_is() {
     rig.sink(stream, SinkNews::Wanted);
     rig.sink(stream, SinkNews::Wanted);
     assert_eq!(rig.sinks(), [0]);
-    // The publisher comes back on another worker: the sink stays where it is.
+    // The publisher returns on another worker: the sink stays where it is.
     rig.gone(session, stream, Departure::Lost, 1000);
     assert_eq!(rig.publish("s", 1).1, stream);
     rig.take();
     rig.sink(stream, SinkNews::Wanted);
     assert!(rig.sinks().is_empty());
-    // A sink that failed is begun again, at the publisher's current worker.
+    // A sink that failed is started again, at the publisher's current worker.
     rig.sink(stream, SinkNews::Over);
     assert!(rig.sinks().is_empty(), "nobody has asked");
     rig.sink(stream, SinkNews::Wanted);
     assert_eq!(rig.sinks(), [1]);
-    // A sink that began with its stream is known.
+    // A sink that started with its stream is known.
     let (_, other) = rig.publish("other", 0);
     rig.take();
     rig.sink(other, SinkNews::Begun(WorkerId(0)));

@@ -1,4 +1,4 @@
-//! Recordings: when they begin and end, their files, and what becomes of failures.
+//! Recordings: their beginning and end, their files, and the handling of failures.
 
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
@@ -15,7 +15,7 @@ fn path(path: &str) -> Vec<String> {
 }
 
 impl Rig {
-    /// Recordings that were ordered, and those that were told to end.
+    /// Returns the recordings that were ordered, and those that were ordered to end.
     pub(super) fn recordings(&mut self) -> (Vec<(WorkerId, RecordingOrder)>, Vec<RecordingId>) {
         let (mut begun, mut ended) = (Vec::new(), Vec::new());
         for (worker, mail) in self.take() {
@@ -58,7 +58,7 @@ impl Rig {
         self.recording_news(recording, RecordingNews::Over(reason.to_owned()));
     }
 
-    /// Files that are to be finished.
+    /// Returns the files to be finished.
     fn finishing(&mut self) -> Vec<(JobId, Vec<String>)> {
         let finish = |(id, work)| match work {
             Work::Recording(RecordingWork::Finish { path }) => Some((id, path)),
@@ -87,7 +87,7 @@ impl Rig {
         path.join("/")
     }
 
-    /// A whole recording of so many bytes; the name of its file.
+    /// Makes a complete recording of this size. Returns the name of its file.
     fn recorded(&mut self, id: &str, bytes: u64) -> String {
         let (session, stream) = self.publish(id, 0);
         let recording = self.recording().recording;
@@ -110,7 +110,7 @@ impl Rig {
         self.vods().iter().map(|vod| vod["vodName"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The stored records of recordings.
+    /// Returns the stored records of recordings.
     fn stored_vods(&mut self) -> Vec<Vod> {
         let vod = |(key, bytes): (store::Key, Bytes)| match Auxiliary::decode(key.kind, &bytes) {
             Some(Ok(Auxiliary::Vod(vod))) => Some(vod),
@@ -152,7 +152,7 @@ pub(super) fn finished(bytes: u64) -> RecordingOutcome {
 
 #[test]
 fn a_stream_is_recorded_when_its_record_or_its_application_wants_it() {
-    // Of the application; of the record: on, off, as the application.
+    // Setting of the application, setting of the record (0: as the application), and the expected result.
     for (app, record, is_recorded) in [
         ("false", "0", false),
         ("false", "1", true),
@@ -173,7 +173,7 @@ fn a_stream_is_recorded_when_its_record_or_its_application_wants_it() {
             assert_eq!((order.folder, order.stem), (path("live/streams"), "s".to_owned()));
         }
     }
-    // A zombi is recorded, too.
+    // A stream without a record of its own is recorded, too.
     let mut rig = Rig::with(&[], &[ALWAYS]);
     rig.publish("zombi", 0);
     assert_eq!(rig.recording().stem, "zombi");
@@ -199,7 +199,7 @@ fn a_stream_is_recorded_as_webm_when_it_is_wanted_and_has_the_tracks() {
         assert_eq!(rig.post("/live/rest/v2/broadcasts/create", &body).0, 200);
         rig.take();
         let (_, stream) = rig.publish("s", 1);
-        // Nothing of the beginning is lost: its sink waits for the tracks.
+        // The sink waits for the tracks, so the beginning is not lost.
         let (begun, _) = rig.recordings();
         let is_wanted = !matches!((app, record), ("false", "0") | (_, "-1"));
         assert_eq!(begun.len(), usize::from(is_wanted), "{app} {record}");
@@ -288,7 +288,7 @@ fn a_switch_of_a_live_stream_begins_and_ends_a_recording() {
     assert_eq!(rig.recordings(), (vec![], vec![first]));
     rig.record_call("s", "false");
     assert!(rig.is_quiet());
-    // The next one begins before the last one is over, and is another.
+    // The next recording begins before the last one is over, and is a separate one.
     rig.record_call("s", "true");
     let second = rig.recording().recording;
     assert_ne!(first, second);
@@ -315,7 +315,7 @@ fn a_call_begins_and_ends_a_recording_under_the_name_that_it_wants() {
     assert_eq!((&begun["success"], &begun["message"]), (&true.into(), &at.into()));
     let order = rig.recording();
     assert_eq!(order.stem, "a_b");
-    // The id that was answered is that of its first file; others have their own.
+    // The answered id is that of the first file; further files have ids of their own.
     for (n, file) in ["live/streams/a.mp4", "live/streams/a_1.mp4"].into_iter().enumerate() {
         rig.begun(order.recording, file);
         rig.ended(order.recording, file);
@@ -348,7 +348,7 @@ fn names_have_the_date_and_folders_the_stream() {
     let mut rig = Rig::with(&[], &[ALWAYS, ("fileNameFormat", "%r%b{take-2}")]);
     rig.publish("s", 0);
     assert_eq!(rig.recording().stem, "s_take-2");
-    // The name of a call is taken as it is; the folder of recordings counts before that of all files.
+    // A name from a call is used unchanged. The folder for recordings has precedence over that for all files.
     let mut rig = Rig::with(
         &[],
         &[("addDateTimeToMp4FileName", "true"), ("subFolder", "all"), ("recordingSubfolder", "rec")],
@@ -406,7 +406,7 @@ fn a_recording_that_fails_is_told_and_tried_again_while_its_stream_is_live() {
     assert_eq!(told.len(), 1);
     assert_eq!((&told[0]["id"], &told[0]["metadata"]["reason"]), (&"s".into(), &"the disk is full".into()));
     assert_eq!(rig.control.stats().recording_failures, 1);
-    // The file that is there is finished.
+    // The existing file is finished.
     assert_eq!(rig.finish(finished(9)), "live/streams/mine.mp4");
     assert_eq!(rig.vod_names(), ["mine.mp4"]);
     rig.run_for(secs(29));
@@ -419,7 +419,7 @@ fn a_recording_that_fails_is_told_and_tried_again_while_its_stream_is_live() {
     rig.gone(session, stream, Departure::Clean, 0);
     rig.run_for(secs(60));
     assert!(rig.is_quiet());
-    // A recording that ends because its stream has is no failure.
+    // A recording that ends together with its stream is not a failure.
     rig.told_of("");
     let (session, stream) = rig.publish("s", 0);
     let order = rig.recording();
@@ -536,7 +536,7 @@ fn files_of_streams_that_are_over_are_looked_for_all_the_time_and_by_one_job() {
     assert_eq!((rig.sweeps.len(), after(&mut rig, 59), after(&mut rig, 1)), (1, 1, 2));
     rig.holds_sweeps = true;
     assert_eq!((after(&mut rig, 60), after(&mut rig, 3600)), (3, 3), "the disk hangs");
-    // Without such files one look at the start is enough.
+    // Without such files, only the search at the start takes place.
     let mut idle = Rig::with(&[], &[]);
     assert_eq!((idle.sweeps.len(), after(&mut idle, 60), after(&mut idle, 60)), (1, 1, 1));
 }
@@ -578,7 +578,7 @@ fn a_record_that_the_store_does_not_take_is_written_until_it_does() {
     assert_eq!(rig.removed(), ["live/streams/s.mp4"]);
     rig.run_for(secs(120));
     assert!(rig.stored_vods().is_empty());
-    // Also right after it was written.
+    // Nor right after it was written.
     rig.recorded("t", 5);
     let id = rig.vods()[0]["vodId"].as_str().unwrap().to_owned();
     rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "");
@@ -598,7 +598,7 @@ fn old_recordings_go_by_their_age() {
     rig.run_for(secs(61));
     assert_eq!(rig.removed(), ["live/streams/a.mp4"]);
     assert_eq!((rig.vod_names(), rig.stored_vods().len()), (vec!["b.mp4".to_owned()], 1));
-    // A file that is written has no age.
+    // A file that is being written does not age.
     rig.publish("c", 0);
     let recording = rig.recording().recording;
     rig.begun(recording, "live/streams/c.mp4");
@@ -622,7 +622,7 @@ fn the_oldest_recordings_go_when_all_have_too_many_bytes() {
     rig.run_for(secs(1));
     assert_eq!(rig.removed(), ["live/streams/b.mp4", "live/streams/c.mp4"]);
     assert_eq!(rig.vod_names(), ["d.mp4"]);
-    // A start looks, too.
+    // A start searches for old recordings, too.
     let settings = [ALWAYS, ("record.max_bytes", "99")];
     let mut again = Rig::start(config(&[], &settings), rig.store);
     again.run_for(ms(10));
@@ -643,7 +643,7 @@ fn the_oldest_recording_is_the_first_one_also_when_the_wall_clock_was_set_back()
     let vods = rig.vods();
     let ids: Vec<&str> = vods.iter().map(|vod| vod["vodId"].as_str().unwrap()).collect();
     assert!(ids.len() == 2 && ids[0] < ids[1] && ids.iter().all(|id| id.len() == 24), "{ids:?}");
-    // Dates are the wall clock's all the same, and durations are the files'.
+    // Dates follow the wall clock nevertheless, and durations are those of the files.
     for vod in &vods {
         let began = vod["startTime"].as_u64().unwrap();
         assert!((began_ms..began_ms + 60_000).contains(&began), "{vod}");
@@ -664,7 +664,7 @@ fn recordings_go_with_their_application() {
     rig.drain();
     rig.ended(recording, "live/streams/s.mp4");
     rig.over(recording, "the stream ended");
-    // Finished, and its folder is gone.
+    // The job still finishes the file, although the application's folder has been removed.
     rig.finish(finished(5));
     rig.run_for(secs(120));
     assert!(rig.stored_vods().is_empty());
@@ -677,7 +677,7 @@ fn a_recording_that_a_call_began_goes_on_beside_other_changes_of_its_record() {
     rig.create("s");
     rig.publish("s", 0);
     rig.take();
-    // A change is on its way to the disk; the call comes before it is there, and another change behind that.
+    // The call arrives while a change is being committed, and is followed by another change.
     rig.hold = true;
     let path = "/live/rest/v2/broadcasts/s";
     rig.send(Method::Put, path, r#"{"name":"one"}"#);
@@ -708,7 +708,7 @@ fn a_stream_that_was_refused_for_the_number_is_recorded_when_another_ends() {
     let (other, gone) = rig.publish("b", 0);
     rig.publish("c", 0);
     assert!(rig.is_quiet());
-    // A stream that ends while it waits is forgotten.
+    // A refused stream that ends is forgotten.
     rig.gone(other, gone, Departure::Clean, 0);
     rig.take();
     rig.gone(session, stream, Departure::Clean, 0);
@@ -751,7 +751,7 @@ fn a_clip_is_a_recording_of_its_own_and_its_caller_hears_what_becomes_of_it() {
     rig.finish(finished(100));
     let vods = rig.vods();
     assert_eq!((&vods[0]["vodId"], &vods[0]["streamId"]), (&answer["dataId"], &serde_json::json!("s")));
-    // An empty clip fails with that reason and is not tried again; the recording continues.
+    // An empty clip fails with that reason and is not retried; the recording continues.
     let asked = rig.send(Method::Post, clip, "");
     let order = rig.recording();
     rig.over(order.recording, "nothing of that time is kept in memory");

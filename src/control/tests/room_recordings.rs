@@ -1,4 +1,4 @@
-//! Recordings of rooms: a file for each participant, on one clock.
+//! Recordings of rooms: one file per participant, on one clock.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ impl Rig {
         self.run_for(ms(10));
     }
 
-    /// Participants whose recording was ordered, and the number of those that were told to end.
+    /// Returns the orders of new recordings, and the number of those ordered to end.
     fn ordered(&mut self) -> (Vec<RecordingOrder>, usize) {
         let (begun, ended) = self.recordings();
         (begun.into_iter().map(|(_, order)| order).collect(), ended.len())
@@ -33,7 +33,7 @@ fn file(of: &RecordingOrder) -> String {
     format!("live/streams/{}.mp4", of.stem)
 }
 
-/// Streams of a manifest, with their beginnings and ends.
+/// Returns the streams of a manifest, with their beginnings and ends.
 fn files(manifest: &Value) -> Vec<(String, Value, Value)> {
     let file = |one: &Value| {
         (one["streamId"].as_str().unwrap().to_owned(), one["start"].clone(), one["end"].clone())
@@ -59,7 +59,7 @@ fn a_recording_of_a_room_has_a_file_of_each_participant_on_one_clock() {
     let (late, _) = rig.ordered();
     assert_eq!(late.len(), 1, "who comes later");
     rig.begun(late[0].recording, &file(&late[0]));
-    // A participant that leaves ends its file.
+    // A participant's file ends when the participant leaves.
     rig.gone(ann, stream, Departure::Clean, 0);
     rig.ended(orders[0].recording, &file(&orders[0]));
     rig.over(orders[0].recording, "the stream ended");
@@ -75,7 +75,7 @@ fn a_recording_of_a_room_has_a_file_of_each_participant_on_one_clock() {
     assert!(start(0) < 100 && start(1) < 100 && (7_000..7_100).contains(&start(2)), "{list:?}");
     assert_eq!(list[0].2.as_i64(), Some(start(0) + 4_000), "as long as its file");
     assert_eq!((&list[1].2, &list[2].2), (&json!(null), &json!(null)), "they are written");
-    // The end for all.
+    // The recording is stopped for all.
     rig.take();
     rig.switch(false);
     assert_eq!(rig.ordered().1, 2);
@@ -85,7 +85,7 @@ fn a_recording_of_a_room_has_a_file_of_each_participant_on_one_clock() {
         rig.finish(finished(1));
     }
     assert!(files(&rig.manifests()[0]).iter().all(|(.., end)| end.is_i64()));
-    // The next recording has a clock of its own; one that moves out of the room is recorded no more.
+    // The next recording has its own clock. A participant that leaves the room is no longer recorded.
     rig.take();
     rig.switch(true);
     let (orders, _) = rig.ordered();
@@ -110,7 +110,7 @@ fn who_is_recorded_anyway_is_in_the_recording_of_its_room_and_who_will_not_be_is
     assert_eq!(rig.ordered().0.len(), 0);
     rig.begun(orders[0].recording, &file(&orders[0]));
     assert_eq!(files(&rig.manifests()[0])[0].0, "ann");
-    // Renditions of one programme are no room.
+    // Renditions of one programme are not a room.
     let settings = [("mp4MuxingEnabled", "true"), ("hls.group", "renditions")];
     let mut rig = Rig::start(config(&[], &settings), Default::default());
     join(&mut rig, "ann", "room").unwrap();
@@ -135,7 +135,7 @@ fn who_publishes_under_the_name_of_the_room_is_in_its_recording() {
     let mut ids: Vec<String> = files(&manifests[0]).into_iter().map(|(id, ..)| id).collect();
     ids.sort();
     assert_eq!(ids, ["ann", "room"]);
-    // Without others it is a stream like any.
+    // Without subtracks, the stream is not a room.
     let mut rig = Rig::new();
     rig.create("room");
     rig.publish("room", 0);

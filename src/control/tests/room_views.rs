@@ -1,4 +1,4 @@
-//! Views of rooms: when they begin and end, and whose viewers are counted.
+//! Views of rooms: their beginning and end, and the counting of their viewers.
 
 use super::claims::holder;
 use super::rooms::join;
@@ -12,7 +12,7 @@ fn room() -> StreamKey {
 }
 
 impl Rig {
-    /// A viewer waits for the room; the attempts that follow.
+    /// Lets a viewer wait for the room. Returns the attempts that follow.
     fn want_room(&mut self) -> Vec<(WorkerId, PullOrder)> {
         self.take();
         self.mail(ToControl::Wanted { key: room(), via: Vec::new() });
@@ -27,7 +27,7 @@ impl Rig {
         self.posted.iter().filter_map(order).collect()
     }
 
-    /// A participant of the room at a node of a cluster.
+    /// Adds a participant to the room at a node of a cluster.
     fn join_in_cluster(&mut self, id: &str) -> SessionRef {
         let params = vec![("mainTrack".to_owned(), "room".to_owned())];
         let request = PublishRequest { params, ..self.request(id, 0) };
@@ -79,7 +79,7 @@ fn a_room_has_a_view_while_somebody_watches_and_its_viewers_are_the_rooms() {
     rig.run_for(secs(12));
     assert_eq!(rig.ends_of(view)[0], StreamEnd::Stopped);
     assert_eq!(rig.record("room")["status"], "broadcasting", "the room goes on");
-    // Another one, which ends with the room.
+    // Another view, which ends with the room.
     let orders = rig.want_room();
     let (session, view) = rig.view_begins(&orders[0]);
     rig.room_is_watched(orders[0].0, view, 2);
@@ -196,7 +196,7 @@ fn a_publisher_of_the_rooms_name_at_another_node_ends_the_view_and_keeps_its_vie
     );
     assert!(rig.ends_of(view).is_empty());
     rig.gone(session, view, Departure::Lost, 0);
-    // Its units come from the other node.
+    // Its units arrive from the other node.
     for asked in std::mem::take(&mut rig.resolves) {
         let address = std::net::SocketAddr::new("198.51.100.20".parse().unwrap(), asked.port);
         rig.done(asked.id, Outcome::Resolved(Ok(vec![address])));

@@ -1,4 +1,4 @@
-//! Subtracks, and operations of features that are stored only or absent.
+//! Subtracks, and operations of features that are only stored or absent.
 
 use super::*;
 use crate::mail::{CallEvent, CallNews, NoSubscription};
@@ -54,7 +54,7 @@ fn a_room_is_live_while_a_subtrack_is() {
     assert_eq!(rig.record("room")["status"], "broadcasting", "nobody reports on a room");
     rig.gone(session, stream, Departure::Clean, 0);
     assert_eq!(rig.record("room")["status"], "finished");
-    // Moved away while live.
+    // A live subtrack is removed from the room.
     rig.publish("a", 0);
     assert_eq!(rig.record("room")["status"], "broadcasting");
     rig.call(Method::Delete, &format!("{BASE}/room/subtrack?id=a"), "");
@@ -111,7 +111,7 @@ fn main_tracks_keep_their_limit_and_names_are_checked() {
     assert!(matches!(join(&mut rig, "b", "room"), Err(Refusal::NotAllowed(_))));
     rig.gone(a, stream, Departure::Clean, 0);
     assert_eq!(rig.record("room")["status"], "finished", "one that was created stays");
-    // Itself is no main track, nor is a stream that is live on its own.
+    // A stream cannot be its own main track, and one with its own publisher does not become a virtual main track.
     join(&mut rig, "c", "c").unwrap();
     assert_eq!(rig.record("c")["mainTrackStreamId"], serde_json::Value::Null);
     join(&mut rig, "d", "c").unwrap();
@@ -246,13 +246,13 @@ fn a_conference_room_is_a_virtual_main_track_and_outlives_a_restart() {
     assert!(status == 200 && made.starts_with(&expected), "{made}");
     let record = rig.record("room");
     assert_eq!((&record["virtual"], &record["conferenceMode"]), (&true.into(), &"legacy".into()));
-    // The id is taken, bad, or no object.
+    // The id is taken or invalid, or the body is not an object.
     let refused = (400, failure("Operation not completed"));
     for body in [r#"{"roomId":"room"}"#, r#"{"roomId":".."}"#, "null", ""] {
         assert_eq!(rig.post(ROOMS, body), refused, "{body}");
     }
     assert_eq!(rig.post(ROOMS, "{").0, 400);
-    // Without an id it gets one.
+    // A room without an id gets one.
     let named = value(&rig.post(ROOMS, r#"{"mode":"mcu","startDate":5,"endDate":6}"#).1);
     let id = named["roomId"].as_str().unwrap();
     assert_eq!(value(&rig.get(&format!("{ROOMS}/{id}")).1), named);
@@ -295,14 +295,14 @@ fn streams_join_and_leave_a_conference_room() {
     assert_eq!(put(&mut rig, "delete?streamId=c"), PLAIN);
     assert_eq!(rig.call(Method::Delete, &format!("{ROOMS}/room/b"), "").1, PLAIN);
     assert_eq!(value(&rig.get(&format!("{ROOMS}/room")).1)["roomStreamList"], serde_json::json!(["a"]));
-    // A list takes the place of the one before; the room's own id in it is nothing.
+    // A list replaces the previous one; the room's own id in it is ignored.
     rig.call(Method::Put, &format!("{ROOMS}/room"), r#"{"roomStreamList":["b","c","room"]}"#);
     assert_eq!(value(&rig.get(&format!("{ROOMS}/room")).1)["roomStreamList"], serde_json::json!(["b", "c"]));
     assert_eq!(rig.record("a")["mainTrackStreamId"], "");
     rig.call(Method::Put, &format!("{ROOMS}/room"), r#"{"mode":"mcu"}"#);
     assert_eq!(rig.record("room")["subTrackStreamIds"], serde_json::json!(["b", "c"]));
 
-    // Live participants, except the one that asks.
+    // All live participants but the asking one are listed.
     rig.call(Method::Put, &format!("{BASE}/b"), r#"{"name":"Bee"}"#);
     for id in ["a", "b", "c"] {
         rig.publish(id, 0);
@@ -314,7 +314,7 @@ fn streams_join_and_leave_a_conference_room() {
     );
     let none = value(&rig.get(&format!("{ROOMS}/none/room-info")).1);
     assert_eq!((&none["streamDetailsMap"], &none["startDate"]), (&serde_json::Value::Null, &0.into()));
-    // The streams stay when the room goes.
+    // The streams remain when their room is deleted.
     rig.call(Method::Delete, &format!("{ROOMS}/room"), "");
     rig.record("b");
 }
@@ -381,7 +381,7 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
 }
 
 impl Rig {
-    /// The news of calls that a socket has heard since it was asked last.
+    /// Returns the news about calls that a socket has received since the last call.
     fn call_news(&mut self, session: SessionRef) -> Vec<CallNews> {
         let is_own = |mail: &ToWorker| matches!(mail, ToWorker::Call { conn, .. } if *conn == session.conn);
         let (own, others): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(|(_, mail)| is_own(mail));
@@ -421,7 +421,7 @@ fn what_a_publisher_says_of_its_stream_is_in_the_record_that_it_makes() {
     rig.mail(ToControl::Describe { key: StreamKey::new("live", "ann"), meta_data: "other".to_owned() });
     rig.run_for(secs(1));
     assert_eq!(rig.record("ann")["metaData"], "other");
-    // Somebody else's record says what that one wanted; too much is left out.
+    // A record made by the operator keeps its own description. A description that is too long is ignored.
     rig.post(&format!("{BASE}/create"), r#"{"streamId":"ben","name":"Ben"}"#);
     rig.publish_into("ben", "room", &said);
     assert_eq!(
@@ -430,12 +430,12 @@ fn what_a_publisher_says_of_its_stream_is_in_the_record_that_it_makes() {
     );
     rig.publish_into("cat", "room", &[("metaData", &"x".repeat(9000))]);
     assert_eq!(rig.record("cat")["metaData"], serde_json::Value::Null);
-    // Participants that do not publish are not described.
+    // The description of a stream that is not published is ignored.
     rig.mail(ToControl::Describe { key: StreamKey::new("live", "none"), meta_data: "x".to_owned() });
     assert_eq!(rig.get(&format!("{BASE}/none")).0, 404);
 }
 
-/// Participants are shown to the roles that see theirs, from the beginning and after each change.
+/// Workers know the role of a participant, from the beginning and after each change.
 #[test]
 fn workers_know_the_role_of_a_participant() {
     let mut rig = Rig::new();

@@ -1,13 +1,13 @@
-//! Shares: what one application takes, and what the others still have.
+//! Shares of resources: the use by one application, and the remainder for the others.
 
 use super::*;
 
 const HOOK: (&str, &str) = ("listenerHookURL", "http://hook.example/in");
-/// Streams of one address without a bound.
+/// Allows any number of streams of one address.
 const MANY: (&str, &str) = ("limits.publishers_per_address", "1000000");
 
 impl Rig {
-    /// Starts a stream of an application, and tells its hook.
+    /// Starts a stream of an application, and reports it as live.
     fn begin_in(&mut self, app: &str, id: &str) {
         let request = PublishRequest { key: StreamKey::new(app, id), ..self.request(id, 0) };
         let stream = self.ask(request).unwrap().stream;
@@ -18,7 +18,7 @@ impl Rig {
         self.post(&format!("/{app}/rest/v2/broadcasts/create"), body)
     }
 
-    /// The hooks of an application that were handed out.
+    /// Counts the hooks of an application that are being sent.
     fn hooks_of(&self, app: &str) -> usize {
         let name = format!("\"app\":\"{app}\"");
         self.hooks.iter().filter(|hook| String::from_utf8_lossy(&hook.body).contains(&name)).count()
@@ -37,7 +37,7 @@ fn q_16_receivers_that_are_silent_cost_no_other_application_a_hook() {
         rig.begin_in("LiveApp", &format!("s{n}"));
     }
     assert_eq!(rig.hooks_of("LiveApp"), 3, "handed out at once");
-    // More of the flood: what waits of the others stays.
+    // Further hooks of the flood do not displace those of the others.
     for n in 0..20 {
         rig.begin_in("LiveApp", &format!("late{n}"));
     }
@@ -75,7 +75,8 @@ fn q_16_a_name_that_is_known_waits_for_no_resolver() {
     let ask = rig.resolves.pop().unwrap();
     rig.done(ask.id, Outcome::Resolved(Ok(vec!["198.51.100.9:1935".parse().unwrap()])));
     assert_eq!(rig.orders().len(), 1);
-    // The resolver is silent from now on. What is known is answered, by whoever is asked, in any case and with a dot at the end.
+    // The resolver is silent from now on. Known names are answered for all applications, in any case and with a
+    // trailing dot.
     rig.run_for(secs(60));
     for (n, host) in ["cdn.example", "CDN.example.", "localhost", "a.localhost"].iter().enumerate() {
         endpoint(&mut rig, "live", "s", &format!("rtmp://{host}:{}/app/key", 2000 + n));
@@ -86,7 +87,7 @@ fn q_16_a_name_that_is_known_waits_for_no_resolver() {
         assert_eq!(orders[0].1.address, format!("198.51.100.9:{}", 2000 + n).parse().unwrap(), "{host}");
     }
     assert_eq!(rig.resolves.len(), 1, "it is asked for again, once");
-    // A name that was resolved an hour ago is asked for again.
+    // A name resolved an hour ago is resolved again.
     rig.resolves.clear();
     rig.run_for(secs(3600));
     rig.take();
@@ -108,7 +109,7 @@ fn q_17_an_application_leaves_room_for_the_records_and_sources_of_others() {
     assert!(matches!(rig.ask(publisher), Err(Refusal::NotAllowed(_))));
     rig.begin_in("LiveApp", "unknown");
     assert_eq!(fill(&mut rig, "LiveApp"), 9);
-    // Sources: those that run.
+    // Running sources.
     let mut rig = Rig::with(&[("limits.pulls", "16")], &[]);
     let start = |rig: &mut Rig, app: &str| {
         let source =
@@ -120,7 +121,8 @@ fn q_17_an_application_leaves_room_for_the_records_and_sources_of_others() {
     assert_eq!(start(&mut rig, "LiveApp"), 2);
 }
 
-/// Beside the floods below, whatever the other application asks is answered with the same commit, or in the same turn, as without them.
+/// Time in which another application's requests are answered, with the same commit or in the same turn, despite the
+/// floods below.
 const COMMIT: Duration = Duration::from_millis(5);
 
 #[test]
@@ -160,10 +162,10 @@ fn q_17_forty_slow_uploads_of_one_application_hold_up_no_other() {
         let path = format!("/{app}/rest/v2/vods/create?name=a.mp4");
         let mut request = request(Method::Post, &path, "");
         request.headers.push("Content-Type", "multipart/form-data; boundary=b");
-        // As many as an address may have.
+        // Each address sends as many uploads as it may.
         let session = rig.send_request(&format!("127.0.0.{}:9", 1 + n / 4), request);
         rig.run_for(COMMIT);
-        // The file that is to be made for it.
+        // The job that creates the upload's file.
         rig.answer(session).is_none() && rig.files.pop().is_some()
     };
     let slow = (0..40).filter(|n| begin(&mut rig, "live", *n)).count();
@@ -186,7 +188,7 @@ fn q_17_five_hundred_sources_of_one_application_that_wait_hold_up_no_other() {
     };
     let waiting = (0..500).filter(|n| start(&mut rig, "live", *n)).count();
     assert!((400..500).contains(&waiting), "{waiting}");
-    // Nothing comes for them, for minutes.
+    // No media arrives for these sources for two minutes.
     rig.run_for(Duration::from_secs(120));
     for n in 600..620 {
         assert!(start(&mut rig, "LiveApp", n), "{n}");
@@ -213,7 +215,7 @@ fn q_17_searches_of_one_application_leave_room_and_turns_for_those_of_others() {
     assert_eq!(refused, 300 - 128, "half of the places are left");
     let another = search(&mut rig, "LiveApp");
     assert_eq!(rig.answer(another), None, "it waits");
-    // A list that is complete at once waits for nobody.
+    // A list that is complete in one slice does not wait.
     assert_eq!(rig.get("/LiveApp/rest/v2/broadcasts/list/0/5").0, 200);
     while rig.answer(another).is_none() {
         rig.set(rig.control.walks.scans.deadline().expect("its turn comes"));

@@ -30,14 +30,14 @@ fn lost(reason: &str) -> PullState {
 }
 
 impl Rig {
-    /// Creates a source, started.
+    /// Creates a source and starts it.
     fn source(&mut self, id: &str, url: &str) {
         let (status, answer) = self.post(&format!("{BROADCASTS}/create?autoStart=true"), &body(id, url));
         let is_record = answer.starts_with(&format!(r#"{{"streamId":"{id}","status":""#));
         assert!(status == 200 && is_record && answer.ends_with(&ok(id).1[1..]), "{answer}");
     }
 
-    /// The only order of a pull since the last look.
+    /// Returns the only pull ordered since the last call.
     fn pull(&mut self) -> (WorkerId, PullOrder) {
         let mut orders = self.pulls();
         assert_eq!(orders.len(), 1);
@@ -56,7 +56,7 @@ impl Rig {
         self.mail(ToControl::Pull { pull, attempt, state });
     }
 
-    /// The first media of an attempt.
+    /// Delivers the first media of an attempt.
     fn delivers(&mut self, worker: WorkerId, order: &PullOrder) -> Result<(SessionRef, Grant), Refusal> {
         let mut request = self.request(&order.key.id, worker.0);
         (request.ingest, request.pull) = (Ingest::PULL, Some((order.pull, order.attempt)));
@@ -64,7 +64,7 @@ impl Rig {
         self.ask(request).map(|grant| (session, grant))
     }
 
-    /// The attempt ends after it has delivered.
+    /// Ends an attempt that has delivered.
     fn loses(&mut self, session: SessionRef, order: &PullOrder, stream: StreamId, dts_ms: i64) {
         self.gone(session, stream, Departure::Lost, dts_ms);
         self.pull_news(order.pull, order.attempt, lost("reset"));
@@ -84,7 +84,7 @@ impl Rig {
 }
 
 impl Rig {
-    /// The server ends without a word and starts again.
+    /// Ends the server without a shutdown, and starts it again.
     fn crash(self) -> Self {
         Self::start(config(&[], &[]), self.store)
     }
@@ -99,7 +99,7 @@ fn b_17_what_ran_before_a_crash_runs_again_and_what_was_stopped_does_not() {
     }
     assert_eq!((rig.op("by_hand", "start"), rig.op("stopped", "start")), (ok("by_hand"), ok("stopped")));
     assert_eq!(rig.op("stopped", "stop"), stopped());
-    // Nothing but what was answered: no time passes before the crash.
+    // Only answered changes are relied on: no time passes before the crash.
     let keys = |rig: &mut Rig| {
         let mut ids: Vec<_> = rig.pulls().into_iter().map(|(_, order)| order.key.id.to_string()).collect();
         ids.sort();
@@ -108,7 +108,7 @@ fn b_17_what_ran_before_a_crash_runs_again_and_what_was_stopped_does_not() {
     let mut rig = rig.crash();
     assert_eq!(keys(&mut rig), ["auto", "by_hand"]);
     assert!(!rig.get(&format!("{BROADCASTS}/auto")).1.contains("sourceWanted"));
-    // A second crash, an end in order: the same.
+    // A second crash and an orderly shutdown give the same result.
     let mut rig = rig.crash();
     assert_eq!(keys(&mut rig), ["auto", "by_hand"]);
     rig.control.drain(rig.now);
@@ -230,12 +230,12 @@ fn u_02_between_two_attempts_the_stream_stays_and_the_clock_goes_on() {
     let refused = rig.request("s", 0);
     assert_eq!(rig.ask(refused).unwrap_err(), Refusal::InUse);
     rig.take();
-    // The source held for more than two seconds, so the pauses begin anew.
+    // The source delivered for more than two seconds, so the pauses start over.
     rig.run_for(secs(1));
     let (again, second) = rig.pull();
     assert_eq!((again, second.attempt), (worker, 2), "on the worker that has the stream");
     assert_eq!(rig.state("s"), "preparing");
-    // An hour of failures changes nothing for the viewers.
+    // An hour of failures does not affect the viewers.
     let mut order = second;
     for _ in 0..150 {
         rig.pull_news(order.pull, order.attempt, PullState::Failed("refused".into()));
@@ -311,21 +311,21 @@ fn late_news_and_late_media_of_an_older_attempt_are_nothing() {
 #[test]
 fn stopped_at_any_moment_nothing_is_left() {
     let mut rig = Rig::new();
-    // While resolving.
+    // Stopped while resolving.
     rig.source("a", "rtmp://source.example/app/key");
     let ask = rig.resolves.pop().unwrap();
     assert_eq!(rig.op("a", "stop"), stopped());
     let result = Ok(vec!["198.51.100.9:1935".parse().unwrap()]);
     rig.done(ask.id, Outcome::Resolved(result));
     assert!(rig.pulls().is_empty());
-    // While connecting, deleted.
+    // Deleted while connecting.
     rig.source("b", URL);
     let (worker, order) = rig.pull();
     let gone = rig.call(Method::Delete, &format!("{BROADCASTS}/b"), "");
     assert!(gone.1.contains("broadcast is deleted and stopped successfully"), "{}", gone.1);
     assert_eq!(kinds(&rig.take()), [format!("{}: stop pull", worker.0)]);
     assert_eq!(rig.delivers(worker, &order).unwrap_err(), Refusal::InUse);
-    // While it delivers, deleted.
+    // Deleted while delivering.
     rig.source("c", URL);
     let (worker, order) = rig.pull();
     rig.delivers(worker, &order).unwrap();
@@ -333,7 +333,7 @@ fn stopped_at_any_moment_nothing_is_left() {
     let gone = rig.call(Method::Delete, &format!("{BROADCASTS}/c"), "");
     assert!(gone.1.contains("deleted and stopped"), "{}", gone.1);
     assert!(kinds(&rig.take()).contains(&"0: down Deleted".to_owned()));
-    // While it waits for the next attempt.
+    // Stopped while waiting for the next attempt.
     rig.source("d", URL);
     let (_, order) = rig.pull();
     rig.pull_news(order.pull, 1, PullState::Failed("x".into()));
@@ -367,11 +367,11 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     let asked = request_text(&second.target);
     assert!(asked.contains(r#"authority: "198.51.100.2:81", target: "/live/x.flv?a=b""#), "{asked}");
     assert_eq!(rig.state("s"), "preparing");
-    // The last report of the first attempt: where the clock stands.
+    // The last report of the first attempt has the position of the clock.
     rig.gone(session, grant.stream, Departure::Lost, 500);
     let (_, returned) = rig.delivers(worker, second).unwrap();
     assert_eq!((returned.stream, returned.position.dts_ms), (grant.stream, 500));
-    // A request that does not mention the source leaves it alone, and so does one with the same URL.
+    // A request without the source's members, or with the same URL, does not restart the source.
     rig.take();
     for same in [r#"{"name":"n"}"#, r#"{"streamUrl":"http://198.51.100.2:81/live/x.flv?a=b"}"#] {
         assert_eq!(rig.put("s", same), (200, PLAIN.into()));
@@ -379,7 +379,7 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     }
     assert_eq!(rig.put("s", r#"{"username":"u","password":"p"}"#), (200, PLAIN.into()));
     assert_eq!(rig.pull().1.attempt, 3);
-    // A source that does not run is not started.
+    // A source that is not running is not started.
     rig.op("s", "stop");
     rig.take();
     assert_eq!(rig.put("s", r#"{"streamUrl":"udp://h:1"}"#), (200, PLAIN.into()));
@@ -426,7 +426,7 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
             "{url} {text}"
         );
     }
-    // URLs that are not those of a source have no text.
+    // The answer does not quote URLs that are not those of a source.
     for url in [
         "file:///x",
         "srt://h:1?mode=x",
@@ -442,11 +442,11 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
     }
     assert_eq!(rig.get(&format!("{BROADCASTS}/count")).1, r#"{"number":0}"#);
     assert!(rig.pulls().is_empty());
-    // Stored, because a later version may know it; refused when started.
+    // The URL is stored, because a later version may support it, but is refused at the start.
     assert_eq!(rig.post(&format!("{BROADCASTS}/create"), &body("t", "udp://h:1")).0, 200);
     assert!(rig.op("t", "start").1.contains(r#""errorId":-4"#));
     assert_eq!(rig.state("t"), "created");
-    // Another stream of this server is no loop.
+    // Pulling another stream of this server is not a loop.
     rig.source("u", "rtmp://127.0.0.1/live/other");
 }
 
@@ -480,7 +480,7 @@ fn u_32_u_33_where_a_pull_goes_on_passes_the_policy_at_each_hop() {
         ask(&mut rig, host, port, first);
         assert!(matches!(&answers(&mut rig)[..], [Err(_)]), "{host}");
     }
-    // By a name the answer of the resolver counts, address by address.
+    // For a host name, each address that the resolver returns is checked.
     ask(&mut rig, "edge.example", 80, first);
     assert!(answers(&mut rig).is_empty(), "not before the resolver has answered");
     lookup(&mut rig, &["10.1.2.3:80", "198.51.100.9:80"]);
@@ -488,7 +488,7 @@ fn u_32_u_33_where_a_pull_goes_on_passes_the_policy_at_each_hop() {
     ask(&mut rig, "inner.example", 80, first);
     lookup(&mut rig, &["10.1.2.3:80"]);
     assert!(matches!(&answers(&mut rig)[..], [Err(why)] if why.contains("outbound.deny")));
-    // An attempt that is over has no say.
+    // An attempt that has ended is ignored.
     ask(&mut rig, "198.51.100.7", 81, first + 1);
     assert!(answers(&mut rig).is_empty());
 }
@@ -519,13 +519,13 @@ fn starts_that_are_refused() {
     rig.put("plain", r#"{"streamUrl":"rtmp://h/a/b"}"#);
     let text = "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist";
     assert_eq!(rig.op("plain", "start"), (200, failure(text)));
-    // Live by an encoder under the same id.
+    // The stream is live by an encoder under the same id.
     rig.post(&format!("{BROADCASTS}/create"), &body("s", URL));
     let (session, stream) = rig.publish("s", 0);
     assert_eq!(rig.op("s", "start"), (200, failure(ACTIVE)));
     rig.gone(session, stream, Departure::Clean, 0);
     assert_eq!(rig.op("s", "start"), ok("s"));
-    // There is room for one.
+    // There is room for one source.
     rig.post(&format!("{BROADCASTS}/create"), &body("t", URL));
     assert_eq!(rig.op("t", "start"), (200, failure("Not enough resource on server to start streaming.")));
     let full = r#"{"success":false,"message":"Resource usage is high","dataId":"","errorId":-3}"#;
@@ -687,7 +687,7 @@ fn an_application_that_goes_takes_its_sources_with_it() {
     assert!(rig.pulls().is_empty());
 }
 
-/// Publishing changes a record while another change of it is gathered: both are written.
+/// While a change of a record is gathered, publishing changes the record too: both changes are written.
 #[test]
 fn a_source_that_delivers_at_once_is_stored_as_live() {
     let mut rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Writes, the disk, and what a start finds.
+//! Writes, disk failures, and the state found at a start.
 
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
@@ -27,8 +27,8 @@ fn a_write_is_answered_and_visible_only_when_it_is_on_disk() {
     assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 200);
 }
 
-/// Until its create is on disk there is no record for those who need one: a publisher let in then would make a record of its own,
-/// which readers see, and which stays when the create fails.
+/// Until its create is on disk, a record does not count for publishers that need one. Otherwise such a publisher would
+/// make a visible record of its own, which would stay if the create failed.
 #[test]
 fn a_publisher_that_needs_a_record_waits_for_its_create_to_be_on_disk() {
     let mut rig = Rig::with(&[], &[("acceptOnlyStreamsInDataStore", "true")]);
@@ -42,7 +42,7 @@ fn a_publisher_that_needs_a_record_waits_for_its_create_to_be_on_disk() {
     rig.run_for(ms(5));
     assert_eq!(rig.answer(session).unwrap().0, 200);
     rig.publish("s", 0);
-    // The other way round: a delete that is on its way is one already.
+    // Conversely, a pending delete counts at once.
     rig.hold = true;
     rig.send(Method::Delete, "/live/rest/v2/broadcasts/s", "");
     rig.run_for(ms(5));
@@ -59,7 +59,7 @@ fn writes_that_come_together_are_one_batch() {
     }
     rig.run_for(ms(5));
     assert!(matches!(&rig.held[..], [store::Request::Commit { ops, .. }] if ops.len() == 50));
-    // Changes that come while a commit is under way wait for it, and go as one batch after it.
+    // Changes during a commit wait for it, and are written in one batch after it.
     let put = rig.send(Method::Put, "/live/rest/v2/broadcasts/s1", r#"{"name":"n"}"#);
     let delete = rig.send(Method::Delete, "/live/rest/v2/broadcasts/s2", "");
     rig.run_for(secs(5));
@@ -85,7 +85,7 @@ fn b_04_a_failed_commit_fails_the_request_and_leaves_memory_alone() {
         assert!(status == 500 && body.contains(r#""success":false"#), "{body}");
     }
     assert_eq!(rig.get("/live/rest/v2/broadcasts/a").0, 404);
-    // Until the fresh file is there every write fails, at once, and reading goes on.
+    // Until the fresh file exists, every write fails at once, while reads continue.
     assert_eq!(rig.post(CREATE, "{}").0, 500);
     assert_eq!(rig.get("/live/rest/v2/broadcasts/old").0, 200);
     rig.run_for(ms(1100));
@@ -212,7 +212,7 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
             .collect()
     };
     assert_eq!((ids(&rig, ""), ids(&rig, "b")), (vec!["a".to_owned(), "c".to_owned()], vec!["c".to_owned()]));
-    // A failed commit changes nothing, and the fresh file has them all.
+    // A failed commit changes nothing, and the fresh file has all records.
     faults.fail(1, 0);
     let failed = write(&mut rig, vec![(key("a"), None)]);
     rig.run_for(secs(2));

@@ -1,4 +1,4 @@
-//! Limits of a right: a user who has one may not touch or see anything else.
+//! Limits of rights: a user with a right to one thing may not change or see another.
 
 use super::access::{params, token_of};
 use super::*;
@@ -59,7 +59,7 @@ fn r_53_a_publisher_changes_no_record_of_others() {
     let token = token_of(&mut rig, "x", "publish");
     assert!(matches!(rig.publish_to("x", "vip", &token), Err(Refusal::NotAllowed(_))));
     assert_eq!(rig.record("vip"), before);
-    // The token is not used up. A room is for everybody.
+    // The token was not used up. Anybody may join a room.
     let (session, stream) = rig.publish_to("x", "room", &token).unwrap();
     assert_eq!(rig.record("room")["status"], "broadcasting");
     rig.gone(session, stream, Departure::Clean, 0);
@@ -80,7 +80,7 @@ fn r_53_a_publisher_changes_no_record_of_others() {
     );
     let token: serde_json::Value = serde_json::from_str(&rig.get(&path).1).unwrap();
     let (guest, other) = rig.publish_to("y", "vip", token["tokenId"].as_str().unwrap()).unwrap();
-    // The room is virtual only because of its participants, and others may not join it meanwhile.
+    // The record is a room only while its participants are live, and others may not join it.
     let token = token_of(&mut rig, "z", "publish");
     assert!(matches!(rig.publish_to("z", "vip", &token), Err(Refusal::NotAllowed(_))));
     rig.gone(mine, stream, Departure::Clean, 0);

@@ -1,9 +1,11 @@
-//! Fifty applications on one server, of which one misbehaves, in each way in turn: what the other forty-nine wait for, against the same
-//! run without it.
+//! Fifty applications on one server, one of which misbehaves, in each way in turn. The waiting times of the other
+//! forty-nine are compared with a run in which it does not.
 //!
-//! 1. Time is virtual. Control is one thread: a step begins when those before it are over, and takes what [`COSTS`] says.
-//! 2. Work that may block has as many threads as its class, which are shared as the job service does, and takes as long as its peer lets it.
-//! 3. A wait lasts from the request to the end of the step that answers it, or until what was asked for has happened: the hook was
+//! 1. Time is virtual. Control is one thread: a step begins when earlier steps are over, and takes the time in
+//!    [`COSTS`].
+//! 2. Work that may block has as many threads as its class. They are shared as in the job service, and are busy as long
+//!    as the peer takes.
+//! 3. A wait lasts from the request to the end of the step that answers it, or until its aim is reached: the hook was
 //!    delivered, the connection to a source by name was ordered, the file was in the object store.
 
 mod costs;
@@ -18,20 +20,21 @@ use crate::jobs::{Appended, Class, DvrDone, Job, ObjectOutcome};
 use crate::mail::UploadNews;
 use crate::types::PullId;
 
-/// Applications; the first is the one that misbehaves.
+/// Number of applications; the first is the one that misbehaves.
 const APPS: usize = 50;
-/// Time in which the others ask, and the one misbehaves.
+/// Time during which the others send requests and the first one misbehaves.
 const ASKED: Duration = Duration::from_secs(20);
-/// Time after which all must have been answered.
+/// Time by which all requests must have been answered.
 const SETTLED: Duration = Duration::from_secs(60);
-/// The most that the others may wait, as a multiple of what they wait without the one.
+/// Maximum wait of the others, as a multiple of their wait without misbehaviour.
 const RATIO_MAX: f64 = 1.25;
-/// Time of a commit on the disk.
+/// Duration of a commit to disk.
 const COMMIT_TIME: Duration = Duration::from_millis(2);
-/// Time of a request from its client to control and of its answer back: a local network, and a worker's turn at each end.
+/// Duration of a request's way from its client to control and of the answer's way back: a local network, and a worker's
+/// turn at each end.
 const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// Steps of control that cost something.
+/// Steps of control that take time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Get,
@@ -51,8 +54,9 @@ enum Step {
     Tick,
 }
 
-/// Instructions of each step, counted by `costs::each_step_of_the_table_can_be_counted` under callgrind in the build of tests with
-/// `opt-level = 1`, rounded up. A write is that of a record and its answer, a slice one of 2048 records, a feed one of ten records.
+/// Instructions of each step, rounded up. Counted by `costs::each_step_of_the_table_can_be_counted` under callgrind, in
+/// a test build with `opt-level = 1`. `Written` is the commit of one record with its answer, a slice has 2048 records,
+/// a feed ten.
 const COSTS: [(Step, u64); 15] = [
     (Step::Get, 95_000),
     (Step::Create, 50_000),
@@ -71,7 +75,7 @@ const COSTS: [(Step, u64); 15] = [
     (Step::Tick, 2_000),
 ];
 
-/// Instructions in a nanosecond, of the processor that the costs are charged for.
+/// Number of instructions per nanosecond of the assumed processor.
 const INSTRUCTIONS_IN_A_NANOSECOND: u64 = 3;
 
 fn cost(step: Step) -> Duration {
@@ -105,7 +109,7 @@ const WAYS: [(Way, &str); 9] = [
     (Way::Feeds, "64 feeds of a list of ten records, each asked again every second"),
 ];
 
-/// Aim of a wait.
+/// The aim of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
     Get,
@@ -129,7 +133,7 @@ const WAITS: [(Wait, &str); 8] = [
     (Wait::Object, "a file in the store"),
 ];
 
-/// Input of control.
+/// An input of control.
 #[derive(Debug)]
 enum Event {
     Call { app: usize, step: Step, method: Method, path: String, body: String, wait: Option<Wait> },
@@ -165,7 +169,7 @@ struct Life {
     number: u64,
     conns: u32,
     pools: BTreeMap<Class, Pool>,
-    /// Requests by connection: who asked, what for, and when.
+    /// Requests by connection: application, aim of the wait, and time of the request.
     asked: BTreeMap<u32, (usize, Option<Wait>, Instant)>,
     uploads: BTreeMap<u32, (usize, Instant)>,
     publishing: BTreeMap<u32, (usize, Instant, SessionRef, bool)>,
@@ -175,7 +179,7 @@ struct Life {
     feeds: Vec<u32>,
     waits: BTreeMap<Wait, Vec<Duration>>,
     refused: usize,
-    /// The way in which the one misbehaves.
+    /// The way in which the first application misbehaves.
     way: Option<Way>,
 }
 
@@ -245,7 +249,7 @@ impl Life {
         self.events.insert((at, self.number), event);
     }
 
-    /// An event so many milliseconds after the begin.
+    /// Plans an event `ms` milliseconds after the beginning.
     fn plan(&mut self, ms: u64, event: Event) {
         let at = self.began + Duration::from_millis(ms);
         self.at(at, event);
@@ -354,7 +358,7 @@ impl Life {
         }
     }
 
-    /// Gives the one so many records before the time begins.
+    /// Gives the misbehaving application `count` records before time begins.
     fn fill(&mut self, count: usize) {
         for nth in 0..count {
             let body = format!(r#"{{"streamId":"f{nth}"}}"#);
@@ -373,7 +377,7 @@ impl Life {
         }
     }
 
-    /// Runs until the end, and returns the 99th of a hundred waits of each kind.
+    /// Runs to the end. Returns the 99th percentile of the waits of each kind.
     fn run(mut self) -> BTreeMap<Wait, Duration> {
         self.plan_usual();
         self.way.into_iter().for_each(|way| self.plan_misbehaviour(way));
@@ -406,7 +410,7 @@ impl Life {
         std::mem::take(&mut self.waits).into_iter().map(|(wait, all)| (wait, p99(all))).collect()
     }
 
-    /// A deadline of control, and what it costs.
+    /// Handles a deadline of control. Returns the time that it takes.
     fn tick(&mut self) -> Duration {
         let now = self.now.mono;
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
@@ -518,20 +522,20 @@ impl Life {
     }
 
     fn rest(&mut self, app: usize, session: SessionRef, request: Request) {
-        // As many uploads as an address may have.
+        // Each address sends as many uploads as it may.
         let peer = format!("127.{}.{app}.1:9", session.conn.slot / 4 % 200).parse().unwrap();
         let request = Box::new(request);
         self.control.handle_mail(self.now, ToControl::Rest { session, peer, secure: false, request });
     }
 
-    /// A wait of an application that behaves is over.
+    /// Notes the end of a wait, if it was that of a well-behaved application.
     fn note(&mut self, app: usize, wait: Wait, since: Instant, at: Instant) {
         if app > 0 {
             self.waits.entry(wait).or_default().push(at - since + ROUND_TRIP);
         }
     }
 
-    /// Carries out what control wants done at the end of a step.
+    /// Handles the outputs of control at the end of a step.
     fn follow(&mut self) {
         let at = self.busy.max(self.now.mono);
         while let Some(output) = self.control.poll_output() {
@@ -569,7 +573,7 @@ impl Life {
                 let Some((app, wait, since)) = self.asked.remove(&conn.slot) else { return };
                 self.refused += usize::from(app > 0 && response.status != 200);
                 match wait {
-                    // The wait of a source ends when its connection is ordered.
+                    // The wait for a source ends when its connection is ordered.
                     Some(Wait::Source) | None => {}
                     Some(wait) => self.note(app, wait, since, at),
                 }
@@ -610,7 +614,7 @@ impl Life {
         }
     }
 
-    /// True if the one sends its files to a store that is silent, rather than leaving its uploads open.
+    /// True if the misbehaving application uses a silent object store; otherwise it leaves its uploads open.
     const fn is_silent_store(&self) -> bool {
         matches!(self.way, Some(Way::SilentObjects))
     }
@@ -633,7 +637,7 @@ impl Life {
         self.hand_out(class, at);
     }
 
-    /// Gives work to the threads of a class that are free.
+    /// Gives waiting work to the free threads of a class.
     fn hand_out(&mut self, class: Class, at: Instant) {
         let way = self.way;
         loop {

@@ -1,4 +1,4 @@
-//! Files that are uploaded, and moved to object storage.
+//! Uploaded files, and files moved to object storage.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn begin(rig: &mut Rig, peer: &str) -> SessionRef {
     session
 }
 
-/// The file of an upload is made: the name of it, and whether the session may send.
+/// Creates the file of an upload. Returns its name, and the grant if the session may send.
 fn made(rig: &mut Rig, session: SessionRef) -> Option<(String, UploadGrant)> {
     let (id, work) = rig.files.pop()?;
     let Work::FileAppend { to: AppendTo::New { path }, .. } = work else { panic!("{work:?}") };
@@ -58,7 +58,7 @@ fn news(rig: &mut Rig, session: SessionRef, news: UploadNews) {
     rig.mail(ToControl::Upload { session, news });
 }
 
-/// The one job that waits, done so.
+/// Answers the only waiting job with this outcome.
 fn finish(rig: &mut Rig, outcome: RecordingOutcome) -> RecordingWork {
     let (id, work) = rig.files.pop().unwrap();
     let Work::Recording(work) = work else { panic!("{work:?}") };
@@ -83,7 +83,7 @@ fn upload(rig: &mut Rig) -> String {
     id
 }
 
-/// Records of files in the store.
+/// Counts the records of files in the store.
 fn vods(rig: &mut Rig) -> usize {
     let stored = rig.store.load().unwrap();
     stored.iter().filter(|(key, _)| key.kind == store::Kind::Vod).count()
@@ -123,11 +123,11 @@ fn r_45_what_is_broken_off_or_cannot_be_written_is_removed() {
         assert!(matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }));
         let answered = rig.answer(session).is_some();
         assert_eq!(answered, told != UploadNews::Gone);
-        // Late news are of nobody.
+        // Late news is ignored.
         news(&mut rig, session, UploadNews::Gone);
         assert!(rig.files.is_empty());
     }
-    // A name that cannot be given.
+    // The job fails to give the file its final name.
     let session = begin(&mut rig, "127.0.0.1:9");
     made(&mut rig, session).unwrap();
     news(&mut rig, session, UploadNews::Received { metadata: None });
@@ -178,7 +178,7 @@ fn what_a_crash_broke_off_goes_at_the_next_start() {
     made(&mut rig, session).unwrap();
     let mut rig = Rig::start_after(config(&[], &[]), rig.store, None);
     let RecordingWork::Remove { path } = finish(&mut rig, RecordingOutcome::Removed) else { panic!() };
-    // Its file is found before it is removed, and behind that it is no recording either.
+    // The search finds the file before its removal, and does not take it for a recording.
     assert!(matches!(finish(&mut rig, RecordingOutcome::Found(vec![path])), RecordingWork::Find { .. }));
     assert!(rig.files.is_empty());
     assert_eq!(count(&mut rig), r#"{"number":0}"#);
@@ -211,7 +211,7 @@ fn r_48_an_upload_to_s3_is_tried_again_and_its_record_says_so_across_a_restart()
     );
     let (_, shown) = rig.get(&format!("{VODS}/{id}"));
     assert!(!shown.contains("kept"), "{shown}");
-    // The record takes its object along.
+    // Removing the record removes its object.
     rig.call(Method::Delete, &format!("{VODS}/{id}"), "");
     finish(&mut rig, RecordingOutcome::Removed);
     assert_eq!(put(&mut rig, ObjectOutcome::Done), ObjectAction::Remove);

@@ -4,27 +4,27 @@ use std::io::{self, BufReader, Read};
 
 use super::packed;
 
-/// Longest string that is kept, in bytes, compressed or not.
+/// Longest string that is kept, in bytes; applies to compressed and uncompressed size.
 pub(super) const STRING_BYTES_MAX: usize = 8 << 20;
 /// Longest name of a key that is compared with the wanted ones, in bytes.
 const KEY_BYTES_MAX: usize = 1 << 10;
-/// Bytes that are skipped at a time.
+/// Number of bytes skipped at a time.
 const SKIPPED_AT_ONCE: usize = 8 << 10;
 
 /// The polynomial of the checksum (CRC-64 of Jones), reflected.
 const POLYNOMIAL: u64 = 0x95ac_9329_ac4b_c9b5;
 const TABLE: [u64; 256] = table();
 
-/// A length, or how a string is encoded.
+/// A length, or the encoding of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Length {
     Bytes(u64),
-    /// An integer of so many bytes.
+    /// An integer of this many bytes.
     Integer(usize),
     Compressed,
 }
 
-/// An RDB file, read from its begin to its end.
+/// An RDB file, read from beginning to end.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     inner: BufReader<R>,
@@ -140,14 +140,14 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Checks the checksum behind the last opcode; zero: the server was told to write none.
+    /// Verifies the checksum after the last opcode. Zero means that the server was configured to write none.
     pub(super) fn check_end(&mut self) -> io::Result<()> {
         let sum = self.sum;
         let written = self.array().map(u64::from_le_bytes)?;
         if written == 0 || written == sum { Ok(()) } else { Err(damaged()) }
     }
 
-    /// Reads so many bytes, up to a limit; memory grows with what comes, not with what is announced.
+    /// Reads `length` bytes, up to a limit. Memory grows with the data that arrives, not with the announced length.
     fn take(&mut self, length: u64) -> io::Result<Vec<u8>> {
         let length = usize::try_from(length).ok().filter(|length| *length <= STRING_BYTES_MAX);
         let length = length.ok_or_else(too_long)?;

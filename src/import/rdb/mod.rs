@@ -1,12 +1,13 @@
-//! RDB files of Redis (versions 5 to 13: Redis 2.6 to 8.6) and Valkey (version 11: 7.2 and 8, version 80: 9): hashes by name,
-//! everything else is passed over.
+//! RDB files of Redis (versions 5 to 13: Redis 2.6 to 8.6) and Valkey (version 11: 7.2 and 8, version 80: 9). Hashes
+//! are read by name; everything else is skipped.
 //!
-//! 1. The header tells the version, and a checksum at the end covers the file ([`Input`]).
+//! 1. The header has the version, and a checksum at the end covers the file ([`Input`]).
 //! 2. Opcodes and keys follow each other. A hash that is wanted is read value by value, in any of its encodings; other keys are skipped
 //!    without keeping their bytes.
 //! 3. Small hashes are one packed string, and strings may be compressed ([`packed`]).
 //!
-//! Expiry of keys and fields is not looked at: records have none. Hashes of Redis before 2.6 and modules before 4.0 are not read.
+//! Expiry of keys and fields is ignored, because records do not expire. Hashes of Redis before 2.6 and modules before
+//! 4.0 are not read.
 
 mod input;
 mod packed;
@@ -17,12 +18,12 @@ use std::io::{self, Read};
 
 use input::{Input, damaged};
 
-/// Versions of the format that are read, of Redis and of what has its numbers.
+/// Supported versions of the format, of Redis and of programs that use its numbers.
 const VERSIONS: std::ops::RangeInclusive<u32> = 5..=13;
-/// The version of Valkey 9, which counts for itself.
+/// Version of the format in Valkey 9, which has its own numbering.
 const VERSION_OF_VALKEY: u32 = 80;
 
-/// The program whose format a file has. Since Redis 7.4 the two give the same numbers to different things.
+/// The program that wrote a file. Since Redis 7.4, the two use the same numbers for different things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Redis,
@@ -78,7 +79,7 @@ mod kind {
     pub(super) const STREAM_5: u8 = 27;
 }
 
-/// A hash that is found.
+/// A wanted hash that was found in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     /// Place in the list of wanted hashes.
@@ -90,7 +91,7 @@ pub(super) struct Found {
 /// Passes on the values of the wanted hashes, in the order of the file; stops without a fault if `give` returns false.
 ///
 /// # Errors
-/// A file that cannot be read, or not to its end. What was passed on before counts.
+/// The file cannot be read to its end. Values passed on before are valid.
 pub(super) fn values(
     input: impl Read,
     wanted: &[String],
@@ -123,7 +124,7 @@ pub(super) fn values(
                 }
             },
             op::MODULE_AUX => {
-                // The module, then when it wrote the rest.
+                // The module's id, and when in the file the module wrote its data.
                 input.skip_lengths(3)?;
                 skip_module(&mut input)?;
             }
@@ -210,7 +211,7 @@ fn hash<R: Read>(
         kind::HASH_LISTPACK => packed::listpack(&input.string()?, 2, give).ok_or_else(damaged),
         kind::HASH_LISTPACK_EX => {
             input.skip(8)?;
-            // With the expiry of each field.
+            // Each field is followed by its value and its expiry.
             packed::listpack(&input.string()?, 3, give).ok_or_else(damaged)
         }
         kind::HASH_ZIPMAP => Err(io::Error::other("a hash of Redis before 2.6 is not read here")),
@@ -236,7 +237,7 @@ fn skip_value<R: Read>(input: &mut Input<R>, writer: Writer, encoding: u8) -> io
         kind::HASH => each(input, |input| input.skip_strings(2)),
         kind::SORTED_SET => each(input, |input| {
             input.skip_string()?;
-            // The length of a number in digits, or that it is none.
+            // The score: its length in digits, or a code for NaN or an infinity.
             match input.byte()? {
                 0xfd..=0xff => Ok(()),
                 digits => input.skip(digits.into()),

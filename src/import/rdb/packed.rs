@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use wire::Reader;
 
-/// Undoes LZF: runs of literal bytes, and copies of what came before.
+/// Decompresses LZF: runs of literal bytes, and copies of earlier output.
 pub(super) fn unpacked(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
     let mut reader = Reader::new(bytes);
     let mut out = Vec::with_capacity(length.min(bytes.len().saturating_mul(4)));
@@ -17,7 +17,7 @@ pub(super) fn unpacked(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
             let count = (count >> 5) + long + 2;
             let back = ((usize::from(control) & 0x1f) << 8) + usize::from(reader.u8().ok()?) + 1;
             let from = out.len().checked_sub(back)?;
-            // A copy may overlap what it makes.
+            // A copy may overlap its own output.
             for at in from..from + count {
                 out.push(*out.get(at)?);
             }
@@ -33,12 +33,12 @@ pub(super) fn unpacked(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
 /// ziplist is damaged.
 pub(super) fn ziplist(bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> Option<bool> {
     let mut reader = Reader::new(bytes);
-    // Bytes, place of the last entry, number of entries.
+    // Header: size in bytes, offset of the last entry, number of entries.
     reader.take(4 + 4 + 2).ok()?;
     for is_value in [false, true].into_iter().cycle() {
         match reader.u8().ok()? {
             0xff => break,
-            // Length of the entry before.
+            // Length of the previous entry, in the long form.
             0xfe => drop(reader.take(4).ok()?),
             _ => {}
         }
@@ -69,7 +69,7 @@ pub(super) fn ziplist(bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> Opti
 /// is damaged.
 pub(super) fn listpack(bytes: &[u8], size: usize, give: &mut dyn FnMut(&[u8]) -> bool) -> Option<bool> {
     let mut reader = Reader::new(bytes);
-    // Bytes, number of entries.
+    // Header: size in bytes, number of entries.
     reader.take(4 + 2).ok()?;
     for place in (0..size).cycle() {
         let from = reader.position();
@@ -77,7 +77,7 @@ pub(super) fn listpack(bytes: &[u8], size: usize, give: &mut dyn FnMut(&[u8]) ->
         let entry = match first {
             0x00..0x80 => text(first.into()),
             0x80..0xc0 => reader.take((first & 0x3f).into()).ok()?.into(),
-            // 13 bits with a sign.
+            // A signed 13-bit integer.
             0xc0..0xe0 => {
                 let bits = i16::from_be_bytes([first & 0x1f, reader.u8().ok()?]);
                 text((if bits >= 1 << 12 { bits - (1 << 13) } else { bits }).into())
@@ -94,7 +94,7 @@ pub(super) fn listpack(bytes: &[u8], size: usize, give: &mut dyn FnMut(&[u8]) ->
             0xff => break,
             _ => return None,
         };
-        // The length of the entry again, for those who read backwards: seven bits a byte.
+        // The length of the entry again, seven bits per byte, for backward traversal.
         let length = reader.position() - from;
         let again = [1 << 7, 1 << 14, 1 << 21, 1 << 28].iter().filter(|limit| length >= **limit).count() + 1;
         reader.take(again).ok()?;
@@ -110,7 +110,7 @@ fn long<'a>(reader: &mut Reader<'a>, length: impl Fn([u8; 4]) -> u32) -> Option<
     Some(reader.take(usize::try_from(length).ok()?).ok()?.into())
 }
 
-/// Reads an integer with its sign, the lowest byte first.
+/// Reads a signed little-endian integer of `size` bytes.
 fn integer<'a>(reader: &mut Reader<'a>, size: usize) -> Option<Cow<'a, [u8]>> {
     let bytes = reader.take(size).ok()?;
     let sign = if bytes.last()? & 0x80 == 0 { 0 } else { 0xff };

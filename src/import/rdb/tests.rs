@@ -3,7 +3,7 @@ use super::*;
 
 /// Written by Redis 7.0 (version 10): values of all types, a hash as a listpack, one as a table with compressed strings, two databases.
 const OF_REDIS_7: &[u8] = include_bytes!("../../../tests/fixtures/import/redis-7.rdb");
-/// The same by Valkey (version 11).
+/// The same contents written by Valkey (version 11).
 const OF_VALKEY_8: &[u8] = include_bytes!("../../../tests/fixtures/import/valkey-8.rdb");
 
 fn all(bytes: &[u8], wanted: &[&str]) -> (Vec<(Found, Vec<u8>)>, io::Result<()>) {
@@ -16,7 +16,7 @@ fn all(bytes: &[u8], wanted: &[&str]) -> (Vec<(Found, Vec<u8>)>, io::Result<()>)
     (found, done)
 }
 
-/// A file of a version: these opcodes, and the end with its checksum.
+/// Makes a file with this header and these parts, and the end with its checksum.
 fn file(version: &str, parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = version.as_bytes().to_vec();
     parts.iter().for_each(|part| bytes.extend_from_slice(part));
@@ -26,7 +26,7 @@ fn file(version: &str, parts: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// A string with its length.
+/// Encodes a string with its length.
 fn string(bytes: &[u8]) -> Vec<u8> {
     [&[u8::try_from(bytes.len()).unwrap()], bytes].concat()
 }
@@ -53,7 +53,7 @@ fn check_file(file: &[u8]) {
     assert_eq!(of(1, 0), [&b"\x03{\"tokenId\":\"t1\"\xfd"[..], b"7", b"-70000"]);
     assert_eq!(of(3, 0), [b"{\"email\":\"a@b\"}"]);
     assert_eq!(found.len(), 7);
-    // A reader that wants no more ends it.
+    // Reading stops if no more values are wanted.
     let mut count = 0;
     let mut one = |_: Found, _: &[u8]| {
         count += 1;
@@ -75,7 +75,7 @@ fn c_19_a_file_that_is_cut_or_changed_is_a_fault() {
         let (_, done) = all(&bytes, &["users"]);
         assert!(done.is_err(), "changed at {at}");
     }
-    // A server may be told to write no checksum.
+    // A server may be configured to write no checksum.
     let mut bytes = OF_REDIS_7.to_vec();
     let end = bytes.len() - 8;
     bytes[end..].fill(0);
@@ -88,7 +88,7 @@ fn hashes_are_read_in_the_forms_of_older_and_newer_servers() {
     let ziplist = [
         &[0; 10][..],
         b"\x00\x01a\x03\x02xy",
-        // 14 bits of length, then five bytes of the length before.
+        // A length of 14 bits; the length of the previous entry takes five bytes.
         b"\x04\x01b\x03\x41\x00",
         &[b'z'; 256],
         b"\xfe\x03\x01\x00\x00\xf1\x02\xc0\x2e\xfb",
@@ -150,7 +150,8 @@ fn hashes_are_read_in_the_forms_of_older_and_newer_servers() {
     );
 }
 
-/// By the numbers of Valkey's `rdb.h` (9.0) and of Redis 8.6: no server that writes them is at hand.
+/// Made from the constants in Valkey's `rdb.h` (9.0) and of Redis 8.6, since no server that writes these files was
+/// available.
 #[test]
 fn files_of_valkey_9_and_redis_8_6_are_read_by_their_own_numbers() {
     let parts: [&[u8]; 10] = [
@@ -172,7 +173,7 @@ fn files_of_valkey_9_and_redis_8_6_are_read_by_their_own_numbers() {
     };
     assert_eq!(texts(&file("VALKEY080", &parts)), ["v1", "12345", "v2"]);
 
-    // An entry, its ids, a group that has it pending, and, in the second form, an entry that was refused.
+    // An entry, its ids, a group with the entry pending, and, in the second form, a refused entry.
     let stream = |kind: u8, refused: &[u8]| {
         let group =
             [&[0; 16 + 8][..], b"\x01", b"\x01", &string(b"me"), &[0; 16], b"\x01", &[0; 16]].concat();
@@ -213,10 +214,10 @@ fn other_files_are_refused_with_the_reason() {
         (b"REDIS0014", "version 14"),
         (b"REDIS0080", "version 80"),
         (b"VALKEY081", "version 81"),
-        // Numbers that only the other of the two servers gives a meaning.
+        // Type numbers that only the other server defines.
         (b"REDIS0013\x16\x01h\x00", "is no hash"),
         (b"REDIS0013\x16\x01x\x00", "kind 22"),
-        // A list, a hash of old, a kind that comes later, a value of more bytes than there are.
+        // A list, an old form of a hash, a future kind, and a value longer than the file.
         (b"REDIS0010\x01\x01h\x01\x01a", "is no hash"),
         (b"REDIS0010\x09\x01h\x01\xff", "before 2.6"),
         (b"REDIS0010\x63\x01x", "kind 99"),
@@ -226,7 +227,7 @@ fn other_files_are_refused_with_the_reason() {
         let error = all(bytes, &["h"]).1.unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
-    // A short string that claims to be large unpacks to nothing.
+    // A short string with a large announced length is damaged.
     let huge =
         [b"REDIS0010\x04\x01h\x01\x01k\xc3\x02\x81\x00\x00\x00\xff\xff\xff\xff\xff", &b"\x00a"[..]].concat();
     assert!(all(&huge, &["h"]).1.is_err());
@@ -236,7 +237,7 @@ fn other_files_are_refused_with_the_reason() {
 fn strings_are_unpacked() {
     for (packed, whole) in [
         (&b"\x02abc"[..], &b"abc"[..]),
-        // A copy that overlaps what it makes, and a long one.
+        // A copy that overlaps its own output, and a long copy.
         (b"\x00a\x60\x00", b"aaaaaa"),
         (b"\x00a\xe0\x03\x00", b"aaaaaaaaaaaaa"),
         (b"", b""),
@@ -249,7 +250,8 @@ fn strings_are_unpacked() {
     }
 }
 
-/// Nothing that a file says is trusted: any bytes behind the header, and a real file with some of its bytes changed, are faults at most.
+/// A file's contents are not trusted: any bytes after the header, and a real file with some bytes changed, cause at
+/// most an error.
 #[test]
 fn c_19_no_bytes_of_a_file_are_trusted() {
     let wanted = ["liveappBroadcasts", "liveappTokens", "users", "list", "stream", "\0"];

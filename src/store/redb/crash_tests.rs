@@ -1,6 +1,6 @@
-//! A disk that loses its power at every write and every sync of a history, and again at every one of the recovery
-//! (docs/robustness.md B-02, B-03). What was acknowledged is there afterwards, whole; what was under way is there whole or
-//! not at all.
+//! Simulates power loss at every write and every sync of a history, and again at each of those of the recovery
+//! (docs/robustness.md B-02, B-03). Acknowledged commits must be complete afterwards; a commit in progress must be
+//! complete or absent.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,10 +9,10 @@ use crypto::{Random, Seed};
 
 use super::*;
 
-/// The bytes that a disk writes at once or not at all.
+/// Number of bytes that a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// Everything that is in a store.
+/// Returns all records of a store.
 fn all_of(path: &Path, database: &Database) -> Vec<(Key, Bytes)> {
     let mut all = Vec::new();
     read_all(path, database, &mut |key, bytes| all.push((key, bytes))).expect("whole");
@@ -26,7 +26,7 @@ enum Step {
     Sync,
 }
 
-/// Keeps what is done to it, and does it.
+/// A simulated disk that records its steps.
 #[derive(Debug, Clone)]
 struct Disk(Arc<Mutex<(Vec<u8>, Vec<Step>)>>);
 
@@ -92,10 +92,10 @@ fn apply(image: &mut Vec<u8>, step: &Step) {
     }
 }
 
-/// The disk after the power went: of what was not synced any part may have arrived, sector by sector, and the length
-/// may be the old one.
+/// Returns the disk's contents after a power loss. Any of the sectors that were not synced may have been written, and
+/// the old length may remain.
 fn after_power_loss(mut image: Vec<u8>, unsynced: &[Step], random: &mut Random) -> Vec<u8> {
-    // All, none, or a coin for each: the extremes are cases of their own.
+    // None, all, or each sector at random, so that the extreme cases occur too.
     let mood = random.below(4);
     let mut arrives = || match mood {
         0 => false,
@@ -107,7 +107,7 @@ fn after_power_loss(mut image: Vec<u8>, unsynced: &[Step], random: &mut Random) 
             Step::Write(at, data) => {
                 for (index, sector) in data.chunks(SECTOR).enumerate() {
                     let at = at + index * SECTOR;
-                    // A sector behind the end brings its length along.
+                    // Writing a sector after the end extends the file.
                     if arrives() {
                         apply(&mut image, &Step::Write(at, sector.to_vec()));
                     }
@@ -120,7 +120,7 @@ fn after_power_loss(mut image: Vec<u8>, unsynced: &[Step], random: &mut Random) 
     image
 }
 
-/// Images at each step: what is synced, and what is not.
+/// The contents at each step: the synced image, and the steps not synced yet.
 struct Powerless<'a> {
     synced: Vec<u8>,
     steps: &'a [Step],
@@ -132,7 +132,7 @@ impl<'a> Powerless<'a> {
         Self { synced: image, steps, from: 0 }
     }
 
-    /// The power goes when `done` steps are done. Called with rising numbers.
+    /// Returns the disk's contents after a power loss following `done` steps. `done` must increase from call to call.
     fn at(&mut self, done: usize, random: &mut Random) -> Vec<u8> {
         if let Some(sync) = self.steps[self.from..done].iter().rposition(|step| matches!(step, Step::Sync)) {
             let to = self.from + sync + 1;
@@ -145,7 +145,7 @@ impl<'a> Powerless<'a> {
 
 type Records = Vec<(Key, Bytes)>;
 
-/// Opens a disk as the store does at start; gives the records and the steps that it took.
+/// Opens a disk as the store does at the start. Returns the records and the steps taken.
 fn recovered(image: Vec<u8>) -> (Records, Vec<Step>) {
     let disk = Disk::new(image);
     let path = Path::new("disk");
@@ -157,8 +157,8 @@ fn recovered(image: Vec<u8>) -> (Records, Vec<Step>) {
     (records, disk.steps())
 }
 
-/// A history of commits on a fresh store: the image it begins with, all steps, and for each commit how many steps were
-/// done when it was acknowledged and what the records were then.
+/// Makes a history of commits on a fresh store. Returns the initial image, all steps, and for each commit the number of
+/// steps at its acknowledgement and the records at that time.
 fn history(commits: usize, random: &mut Random) -> (Vec<u8>, Vec<Step>, Vec<(usize, Records)>) {
     let path = Path::new("disk");
     let disk = Disk::new(Vec::new());
@@ -196,7 +196,7 @@ fn history(commits: usize, random: &mut Random) -> (Vec<u8>, Vec<Step>, Vec<(usi
     (image, steps, acknowledged)
 }
 
-/// Checks the records after the power went behind `done` steps.
+/// Checks the records found after a power loss following `done` steps.
 fn assert_kept(found: &Records, acknowledged: &[(usize, Records)], done: usize, place: &str) {
     let last = acknowledged.partition_point(|(at, _)| *at <= done) - 1;
     let under_way = acknowledged.get(last + 1);
@@ -245,7 +245,7 @@ fn b_02_a_start_after_a_crash_need_not_look_at_the_whole_file() {
     for n in 0..20_u8 {
         let key = Key::new(Kind::Broadcast, "live", &n.to_string());
         write_ops(path, &database, &[Op::Put(key, Bytes::from(vec![n; 1000]))]).unwrap();
-        // As a crash leaves it: the database is not closed.
+        // Copy the disk while the database is open, as a crash would leave it.
         let image = disk.0.lock().unwrap().0.clone();
         let again = Database::builder()
             .set_repair_callback(|_| panic!("a repair"))

@@ -1,5 +1,5 @@
-//! The records beside the broadcasts: tokens and subscribers of streams, users of the management API, recordings. They
-//! are replaced whole, and survive as broadcasts do: gathered, committed, then visible, then answered (`writes`).
+//! The auxiliary records: tokens and subscribers of streams, users of the management API, recordings. Each is replaced
+//! as a whole. Like broadcasts, they are gathered, committed, then visible, then answered (`writes`).
 
 mod subscriber;
 mod token;
@@ -36,7 +36,7 @@ pub(in crate::control) enum Auxiliary {
 }
 
 impl Auxiliary {
-    /// The stored form.
+    /// Returns the stored form.
     pub(in crate::control) fn encode(&self) -> Bytes {
         let bytes = match self {
             Self::Token(token) => serde_json::to_vec(token),
@@ -67,8 +67,8 @@ pub fn administrator_record(email: &str, hash: String) -> (Key, Bytes) {
     (Key::new(Kind::User, "", email), Auxiliary::User(user).encode())
 }
 
-/// Makes the record of a recording whose file was found on the disk. `below` is the path below the application; `finished` comes from the
-/// file.
+/// Makes the record of a recording whose file was found on disk. `below` is the path below the application; `finished`
+/// was read from the file.
 #[must_use]
 pub fn found_recording(
     app: &str,
@@ -129,7 +129,7 @@ impl salvage::Records for StoredRecords {
         if app.is_empty() {
             return Some(Kind::User);
         }
-        // Each has the member of one before it, and not of one behind it.
+        // A record may have the member of a later kind, but never that of an earlier one, so the first match decides.
         let members = [
             ("vodId", Kind::Vod),
             ("tokenId", Kind::Token),
@@ -157,7 +157,7 @@ fn take_of(key: &Key, vod: &Vod) -> Option<(Arc<str>, String, String, Key)> {
 pub(in crate::control) struct AuxiliaryWrite {
     /// The changed records; `None` removes a record.
     pub(in crate::control) changes: Vec<(Key, Option<Auxiliary>)>,
-    /// Files, with their applications, that are deleted after the commit, so that no record is left without its file.
+    /// Files, with their applications, to delete after the commit, so that no file is gone while its record remains.
     pub(in crate::control) files: Vec<(Arc<str>, Vod)>,
     /// Request that is answered after the commit.
     pub(in crate::control) waiter: Option<(Requester, Response)>,
@@ -169,7 +169,7 @@ pub(in crate::control) struct AuxiliaryRecords {
     records: BTreeMap<Key, Auxiliary>,
     /// Changes that are not committed yet.
     overlay: BTreeMap<Key, Option<Auxiliary>>,
-    /// The stream of each room token, by application and token: these tokens are shown without their stream.
+    /// The stream of each room token, by application and token. The API shows these tokens without their stream.
     rooms: BTreeMap<(Arc<str>, String), String>,
     /// The keys of files by application and path.
     files: BTreeMap<(Arc<str>, String), Key>,
@@ -213,7 +213,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// Forgets which file a record has.
+    /// Removes a record's file from the indexes.
     fn forget_file(&mut self, key: &Key) {
         let Some(Auxiliary::Vod(vod)) = self.records.get(key) else { return };
         if let Some(take) = take_of(key, vod) {
@@ -231,7 +231,7 @@ impl AuxiliaryRecords {
         self.files.get(&(app.clone(), path.to_owned()))
     }
 
-    /// The recordings of a room, the oldest first.
+    /// Returns the recordings of a room, the oldest first.
     pub(in crate::control) fn recordings_of_room<'a>(
         &'a self,
         app: &Arc<str>,
@@ -246,7 +246,7 @@ impl AuxiliaryRecords {
         all
     }
 
-    /// The files of a recording of a room, the oldest first.
+    /// Returns the files of a room's recording, the oldest first.
     pub(in crate::control) fn files_of_room<'a>(
         &'a self,
         app: &Arc<str>,
@@ -271,7 +271,7 @@ impl AuxiliaryRecords {
         self.takes.range(first..).take_while(move |take| take.0 == app && take.1 == room)
     }
 
-    /// The stream that a token of a room was made for.
+    /// Returns the stream for which a room token was made.
     pub(in crate::control) fn stream_of_room_token(&self, app: &Arc<str>, token: &str) -> Option<&str> {
         self.rooms.get(&(app.clone(), token.to_owned())).map(String::as_str)
     }
@@ -294,7 +294,7 @@ impl AuxiliaryRecords {
         matches!(self.overlay.get(key), Some(None))
     }
 
-    /// The records of an application by id, from the first that is not before `from`.
+    /// Returns the records of an application in the order of their ids, starting at the id `from`.
     pub(in crate::control) fn of<'a>(
         &'a self,
         kind: Kind,
@@ -306,7 +306,7 @@ impl AuxiliaryRecords {
         self.records.range(first..).take_while(move |(key, _)| key.kind == kind && key.app == app)
     }
 
-    /// The records of a stream, by id.
+    /// Returns the records of a stream, by id.
     pub(in crate::control) fn of_stream<'a>(
         &'a self,
         kind: Kind,
@@ -318,7 +318,7 @@ impl AuxiliaryRecords {
         all.take_while(move |(key, _)| key.id.starts_with(&prefix)).map(|(_, record)| record)
     }
 
-    /// The keys of one stream's, those included that are on their way to the disk.
+    /// Returns the keys of a stream's records, including those not yet committed.
     pub(in crate::control) fn keys_of(
         &self,
         kind: Kind,
@@ -334,7 +334,8 @@ impl AuxiliaryRecords {
         stored.chain(pending).filter(is_there).take(count).cloned().collect()
     }
 
-    /// Examines up to `count` tokens after the given one. Returns how many there were, the last one, and those expired at `now_s`.
+    /// Examines up to `count` tokens after the given one. Returns the number examined, the last one, and those expired
+    /// at `now_s`.
     pub(in crate::control) fn stale_tokens(
         &self,
         behind: Option<&Key>,
@@ -356,7 +357,7 @@ impl AuxiliaryRecords {
         (seen, last, stale)
     }
 
-    /// The number of records of a kind in an application.
+    /// Returns the number of records of a kind in an application.
     pub(in crate::control) fn count(&self, kind: Kind, app: &Arc<str>) -> usize {
         self.counts.get(&(kind, app.clone())).copied().unwrap_or(0)
     }

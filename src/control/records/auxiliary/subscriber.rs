@@ -9,7 +9,7 @@ use crate::auth::access::Direction;
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// The shortest id of a subscriber, in characters.
+/// Shortest id of a subscriber, in characters.
 const ID_CHARS_MIN: usize = 4;
 /// The type of a subscriber that is blocked from both publishing and playing.
 const BOTH: &str = "publish_play";
@@ -27,7 +27,7 @@ pub(in crate::control) struct Subscriber {
     /// `publish` or `play` if only that is allowed.
     #[serde(rename = "type")]
     pub(in crate::control) kind: Option<String>,
-    /// The most concurrent connections; negative: unlimited.
+    /// Maximum number of concurrent connections; negative: unlimited.
     pub(in crate::control) concurrent_connections_limit: i32,
     /// Operations that the subscriber is blocked from: `publish`, `play` or `publish_play`.
     pub(in crate::control) blocked_type: Option<String>,

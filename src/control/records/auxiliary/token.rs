@@ -1,4 +1,4 @@
-//! Tokens of streams that are valid once (docs/rest.md).
+//! One-time tokens of streams (docs/rest.md).
 
 use std::fmt;
 use std::sync::Arc;

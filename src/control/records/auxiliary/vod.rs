@@ -1,4 +1,4 @@
-//! Files that can be played (VoD): what was recorded, uploaded or imported.
+//! Playable files (VoD): recorded, uploaded or imported.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 use crate::jobs::Finished;
 use crate::store::{Key, Kind};
 
-/// The duration of a file that does not tell.
+/// Duration of a file whose duration is unknown.
 const UNKNOWN: i64 = -2;
 
-/// A file that can be played. Members in the reference's order.
+/// A playable file. Members are in the reference's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct Vod {
-    /// The name of the broadcast.
+    /// Name of the broadcast.
     pub(in crate::control) stream_name: Option<String>,
-    /// The name of the file.
+    /// Name of the file.
     pub(in crate::control) vod_name: Option<String>,
-    /// The broadcast's id.
+    /// Id of the broadcast.
     pub(in crate::control) stream_id: Option<String>,
-    /// The time at which it was complete, in Unix milliseconds.
+    /// Time at which the file was complete, in Unix milliseconds.
     pub(in crate::control) creation_date: i64,
-    /// The time at which its recording began, in Unix milliseconds.
+    /// Time at which the recording began, in Unix milliseconds.
     pub(in crate::control) start_time: i64,
-    /// Milliseconds.
+    /// Duration in milliseconds; -2 if unknown.
     pub(in crate::control) duration: i64,
-    /// Bytes.
+    /// Size in bytes.
     pub(in crate::control) file_size: i64,
-    /// The path below the application.
+    /// Path below the application.
     pub(in crate::control) file_path: Option<String>,
-    /// The id.
+    /// Id of the file.
     pub(in crate::control) vod_id: Option<String>,
     /// [`Self::RECORDED`], [`Self::UPLOADED`] or [`Self::IMPORTED`].
     #[serde(rename = "type")]
@@ -44,33 +44,33 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) latitude: Option<String>,
     pub(in crate::control) longitude: Option<String>,
     pub(in crate::control) altitude: Option<String>,
-    /// True if it is still being written, or was when the server ended. Nobody sees such a record.
+    /// True while the file is being written, or if the server ended meanwhile. The API hides such records.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::control) unfinished: bool,
     /// The node of a cluster that has the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::control) node: Option<Box<Place>>,
-    /// The recording of a room that the file belongs to.
+    /// Place in the recording of a room, if the file belongs to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::control) room: Option<Box<Take>>,
-    /// The object that it is in a storage; nobody sees it ([`Stored`]).
+    /// The file's object in object storage; hidden from the API ([`Stored`]).
     #[serde(skip_serializing)]
     pub(in crate::control) kept: Option<Kept>,
 }
 
-/// A file's place in the recording of a room: one file or several for each participant, on one clock.
+/// A file's place in the recording of a room, which has one or more files per participant, all on one clock.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct Take {
-    /// The room's id.
+    /// Id of the room.
     pub(in crate::control) id: String,
-    /// The id of the recording.
+    /// Id of the room's recording.
     pub(in crate::control) recording: String,
-    /// The wall clock at which the recording's clock was zero, in Unix milliseconds.
+    /// Wall-clock time at which the recording's clock was zero, in Unix milliseconds.
     pub(in crate::control) zero_time: i64,
-    /// The arrival of the file's first unit on that clock, in milliseconds.
+    /// Arrival of the file's first unit on the recording's clock, in milliseconds.
     pub(in crate::control) start: i64,
-    /// The arrival of the file's first unit in Unix milliseconds.
+    /// Arrival of the file's first unit, in Unix milliseconds.
     pub(in crate::control) start_time: i64,
 }
 
@@ -79,13 +79,13 @@ pub(in crate::control) struct Take {
 #[serde(transparent)]
 pub(in crate::control) struct Place(pub(in crate::control) String);
 
-/// The object of a file.
+/// The state of a file's object in object storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) enum Kept {
     /// To be uploaded under this name.
     Wanted { name: Box<str> },
-    /// Uploaded, under this name.
+    /// Uploaded under this name.
     There { name: Box<str> },
 }
 
@@ -99,38 +99,39 @@ struct Stored<'a> {
 }
 
 impl Vod {
-    /// The type of a recorded stream.
+    /// Type of a recorded stream.
     pub(in crate::control) const RECORDED: &str = "streamVod";
 
-    /// The type of a file that was uploaded.
+    /// Type of an uploaded file.
     pub(in crate::control) const UPLOADED: &str = "uploadedVod";
 
-    /// The type of a file of a folder that was imported. It is the folder's, and stays when its record goes.
+    /// Type of a file in an imported folder. The file belongs to the folder, and stays when its record is removed.
     pub(in crate::control) const IMPORTED: &str = "userVod";
 
-    /// The record with what its file says of itself. The reference has -2 for a file of which nobody knows how long it plays.
+    /// Returns the record with the size and duration of its completed file. As in the reference, an unknown duration is
+    /// -2.
     pub(in crate::control) fn finished(self, Finished { bytes, duration_ms }: Finished) -> Self {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         Self { duration: duration_ms.map_or(UNKNOWN, number), file_size: number(bytes), ..self }
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     pub(super) fn encode(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&Stored { vod: self, kept: &self.kept })
     }
 
-    /// The key in the store. Ids begin with the time, so those of an application are in the order in which they were made.
+    /// Returns the key in the store. Ids begin with the time, so an application's keys are in order of creation.
     pub(in crate::control) fn key(app: &Arc<str>, id: &str) -> Key {
         Key { kind: Kind::Vod, app: Arc::clone(app), id: id.into() }
     }
 
-    /// The names of its file below the root of files.
+    /// Returns the path of the file below the root of files, as names.
     pub(in crate::control) fn path(&self, app: &str) -> Vec<String> {
         let names = self.file_path.as_deref().unwrap_or_default().split('/').map(str::to_owned);
         [app.to_owned()].into_iter().chain(names).collect()
     }
 
-    /// True if a text in small letters is in one of the members that are searched.
+    /// True if one of the searched members contains the text, which is in lower case.
     pub(in crate::control) fn matches(&self, text: &str) -> bool {
         let members = [
             &self.vod_id,

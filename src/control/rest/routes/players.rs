@@ -1,4 +1,4 @@
-//! Operations that players use, below `/{app}/analytic`, open to all who may watch.
+//! Operations for players, below `/{app}/analytic`, open to everybody.
 
 use crate::control::rest::call::AppHandler;
 use crate::control::rest::players;

@@ -65,7 +65,7 @@ const fn root(
     }
 }
 
-/// Makes the route of a panel's call to an application; the inner route handles its contents.
+/// Makes the route by which a panel calls an application; the called route handles the request.
 const fn proxied(method: Method, summary: &'static str) -> Route {
     root(method, "/request", Policy::Proxied, proxy::pass, "any", PANEL, summary).query(&["_path"])
 }

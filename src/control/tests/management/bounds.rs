@@ -1,4 +1,4 @@
-//! Parts of each for each: feeds, places of uploads, and the bytes of lists.
+//! Fair shares: feeds, places of uploads, and the size of lists.
 
 use super::*;
 use crate::control::records::auxiliary::Auxiliary;
@@ -7,7 +7,7 @@ use crate::store::{Key, Kind};
 const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 impl Rig {
-    /// A feed of a client asks for an application with so many broadcasts.
+    /// Sends a client's feed request that names `ids` broadcasts of an application.
     fn feed(&mut self, client: &Client, ids: usize) -> SessionRef {
         let session = self.session(0);
         self.feed_again(client, session, ids);
@@ -24,7 +24,7 @@ impl Rig {
         self.mail(ToControl::Feed { session, peer, secure: false, request: Box::new(asked) });
     }
 
-    /// The feeds that were answered, in their order.
+    /// Returns the answered feeds, in order.
     fn answered(&self) -> Vec<u32> {
         let of = |mail: &ToWorker| match mail {
             ToWorker::RestReply { conn, .. } => Some(conn.slot),
@@ -33,7 +33,7 @@ impl Rig {
         self.posted.iter().filter_map(|(_, mail)| of(mail)).collect()
     }
 
-    /// Stores a user without asking.
+    /// Stores a user directly, without the API.
     fn plant_user(&mut self, email: &str, picture: usize) {
         let user = crate::control::management::User {
             email: email.to_owned(),
@@ -75,7 +75,7 @@ fn r_66_feeds_wait_in_lines_and_other_requests_do_not_wait_for_them() {
     let stranger = rig.feed(&Client::default(), 250);
     assert_eq!(rig.response(stranger).unwrap().status, 403, "and who has no login none");
     let other = rig.feed(&admin, 1);
-    // Other requests are answered in their turn.
+    // Other requests are answered in between.
     let liveness = rig.send_request("127.0.0.1:9", request(Method::Get, "/rest/v2/liveness", ""));
     assert_eq!(rig.response(liveness).unwrap().status, 200);
     assert!(rig.answered().is_empty());
@@ -91,7 +91,7 @@ fn r_66_feeds_wait_in_lines_and_other_requests_do_not_wait_for_them() {
     assert_eq!(rig.answered()[1], other.conn.slot, "then it is the turn of another");
     rig.run_for(Duration::from_millis(50));
     assert_eq!(rig.answered().len(), 65, "all had theirs");
-    // A feed that was refused is no feed, and one that asks again is.
+    // A refused feed does not exist any more; one that asks again does.
     rig.take();
     rig.feed_again(&user, held[3], 1);
     rig.run_for(Duration::from_millis(5));
@@ -145,7 +145,7 @@ fn r_68_lists_of_users_and_of_live_streams_end_where_others_do() {
     }
     assert!(offset > 0 && seen.len() == 301 && seen.is_sorted(), "{}", seen.len());
     assert_eq!(rig.status_of(&admin, Method::Get, "/rest/v2/user-list?offset=x"), 404);
-    // As many live streams as make a long list.
+    // As many live streams as fill a long list.
     let mut rig = Rig::with(&[("limits.publishers_per_address", "1000000")], &[]);
     rig.initial("admin@a");
     let admin = rig.login(&Client::default(), "admin@a", MD5).1;

@@ -1,4 +1,4 @@
-//! Doors that need no login, and those that a login for reading does not open.
+//! Operations without a login, and operations for which read access is not sufficient.
 
 use super::*;
 
@@ -88,7 +88,7 @@ fn what_a_proxy_or_a_page_brings_from_this_machine_is_not_local() {
     let mut rig = Rig::with(&[("server.name", "media.example")], &[]);
     let named = Client::default().with("Host", "Media.Example:5080");
     assert_eq!(rig.status_of(&named, Method::Get, read), 200);
-    // Everybody may: so may who is of nobody's address.
+    // If all addresses are allowed, so are requests that count as coming from no known address.
     let mut rig = Rig::with(&[], &[("remoteAllowedCIDR", "0.0.0.0/0")]);
     assert_eq!(rig.status_of(&Client::default().with("Via", "x"), Method::Get, read), 200);
 }
@@ -138,7 +138,7 @@ fn first_user(rig: &mut Rig, code: &str) -> serde_json::Value {
     serde_json::from_slice(&answer.body).unwrap()
 }
 
-/// A server that asks for a code, and the code of its log.
+/// Makes a server that requires a code, and returns the code from its log.
 fn coded() -> (Rig, String) {
     let mut rig = None;
     let log = logged(|| rig = Some(Rig::with(&[("server.first_user_code", "true")], &[])));
@@ -163,7 +163,7 @@ fn the_first_user_is_made_with_the_code_of_the_log() {
     });
     assert!(rig.control.management.first_code.is_none(), "it is gone with the first user");
     assert!(!log.contains(&code), "{log}");
-    // Another start, another code; none is asked for where it is not set.
+    // Each start makes another code; without the setting none is required.
     let config = config(&[("server.first_user_code", "true")], &[]);
     let again = Control::new(rig.now, config, [], &Seed::from_number(2)).unwrap();
     assert!(!again.management.first_code.unwrap().fits(&code));
@@ -304,7 +304,7 @@ fn h_37_heads_are_judged_before_their_bodies_and_nothing_is_done_or_told_until_t
         });
         assert!(refusal.is_some() || log.is_empty(), "nothing was done: {log}");
     }
-    // A type is asked for with a body that is still to come.
+    // The content type is checked even before the body arrives.
     let mut head = request(Method::Post, create, "");
     head.body_waits = true;
     let session = rig.send_request("127.0.0.1:9", head);

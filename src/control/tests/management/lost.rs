@@ -4,7 +4,7 @@ use super::*;
 use crate::config::LostApp;
 use crate::http;
 
-/// A rig of which an application `tenant` was not started.
+/// Makes a rig in which the application `tenant` was not started.
 fn with_a_lost_one() -> (Rig, Client) {
     let mut rig =
         Rig::start(ControlConfig { lost: ["tenant".into()].into(), ..config(&[], &[]) }, Memory::new());
@@ -18,7 +18,7 @@ fn said(response: &http::Response) -> String {
 }
 
 impl Rig {
-    /// Asks, and answers the job of it.
+    /// Sends a request, and answers its job.
     fn administer(&mut self, admin: &Client, method: Method, target: &str, outcome: AdminOutcome) -> String {
         let mut request = request(method, target, "");
         for (name, value) in &admin.headers {

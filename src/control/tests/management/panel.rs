@@ -1,10 +1,10 @@
-//! Operations of the panel beside the reference's.
+//! Operations for the panel that the reference does not have.
 
 use super::*;
 use crate::http;
 use serde_json::{Value, json};
 
-/// The lines of an answer.
+/// Returns the lines of an answer.
 fn lines(response: &http::Response) -> Vec<Value> {
     assert_eq!(response.status, 200, "{response:?}");
     assert_eq!(response.headers.get("content-type"), Some("application/x-ndjson"));
@@ -53,7 +53,7 @@ fn what_is_looked_at_is_a_line_each() {
     }
 }
 
-/// Of an application that records all of its streams, whatever a broadcast says itself.
+/// The figures show recordings started by the application's setting, although the broadcast asks for none.
 #[test]
 fn live_figures_tell_what_is_recorded() {
     let mut rig = Rig::with(&[], &[("mp4MuxingEnabled", "true")]);

@@ -1,4 +1,4 @@
-//! Sources that are to run and wait: for room, for their id, for their application.
+//! Sources that should run but wait: for resources, for their id, for their application.
 
 use super::super::claims::{holder, membership};
 use super::*;
@@ -7,12 +7,12 @@ use crate::control::broadcast::Broadcast;
 use crate::directory::News;
 use crate::store;
 
-/// The ids of the sources whose attempts were ordered since the last look.
+/// Returns the ids of the sources whose attempts were ordered since the last call.
 fn begun(rig: &mut Rig) -> Vec<String> {
     rig.pulls().into_iter().map(|(_, order)| order.key.id.to_string()).collect()
 }
 
-/// Two sources that ran, and a server in which there is room for one.
+/// Makes a server with room for one source, in which two sources should run.
 fn short_of_room() -> Rig {
     let mut rig = Rig::new();
     ["a", "b"].into_iter().for_each(|id| rig.source(id, URL));
@@ -53,10 +53,10 @@ fn b_34_a_subtrack_that_waits_for_room_is_stopped_with_its_main_track() {
     }
     assert!(rig.post(&format!("{stop}?stopSubtracks=false"), "").1.contains(r#""success":false"#));
     assert_eq!(rig.post(&stop, "").1, ok("").1);
-    // Nothing but what was answered: no time passes before the crash.
+    // Only answered changes are relied on: no time passes before the crash.
     let mut rig = rig.crash();
     assert_eq!(begun(&mut rig), [""; 0]);
-    // A source that is stopped while it waits stays stopped, also after a restart.
+    // A source stopped while it waits stays stopped, even after a restart.
     let mut rig = short_of_room();
     rig.create("room");
     rig.post(&format!("{BROADCASTS}/room/subtrack?id=b"), "");
@@ -83,7 +83,7 @@ fn b_34_sources_that_wait_for_room_and_are_deleted_stay_away() {
         rig.create("room");
         rig.post(&format!("{BROADCASTS}/room/subtrack?id=b"), "");
         assert_eq!(rig.call(method, &format!("{BROADCASTS}{path}"), text).0, 200, "{path}");
-        // Another record of this id is not started by what was asked of the former one.
+        // A new record with this id is not started because of the former one.
         rig.post(&format!("{BROADCASTS}/create"), &body("b", URL));
         assert_eq!(rig.op("a", "stop"), stopped());
         rig.run_for(secs(20));
@@ -100,7 +100,7 @@ fn b_34_an_application_that_comes_back_has_the_sources_that_ran() {
     let settings = (*config(&[], &[]).apps[0]).clone();
     let mut without = config(&[], &[]);
     without.apps.remove(0);
-    // Its application is not there at the start.
+    // The application does not exist at the start.
     let mut rig = Rig::start(without, rig.store);
     rig.control.install_app(rig.now, settings);
     rig.drain();
@@ -119,13 +119,13 @@ fn key(id: &str) -> StreamKey {
 }
 
 impl Rig {
-    /// Another node has the id by a claim, or gives it back.
+    /// Reports that another node holds the id by a claim, or has released it.
     fn told_elsewhere(&mut self, id: &str, token: Option<u64>) {
         let holder = token.map(|token| holder("c", 1, token));
         self.tell_news(News::Claim { key: key(id), holder });
     }
 
-    /// The directory grants what was claimed last, and the attempt is ordered.
+    /// Grants the last requested claim. Returns the sources whose attempts were ordered.
     fn granted(&mut self) -> Vec<String> {
         let (ticket, _) = self.last_claim();
         self.claim_answer(ticket, true);
@@ -136,7 +136,7 @@ impl Rig {
         self.asked_claims().len()
     }
 
-    /// Another node has written that the source is to run, or not.
+    /// Reports that another node has set whether the source should run.
     fn told_wanted(&mut self, id: &str, source_wanted: bool) {
         let record = self.control.records.get(&key(id)).unwrap().clone();
         let record = Broadcast { source_wanted, status: "finished".into(), ..record };
@@ -144,7 +144,7 @@ impl Rig {
     }
 }
 
-/// A node that starts, while another one has a publisher with the id of a source that ran here.
+/// Starts a node while another node has a publisher with the id of a source that ran here.
 fn while_another_has_it(app: &[(&str, &str)]) -> Rig {
     let mut rig = Rig::with_directory(app);
     rig.source("a", URL);
@@ -165,7 +165,7 @@ fn b_34_a_source_whose_id_another_node_has_begins_when_that_is_given_back() {
     rig.told_elsewhere("a", None);
     rig.run_for(secs(1));
     assert_eq!(rig.claims(), 0, "its record may still say that it was stopped");
-    // Taken again, and given back for good.
+    // The id is taken again, and then released for good.
     rig.told_elsewhere("a", Some(8));
     rig.run_for(secs(20));
     rig.told_elsewhere("a", None);
@@ -175,7 +175,7 @@ fn b_34_a_source_whose_id_another_node_has_begins_when_that_is_given_back() {
 
 #[test]
 fn b_34_a_source_that_waits_for_another_node_is_stopped_by_its_record() {
-    // An application that starts all its sources starts none that was stopped.
+    // A stopped source is not started even by an application that starts all its sources.
     for app in [&[][..], &[("startStreamFetcherAutomatically", "true")]] {
         let mut rig = while_another_has_it(app);
         rig.told_elsewhere("a", None);
@@ -184,7 +184,7 @@ fn b_34_a_source_that_waits_for_another_node_is_stopped_by_its_record() {
         rig.run_for(secs(20));
         assert_eq!((rig.claims(), begun(&mut rig).len()), (0, 0), "{app:?}");
     }
-    // So is one that is stopped here, in the moment in which no node has its id.
+    // A source stopped here while no node holds its id is not started either.
     let mut rig = while_another_has_it(&[("startStreamFetcherAutomatically", "true")]);
     rig.told_elsewhere("a", None);
     assert_eq!(rig.op("a", "stop"), stopped());
@@ -204,7 +204,7 @@ fn b_34_a_source_that_loses_its_id_to_another_node_begins_again_when_that_gives_
     rig.told_elsewhere("a", None);
     rig.run_for(secs(5));
     assert_eq!(rig.claims(), 2);
-    // Another node was faster; nothing was heard of that yet.
+    // Another node was faster, but this has not been reported yet.
     rig.claim_answer(rig.last_claim().0, false);
     rig.told_elsewhere("a", Some(token + 2));
     rig.run_for(secs(20));

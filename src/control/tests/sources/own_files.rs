@@ -1,4 +1,4 @@
-//! Files of an application's own as sources: which paths and URLs name them.
+//! An application's own files as sources: the paths and URLs that name them.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn list(urls: &[&str]) -> String {
 }
 
 impl Rig {
-    /// The file that is to be played next.
+    /// Returns the order of the file to be played next.
     fn file(&mut self) -> (WorkerId, PullOrder, String) {
         let (worker, order) = self.pull();
         assert!(order.target.is_file() && order.address.ip().is_unspecified());
@@ -76,7 +76,7 @@ fn u_30_what_is_not_a_file_of_the_application_is_not_played() {
         let refused = rig.post(&format!("{BROADCASTS}/create"), &body("s", url));
         assert_eq!(refused, (400, failure("Stream url is not valid. ")), "{url}");
     }
-    // Files of other servers are asked for over the network.
+    // Files of other servers are fetched over the network.
     rig.source("s", "http://198.51.100.1:5080/live/streams/a.mp4");
     assert!(!rig.pull().1.target.is_file());
 }

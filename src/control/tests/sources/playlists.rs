@@ -1,8 +1,8 @@
-//! Playlists: which item is next, and when.
+//! Playlists: the choice of the next item, and its time.
 
 use super::*;
 
-/// The end of an item after so much media, none of it seen yet.
+/// Reports the end of an item after `ms` of media, none of it played yet.
 fn played(ms: u64) -> PullState {
     PullState::Lost { reason: "the file ended".to_owned(), ahead: Duration::from_millis(ms) }
 }
@@ -20,7 +20,7 @@ impl Rig {
         assert_eq!(self.post(&format!("{BROADCASTS}/create"), &list(id, urls, more)).0, 200);
     }
 
-    /// The order for an item, by the last part of its path.
+    /// Returns the order for an item, recognised by the last part of its path.
     fn item(&mut self, wanted: &str) -> (WorkerId, PullOrder) {
         let (worker, order) = self.pull();
         let asked = request_text(&order.target);
@@ -28,7 +28,7 @@ impl Rig {
         (worker, order)
     }
 
-    /// An item delivers, and has been played.
+    /// Delivers an item and ends it.
     fn plays(&mut self, (worker, order): (WorkerId, PullOrder), ahead_ms: u64) -> StreamId {
         let (session, grant) = self.delivers(worker, &order).unwrap();
         self.take();
@@ -67,7 +67,7 @@ fn items_follow_each_other_on_one_stream_and_begin_anew() {
     assert_eq!(rig.op("p", "stop"), (200, PLAIN.into()));
     assert_eq!(rig.index("p"), (Some(1), "finished".into()));
     assert_eq!(rig.state("p"), "finished");
-    // The playlist continues at the item where it stopped.
+    // The playlist continues at the item at which it stopped.
     assert_eq!(rig.op("p", "start"), ok("p"));
     rig.item("/b.mp4");
 }
@@ -91,14 +91,14 @@ fn without_a_loop_the_end_of_the_list_is_the_end() {
 #[test]
 fn items_that_bring_nothing_are_passed_over_and_then_waited_for() {
     let mut rig = Rig::with(&[("outbound.deny", "10.0.0.0/8")], &[]);
-    // Two that cannot even be asked for are passed over without an attempt.
+    // Two items that cannot even be requested are skipped without an attempt.
     let items = ["http://10.0.0.1/x.mp4", ITEMS[0], "gopher://h/", ITEMS[1]];
     rig.playlist("p", &items, "");
     rig.op("p", "start");
     let (_, order) = rig.item("/a.mp4");
     rig.pull_news(order.pull, order.attempt, PullState::Failed("404".into()));
     let (worker, order) = rig.item("/b.mp4");
-    // Less than a second of media is nothing.
+    // An item with less than a second of media counts as failed.
     let (session, grant) = rig.delivers(worker, &order).unwrap();
     rig.take();
     rig.gone(session, grant.stream, Departure::Lost, 40);
@@ -129,7 +129,7 @@ fn a_list_without_anything_to_play_is_not_started() {
     assert_eq!(rig.op("d", "start"), (200, FAILED.into()));
     assert_eq!(rig.state("d"), "finished");
     assert!(rig.pulls().is_empty());
-    // An item that is added while the list plays is played, and the list ends after it.
+    // An item added during playback is played, and the list ends after it.
     rig.playlist("p", &ITEMS[..1], "");
     rig.op("p", "start");
     let item = rig.item("/a.mp4");
@@ -186,7 +186,7 @@ fn a_file_is_entered_where_it_is_asked_for() {
     assert_eq!((item.1.skip, item.1.lead), (secs(60), Duration::ZERO), "nothing has come of it yet");
     rig.plays(item, 5000);
     assert_eq!(rig.item("/a.mp4").1.skip, ms(1500), "once");
-    // A file that is made and started with a URL of one.
+    // A record created and started with the URL of a file becomes a VoD source.
     rig.source("v", ITEMS[1]);
     assert_eq!((rig.pull().1.skip, rig.record("v")["type"].as_str()), (Duration::ZERO, Some("VoD")));
     assert_eq!(seek(&mut rig, "v", "-5"), (200, PLAIN.into()));

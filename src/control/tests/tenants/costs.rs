@@ -17,7 +17,8 @@ fn counted(step: impl FnOnce()) {
     COUNTED.set(std::hint::black_box(COUNTED.get() + 1));
 }
 
-/// Checks that each step of the table can be counted. Under callgrind it counts one step, as often as the second word says:
+/// Checks that each step of the table can be counted. Under callgrind it counts one step, repeated as often as the
+/// second word says:
 /// `MILLSTREAM_STEP="Get 100" valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*costs*counted*'
 /// TEST_BINARY --exact control::tests::tenants::costs::each_step_of_the_table_can_be_counted`.
 #[test]
