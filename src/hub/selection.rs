@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(ids(Selection::DEFAULT, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::only(TrackKind::Audio, a0), &tracks, &fit), [a0]);
-        // Without the other it is better than nothing.
+        // Without the other track this one is better than none.
         let alone = Arc::new(Tracks::new(1, [video(0), audio(0)]));
         assert_eq!(ids(Selection::DEFAULT, &alone, &fit), [v0, a0]);
         // Of several published ones all are sent, when one of them is known.

@@ -29,8 +29,8 @@ const FORMATS_MAX: usize = 64;
 const PLAIN_FORMATS: usize = 16;
 /// Number of units after which a ring without key frames is trimmed.
 const TRIM_UNITS: u32 = 64;
-/// Age of a stream's last unit beyond which bytes that a format holds back are not sent, neither at the stream's end nor with other tracks,
-/// those of a publisher that has come back.
+/// Maximum age of a stream's last unit for which bytes held back by a format are still sent. Beyond it they are
+/// dropped, both at the stream's end and when a returning publisher's tracks differ.
 const TAIL_AGE_MAX: Duration = Duration::from_secs(1);
 /// Minimum interval between requests for key frames of one track.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
@@ -76,7 +76,7 @@ pub struct Pushed {
     pub trim: bool,
     /// True if the tracks that subscribers are sent have changed: check [`Stream::wanted`].
     pub rechosen: bool,
-    /// True if the stream has published tracks of a kind of which it had none, beside others.
+    /// True if a stream that already had tracks gained its first published video or audio track.
     pub kind_added: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Stream {
     pub key: StreamKey,
     /// The worker of its publisher.
     pub source: WorkerId,
-    /// The protocol or path by which the stream comes in.
+    /// The protocol or path over which the stream arrives.
     pub ingest: Ingest,
     /// Settings of the stream's application.
     pub settings: Arc<AppSettings>,
@@ -502,7 +502,8 @@ impl Stream {
     /// skipped.
     pub fn prepare(&mut self, subscriber: &mut Subscriber) -> u64 {
         let skipped = self.pass_over(subscriber);
-        // Nothing is sent before its switch: it happens now, for a write of nothing is followed by no other.
+        // If the switch is reached before anything is sent, switch now: an empty write is not followed by another
+        // one.
         if self.switches_at(subscriber) {
             skipped.saturating_add(self.pass_over(subscriber))
         } else {

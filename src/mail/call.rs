@@ -11,7 +11,7 @@ pub enum CallEvent {
     Join {
         /// The call.
         key: StreamKey,
-        /// Credentials, checked like those of a viewer of that id.
+        /// Credentials, checked like those of a viewer of the stream with the call's id.
         params: Params,
         /// Origin of the page that asks.
         origin: String,

@@ -1,9 +1,9 @@
 //! The messages that workers and control exchange.
 //!
-//! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
-//! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
-//! number of sessions. Units of mirrored streams travel on a lane of their own
-//! ([`crate::hub::MirroredUnit`]), which may be full.
+//! Control is the authority: it admits, names and ends streams. Workers hold replicas of the state they need, updated
+//! by these messages in order. Every message of the control lane is delivered; their number is bounded by the number
+//! of sessions. Units of mirrored streams travel in a lane of their own ([`crate::hub::MirroredUnit`]), which may be
+//! full.
 
 mod blob;
 mod call;
@@ -126,7 +126,7 @@ pub enum ToControl {
     PublishAbandoned(SessionRef),
     /// A granted publisher has left.
     PublisherGone {
-        /// The session that published; tells late news of an earlier publisher apart.
+        /// The session that published; distinguishes this publisher from an earlier one whose news arrives late.
         session: SessionRef,
         /// The stream.
         stream: StreamId,
@@ -163,7 +163,7 @@ pub enum ToControl {
         /// The request.
         request: Box<http::Request>,
     },
-    /// The same as [`Self::Rest`] for requests that are repeated again and again; they wait for their turn.
+    /// Like [`Self::Rest`], for requests that clients repeat regularly; these wait for their turn.
     Feed {
         /// The session that waits for the answer.
         session: SessionRef,
@@ -298,7 +298,7 @@ pub enum ToControl {
     Wanted {
         /// The stream.
         key: StreamKey,
-        /// The nodes that a copy of the stream would be for, if another node asks.
+        /// The nodes that a copy of the stream would serve, if another node requests it.
         via: Vec<String>,
     },
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
@@ -335,15 +335,15 @@ pub enum ToWorker {
         /// The answer.
         done: JobDone,
     },
-    /// Timed data for a stream, from the API: its place is where the stream is now.
+    /// Timed data for a stream, from the API. It is inserted at the stream's current position.
     TimedData {
         /// The stream.
         stream: StreamId,
-        /// The data track, which nothing describes.
+        /// The data track; no track description exists for it.
         track: TrackId,
         /// The data: ID3 tags, or splice information.
         data: Bytes,
-        /// Time by which the data is ahead of what it is about, in milliseconds.
+        /// Time by which the data precedes the media that it describes, in milliseconds.
         ahead_ms: u32,
     },
     /// Withdraws the blobs that sinks of these kinds have published of a stream: they may not be served any longer.
@@ -353,7 +353,7 @@ pub enum ToWorker {
         /// The kinds of sinks.
         makers: Arc<[&'static str]>,
     },
-    /// A viewer that watches by separate requests has made one; this worker counts the viewer.
+    /// A viewer that watches by separate requests has made a request; this worker counts the viewer.
     Watched(Box<WatchedMail>),
     /// A viewer that this worker counts has a new name.
     WatchedNoMore {
@@ -363,7 +363,7 @@ pub enum ToWorker {
         protocol: &'static str,
         /// The former name of the viewer.
         viewer: String,
-        /// News for control if no such viewer is counted: the viewer has then just come.
+        /// News for control if the viewer was not counted under its former name: the viewer is then new.
         news: Option<Box<LeaseNews>>,
     },
     /// An application was added, or its settings have changed.
@@ -501,7 +501,7 @@ pub enum ToWorker {
     StopPull(PullId),
     /// The address at which a pull goes on: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
-    /// A stream that viewers wait for does not come; they are refused.
+    /// A stream that viewers wait for will not come up; the viewers are refused.
     NotComing(StreamKey),
     /// A stream that is not live here is live at another node; sessions that wait for it may ask again.
     LiveElsewhere(StreamKey),
@@ -514,9 +514,9 @@ pub enum ToWorker {
     },
     /// Asks for the connections of a stream that have figures; answered by [`ToControl::Connections`].
     Connections(StreamId),
-    /// True: no new publishers and viewers are let in from now on; false: they are again.
+    /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),
-    /// From another worker that no longer lets in viewers: digests of those that watch by separate requests.
+    /// From another worker that no longer admits viewers: digests of its viewers that watch by separate requests.
     Incumbents {
         /// Number of the drain.
         drain: u64,
@@ -525,7 +525,7 @@ pub enum ToWorker {
         /// The digests.
         viewers: Arc<[u64]>,
     },
-    /// Closes all sessions in the way of their protocols; answered by [`ToControl::Drained`].
+    /// Closes all sessions as their protocols require; answered by [`ToControl::Drained`].
     Drain,
     /// From a producer's worker: a blob to answer requests with.
     Blob(BlobMail),

@@ -22,7 +22,7 @@ pub struct PublishRequest {
     pub peer: SocketAddr,
     /// User agent of the encoder; empty if it sends none.
     pub user_agent: String,
-    /// Parameters behind the key (`token`, `subscriberId`, ...), in the order given.
+    /// Parameters after the key (`token`, `subscriberId`, ...), in the order given.
     pub params: Params,
     /// The nodes and streams that this stream was already forwarded through, each as `node/app/id`.
     pub via: Vec<String>,
@@ -105,7 +105,7 @@ pub enum StreamEnd {
     Unaccepted(&'static str),
     /// The record was deleted.
     Deleted,
-    /// Another node has the id by a newer claim; the stream goes on there.
+    /// Another node has claimed the id more recently; the stream continues there.
     Superseded,
     /// The server is shutting down.
     Drain,

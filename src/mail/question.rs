@@ -14,7 +14,7 @@ pub enum Question {
         /// Maximum number of subtracks wanted; control may return fewer.
         size: usize,
     },
-    /// Asks for the number of its live subtracks, of this role unless empty: `{"count":1}`.
+    /// Asks for the number of its live subtracks, only those with this role unless it is empty: `{"count":1}`.
     SubtrackCount(String),
     /// Asks for the subscribers that play the stream, as an array of objects.
     Subscribers {

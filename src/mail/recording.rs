@@ -1,4 +1,4 @@
-//! Recordings: control orders them, the sink that writes one says what becomes of its files.
+//! Recordings: control orders them, and the sink that writes one reports the outcome of its files.
 
 use std::time::Instant;
 
