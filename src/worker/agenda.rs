@@ -29,8 +29,8 @@ pub enum Writers {
     All,
 }
 
-/// Sessions with output to write. Viewers that have just joined need a GOP or more, and slow ones a backlog: they wait for the viewers that
-/// are sent one frame, and never delay them.
+/// Sessions with output to write. Sessions that are catching up (new viewers, which need a GOP or more, and slow ones
+/// with a backlog) write after those that need only the newest frame, and never delay them.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     keep_up: VecDeque<ConnId>,

@@ -81,7 +81,8 @@ pub(super) enum SubscriptionState {
     Asked(Box<PlayAsk>),
     /// The stream is being started; the request waits until then.
     Held { ask: Box<PlayAsk>, until: Instant },
-    /// The subscription lists the streams of a main track, which other subscriptions play. `told`: control was notified of it.
+    /// The subscription lists the streams of a main track, which are played by other subscriptions. `told` is true
+    /// once control was notified.
     Room { told: bool },
     /// The stream is being sent.
     Playing(Playing),

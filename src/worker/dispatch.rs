@@ -60,7 +60,7 @@ impl Worker {
             conn.figures.is_media = about.is_media;
             // A peer of a byte stream may agree on datagrams later on.
             conn.takes_units = conn.session.unit_sink().is_some();
-            // A sink that may have room again goes on with what lies behind its cursors.
+            // A sink that may have room again is handed the units after its cursors.
             let goes_on = conn.takes_units && !conn.schedule.sated && !conn.subscriptions.is_empty();
             (about.protocol, goes_on || conn.has_own_bytes())
         });
@@ -194,7 +194,7 @@ impl Worker {
             }
             Purpose::Push { push, attempt, stream } => {
                 self.orders.forget_push(push, stream, id);
-                // Most have reported a reason already; control takes only the first report of an attempt's end.
+                // Most attempts have reported a reason already; control takes only the first report.
                 let state = PushState::Failed(reason.to_owned());
                 self.turn.tell(ToControl::Push { push, attempt, state });
             }

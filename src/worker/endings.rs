@@ -64,7 +64,7 @@ impl Conns {
         let Some(conn) = self.get_mut(id) else { return };
         let protocol = protocol.unwrap_or_else(|| conn.session.about().protocol);
         let (peer, reason) = (conn.client(), &*reason);
-        // A push, a pull or a recording that comes to nothing is told by control.
+        // Control logs the failures of pushes, pulls and recordings itself.
         if matches!(conn.purpose, Purpose::Peer) {
             match verb {
                 Verb::Connect => tracing::info!(%key, protocol, %peer, reason, "peer refused"),

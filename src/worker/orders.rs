@@ -261,7 +261,7 @@ impl Orders {
         if self.pulls.get(&pull) == Some(&id) {
             self.pulls.remove(&pull);
         }
-        // Most have reported a reason already; control takes only the first report of an attempt's end.
+        // Most attempts have reported a reason already; control takes only the first report.
         let state = PullState::Failed(reason.to_owned());
         turn.tell(ToControl::Pull { pull, attempt, state });
     }

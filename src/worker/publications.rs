@@ -25,14 +25,14 @@ use crate::types::{ConnId, Handle, SessionRef, StreamId};
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Worker {
-    /// Appends timed data to a stream that is published here, at its newest time.
+    /// Appends timed data to a stream published here, with the DTS of its newest unit.
     pub(super) fn put_timed_data(&mut self, id: StreamId, track: TrackId, payload: Bytes, ahead_ms: u32) {
         let Some(stream) = self.live.streams.get(&id).filter(|stream| stream.source == self.turn.id) else {
             return;
         };
         let tracks = Arc::clone(stream.tracks());
         if tracks.is_empty() {
-            // Data is nothing without media, and who waits for tracks waits on.
+            // Data without media is useless, and subscribers that wait for tracks must go on waiting.
             return;
         }
         let dts = self.live.sources.get(&id).map_or(0, |source| source.position.dts_ms);
@@ -134,7 +134,7 @@ impl Live {
                     self.tell_wanted(turn, conns, stream);
                 }
             }
-            // The publisher went while control decided; control must not wait for its units.
+            // The publisher left before control's verdict came; tell control not to wait for its units.
             (None, Some((stream, position, epoch))) => {
                 let departure = Departure::Lost;
                 turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
@@ -283,9 +283,9 @@ impl Live {
         }
     }
 
-    /// Arms the deadline for units of a stream that wait to be sent. One table entry serves the stream: while video flows each frame
-    /// flushes, and the entry finds nothing to do when it fires. Deadlines are moved forward onto a grid, so that hundreds of streams share
-    /// a wake-up.
+    /// Arms the deadline for units that wait to be sent. Each stream needs a single table entry: while video flows,
+    /// each frame flushes the stream, and the entry finds nothing to do when it fires. Deadlines are rounded to a
+    /// grid, so that hundreds of streams share a wake-up.
     pub(super) fn arm_flush(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(at) = stream.flush.due() else { return };
@@ -414,7 +414,8 @@ impl Conns {
     }
 }
 
-/// Replaces a loopback address, which does not identify the requester, by the unspecified address, which only rules for everybody contain.
+/// Replaces a loopback address, which does not identify the requester, by the unspecified address, which matches only
+/// rules for all addresses.
 fn nobodys(peer: SocketAddr) -> SocketAddr {
     if peer.ip().to_canonical().is_loopback() {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), peer.port())

@@ -25,7 +25,7 @@ use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey,
 
 /// Time without a picture after which a publisher's video counts as stopped.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
-/// Age up to which a stream counts as young: its publisher may still begin its video.
+/// Age from which a publisher that has sent no video is assumed to send none.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
 /// Minimum time between two log lines about stopped video.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
@@ -321,7 +321,7 @@ impl Worker {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
                 }
-                // The mirror first gets the contents of the ring: the next unit may be seconds away.
+                // The mirror is first sent the contents of the ring, because the next unit may be seconds away.
                 self.live.feed_mirrors(&mut self.turn, stream);
                 self.live.settle_demand(&mut self.turn, &mut self.conns, stream);
             }
@@ -444,7 +444,8 @@ impl Worker {
         }
     }
 
-    /// Lets in no new viewers, or lets them in again. The other workers learn who watches by separate requests now.
+    /// Stops admitting viewers, or admits them again. When it stops, it tells the other workers which viewers by
+    /// separate requests it counts.
     fn leave(&mut self, is_leaving: bool) {
         self.turn.leaving = is_leaving;
         if !is_leaving {
@@ -539,7 +540,7 @@ impl Live {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != turn.id {
-            // Asked of a former source: who asks has heard, or will hear, of the new one.
+            // The request was for a former source. Its sender has learned, or will learn, of the new source.
             return;
         }
         stream.add_mirror(asker, wanted, after);

@@ -1,5 +1,6 @@
-//! Subscriptions, from the request to the end. They are admitted from the replica if nothing is checked, else by control. Control is
-//! notified of viewers only if it checks them or a hook reports them.
+//! Subscriptions, from the request to the end. This worker admits a viewer by its own replica if nothing must be
+//! checked; otherwise control decides. Control is notified of a viewer only if it has checked the viewer or a hook
+//! reports viewers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
 use crate::protocol::{Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
-/// Age from which a key frame counts as old, because a viewer that begins at it has much to catch up with.
+/// Age from which a key frame counts as old, because a viewer that begins with it has much to catch up on.
 const KEY_FRAME_OLD: Duration = Duration::from_secs(2);
 
 impl Worker {
@@ -63,8 +64,9 @@ impl Worker {
         self.conns.answer(&mut self.turn, &self.live, id, subscription, Ok(stream));
     }
 
-    /// True if a peer that closes its side no longer wants its request: RTMP has no half-closed connections, but an HTTP client may close
-    /// its side and read on. A server that is pulled from has asked for nothing, and may close after a short file.
+    /// True if a peer that closes its side gives up its pending request: RTMP has no half-closed connections, whereas
+    /// an HTTP client may close its side and still read. This does not apply to the server of a pull, which has made
+    /// no request and may close after a short file.
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
             let gives_up = |one: &Subscription| match &one.state {
@@ -558,8 +560,8 @@ impl Conns {
         if !(ask.format.kind().is_enabled)(app) {
             return Err(NoSubscription::Disabled);
         }
-        // A subscriber may be blocked, or there often enough, whatever else is checked; and what is counted apart has
-        // limits.
+        // Control must decide about subscribers, who may be blocked or have too many connections, and about formats
+        // that are counted separately, which have limits of their own.
         if live.is_in_room_of(id, &ask.key) {
             return Ok(false);
         }
@@ -620,7 +622,7 @@ impl Conns {
         }
     }
 
-    /// Logs that a viewer is sent nothing of a kind that it asked for and that the stream has.
+    /// Logs that a viewer gets no track of a kind that it requested and that the stream has.
     fn log_lacking(&self, live: &Live, id: ConnId, handle: Handle) {
         let Some(conn) = self.get(id).filter(|conn| conn.purpose == Purpose::Peer) else { return };
         let Some(playing) = conn.subscription(handle).and_then(Subscription::playing) else { return };
@@ -637,7 +639,7 @@ impl Conns {
             let reason = match (is_full, stream.is_mirrored_here()) {
                 (true, _) => "too many tracks are being transcoded (audio.max_transcoders)",
                 (false, false) => "no track is of a codec that it takes",
-                // The worker of the publisher transcodes, and logs what it leaves out.
+                // The publisher's worker transcodes, and logs the tracks that it leaves out.
                 (false, true) => "no track is of a codec that it takes, or none is transcoded to one",
             };
             let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);

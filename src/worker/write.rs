@@ -113,7 +113,7 @@ impl Worker {
                     more |= stream.has_more(&playing.subscriber);
                 }
             }
-            // Told when its deadline fires: a look at the session with every frame costs a viewer more than the
+            // Reported to the session when its deadline fires: calling it with every frame would cost more than the
             // rest of this function.
             link.untold = link.untold.saturating_add(taken);
         }
@@ -135,8 +135,8 @@ impl Worker {
         if more || closes {
             self.after_drain(id);
         }
-        // Room in its queue may have let the session parse a request that it held. A viewer's session waits for
-        // nothing, and is written too often to be asked each time.
+        // The freed room may let the session parse a request that it held back. A viewer's session has no such
+        // request, and writes too often to be called each time.
         if taken > 0 && !is_viewer {
             self.conns.tell_sent(&self.turn, id, taken);
             self.conns.touch(&mut self.turn, id);
@@ -198,8 +198,8 @@ impl Live {
         }
     }
 
-    /// Lets a ring forget entries that no subscriber needs. Stalled subscribers jump first, so that a viewer that accepts nothing holds no
-    /// more than its lag.
+    /// Lets a ring drop entries that no subscriber needs. Stalled subscribers jump ahead first, so that a viewer
+    /// whose socket accepts nothing retains no more than its allowed lag.
     pub(super) fn trim(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut slowest = None;
@@ -271,7 +271,7 @@ fn feed_units(
         let handle = subscription.handle;
         let Some(Playing { subscriber, .. }) = subscription.playing_mut() else { continue };
         let Some(stream) = streams.get_mut(&subscriber.stream) else { continue };
-        // Before a change of its selection, and behind it.
+        // Two rounds: before a change of its selection, and after it.
         for _ in 0..2 {
             *skipped = skipped.saturating_add(stream.prepare(subscriber));
             while sink.has_room()
