@@ -271,8 +271,8 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// Removes credentials that these checks ignore, so that they are neither forwarded nor used to tell peers apart. The subscriber always
-    /// stays.
+    /// Removes credentials that these checks ignore, so that they are neither forwarded nor used to distinguish
+    /// peers. The subscriber is always kept.
     #[must_use]
     pub fn counting(self, checks: &Checks) -> Self {
         let asks = checks.hook.is_some();

@@ -97,7 +97,7 @@ pub fn verify(token: &str, secret: &[u8], wall_ms: u64) -> Result<Claims, JwtErr
     if !constant_time_eq(&expected, &parts.signature) {
         return Err(JwtError::Signature);
     }
-    // From here on the holder of the secret speaks.
+    // The signature is valid, so the claims come from a holder of the secret.
     parts.claims(wall_ms)
 }
 

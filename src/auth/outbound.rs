@@ -1,5 +1,6 @@
-//! The policy on where this server may connect to on behalf of others (docs/robustness.md U-30, U-31, U-34). It checks the resolved
-//! address, because `127.1`, `0x7f000001` and a DNS name may all mean the same machine.
+//! The policy on which addresses this server may connect to on behalf of others (docs/robustness.md U-30, U-31,
+//! U-34). It checks the resolved address, because `127.1`, `0x7f000001` and a DNS name may all mean the same
+//! machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -350,7 +350,7 @@ mod tests {
             ),
             (&[("Host", "[::1]"), ("X-Forwarded-Port", "81")], of(None, "[::1]:81", "")),
             (&[host, ("Forwarded", "proto=https;host=\"m.example:444\"")], of(yes, "m.example:444", "")),
-            // The word of the proxy that had the client, not that of the client, nor that of the inner proxy.
+            // The value of the proxy nearest to the client counts, neither the client's own nor the inner proxy's.
             (
                 &[
                     ("X-Forwarded-For", "8.8.8.8, 10.0.0.2"),

@@ -1,8 +1,8 @@
 //! A player: a client that receives a stream over its protocol, and reads the stamps.
 //!
-//! 1. [`PeerEvent::Ready`] with the server's consent.
-//! 2. Every unit is counted, its stamp compared with the time of the read that completed it. Over SRT that time has the
-//!    connection's latency in it: what arrives is held until its time.
+//! 1. [`PeerEvent::Ready`] once the server accepts.
+//! 2. Every unit is counted, and its stamp is compared with the time of the read that completed it. Over SRT that
+//!    time includes the connection's latency, for which received data is held.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

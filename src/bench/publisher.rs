@@ -2,7 +2,7 @@
 //!
 //! 1. The client's dialogue up to the server's consent: [`PeerEvent::Ready`].
 //! 2. Metadata and parameter sets; after the phase, each unit at its time, counted from the first.
-//! 3. `finish` stops behind the next video frame, `close` says goodbye.
+//! 3. `finish` stops after the next video frame; `close` says goodbye.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The machine: bytes in, one request at a time out, answers back in. The flow is in the module's documentation.
+//! The machine: it takes bytes, hands out one request at a time, and takes the responses. The module's
+//! documentation shows the flow.
 
 mod stream;
 
@@ -15,7 +16,7 @@ use super::request::{Method, Request};
 use super::response::{self, Answers, Delimiter, Exchange, Response};
 use super::{BodyLimits, Error, Intake, Limits};
 
-/// Size of the pieces in which input is taken, so that one call's bytes are parsed before more are held.
+/// Input is taken in pieces of this size, so that each piece is parsed before more is held.
 const PIECE_BYTES: usize = 16 * 1024;
 /// Maximum number of bytes that a shell may have read before it saw that no bytes are wanted; more is an overrun.
 const OVERRUN_BYTES: usize = 1024 * 1024;
@@ -76,8 +77,8 @@ pub struct Stats {
 pub enum BodyLength {
     /// A body of this many bytes.
     Known(u64),
-    /// An unknown length: the body ends with the connection. The bytes may bypass the machine, after those that
-    /// [`Connection::poll_transmit`] gave.
+    /// The length is unknown: the body ends with the connection. Its bytes need not pass through the machine, but
+    /// must follow those returned by [`Connection::poll_transmit`].
     UntilClose,
 }
 
@@ -109,7 +110,7 @@ struct Incoming {
     /// Bytes decoded so far.
     bytes: u64,
     is_complete: bool,
-    /// The time of the last check of the peer's pace, and the bytes received by then.
+    /// Time of the last check of the peer's rate, and the bytes received until then.
     paced: (Instant, u64),
 }
 
@@ -147,11 +148,11 @@ pub struct Connection {
     out: Answers,
     /// Bytes queued here or in the shell that are not written yet.
     unsent: usize,
-    /// Time of the last write progress, or of when `unsent` left zero.
+    /// Time of the last write progress, or at which `unsent` became nonzero.
     progress_at: Instant,
     /// Start of the head timer or the idle timer.
     waiting_since: Instant,
-    /// True if the first byte of a head has come.
+    /// True if the first byte of a head has arrived.
     collecting: bool,
     peer_done: bool,
     shutdown: bool,
@@ -240,7 +241,7 @@ impl Connection {
         self.unsent = self.unsent.saturating_sub(bytes);
         self.progress_at = now;
         if !self.collecting {
-            // The rest between requests begins when the peer has its answer.
+            // The idle time between requests begins when the peer has received the response.
             self.waiting_since = now;
         }
         self.drive(now);
@@ -399,7 +400,8 @@ impl Connection {
         Some(std::mem::take(&mut self.held).freeze())
     }
 
-    /// Closes between requests: at once if none is outstanding, else after its answer. A body that is sent in blocks is cut short.
+    /// Closes the connection: at once if no request is outstanding, otherwise after the response. A body that is
+    /// sent in blocks is cut short.
     pub fn close(&mut self) {
         self.shutdown = true;
         match self.stage {
@@ -562,7 +564,8 @@ impl Connection {
             self.ready_without_body(now, head, decoder);
             return Ok(true);
         }
-        // RFC 9110 §10.1.1: not needed when the body is coming already, and never for one that is refused above.
+        // RFC 9110 §10.1.1: not needed if the body is already arriving, and never sent for a body that is refused
+        // above.
         if head.expects_continue && decoder.is_empty() && decoder.scanned() == 0 {
             self.queue(now, Answers::invite);
         }
@@ -597,7 +600,7 @@ impl Connection {
             && !self.held.is_empty()
             && incoming.decoder.len() <= self.limits.body_window_bytes
         {
-            // Decoding takes a piece at a time, so that decoded data is bounded by the window and a piece.
+            // Decode a piece at a time, so that the decoded data never exceeds the window by more than a piece.
             let mut piece = self.held.split_to(self.held.len().min(PIECE_BYTES));
             let before = incoming.decoder.len();
             incoming.is_complete = incoming.decoder.decode(&mut piece)?;
@@ -610,7 +613,7 @@ impl Connection {
             self.held = piece;
         }
         if self.held.is_empty() {
-            // The end of a stream comes without bytes.
+            // The end of an HTTP/2 stream may arrive without bytes.
             incoming.is_complete |= incoming.decoder.decode(&mut BytesMut::new())?;
         }
         // Bytes held although the window is full are still to come.
@@ -666,8 +669,8 @@ impl Connection {
     /// Answers an error, then closes (RFC 9112 §9.6).
     fn reject(&mut self, now: Instant, error: Error) {
         if let Some(status) = error.status() {
-            // The request may have been a HEAD; the body of an error is then one the peer does not expect, but
-            // the connection ends with it.
+            // The request may have been a HEAD, whose response has no body. Sending one does no harm, because the
+            // connection ends with it.
             let version = self.version();
             let exchange = Exchange { method: Method::Get, version, keep_alive: false, gzip: false };
             let mut answer = Response::error(status, &error.to_string());
@@ -734,8 +737,8 @@ impl Connection {
         }
     }
 
-    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, longer as long as its mean
-    /// rate suffices, never more than the total limit.
+    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, longer
+    /// while its mean rate suffices, but never more than the total limit.
     fn body_time(&self, decoded: usize) -> Duration {
         let decoded_ms = u64::try_from(decoded).unwrap_or(u64::MAX).saturating_mul(1000);
         let earned = decoded_ms.checked_div(u64::from(self.limits.body_rate_min)).unwrap_or(u64::MAX);

@@ -11,9 +11,9 @@ const READ_METHODS: &str = "GET,HEAD,OPTIONS";
 /// Header fields that a page of another origin may send.
 pub const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
-/// In place of a list of fields: a page may send any field except those that proxies write.
+/// Used instead of a list of fields: a page may send any field except those that proxies write.
 pub const ANY_FIELD: &str = "*";
-/// Schemes of app shells and local files. Their pages share one origin, whoever wrote them.
+/// Schemes of app shells and local files. Such pages have the same origin, whoever wrote them.
 const SHELLS: [&str; 4] = ["file", "capacitor", "ionic", "tauri"];
 /// The lifetime of a preflight response, in seconds.
 const MAX_AGE: &str = "1800";
@@ -40,8 +40,8 @@ pub struct Policy<'a> {
 pub enum Origins<'a> {
     /// For paths of applications: any origin; credentials are allowed only if the request has some.
     Anyone,
-    /// For paths of an application's API that is protected by the address alone, an address that every page in a browser there shares:
-    /// these origins as [`Self::Anyone`], all others read-only.
+    /// For an API of an application that is protected only by client addresses. All pages in browsers at an allowed
+    /// address share it, so only these origins are treated as in [`Self::Anyone`]; all others may only read.
     Readers(&'a [String]),
     /// For management paths: only these origins, with credentials. Others get no CORS fields, so that their browsers refuse the response.
     Named(&'a [String]),
@@ -52,7 +52,7 @@ pub enum Origins<'a> {
 pub enum Verdict {
     /// The request is answered with this response and goes no further.
     Answer(Box<Response>),
-    /// The request goes on; its response gets these fields.
+    /// The request is allowed; add these fields to its response.
     Fields(Vec<(&'static str, String)>),
 }
 
@@ -107,7 +107,8 @@ pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     }
 }
 
-/// Answers a preflight with 200. It goes no further, because a preflight has no credentials and no filter could let it pass.
+/// Answers a preflight with 200 without passing it on: a preflight has no credentials, so every filter would refuse
+/// it.
 fn preflight(
     request: &Request,
     is_allowed: bool,
@@ -527,7 +528,8 @@ mod tests {
             ("https://media.example.evil.example", "127.0.0.1:5080", None, false),
             ("ftp://media.example", "127.0.0.1:5080", None, false),
             ("null", "127.0.0.1:5080", None, false),
-            // A neighbour at another port, and whoever has the name in the eyes of the server only.
+            // A page of the same host at another port, and a page of a site that only this server believes to be
+            // its own.
             ("https://media.example:9999", "media.example", Some("same-site"), false),
             ("https://media.example", "media.example", Some("cross-site"), false),
         ] {

@@ -1,4 +1,4 @@
-//! Pictures of key frames, which a process of their own makes.
+//! Pictures of key frames, made by a separate process.
 
 use std::fmt;
 
@@ -28,9 +28,9 @@ pub type PictureOutcome = Result<Bytes, NoPicture>;
 pub enum NoPicture {
     /// No decoder takes the key frame.
     Refused(Error),
-    /// The process died of the key frame, or was ended because it took too long.
+    /// The process crashed on the key frame, or was killed because it took too long.
     Died(String),
-    /// There is no process: it cannot be started or confined, or too many pictures wait.
+    /// No process is available: it cannot be started or confined, or too many pictures wait.
     Unavailable(String),
 }
 

@@ -70,7 +70,7 @@ fn thousandths(text: &str) -> u32 {
 /// Converts to Prometheus text, which names families like their samples, has no type for information, and no end mark.
 fn text(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
-    // HELP comes before TYPE, which says by what name the family is known.
+    // HELP precedes TYPE, which determines the family's name, so HELP is held back.
     let mut help = None;
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {

@@ -78,8 +78,8 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// Parses the head at the front of `bytes` and returns it with its length, or `None` if it is incomplete. A fault is reported at the
-    /// first byte that shows it.
+    /// Parses the head at the front of `bytes`. Returns it with its length, or `None` if it is incomplete. Each
+    /// fault is reported at the first byte that reveals it.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let Some(first) = bytes.first() else { return Ok(None) };
         if first & 0x70 != 0 {
