@@ -179,7 +179,7 @@ fn take_process(figures: &mut HostFigures, status: &str, stat: &str) {
     figures.process_memory_peak = kilobytes(status, "VmHWM:").unwrap_or(0);
     let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
     figures.threads = threads.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    // The name in parentheses may hold blanks; utime and stime are the 12th and 13th fields behind it.
+    // The name in parentheses may contain blanks; utime and stime are the 12th and 13th fields after it.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok());
     figures.process_cpu_us = ticks.sum::<u64>().saturating_mul(TICK_US);

@@ -81,8 +81,8 @@ fn bind(host: Option<IpAddr>, port: u16, count: usize, kind: Type) -> io::Result
 
 fn bind_all(wanted: SocketAddr, count: usize, kind: Type) -> io::Result<(SocketAddr, Vec<Socket>)> {
     let first = socket(wanted, kind)?;
-    // The first binds alone: with SO_REUSEPORT it could share a port that another program listens on already. Its
-    // siblings join it after it has set the option.
+    // The first socket binds without SO_REUSEPORT, with which it could share a port that another program already
+    // listens on. It sets the option afterwards, so that its siblings can join.
     first.bind(&wanted.into())?;
     let bound = first.local_addr()?.as_socket().unwrap_or(wanted);
     let mut sockets = vec![first];
@@ -105,7 +105,7 @@ fn socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
     if kind == Type::STREAM {
-        // Of UDP it would let another socket take the port over.
+        // Not for UDP, where this option would let another socket take over the port.
         socket.set_reuse_address(true)?;
     }
     if address.is_ipv6() {

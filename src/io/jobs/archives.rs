@@ -71,7 +71,7 @@ fn remove(root: &Path, path: &[String], begun_ms: Option<i64>) -> io::Result<()>
     if begun_ms.is_some() && begun_ms != begun {
         return Ok(());
     }
-    // The playlist first: it never names what is not there.
+    // The playlist is removed first, so that it never names a missing file.
     sys::remove_beside(folder.as_fd(), &name)?;
     sync_folder(&folder)?;
     remove_named(&folder, &playlist.segments)

@@ -333,7 +333,7 @@ mod tests {
     fn a_file_grows_by_what_is_appended_and_its_folders_are_made() {
         let root = TempFolder::new();
         let path = || ["live", "streams", "a.flv"].map(str::to_owned).to_vec();
-        // More pieces than one write takes, empty ones among them.
+        // More pieces than one write accepts, some of them empty.
         let pieces: Vec<Bytes> = (0..2000).map(|n| Bytes::from("ab".repeat(n % 3))).collect();
         let total: usize = pieces.iter().map(Bytes::len).sum();
         let first = append(&root, AppendTo::New { path: path() }, &pieces).unwrap();

@@ -78,7 +78,7 @@ fn split<'p>(named: &[PathBuf], path: &'p Path) -> Option<(PathBuf, &'p Path)> {
 fn link(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
     let asked = paths.options.home.join(folder);
     let Ok(target) = asked.canonicalize() else {
-        // The answer is the same whether or not something exists outside of the allowed folders.
+        // The answer does not reveal whether something exists outside of the allowed folders.
         let is_named = |named: &PathBuf| asked.starts_with(named) && !asked.iter().any(|part| part == "..");
         let is_inside = paths.import_folders.iter().any(is_named);
         return Ok(if is_inside { ImportOutcome::Missing } else { ImportOutcome::Outside });

@@ -100,7 +100,7 @@ mod tests {
         assert_ne!(stored, make(&digest, [8; 16]));
         assert!(verify(&digest, &stored));
         assert!(!verify(&digest_of("Password").unwrap(), &stored));
-        // The stored text is no password: it is not even one in form.
+        // The stored hash is not a valid password, not even in form.
         assert_eq!(PasswordDigest::parse(&stored), None);
         for odd in [
             "",

@@ -1,10 +1,10 @@
 //! Finishes recordings: a file written in fragments becomes a seekable file (`mp4`, `webm`) and gets its final name.
 //!
-//! After a crash the next [`RecordingWork::Finish`] continues: each step is on disk before the next begins, and until the last write the
-//! file is as its sink wrote it.
+//! After a crash the next [`RecordingWork::Finish`] continues: each step is on the disk before the next one begins,
+//! and until the last write the file remains as its sink wrote it.
 //!
-//! 1. What there is is found again, from the file alone. What a crash has torn is cut off.
-//! 2. The index is written, and at last the few bytes that make it count.
+//! 1. The content is determined from the file alone. A fragment torn by a crash is cut off.
+//! 2. The index is written, and finally the few bytes that make it valid.
 //! 3. The file gets its name.
 
 mod mp4;
@@ -45,7 +45,8 @@ const FIRST_BYTES: usize = 256;
 const WEBM: &str = ".webm";
 /// Suffix of the name of a file that cannot be finished.
 const DAMAGED: &str = ".damaged";
-/// Maximum size of a torn fragment that may be cut off: more than a sink writes, which is 8 MiB and what comes until the next key frame.
+/// Maximum size of a torn fragment that may be cut off. It exceeds what a sink writes: 8 MiB, and the rest until
+/// the next key frame.
 const CUT_BYTES_MAX: u64 = 32 << 20;
 /// Bytes examined for zeros at a time.
 const ZEROS_AT_ONCE: usize = 1 << 20;
@@ -208,7 +209,7 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
         place => place?,
     };
     let file = match place.open(&place.unfinished, libc::O_RDWR) {
-        // The file had its name before the crash, or somebody has removed it.
+        // The file got its name before a crash, or was removed by hand.
         Err(error) if is_missing(&error) => {
             return match place.open(&place.name, libc::O_RDONLY) {
                 Err(error) if is_missing(&error) => Ok(Finish::Nothing),
@@ -233,7 +234,7 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
         Err(error) => return Err(error),
     };
     let finished = finished(&file)?;
-    // An earlier life may have made the last change, and ended before it was on the disk.
+    // An earlier run may have made the last change and ended before that reached the disk.
     file.sync_all()?;
     place.name_it()?;
     Ok(Finish::Done(finished))

@@ -1,7 +1,7 @@
 //! A socket with or without TLS: plain bytes above, wire bytes below.
 //!
-//! With TLS, bytes that were taken but not yet accepted by the kernel wait inside; [`Transport::flush`] moves them.
-//! They are bounded by [`PENDING_BYTES_MAX`] and what one record adds.
+//! With TLS, bytes that were accepted here but not yet by the kernel wait inside; [`Transport::flush`] sends them.
+//! They are bounded by [`PENDING_BYTES_MAX`] plus the overhead of one record.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -197,7 +197,7 @@ impl Transport {
         let Some(tls) = &mut self.tls else {
             return files.write(&mut self.stream, slices);
         };
-        // During the handshake there is nothing to write with; its end is told.
+        // During the handshake nothing can be written; its end is reported.
         if tls.connection.is_handshaking() || !tls.flush(&mut self.stream)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -61,7 +61,8 @@ fn is_plain(file: &File) -> io::Result<bool> {
     }
 }
 
-/// True if a file without samples holds only what its sink begins with: the head or a part of it, and a torn fragment.
+/// True if a file without samples contains only what its sink writes first: the head or a part of it, and a torn
+/// fragment.
 fn is_begun_only(file: &File) -> io::Result<bool> {
     let mut at = 0;
     for _ in 0..BOXES_MAX {
@@ -106,7 +107,7 @@ fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Optio
             PlainHead::Short(short) => short.next_multiple_of(block),
         };
         if block >= indexed.moov_at || insert(file.as_fd(), block, short).is_err() {
-            // Boxes that were inserted already stay: the file is read again when it is copied.
+            // Boxes that were already inserted may stay: the file is read again for the copy.
             return Ok(None);
         }
         moved = moved.saturating_add(short);

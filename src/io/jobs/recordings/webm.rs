@@ -18,7 +18,7 @@ pub(super) fn complete(file: File) -> io::Result<Complete> {
         return Ok(Complete::File(file));
     }
     let Some(indexed) = index(&file, length)? else {
-        // Of a head that was cut, as much as there is.
+        // If the head was cut, this reads as much of it as there is.
         let first = read(&file, 0, FIRST_ID.len())?;
         let begins = !first.is_empty() && FIRST_ID.starts_with(&first);
         return Ok(if may_be_cut(&file, 0, begins)? { Complete::Nothing } else { Complete::Junk });
@@ -87,7 +87,7 @@ mod tests {
     use crate::jobs::Finished;
     use crate::tests::TempFolder;
 
-    /// Opus of so many seconds, as its sink leaves it.
+    /// Makes an Opus recording of this many seconds, as its sink leaves it.
     fn recorded(seconds: i64) -> Vec<u8> {
         let config = CodecConfig::Opus(opus::Config::read(Bytes::new()).unwrap());
         let track = Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS);
