@@ -231,7 +231,7 @@ fn run_store(options: &Options, task: &store::Task) -> ExitCode {
     }
 }
 
-/// Has the running server drain, or calls that off.
+/// Makes the running server drain, or cancels the drain.
 fn drain(options: &Options, is_leaving: bool) -> ExitCode {
     match io::order_drain(options, is_leaving) {
         Ok(()) => {
@@ -296,7 +296,7 @@ fn ready_line(addresses: &Addresses) -> String {
     }
     let addresses = protocol::listener_names().map(|name| {
         let mut of_name = addresses.all(name).map(|address| address.to_string()).peekable();
-        // A port that each worker has is a list, in their order.
+        // If each worker has a port of its own, the ports are a list, in the order of the workers.
         let is_list = of_name.peek().is_some() && protocol::Port::is_listed(name);
         let value = if is_list { of_name.collect() } else { of_name.next().into() };
         (name.to_owned(), value)

@@ -217,7 +217,7 @@ mod tests {
         check(&sign_json(HEADER, payload, SECRET))
     }
 
-    /// RFC 7515 §A.1: a foreign token with its key and unusual white space.
+    /// RFC 7515 §A.1: a token of another issuer, with its key and unusual white space.
     #[test]
     fn the_rfc_s_example_verifies() {
         let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";

@@ -29,7 +29,7 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Describes a request that came without a proxy.
+    /// Describes a request that did not pass a proxy.
     #[must_use]
     pub const fn direct(peer: IpAddr) -> Self {
         Self { client: peer.to_canonical(), secure: None, host: None, prefix: String::new() }
@@ -212,7 +212,7 @@ fn read_element<'a>(mut rest: &'a str, element: &mut Element) -> Option<&'a str>
 /// Parses a token or a quoted string, and returns the rest as well.
 fn read_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
-        // Addresses of IPv6 have to be quoted, and are not by everybody.
+        // IPv6 addresses must be quoted, but some proxies do not quote them.
         let end = text.find([';', ',', ' ', '\t']).unwrap_or(text.len());
         let (value, rest) = text.split_at_checked(end)?;
         return (!value.is_empty() && !value.contains('"')).then(|| (value.to_owned(), rest));

@@ -65,7 +65,7 @@ enum Carrier {
     AacElement,
     /// A message before the unit.
     Message,
-    /// Nowhere: the video has the stamps.
+    /// No stamps: the video carries them.
     None,
 }
 
@@ -207,7 +207,7 @@ impl Clip {
         self.pieces.retain(|piece| piece.is_video);
         let times = (0..self.period_ms).step_by(OPUS_MS);
         self.pieces.extend(times.map(piece));
-        // A key frame stays the first unit.
+        // A key frame must remain the first unit.
         self.pieces.sort_by_key(|piece| (piece.dts_ms, !piece.is_video));
         self
     }
@@ -341,7 +341,7 @@ impl Source {
         self
     }
 
-    /// Goes on with the clip's first unit, a key frame.
+    /// Continues with the clip's first unit, a key frame.
     pub fn restart(&mut self) {
         (self.base_ms, self.next) = (self.due_ms(), 0);
         self.pass_over();

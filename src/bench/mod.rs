@@ -149,6 +149,6 @@ pub trait PeerDatagrams {
 
 /// A peer that publishes.
 pub trait PeerMedia {
-    /// Stops after the next video frame, so that no audio waits for a further one.
+    /// Stops after the next video frame, so that no audio is left waiting for another frame.
     fn finish(&mut self);
 }

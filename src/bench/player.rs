@@ -44,7 +44,7 @@ pub struct Player {
     stalled: bool,
     /// Deadline for the server's consent, then for the next media.
     deadline: Option<Instant>,
-    /// Stamp that came as a message, for the next unit.
+    /// A stamp that was received as a message and belongs to the next unit.
     announced: Option<Stamp>,
     /// Packets of media that were counted.
     packets: u64,

@@ -37,7 +37,7 @@ impl Turns {
 /// A participant, as its two connections know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Participant {
-    /// Its number, from 0.
+    /// The participant's number, from 0.
     pub number: usize,
     /// The turns of all participants; `None` if nobody speaks.
     pub turns: Option<Turns>,
@@ -58,7 +58,7 @@ pub(super) struct RoomView {
     places: BTreeMap<u8, (usize, Sequence)>,
     /// Time of the last picture of each participant.
     seen: BTreeMap<usize, Instant>,
-    /// Units lost and repeated in places that show another participant now.
+    /// Units lost and repeated in places that now show another participant.
     before: Sequence,
 }
 

@@ -191,7 +191,7 @@ mod tests {
             let Some((kind, size)) = added.split_first() else { continue };
             assert!(added.len().abs_diff(bytes) < 2, "{bytes}: {}", added.len());
             let steps = size.iter().take_while(|byte| **byte == 0xff).count();
-            // The size's bytes stand before the payload.
+            // The bytes of the size precede the payload.
             let payload = steps * 255 + usize::from(size[steps]);
             assert_eq!((*kind, steps + 1 + payload), (5, size.len()), "{bytes}");
         }

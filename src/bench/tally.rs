@@ -151,7 +151,7 @@ impl Sequence {
             self.repeated += 1;
             return;
         }
-        // A smaller number with a newer time is a publisher that began anew.
+        // A smaller number with a newer time means that the publisher restarted.
         self.newest_nanos = stamp.unix_nanos;
         self.next = Some(stamp.sequence.saturating_add(1));
     }

@@ -85,7 +85,7 @@ impl Viewing {
                 FirstFrame::Seen
             }
             (FirstFrame::Awaited, false) => FirstFrame::Audio(waited),
-            // So much audio without video is a stream without video.
+            // After a second of audio without video, the stream counts as one without video.
             (FirstFrame::Audio(first), false) if waited > first.saturating_add(1_000_000_000) => {
                 tally.first_frame.record(first);
                 FirstFrame::Seen

@@ -216,7 +216,7 @@ impl<'a> Together<'a> {
         if !self.disk.has(&self.mark) {
             return Ok(false);
         }
-        // A mark that is not on the disk would not finish what the power cuts off.
+        // Without the mark on the disk, a change cut off by a power cut would not be completed.
         self.disk.sync_folder(folder_of(&self.mark))?;
         self.put_drafts_in_place().map(|()| true)
     }

@@ -92,7 +92,7 @@ enum Stage {
     Ready(Box<Request>, Exchange),
     /// A request waits to be answered.
     Outstanding(Exchange),
-    /// An answer was started; its body follows in blocks.
+    /// The head of a response was sent; its body follows in blocks.
     Streaming(Exchange, Streaming),
     /// The transport belongs to another protocol.
     Upgraded,
@@ -317,7 +317,7 @@ impl Connection {
             return None;
         }
         if length_u64(&block) > length_of(self.limits.body_window_bytes) {
-            // The peer could not go on while the window was full.
+            // The peer could not send while the window was full, so its rate is measured anew.
             incoming.paced = (now, incoming.bytes);
         }
         self.drive(now);
@@ -489,7 +489,7 @@ impl Connection {
         exchange
     }
 
-    /// Goes on after a response was queued: with the next request, or by closing.
+    /// Continues after a response was queued: with the next request, or by closing.
     fn complete(&mut self, now: Instant, exchange: Exchange) {
         self.incoming = None;
         if !exchange.keep_alive {
@@ -616,7 +616,7 @@ impl Connection {
             // The end of an HTTP/2 stream may arrive without bytes.
             incoming.is_complete |= incoming.decoder.decode(&mut BytesMut::new())?;
         }
-        // Bytes held although the window is full are still to come.
+        // Bytes that are held because the window is full still have to be decoded.
         Ok(incoming.is_complete || !self.held.is_empty())
     }
 
@@ -722,7 +722,7 @@ impl Connection {
             Stage::Head(_) if self.collecting || self.stats.requests == 0 => {
                 self.waiting_since.checked_add(self.limits.head_time)
             }
-            // While an answer is on its way the stall timer watches.
+            // While a response is being sent, the stall timer is in charge.
             Stage::Head(_) if self.unsent > 0 => None,
             Stage::Head(_) => self.waiting_since.checked_add(self.limits.idle),
             Stage::Body(pending) => pending.since.checked_add(self.body_time(pending.decoder.len())),

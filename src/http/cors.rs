@@ -50,7 +50,7 @@ pub enum Origins<'a> {
 /// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The request is answered with this response and goes no further.
+    /// Answer the request with this response; do not pass it on.
     Answer(Box<Response>),
     /// The request is allowed; add these fields to its response.
     Fields(Vec<(&'static str, String)>),

@@ -103,7 +103,7 @@ impl Scanner {
         self.line_start = self.at;
         if length > 0 {
             self.lines = self.lines.saturating_add(1);
-            // The request line is one of them.
+            // The request line counts as one of the lines.
             return if self.lines > limits.headers.saturating_add(1) {
                 Err(Error::HeadTooLarge)
             } else {

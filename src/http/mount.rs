@@ -212,7 +212,7 @@ fn allow(methods: &[Method]) -> String {
 /// Matches a path against a pattern; `None` if it does not fit.
 fn captures(pattern: &'static str, path: &str, is_app: &impl Fn(&str) -> bool) -> Option<Captures> {
     let mut captures = Captures::default();
-    // `*`, which OPTIONS may ask for, is below everything.
+    // `*`, which OPTIONS may request, matches only `{*}`.
     let mut left = path.strip_prefix('/').map(|left| (1usize, left));
     for part in pattern.split('/').skip(1) {
         if part == REST {

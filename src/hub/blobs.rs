@@ -361,7 +361,7 @@ mod tests {
         store.publish(blob(B, "h", 1, 58));
         store.publish(blob(StreamId(3), "k", 1, 60));
         assert_eq!(there(&store, "ijhkefg"), "ijk");
-        // Alone they have a bound, too.
+        // Needed blobs are bounded, too, even if there are no others.
         for name in ["l", "m", "n", "o"] {
             store.publish(init(B, name));
         }

@@ -305,7 +305,7 @@ impl Cursor {
             if sent == 0 {
                 return 0;
             }
-            // Packets are taken as whole units: no bytes account for them.
+            // Packets are sent as whole units and are not counted in bytes here.
             let Some(parts) = unit.item.bytes() else { return sent };
             let prelude = (unit.epoch != self.epoch).then(|| packager.prelude(self.next)).flatten();
             let total = parts.len().saturating_add(prelude.map_or(0, Parts::len));

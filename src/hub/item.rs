@@ -23,7 +23,7 @@ pub enum Item {
 /// The packets of a unit.
 #[derive(Debug, Clone)]
 pub struct Packets {
-    /// Their place in the log.
+    /// The position of the packets in the log.
     pub unit: LoggedUnit,
     /// Pictures that the unit refers to, and those that may refer to it.
     pub needs: Dependency,

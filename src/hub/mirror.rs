@@ -31,7 +31,7 @@ pub struct Mirror {
     pub to: WorkerId,
     /// The number of the receiving worker's request.
     pub(super) request: u64,
-    /// The tracks that subscribers there select.
+    /// The tracks that the worker's subscribers select.
     pub wanted: TrackSet,
     /// The wanted video tracks that are sent from their next key frame on, because the worker lacks the units before it.
     waits: TrackSet,
@@ -40,7 +40,7 @@ pub struct Mirror {
     cursor: Cursor,
     knows: Knows,
     lane: Lane,
-    /// Units that the mirror missed since last asked.
+    /// Number of units missed since [`Mirror::take_missed`] was last called.
     missed: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Mirror {
 #[derive(Debug, Default)]
 pub(super) struct Had {
     tracks: Vec<(TrackId, i64)>,
-    /// Number of the first unit that the worker cannot have.
+    /// Number of the first unit that the worker cannot have yet.
     until: u64,
 }
 
@@ -269,7 +269,7 @@ mod tests {
         let mut mirror = Mirror::new(ASKER, TrackSet::of(TrackId::AUDIO), Had::default(), Some(0), 0);
         ring.push(entry(0, true, 10));
         assert!(mirror.next(&ring, 5000).is_none());
-        // A track that is wanted in mid-stream begins with a key frame.
+        // A track that becomes wanted while the stream plays begins with a key frame.
         mirror.want(VIDEO);
         ring.push(entry(33, false, 10));
         assert!(mirror.next(&ring, 5000).is_none());

@@ -211,7 +211,7 @@ pub(super) struct Packaged {
     pub(super) epoch: u32,
     /// The unit's track.
     pub(super) track: TrackId,
-    /// True if decoding can begin at it.
+    /// True if decoding can begin at the unit.
     pub(super) key_frame: bool,
     /// The unit's DTS in milliseconds.
     pub(super) dts_ms: i64,

@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(ids(mixed, &tracks, &all), [v1]);
         assert_eq!(ids(Selection::only(TrackKind::Audio, a1), &tracks, &all), [a1]);
         assert!(ids(Selection::only(TrackKind::Video, id(TrackKind::Video, 9)), &tracks, &all).is_empty());
-        // A format that cannot carry the published audio takes the derived track.
+        // A subscriber of a format that cannot carry the published audio gets the derived track.
         let carries = |track: &Track| Fit::of(track.kind() == TrackKind::Video || track.id.is_derived());
         assert_eq!(ids(Selection::DEFAULT, &tracks, &carries), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &carries), [v0, v1, TrackId::DERIVED]);

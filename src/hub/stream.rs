@@ -87,7 +87,7 @@ pub struct Stream {
     pub id: StreamId,
     /// The stream's key.
     pub key: StreamKey,
-    /// The worker of its publisher.
+    /// The worker that has the stream's publisher.
     pub source: WorkerId,
     /// The protocol or path over which the stream arrives.
     pub ingest: Ingest,
@@ -123,14 +123,14 @@ struct Offer {
 struct Asked {
     /// Number of the last request.
     request: u64,
-    /// True while the request stands.
+    /// True while the request is in effect.
     holds: bool,
 }
 
 /// The demand last reported to the stream's source.
 #[derive(Debug, Default)]
 struct Demand {
-    /// The tracks that subscribers here select.
+    /// The tracks that this worker's subscribers select.
     wanted: TrackSet,
     /// Time of the last key frame request of each video track.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
@@ -520,7 +520,7 @@ impl Stream {
         let chosen = packager.chosen();
         let skipped = match subscriber.cursor.check_lag(&self.ring, chosen, self.lag_ms()) {
             Jump::None => 0,
-            // Units that it did not select are not missed.
+            // Units that the subscriber did not want while paused are not missed.
             Jump::Skipped(_) if subscriber.paused => 0,
             Jump::Skipped(units) => {
                 subscriber.jumps = subscriber.jumps.saturating_add(1);
@@ -756,7 +756,7 @@ mod tests {
         };
         let (mut paused, mut slow) = (subscribe(0), subscribe(1));
         paused.paused = true;
-        // As much as the ring holds, and more.
+        // More units than the ring holds.
         let now = Instant::now();
         for dts_ms in 0..6000 {
             stream.push(now, entry(dts_ms, false, 1));

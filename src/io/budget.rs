@@ -89,7 +89,7 @@ pub(super) struct Budget {
     handshakes: Box<[(&'static str, AtomicU32)]>,
 }
 
-/// The reason a TLS handshake may not begin.
+/// The reason why a TLS handshake may not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
     /// Too many handshakes of the address are in progress.
@@ -483,7 +483,7 @@ mod tests {
         assert!(loud.iter().all(|permit| permit.gives_way(way).is_some()));
         assert!(quiet.iter().filter(|permit| permit.gives_way(way).is_some()).count() < 8, "its own");
         drop((quiet, loud));
-        // No peer is loud: the oldest of all.
+        // If no peer is loud, the oldest of all peers gives way.
         let later = now + Duration::from_secs(1);
         let crowd: Vec<_> = (0..1000).filter_map(|n| budget.admit(nth(n), false, later).ok()).collect();
         assert_eq!((crowd.len(), budget.give_way().unwrap().bucket), (999, None));

@@ -156,7 +156,7 @@ impl Joined {
         Ok(Self { shared, lease: settings.lease, profile: Arc::new(Mutex::new(profile)) })
     }
 
-    /// Connects, and takes the node's lease.
+    /// Connects, and acquires the node's lease.
     fn join(settings: &ClusterSettings) -> Result<(Self, Membership), Error> {
         let mut joined = Self::visit(settings)?;
         let shared = &mut joined.shared;
@@ -234,7 +234,7 @@ impl Listeners<'_> {
 struct Directory {
     shared: Shared,
     profile: Arc<Mutex<Profile>>,
-    /// Has the lease's thread give a sign at once; ends it when dropped.
+    /// Makes the lease's thread renew the lease at once; ends that thread when dropped.
     signs: Sender<()>,
 }
 
@@ -324,7 +324,7 @@ struct Signs {
     own: Process,
     lease: Duration,
     profile: Arc<Mutex<Profile>>,
-    /// Orders to give a sign at once.
+    /// Requests to renew the lease at once.
     ordered: Receiver<()>,
 }
 

@@ -144,7 +144,7 @@ pub(super) fn memory() -> Option<usize> {
 }
 
 fn memory_of(meminfo: &str, groups: &[String]) -> Option<usize> {
-    // `max` in a group that has no limit.
+    // A group without a limit contains `max`.
     let of_groups = groups.iter().filter_map(|text| text.trim().parse::<u64>().ok());
     let least = of_groups.chain(kilobytes(meminfo, "MemTotal")).min()?;
     usize::try_from(least).ok()

@@ -122,7 +122,7 @@ impl Lingerers {
             now < lingering.until
                 && lingering.shut(now)
                 && match lingering.transport.stream_mut().read(buffer) {
-                    // Its side is over; ours may not be.
+                    // The peer's side is closed; ours may still be open.
                     Ok(0) => !lingering.shut,
                     Ok(_) => true,
                     Err(error) => {

@@ -51,7 +51,7 @@ pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     let limit = LogLimit::new(writer.clone(), settings.json);
     let lines = layer(writer, settings.json).with_filter(filter_fn(|line| line.target() != AUDIT));
     let audit = layer(audit, settings.json).with_filter(filter_fn(|line| line.target() == AUDIT));
-    // A second start in one process (tests) keeps the first subscriber.
+    // If a second server starts in one process (in tests), the first subscriber remains.
     let (filter, handle) = reload::Layer::new(filter(settings.level));
     if tracing_subscriber::registry().with(filter).with(limit).with(lines).with(audit).try_init().is_ok() {
         let _ = FILTER.set(handle);

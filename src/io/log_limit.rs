@@ -82,7 +82,7 @@ impl<S: Subscriber> Layer<S> for LogLimit {
             return true;
         }
         let place = std::ptr::from_ref(metadata).addr() / size_of::<usize>();
-        // The golden ratio spreads what is equally spaced.
+        // Multiplication by the golden ratio spreads equally spaced places.
         let kind = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - KINDS.trailing_zeros());
         let (admitted, left_out) = self.admit(kind, self.began.elapsed().as_secs());
         if left_out > 0 {

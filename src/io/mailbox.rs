@@ -58,7 +58,7 @@ pub(super) struct Handover {
 #[derive(Debug)]
 struct Wakeup {
     asleep: AtomicBool,
-    /// Number of messages sent and not taken out yet.
+    /// Number of messages sent but not yet taken out.
     waiting: AtomicUsize,
     waker: Waker,
 }

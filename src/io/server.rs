@@ -48,7 +48,7 @@ const FILES_KEPT_SHARE: usize = 8;
 /// Number of records of the store that are decoded at a time while the next are read.
 const RESTORED_AT_ONCE: usize = 1024;
 
-/// The reason the server did not start. Nothing is left running.
+/// The reason why the server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A port could not be bound.
@@ -56,7 +56,7 @@ pub enum StartError {
     Bind {
         /// The setting that names the port.
         key: &'static str,
-        /// The address that it was to listen on.
+        /// The address that could not be listened on.
         address: SocketAddr,
         /// The error of the operating system.
         error: io::Error,
@@ -479,7 +479,7 @@ fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<
                     let _ = sender.send(Ok(mem::take(&mut batch)));
                 }
             });
-            // Nothing is accepted any more once a record could not be decoded.
+            // The receiver has stopped if a record could not be decoded.
             let _ = sender.send(read.map(|()| batch));
         });
         Ok(Control::new(clock::now(), config, records, seed)?)
@@ -518,7 +518,7 @@ const fn connections_within(files: usize, in_use: usize) -> usize {
 
 /// Returns the number of open descriptors.
 fn files_in_use() -> usize {
-    // The folder that is being read takes a descriptor itself.
+    // Reading this folder uses a descriptor itself.
     std::fs::read_dir("/proc/self/fd").map_or(FILES_KEPT, |files| files.count().saturating_sub(1))
 }
 

@@ -333,7 +333,7 @@ impl Shell {
         }
     }
 
-    /// Gives an admitted connection to the worker that should have it.
+    /// Passes an admitted connection to the worker that should have it.
     fn admitted(&mut self, now: Now, handover: Handover) {
         self.make_room(now);
         let listener = handover.listener;

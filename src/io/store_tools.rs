@@ -166,7 +166,7 @@ fn rescue(store: &Path, from: &Path) -> Result<String, String> {
 }
 
 fn reindex(config: &Config) -> Result<String, store::Error> {
-    // The operator asks for it: a store that is missing is begun.
+    // The operator has requested this, so a missing store is created.
     let mut store = RedbStore::open(&config.store_file())?;
     let all = store.load()?;
     let mut known: Vec<Vec<String>> =

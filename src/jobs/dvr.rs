@@ -17,7 +17,7 @@ pub const LIST: &str = ".list";
 pub struct Writer(Weak<()>);
 
 impl Writer {
-    /// Follows a value that a stream has while it writes.
+    /// Observes a value that a stream holds while it writes.
     #[must_use]
     pub fn of(stream: &Arc<()>) -> Self {
         Self(Arc::downgrade(stream))

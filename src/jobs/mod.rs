@@ -91,7 +91,7 @@ pub enum Work {
         /// Port of the resulting addresses.
         port: u16,
     },
-    /// Ask a STUN server for the address of this machine; answered like a name.
+    /// Ask a STUN server for the address of this machine; answered like [`Self::Resolve`].
     FindSeen {
         /// Host of the server.
         server: String,
@@ -541,7 +541,7 @@ impl Class {
             Self::Password => (2, 64, MIB),
             Self::Admin => (1, 64, MIB),
             Self::FileRead => (4, 4096, MIB),
-            // A disk that hangs: memory is what fills up first.
+            // If the disk hangs, memory fills up first, so bytes are limited more than jobs.
             Self::FileWrite | Self::FileSync => (4, 1024, 64 * MIB),
             // Finishing a recording takes long on file systems that can only copy.
             Self::Recording => (2, 4096, MIB),

@@ -26,7 +26,7 @@ pub type PictureOutcome = Result<Bytes, NoPicture>;
 /// The reason why there is no picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoPicture {
-    /// No decoder takes the key frame.
+    /// No decoder accepts the key frame.
     Refused(Error),
     /// The process crashed on the key frame, or was killed because it took too long.
     Died(String),

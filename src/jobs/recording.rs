@@ -18,7 +18,7 @@ pub enum RecordingWork {
     },
     /// Find the unfinished recordings of these applications.
     Find {
-        /// Their folders, the first names below the root folder.
+        /// Applications whose folders are searched: the first names below the root folder.
         apps: Vec<String>,
     },
     /// Remove a recording, finished or not.
@@ -40,13 +40,13 @@ pub struct Finished {
 /// The outcome of [`RecordingWork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingOutcome {
-    /// Complete: it can be played.
+    /// The recording is complete and can be played.
     Finished(Finished),
     /// The recording was empty and has been removed.
     Empty,
     /// The file contains data but is not a recording. It was kept in the same folder, under this name.
     SetAside(String),
-    /// Removed, or not there.
+    /// The file was removed, or did not exist.
     Removed,
     /// Unfinished recordings: names below the root folder, the finished file's last.
     Found(Vec<Vec<String>>),

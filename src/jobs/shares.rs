@@ -90,7 +90,7 @@ impl Threads {
         at_least_one(self.of_app_max() / 2)
     }
 
-    /// Returns the most threads of all slow targets together.
+    /// Returns the maximum number of threads of all slow targets together.
     const fn of_slow_max(&self) -> usize {
         at_least_one(self.all / 4)
     }
@@ -341,7 +341,7 @@ impl Room {
         Self { limit, own, used, reserved, idle: idle.min(limit / 8), part }
     }
 
-    /// True if another item may be held.
+    /// True if there is room for another item.
     #[must_use]
     pub const fn is_there(self) -> bool {
         let free = self.limit.saturating_sub(self.used);

@@ -180,7 +180,7 @@ pub enum ToControl {
         session: SessionRef,
         /// The stream.
         key: StreamKey,
-        /// Streams of the application that the session was let in to.
+        /// Streams of the application that the session was admitted to.
         let_in: Vec<String>,
         /// The question.
         question: Question,
@@ -242,7 +242,7 @@ pub enum ToControl {
     Measured(WorkerId, Box<WorkerFigures>),
     /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
     Connections {
-        /// The worker that has them.
+        /// The worker that has the connections.
         worker: WorkerId,
         /// The stream.
         stream: StreamId,
@@ -285,7 +285,7 @@ pub enum ToControl {
         /// The new state.
         state: PullState,
     },
-    /// A pull asks to go on at another server; answered by [`ToWorker::GoOn`].
+    /// A pull asks to continue at another server; answered by [`ToWorker::GoOn`].
     NextServer {
         /// The pull.
         pull: PullId,
@@ -533,11 +533,11 @@ pub enum ToWorker {
     Mirror {
         /// The stream.
         stream: StreamId,
-        /// The worker that asks.
+        /// The requesting worker.
         to: WorkerId,
         /// Number of the request among those of that worker for this stream; mirrored units carry it back.
         request: u64,
-        /// The tracks that subscribers there select.
+        /// The tracks that the requesting worker's subscribers select.
         wanted: TrackSet,
         /// The last DTS of each track, in milliseconds, that the worker already has from a former source.
         after: Vec<(TrackId, i64)>,
@@ -578,7 +578,7 @@ pub enum ToWorker {
     SessionEnded {
         /// The sender of the message.
         teller: SessionRef,
-        /// The session that is gone.
+        /// The session that does not exist.
         gone: SessionRef,
     },
     /// Starts a sink of this kind for a stream.
@@ -592,9 +592,9 @@ pub enum ToWorker {
     MirrorWants {
         /// The stream.
         stream: StreamId,
-        /// The worker that asks.
+        /// The requesting worker.
         to: WorkerId,
-        /// The tracks that subscribers there select.
+        /// The tracks that the requesting worker's subscribers select.
         wanted: TrackSet,
     },
     /// From a worker that has no subscribers of the stream left.

@@ -16,7 +16,7 @@ pub struct PlayRequest {
     pub egress: &'static str,
     /// The peer's address.
     pub peer: SocketAddr,
-    /// Parameters behind the key, in the order given.
+    /// Parameters after the key, in the order given.
     pub params: Params,
     /// Origin of the page that asks, as a browser sends it; empty if there is none.
     pub origin: String,

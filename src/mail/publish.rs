@@ -88,7 +88,7 @@ pub struct Grant {
 pub enum Departure {
     /// Ended by the publisher (deleteStream, FCUnpublish, closeStream), or by a breach of the protocol: the stream ends.
     Clean,
-    /// The connection was lost or fell silent: the stream waits for it (grace).
+    /// The connection was lost or fell silent: the stream waits for the publisher's return (grace).
     Lost,
 }
 

@@ -35,7 +35,7 @@ pub struct NextServer {
     pub tls: bool,
 }
 
-/// The answer to a pull that asks to go on at another server.
+/// The answer to a pull that asks to continue at another server.
 #[derive(Debug, Clone)]
 pub struct NextAddress {
     /// The pull.

@@ -58,6 +58,6 @@ pub enum RecordingNews {
         /// Path of the file, as given in `Begun`.
         path: Vec<String>,
     },
-    /// The recording is over, for this reason.
+    /// The recording has ended, for this reason.
     Over(String),
 }

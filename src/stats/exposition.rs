@@ -619,7 +619,7 @@ mod tests {
             busy: Duration::from_millis(2500),
             cpu: Duration::from_millis(1250),
         }];
-        // A connection is of one worker.
+        // Each connection belongs to one worker.
         let second = WorkerFigures { connections: Vec::new(), ..figures.clone() };
         let mut players = PlayerCounts::default();
         players.event("playStarted", "webrtc");

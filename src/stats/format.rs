@@ -112,7 +112,7 @@ mod tests {
             &["application/openmetrics-text;q=0"],
             &["application/openmetrics-text;q=0.2,text/plain;q=0.4"],
             &["application/openmetrics-text;q=nonsense"],
-            // Prometheus 3 with the formats that are not made here in front.
+            // Prometheus 3, with formats that this server does not offer first.
             &["application/vnd.google.protobuf;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"],
         ] {
             assert_eq!(of(accept), Format::Text, "{accept:?}");

@@ -10,7 +10,7 @@ use crate::types::{ConnId, StreamId};
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     pub(super) deadlines: Deadlines,
-    /// Sessions whose events and output must be drained.
+    /// Sessions that must be drained of events and output.
     pub(super) dirty: Vec<ConnId>,
     /// Streams whose units must be sent.
     pub(super) flushing: Vec<StreamId>,

@@ -54,7 +54,7 @@ impl Barred {
         }
     }
 
-    /// Ends the first entry; a viewer that was added again stays.
+    /// Removes the first entry; a viewer that was added again remains.
     fn end_first(&mut self) {
         let Some((until, viewer)) = self.order.pop_front() else { return };
         if self.until.get(&viewer) == Some(&until) {

@@ -10,7 +10,7 @@ use crate::types::StreamKey;
 /// Bytes per second that the viewers of a stream may send together; also the size of a burst.
 const RATE: u64 = 128 << 10;
 const BURST: u64 = 1 << 20;
-/// Bytes that each message counts beyond its payload.
+/// Bytes counted for each message in addition to its payload.
 const MESSAGE_BYTES: u64 = 512;
 
 /// The bytes that viewers may send now, and the time of that figure.

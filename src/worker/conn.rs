@@ -33,7 +33,7 @@ pub(super) enum Purpose {
     Push { push: PushId, attempt: u64, stream: StreamId },
     /// An attempt of a pull.
     Pull { pull: PullId, attempt: u64 },
-    /// Takes a stream for the server itself.
+    /// Takes a stream for use by the server itself.
     Sink { stream: StreamId, kind: &'static str },
     /// Records a stream.
     Recording { recording: RecordingId, stream: StreamId },
@@ -216,7 +216,7 @@ pub(super) struct Figures {
     pub(super) cause: Option<Cow<'static, str>>,
     /// True if the session carries media, as it reported.
     pub(super) is_media: bool,
-    /// Bytes received and sent that were counted under another protocol before.
+    /// Bytes received and sent that were already counted under another protocol.
     pub(super) counted: (u64, u64),
     /// Jumps of subscriptions that have ended.
     pub(super) jumps: u64,

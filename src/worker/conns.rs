@@ -28,7 +28,7 @@ impl Conns {
         self.slab.next_id()
     }
 
-    /// Removes and returns a session; its id is dead from then on.
+    /// Removes and returns a session. Its id is invalid from then on.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.slab.remove(id)
     }

@@ -52,7 +52,7 @@ pub enum Destination {
 #[derive(Debug)]
 pub(super) struct Ports {
     pub(super) list: Vec<(&'static Port, Box<dyn Demux>)>,
-    /// The reply to the last datagram that has no session.
+    /// The reply to the last datagram that belongs to no session.
     pub(super) reply: Vec<u8>,
 }
 

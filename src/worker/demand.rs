@@ -183,7 +183,7 @@ impl Live {
         };
         let Some(stream) = self.streams.get(&stream_id) else { return };
         let tracks = Arc::clone(stream.tracks());
-        // The published track may have gone while the unit was made.
+        // The published track may have ended while the unit was being made.
         let Some(of) = tracks.get(track) else { return };
         let unit = AccessUnit { track, config_epoch: of.epoch, ..unit };
         let entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);

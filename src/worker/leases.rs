@@ -48,7 +48,7 @@ struct Lease {
 /// The result of renewing a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewed {
-    /// A known viewer goes on.
+    /// A known viewer continues.
     Again,
     /// A new viewer.
     New,
@@ -65,9 +65,9 @@ pub struct Leased<'a> {
     pub protocol: &'static str,
     /// Identity of the viewer.
     pub viewer: &'a Arc<str>,
-    /// Address of its latest request.
+    /// Address of the viewer's latest request.
     pub client: IpAddr,
-    /// Time of its first request.
+    /// Time of the viewer's first request.
     pub began: Instant,
 }
 
@@ -84,7 +84,7 @@ pub struct Ledger {
     /// Leases by address, then by expiry time.
     addresses: BTreeMap<IpAddr, BTreeSet<(Instant, u64)>>,
     counts: BTreeMap<(StreamId, &'static str), u32>,
-    /// News for control of leases that have ended.
+    /// Ended leases, as news for control.
     ended: Vec<LeaseNews>,
 }
 

@@ -62,7 +62,7 @@ impl Worker {
         if let Purpose::Push { stream, .. } = conn.purpose {
             self.orders.forget_push(push, stream, id);
         }
-        // No news of it is wanted any more.
+        // Control no longer wants reports about this task.
         conn.purpose = Purpose::Ended;
         if conn.is_connecting() {
             self.remove(id, "push removed", true);
@@ -91,7 +91,7 @@ impl Worker {
     pub(super) fn stop_pull(&mut self, pull: PullId) {
         let Some(id) = self.orders.pulls.remove(&pull) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
-        // No news of it is wanted any more.
+        // Control no longer wants reports about this task.
         conn.purpose = Purpose::Ended;
         let connecting = conn.is_connecting();
         self.live.unpublish(&mut self.turn, &mut self.conns, id, Handle::ONLY, Departure::Lost);

@@ -39,7 +39,7 @@ impl Worker {
         let pts = dts.saturating_add(i64::from(ahead_ms));
         let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 0, payload };
         let entry = Entry::new(self.turn.now.mono, self.turn.now.wall_ms, unit, tracks);
-        // A format that panics leaves it out.
+        // If a format panics at the unit, the unit is left out.
         let _ = self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, id, entry);
         self.live.feed_mirrors(&mut self.turn, id);
     }

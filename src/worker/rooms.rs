@@ -207,7 +207,7 @@ impl Live {
         stream: StreamId,
         is_new: bool,
     ) {
-        // A view is in no room, even if its room is a subtrack.
+        // A view is in no room, even if its room is itself a subtrack.
         let Some(key) = self.key_of(stream).filter(|_| !is_view(self, Some(stream))) else { return };
         let details = self.details.get(stream);
         let main = details.and_then(|details| details.main_track.clone());

@@ -29,7 +29,7 @@ const SPEAKERS_MAX: usize = 6;
 const LOUDER: u8 = 6;
 /// Interval of reports about a speaker that goes on.
 const REPEAT: Duration = Duration::from_millis(500);
-/// Minimum time between two speakers that begin.
+/// Minimum time between the beginnings of two speakers.
 const BEGINS: Duration = Duration::from_millis(100);
 /// The level of silence, in -dBov.
 const SILENCE: u8 = 127;

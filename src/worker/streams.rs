@@ -43,7 +43,7 @@ pub(super) struct Live {
     pub(super) details: Details,
     /// Viewers that wait for a stream that they have started.
     pub(super) holds: Holds,
-    /// Sessions that want a notice when a stream begins.
+    /// Sessions to notify when a stream begins.
     pub(super) awaited: Awaited,
     /// Main tracks and their watchers.
     pub(super) rooms: Rooms,
@@ -338,7 +338,7 @@ impl Worker {
                 self.live.need_key_frame(&mut self.turn, &mut self.conns, stream, track)
             }
         }
-        // The next message must not meet a session that is gone.
+        // Remove panicked sessions, so that the next message does not meet them.
         self.end_panicked();
     }
 
@@ -351,7 +351,7 @@ impl Worker {
         if is_wanted
             && self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, stream, entry).is_err()
         {
-            // Its publisher is another worker's.
+            // The unit's publisher belongs to another worker, so the panic is only counted.
             self.turn.meter.stats.panics = self.turn.meter.stats.panics.saturating_add(1);
         }
         drop(credit);
@@ -376,7 +376,7 @@ impl Worker {
                 stream.leave_source();
             } else if stream.subscribers.is_empty() {
                 stream.leave_source();
-                // The retained units are old when the next viewer comes.
+                // The retained units would be too old for the next viewer.
                 stream.clear();
             } else {
                 let mail = mirror_request(stream, self.turn.id);
@@ -400,7 +400,7 @@ impl Worker {
         self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_own);
     }
 
-    /// Answers the requests and viewers that wait for a stream that does not come.
+    /// Answers the requests and viewers that wait for a stream that will not come up.
     fn not_coming(&mut self, key: &StreamKey) {
         self.live.holds.refuse_all_of(&mut self.turn, &mut self.conns, key);
         self.polled.end_blob_waits(&mut self.turn, &mut self.conns, key);

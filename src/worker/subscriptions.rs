@@ -158,7 +158,7 @@ impl Live {
         handle: Handle,
         ask: &PlayAsk,
     ) -> bool {
-        // Renditions of one programme are no room.
+        // Renditions of one programme do not form a room.
         let is_room = self.is_room(&ask.key) && !self.details.has_renditions(&ask.key);
         let enters = ask.takes_subtracks && is_room && !self.is_in_room_of(id, &ask.key);
         if enters {
@@ -180,7 +180,7 @@ impl Live {
         let Some(conn) = conns.get_mut(id) else { return };
         let is_asked =
             |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Asked(_));
-        // A session that has left meanwhile has reported it.
+        // If the session has left in the meantime, control was notified of that.
         let Some(at) = conn.subscriptions.iter().position(is_asked) else { return };
         let SubscriptionState::Asked(ask) = conn.subscriptions.remove(at).state else { return };
         let granted = verdict.is_ok();

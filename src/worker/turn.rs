@@ -27,7 +27,7 @@ pub(super) struct Turn {
     pub(super) blobs: Blobs,
     pub(super) agenda: Agenda,
     pub(super) meter: Meter,
-    /// True while no new viewers are let in, and those that are there stay.
+    /// True while no new viewers are admitted but existing ones stay.
     pub(super) leaving: bool,
     /// True while the server is shutting down.
     pub(super) draining: bool,

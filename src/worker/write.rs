@@ -183,7 +183,7 @@ impl Live {
     /// Hands the remaining units of a stream to sessions that take whole units, even if they are not due, because nothing follows.
     pub(super) fn feed_rest(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        // A format that panics here has no end.
+        // A format that panics here does not send its final bytes.
         let now = turn.now.mono;
         let _ = catch_unwind(AssertUnwindSafe(|| stream.finish(now)));
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
@@ -240,7 +240,7 @@ impl Live {
             Ok(true) => {
                 match conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) {
                     Some(link) => link.unsent = true,
-                    // The result is known when it is drained.
+                    // The effects of the unit appear when the session is drained.
                     None => conns.touch(turn, id),
                 }
             }

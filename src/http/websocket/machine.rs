@@ -352,7 +352,7 @@ impl WebSocket {
             Ok(Message::Text(text)) => self.events.push_back(Event::Text(text.as_str().to_owned())),
             Ok(Message::Binary(bytes)) => self.events.push_back(Event::Binary(bytes)),
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => {}
-            // A fragment: the message goes on.
+            // This was a fragment; the message continues.
             Err(Judgement::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(blame(&error)),
         }

@@ -47,7 +47,7 @@ impl Poller {
         Ok(())
     }
 
-    /// True if deadlines wait in this turn. `unread`: there is more to read.
+    /// True if deadlines wait in this turn. `unread` is true if there is more to read.
     pub(super) fn defers_deadlines(&mut self, unread: bool) -> bool {
         let full = self.events.iter().count() >= EVENTS;
         self.held_up.defers(unread || full)

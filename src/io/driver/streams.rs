@@ -189,7 +189,7 @@ impl Driver {
     // ---- events
 
     pub(super) fn stream_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
-        // A stale event names a generation that is gone.
+        // A stale event refers to an earlier generation of the slot.
         let Some(socket) = self.socket(id) else { return };
         let ends = event.is_read_closed() || event.is_error();
         if socket.connecting {

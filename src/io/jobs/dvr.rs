@@ -264,7 +264,7 @@ fn give_back(root: &Path, ledger: &Ledger, (app, stream): (&str, &str), bytes: u
 
 fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
-    // Counted before anything goes.
+    // Count the existing files before any are removed.
     ledger.with(root, app, |_| ());
     let path = match path_of(root, folder) {
         Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
@@ -475,7 +475,7 @@ mod tests {
         let work = DvrWork::Put { folder: other, name: "1.ts".to_owned(), data, cap: CAP, keep: KEEP };
         run(&root, &ledger, &work).unwrap();
         assert_eq!((total(&root, &ledger, "other"), total(&root, &ledger, "live")), (9000, 7000));
-        // After a restart it is counted again.
+        // After a restart the files are counted again.
         assert_eq!(put((&root, &Ledger::default()), "c", "1.ts", &[1; 3000]), Ok(10_000));
         let clear = run(&root, &ledger, &DvrWork::Clear { folder: folder("b") }).unwrap();
         assert_eq!((clear.app_bytes, names(&root, "b").len()), (6000, 0));
@@ -576,7 +576,7 @@ mod tests {
         let there = || ["a", "b"].map(|stream| !names(&root, stream).is_empty());
         assert_eq!(put("2.ts", 2000), Err(AppendError::Full), "all of them are live");
         drop((a, b));
-        // Folders from before the restart are in nobody's share.
+        // Folders from before the restart belong to no stream.
         let shares = resume(&root, &ledger, "c", &c);
         assert_eq!((shares.app_bytes, shares.folders, total(&root, &ledger, "live")), (3000, 1, 9000));
         let came_back = Arc::new(());

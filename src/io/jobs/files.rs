@@ -38,7 +38,7 @@ pub(super) fn open(paths: &FilePaths, segments: &[String]) -> Result<OpenedFile,
 pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFile, FileError> {
     let root = paths.challenges.as_ref().ok_or(FileError::NotFound)?;
     let segments = [".well-known", "acme-challenge", token].map(str::to_owned);
-    // A folder is no page here.
+    // A folder is not an answer to a challenge.
     open_led(lead(root, &segments, open_folder)).map_err(|error| match error {
         FileError::Directory => FileError::NotFound,
         error @ (FileError::NotFound | FileError::Failed) => error,
@@ -70,7 +70,7 @@ fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError
     })
 }
 
-/// Appends to an open file, or to one that is opened or created now.
+/// Appends to an open file, or opens or creates the file first.
 pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Appended, AppendError> {
     let (file, name): (Arc<dyn AppendFile>, _) = match to {
         AppendTo::Open(file) => (file, None),
@@ -166,7 +166,7 @@ pub(super) fn open_or_make_folder(folder: &OwnedFd, name: &CStr) -> io::Result<O
         opened => return opened,
     }
     match sys::make_folder_beside(folder.as_fd(), name) {
-        // Somebody else was quicker.
+        // Another thread has created it in the meantime.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         Ok(()) | Err(_) => {}
     }

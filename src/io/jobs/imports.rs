@@ -58,7 +58,7 @@ pub(super) fn lead_linked(paths: &FilePaths, segments: &[String]) -> Option<io::
     }))
 }
 
-/// Opens a folder: named ones by any path, those below name by name.
+/// Opens a folder: folders named in the settings by any path, folders below them name by name.
 fn open_below(named: &[PathBuf], target: &Path) -> io::Result<OwnedFd> {
     let (root, below) = split(named, target).ok_or_else(nowhere)?;
     let mut folder = OwnedFd::from(OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(root)?);
@@ -112,7 +112,7 @@ fn link(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome>
 
 fn unlink(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
     let asked = paths.options.home.join(folder);
-    // The folder may be gone, or be named no more.
+    // The folder may have been deleted or removed from the settings.
     let target = asked.canonicalize().unwrap_or(asked);
     let Some(name) = target.file_name().and_then(OsStr::to_str) else { return Ok(ImportOutcome::Missing) };
     let (streams, _) = lead(&paths.root, &[app, STREAMS, name].map(str::to_owned), open_folder)?;

@@ -138,7 +138,7 @@ impl Load {
             return false;
         }
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A job that waits alone may exceed the bound, or it would never be accepted.
+        // A single waiting job may exceed the limit, or it would never be accepted.
         if before > 0 && before.saturating_add(bytes) > self.limits.bytes {
             self.leave(app, bytes);
             return false;
@@ -175,7 +175,7 @@ impl Drop for Handle {
 }
 
 impl Jobs {
-    /// Starts the dispatcher, and no other thread.
+    /// Starts the dispatcher only; the other threads are started on demand.
     pub(super) fn start(
         paths: FilePaths,
         policy: OutboundPolicy,
@@ -246,7 +246,7 @@ const fn busy(id: JobId) -> JobDone {
 struct Pool {
     waiting: Lines<Task>,
     shares: shares::Threads,
-    /// Running turns by thread, with their beginning.
+    /// Running turns by thread, with their start times.
     turns: BTreeMap<u64, (shares::Turn, Instant)>,
     threads: BTreeMap<u64, Sender<Task>>,
     /// Idle threads, each with the time since which it is idle. The last one is used first, so that the others can
@@ -591,7 +591,7 @@ mod tests {
         assert!(matches!(submit(&jobs, 4, work(Class::FileWrite, 1)), Some(Outcome::Busy)));
         gate.open();
         assert_eq!(answers.iter().take(limits.threads + 4).count(), limits.threads + 4);
-        // A job larger than the bound is done when it waits alone.
+        // A job larger than the limit is done if no other job waits.
         assert!(submit(&jobs, 9, work(Class::FileWrite, limits.bytes + 1)).is_none());
         assert_eq!(answers.recv().unwrap().id, JobId(9));
     }

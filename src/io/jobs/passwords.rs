@@ -53,7 +53,7 @@ fn verify(digest: &PasswordDigest, stored: &str) -> bool {
             pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, &given, &hash).is_ok()
         }
         None => {
-            // As long as for a user that exists.
+            // Take as long as for an existing user.
             let _ = make(digest, [0; 16]);
             false
         }

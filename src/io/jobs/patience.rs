@@ -10,7 +10,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, NextTimeout, RustlsConnector, TcpConnector, Transport, time,
 };
 
-/// Time that a read has after its time limit.
+/// Time for which a read tries once more after its time limit.
 const MOMENT: Duration = Duration::from_millis(10);
 /// Time after the limit until which such reads are still tried, even if more bytes keep arriving.
 const MOMENTS: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ impl<T: Transport> Connector<T> for Patient {
     }
 }
 
-/// A connection that is read for a moment after its time limit.
+/// A connection that is still read for a moment after its time limit.
 #[derive(Debug)]
 struct PatientTransport<T> {
     inner: T,

@@ -64,7 +64,7 @@ struct Place {
 struct Helper {
     child: Child,
     socket: UnixStream,
-    /// Number of pictures asked for.
+    /// Number of pictures requested.
     pictures: u32,
     used: Instant,
 }
@@ -80,9 +80,9 @@ impl Pictures {
         Self { places: (0..PLACES).map(|_| Mutex::default()).collect(), program, patience }
     }
 
-    /// Makes a picture, and blocks meanwhile.
+    /// Makes a picture, blocking until it is done.
     pub(super) fn run(&self, work: &PictureWork) -> PictureOutcome {
-        // Sizes that the headers tell need no process.
+        // Sizes found in the headers can be checked without a process.
         picture::look(&work.0.config, &work.0.payload).map_err(NoPicture::Refused)?;
         let message = work.0.write().map_err(NoPicture::Refused)?;
         let (at, mut place) = self.free_place().ok_or_else(nothing_free)?;
@@ -112,7 +112,7 @@ impl Pictures {
             Err(TryLockError::WouldBlock) => None,
         };
         let mut free = self.places.iter().enumerate().filter_map(|(at, place)| Some((at, free(place)?)));
-        // A process that runs is better than one to start.
+        // Prefer a place with a running process.
         let first = free.next()?;
         if first.1.helper.is_some() {
             Some(first)

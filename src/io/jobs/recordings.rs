@@ -227,7 +227,7 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
             return place.sync().map(|()| Finish::Nothing);
         }
         Ok(Complete::Junk) => return place.set_aside().map(Finish::SetAside),
-        // No later try would make more of it.
+        // A retry would give the same result.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             return place.set_aside().map(Finish::SetAside);
         }

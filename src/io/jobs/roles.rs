@@ -256,7 +256,7 @@ mod tests {
                 let head =
                     format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
                 let _ = write!(&stream, "{head}{body}");
-                // A socket that is closed with unread bytes is reset, and the answer with it.
+                // Closing a socket with unread bytes would reset the connection, and the answer would be lost.
                 thread::spawn(move || std::io::copy(&mut &stream, &mut std::io::sink()));
             }
         });
@@ -302,7 +302,7 @@ mod tests {
         let count = std::sync::atomic::AtomicU32::new(0);
         let (base, heard) = service(move |_| {
             let nth = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            // The first ones are good, and about to expire.
+            // The first credentials are valid, but about to expire.
             let soon = clock::now().wall_ms + 60_000;
             let civil = crate::types::Civil::of_unix_ms(soon);
             let soon = format!(

@@ -75,7 +75,7 @@ struct Conn {
     /// The byte stream, until it is closed.
     stream: Option<Stream>,
     socket: Option<Socket>,
-    /// True if the server has consented.
+    /// True if the server has accepted the peer.
     ready: bool,
     /// The reason why the peer is gone; `None` while it is there.
     gone: Option<String>,
@@ -428,7 +428,7 @@ impl Machine for Generator {
     }
 
     fn note_refused(&mut self, _why: Refused) {
-        // The load generator has chosen the servers itself.
+        // Not applicable: the load generator chooses its servers itself.
     }
 
     fn wants_bytes(&mut self, id: ConnId) -> bool {

@@ -99,7 +99,7 @@ impl Destination {
 pub struct Outcome<'a> {
     /// The number given by the owner.
     pub tag: usize,
-    /// True if the server had consented.
+    /// True if the server had accepted the peer.
     pub ready: bool,
     /// The reason why the connection is gone; `None` while it is open.
     pub gone: Option<&'a str>,

@@ -65,7 +65,7 @@ fn read_line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     let mut words = line.split(' ').skip(1);
     let malformed = Malformed("malformed PROXY line");
     let source = match words.next() {
-        // §2.1: what follows is ignored.
+        // §2.1: the rest of the line is ignored.
         Some("UNKNOWN") => None,
         Some(family @ ("TCP4" | "TCP6")) => {
             let mut address = || words.next().and_then(|word| address_of(family, word)).ok_or(malformed);

@@ -277,7 +277,7 @@ mod tests {
         // Another worker's inbox has its own limit.
         rig.push(Elsewhere::Path(WorkerId(0)), b"media");
         assert_eq!(rig.flush(), (1, 0));
-        // Taken mail makes room again.
+        // Taking mail out frees room.
         drop(rig.mails(2));
         rig.push(Elsewhere::Path(WorkerId(2)), b"media");
         rig.push(Elsewhere::Name(WorkerId(2)), b"a check");

@@ -52,7 +52,7 @@ fn not_after_ms(certificate: &[u8]) -> Option<u64> {
     let mut certificate = element(&mut Reader::new(certificate), SEQUENCE)?;
     let mut signed = element(&mut certificate, SEQUENCE)?;
     let (first, _) = any_element(&mut signed)?;
-    // Serial number behind a version, algorithm, issuer.
+    // Skip the optional version, the serial number, the algorithm and the issuer.
     for _ in 0..if first == VERSION { 3 } else { 2 } {
         any_element(&mut signed)?;
     }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_chain_expires_with_its_first_certificate() {
-        // 2031 has two digits in a certificate, 2050 four.
+        // A certificate writes the year 2031 with two digits and 2050 with four.
         let (soon, late) = (certificate(2031, 3, 1), certificate(2050, 1, 1));
         let (soon_ms, late_ms) = (1_930_089_600_000, 2_524_608_000_000);
         assert_eq!(of_chain(std::slice::from_ref(&late)), Some(late_ms));

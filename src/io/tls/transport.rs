@@ -164,7 +164,7 @@ impl Transport {
             match tls.connection.reader().read(buffer) {
                 Ok(bytes) => return Ok(Received { bytes, dry: false }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The connection ended without a word: for the session an end like any other.
+                // The connection ended without `close_notify`; the session treats this as any other end.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Ok(Received { bytes: 0, dry: true });
                 }

@@ -17,7 +17,7 @@ use crate::io::sys;
 
 /// Bytes of the head of a box.
 const BOX_HEAD_BYTES: usize = 8;
-/// The boxes before the fragments, and those that a fragment begins with.
+/// The boxes before the fragments, and the boxes that a fragment may begin with.
 const HEAD: [&[u8; 4]; 3] = [b"ftyp", b"free", b"moov"];
 const FRAGMENT: [&[u8; 4]; 2] = [b"moof", b"styp"];
 
@@ -84,7 +84,7 @@ fn index(file: &File) -> io::Result<Option<Indexed>> {
     while let Some((offset, length)) = indexer.wanted() {
         match indexer.take(&read(file, offset, length)?) {
             Ok(()) => {}
-            // Not even its head was written.
+            // Not even the head of the file was written.
             Err(fmp4::Error::NoIndex | fmp4::Error::Unfinished { .. }) => return Ok(None),
             Err(error) => return Err(damaged(error)),
         }
@@ -139,7 +139,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     let head = loop {
         match plain_head(indexed, from, moved).map_err(damaged)? {
             PlainHead::Fits(head) => break head,
-            // File systems that share blocks do so where they lie alike.
+            // File systems can share blocks between files only if these are equally aligned.
             PlainHead::Short(short) => moved = short.saturating_add(moved).next_multiple_of(block),
         }
     };
@@ -151,7 +151,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     let (mut media, at) = (file, indexed.moov_at);
     media.seek(SeekFrom::Start(at))?;
     to.seek(SeekFrom::Start(at.saturating_add(moved)))?;
-    // Within the kernel, where it can.
+    // Copied within the kernel where possible.
     io::copy(&mut media.take(indexed.end.saturating_sub(at)), &mut to)?;
     to.sync_all()?;
     sys::replace_beside(place.folder.as_fd(), &place.copy, &place.unfinished)?;

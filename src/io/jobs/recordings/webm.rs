@@ -41,7 +41,7 @@ fn index(file: &File, length: u64) -> io::Result<Option<Indexed>> {
     while let Some((offset, length)) = indexer.wanted() {
         match indexer.take(&read(file, offset, length)?) {
             Ok(()) => {}
-            // Not even its head was written.
+            // Not even the head of the file was written.
             Err(Error::NoMedia | Error::Truncated(_)) => return Ok(None),
             Err(error) => return Err(damaged(error)),
         }
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(outcome, RecordingOutcome::Finished(finished));
             assert_eq!(frames(&done, seconds), 50 * usize::try_from(seconds).unwrap());
             assert!(webm::is_finished(&done[..256], done.len() as u64));
-            // The name was not given before the crash; it was.
+            // Finishing works again after a crash just before the file got its name, and just after.
             assert_eq!(finish(&done).0, RecordingOutcome::Finished(finished));
             let path = ["live", "streams", "a.webm"].map(str::to_owned).to_vec();
             assert_eq!(run(&root, &RecordingWork::Finish { path }), RecordingOutcome::Finished(finished));
