@@ -22,7 +22,7 @@ pub struct Passed {
     pub client: IpAddr,
     /// True if the client used TLS; `None` unless a trusted proxy states this.
     pub secure: Option<bool>,
-    /// Host that the client asked for, with the port unless it is the scheme's default.
+    /// Host that the client requested, with the port unless it is the scheme's default.
     pub host: Option<String>,
     /// Folder that a trusted proxy removed from the path: empty, or a slash and names, without a trailing slash.
     pub prefix: String,

@@ -42,7 +42,7 @@ pub struct Player {
     viewing: Viewing,
     ready: bool,
     stalled: bool,
-    /// Deadline for the server's consent, then for the next media.
+    /// Deadline for the server to accept the player, then for the next media.
     deadline: Option<Instant>,
     /// A stamp that was received as a message and belongs to the next unit.
     announced: Option<Stamp>,

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Now, Score, Sequence, Stamp, Tally};
 
-/// If a speaker's pictures came within this time before its turn, it already had a place.
+/// Time before the beginning of its turn within which a speaker must have been seen to count as having a place
+/// already.
 const SEEN_BEFORE: Duration = Duration::from_secs(1);
 
 /// The turns of a room's participants, who speak one after the other.

@@ -34,7 +34,7 @@ impl Viewing {
         self.room = Some(Box::new(RoomView::new(participant)));
     }
 
-    /// Counts a complete unit that came in a place, with its stamp if found.
+    /// Counts a complete unit received in a place, with its stamp if found.
     pub(super) fn unit(
         &mut self,
         now: Now,

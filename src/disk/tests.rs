@@ -385,7 +385,7 @@ impl Disk for FaultyDisk {
 }
 
 /// Makes a change during which these operations fail. Returns the reported outcome (`None` if it is left open), and
-/// whether the change is found later. If `finishes`, the server goes on and finishes the change; otherwise the
+/// whether the change is found later. If `finishes`, the server continues and finishes the change; otherwise the
 /// power is cut.
 fn told_and_found(failing: Range<usize>, finishes: bool, random: &mut Random) -> (Option<bool>, bool) {
     let files = ["/h/conf/fullchain.pem", "/h/other/chain.pem", "/h/conf/privkey.pem"].map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! Body framing (RFC 9112 §6, §7): a length or chunks, decoded as the bytes come.
+//! Body framing (RFC 9112 §6, §7): a length or chunks, decoded as the bytes arrive.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -119,7 +119,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Sets the maximum body size in bytes, in place of that of the limits.
+    /// Sets the maximum body size in bytes, replacing that of the limits.
     #[must_use]
     pub const fn limited(mut self, body_bytes_max: usize) -> Self {
         self.body_max = body_bytes_max;

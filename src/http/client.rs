@@ -2,7 +2,7 @@
 //!
 //! 1. [`get`] or [`request`] is what is sent.
 //! 2. [`ResponseReader::handle_bytes`] takes any split of the answer; interim responses are skipped (RFC 9110 §15.2).
-//! 3. [`ResponseEvent::Head`], then [`ResponseEvent::Body`] as the bytes come, then [`ResponseEvent::End`].
+//! 3. [`ResponseEvent::Head`], then [`ResponseEvent::Body`] as the bytes arrive, then [`ResponseEvent::End`].
 //!
 //! The server is not trusted: the sizes of head, interim responses and chunk framing are limited. Body bytes are
 //! handed out as they arrive, never collected. Redirects are not followed.

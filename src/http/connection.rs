@@ -26,7 +26,7 @@ pub use stream::{End, StreamAnswer, StreamRequest};
 /// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A request to answer with [`Connection::respond`]; the next one comes after that.
+    /// A request to answer with [`Connection::respond`]; the next one follows after that.
     Request(Request),
     /// The connection has ended; the last event. An outstanding request will not be answered.
     Closed(CloseReason),
@@ -35,13 +35,13 @@ pub enum Event {
 /// The reason the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// The exchange asked for the close, or the limit of requests was reached.
+    /// The request or its response asked for the close, or the limit of requests was reached.
     #[error("all was answered")]
     Complete,
     /// The peer ended its side.
     #[error("the peer closed the connection")]
     PeerClosed,
-    /// No request came in time.
+    /// No request arrived in time.
     #[error("no request came in time")]
     Idle,
     /// [`Connection::close`] was called.
@@ -309,7 +309,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// Returns the part of the body that has come since the last call.
+    /// Returns the part of the body that has arrived since the last call.
     pub fn poll_body(&mut self, now: Instant) -> Option<Bytes> {
         let incoming = self.incoming.as_mut().filter(|incoming| incoming.is_taken())?;
         let block = incoming.decoder.take_decoded();
@@ -317,7 +317,7 @@ impl Connection {
             return None;
         }
         if length_u64(&block) > length_of(self.limits.body_window_bytes) {
-            // The peer could not send while the window was full, so its rate is measured anew.
+            // The peer could not send while the window was full, so restart measuring its rate.
             incoming.paced = (now, incoming.bytes);
         }
         self.drive(now);
@@ -357,7 +357,7 @@ impl Connection {
         true
     }
 
-    /// Sends a block of the body begun. Bytes beyond the announced length are cut off.
+    /// Sends a block of the current body. Bytes beyond the announced length are cut off.
     pub fn body(&mut self, now: Instant, mut block: Bytes) {
         let Stage::Streaming(_, streaming) = &mut self.stage else {
             return;
@@ -371,7 +371,7 @@ impl Connection {
         }
     }
 
-    /// Ends the body begun. If it is shorter than announced, the connection closes.
+    /// Ends the current body. If it is shorter than announced, the connection closes.
     pub fn end_body(&mut self, now: Instant) {
         let Stage::Streaming(exchange, streaming) = self.stage else {
             return;
@@ -382,7 +382,7 @@ impl Connection {
         }
     }
 
-    /// True if the next block of the body begun should be fetched, because little of it still waits for the peer.
+    /// True if the next block of the current body should be fetched, because little of it still waits for the peer.
     #[must_use]
     pub fn wants_body(&self) -> bool {
         matches!(self.stage, Stage::Streaming(..)) && self.unsent <= self.limits.body_queued_bytes
@@ -518,7 +518,7 @@ impl Connection {
         }
     }
 
-    /// Parses a head. Returns true if more input is needed, or output must drain, before parsing can go on.
+    /// Parses a head. Returns true if parsing can continue only after more input, or after output has drained.
     fn drive_head(&mut self, now: Instant) -> Result<bool, Error> {
         if !self.collecting && self.unsent > self.limits.queued_bytes {
             return Ok(true);
@@ -527,7 +527,7 @@ impl Connection {
             return Ok(true);
         };
         if self.held.is_empty() {
-            // An idle connection holds no buffer.
+            // An idle connection keeps no buffer.
             self.held = BytesMut::new();
             return Ok(false);
         }

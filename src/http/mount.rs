@@ -137,7 +137,7 @@ pub trait BodyLimits: Debug + Sync {
 /// The way in which the application gets the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intake {
-    /// The whole body comes with the head.
+    /// The whole body is passed together with the head.
     Whole,
     /// If the whole body has arrived when the head is passed to the application, both are passed together.
     /// Otherwise the body is passed on as it arrives, once the application has accepted it. The body limit applies.

@@ -119,7 +119,7 @@ impl Multipart {
         }
     }
 
-    /// True if the last delimiter has come.
+    /// True if the last delimiter has been received.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.stage == Stage::Done

@@ -123,8 +123,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the next unit, if the lane has room for it. A mirror that is late by more than `lag_ms`, because its lane is full, goes on
-    /// at the newest key frame.
+    /// Returns the next unit, if the lane has room for it. A mirror that is late by more than `lag_ms`, because its
+    /// lane is full, continues at the newest key frame.
     pub(super) fn next(&mut self, ring: &Ring, lag_ms: i64) -> Option<(Entry, Credit)> {
         self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
         let entry = match self.knows {
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((sent, mirror.take_missed()), (vec![33, 66], 0));
     }
 
-    /// Audio comes behind the video of its time, as over MPEG-TS.
+    /// The audio of a time arrives after its video, as over MPEG-TS.
     #[test]
     fn what_is_had_of_a_former_source_is_told_by_track() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
@@ -308,7 +308,7 @@ mod tests {
         let sent: Vec<_> =
             std::iter::from_fn(|| mirror.next(&ring, 5000)).map(|(one, _)| one.dts_ms).collect();
         assert_eq!((sent, mirror.take_missed()), (vec![0, 10, 20, 30], 0));
-        // Units that the ring has dropped count as missed, and the mirror goes on at a key frame.
+        // Units that the ring has dropped count as missed, and the mirror continues at a key frame.
         (4..9).for_each(|n| ring.push(entry(n * 10, n == 6, 10)));
         ring.trim(false, Some(5));
         let sent: Vec<_> =

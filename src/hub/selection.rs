@@ -1,7 +1,7 @@
 //! The choice of a stream's tracks for a subscriber.
 //!
-//! A [`Selection`] is a rule, because tracks come, go and change while it holds; [`Chosen`] is its result for the current tracks.
-//! Subscribers with equal selections of one format share a package.
+//! A [`Selection`] is a rule, because tracks are added, removed and changed while it applies; [`Chosen`] is its
+//! result for the current tracks. Subscribers of one format with equal selections share a package.
 
 use std::sync::Arc;
 

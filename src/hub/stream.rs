@@ -562,7 +562,8 @@ impl Stream {
         }
     }
 
-    /// Gathers the units to send to a subscriber, which follow the rest of a unit begun. Returns false if the gather is full.
+    /// Gathers the units to send to a subscriber, which follow the rest of a partly sent unit. Returns false if the
+    /// gather is full.
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {

@@ -219,7 +219,7 @@ impl Driver {
         self.lingering.turn(now.mono, &mut self.buffer);
     }
 
-    /// Drains sessions, writes, and carries out the machine's actions, until there are no more.
+    /// Drains sessions, writes, and carries out the machine's actions, until nothing is left.
     pub(super) fn drain<M: Machine>(&mut self, now: Now, machine: &mut M) {
         machine.finish_turn();
         let mut left = [(Writers::KeepUp, self.bounds.write_turn), (Writers::All, self.bounds.catch_up_turn)];

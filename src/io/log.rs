@@ -26,7 +26,7 @@ use crate::control::AUDIT;
 
 /// Maximum number of waiting lines; further ones are lost.
 const QUEUE_LINES: usize = 16_384;
-/// Size at which a file is closed and the next begun.
+/// Size at which a file is closed and the next one is started.
 const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
 /// Mode of log files: lines contain names and addresses, so that only the server's group may read them.
 const FILE_MODE: u32 = 0o640;

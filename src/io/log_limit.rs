@@ -28,7 +28,8 @@ pub(super) struct LogLimit {
     began: Instant,
     /// Counters: the second in the high half, its lines in the low half.
     kinds: Box<[AtomicU64]>,
-    /// Output for notices of omitted lines. Only the line that begins a new second after a flood takes the lock, and only if it is free.
+    /// Output for notices of omitted lines. Its lock is taken only for the first line of a new second after a
+    /// flood, and only if it is free.
     out: Mutex<NonBlocking>,
     /// True if lines are JSON.
     json: bool,

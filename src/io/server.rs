@@ -94,9 +94,9 @@ impl StartError {
 /// A notice of a running server to its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// A signal came; sent by the owner's own signal handler.
+    /// A signal was received; sent by the owner's own signal handler.
     Signal(i32),
-    /// A drain has no sessions left, or its time is over: the server is to be shut down.
+    /// All sessions of a drain have ended, or its time is over: the server is to be shut down.
     Left,
     /// A thread of the server has ended: expected after a drain, a crash otherwise.
     ThreadEnded,
@@ -494,7 +494,7 @@ fn ring_bytes(limits: Limits) -> usize {
     }
 }
 
-/// Returns the limits with no more connections than there are descriptors for.
+/// Returns the limits with no more connections than the descriptors allow.
 fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limits {
     let Some(files) = open_files else { return limits };
     let files = usize::try_from(files).unwrap_or(usize::MAX);

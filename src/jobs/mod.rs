@@ -420,7 +420,7 @@ impl Outcome {
         }
     }
 
-    /// True if the work was begun and failed for a reason of this server.
+    /// True if the work was started and failed for a reason of this server.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         matches!(self, Self::Failed | Self::Picture(Err(NoPicture::Died(_) | NoPicture::Unavailable(_))))
@@ -499,9 +499,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// True if another job may wait beside `used` others, of which `own` belong to the same application (0 for the server itself). An
-    /// application may take no more places than it leaves free. If the queue is no longer than the number of threads, the submitter divides
-    /// instead.
+    /// True if another job may wait in addition to `used` others, of which `own` belong to the same application (0
+    /// for the server itself). An application may use no more places than it leaves free. If the queue is no longer
+    /// than the number of threads, the submitter divides the places instead.
     #[must_use]
     pub const fn has_room(self, used: usize, own: usize) -> bool {
         let free = self.queue.saturating_sub(used);

@@ -315,7 +315,7 @@ pub struct Room {
     used: usize,
     /// Unused places in the guaranteed parts of other applications.
     reserved: usize,
-    /// Number of applications that hold nothing.
+    /// Number of applications without items.
     idle: usize,
     part: usize,
 }

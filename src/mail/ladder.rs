@@ -23,7 +23,7 @@ pub struct MainTrack {
 pub struct Laddered {
     /// Id of the main track. Permission to play the main track is permission to fetch the blob.
     pub main: Arc<str>,
-    /// Description of the rendition, carried by one of its blobs, which is replaced as the rendition goes on.
+    /// Description of the rendition, carried by one of its blobs, which is replaced while the rendition continues.
     pub rung: Option<Rung>,
 }
 

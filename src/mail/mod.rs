@@ -122,7 +122,7 @@ impl SessionSettings {
 pub enum ToControl {
     /// A publisher asks to publish; answered by [`ToWorker::Verdict`].
     Publish(PublishRequest),
-    /// A publisher left before its verdict came.
+    /// A publisher left before its verdict arrived.
     PublishAbandoned(SessionRef),
     /// A granted publisher has left.
     PublisherGone {
@@ -137,7 +137,7 @@ pub enum ToControl {
         /// The last config epoch.
         epoch: u32,
     },
-    /// The first unit of a granted publisher has come.
+    /// The first unit of a granted publisher has arrived.
     SourceStarted(StreamId),
     /// A viewer asks to play. Answered by [`ToWorker::PlayVerdict`], or by [`ToWorker::Pass`] if the viewer watches by separate requests.
     Play(Box<PlayRequest>),
@@ -145,10 +145,10 @@ pub enum ToControl {
     PlayStarted {
         /// The viewer.
         session: SessionRef,
-        /// The viewer's request; `None` if control has it already because the viewer had asked.
+        /// The viewer's request; `None` if control has it already because it was asked.
         request: Option<Box<PlayRequest>>,
     },
-    /// A viewer that control knows of, or that had asked to play, has left.
+    /// A viewer that control knows of, or that had requested to play, has left.
     PlayEnded(SessionRef),
     /// A viewer that watches by separate requests has come or gone. Sent only for streams whose viewers are reported one by one.
     Leased(Box<LeaseNews>),
@@ -289,7 +289,7 @@ pub enum ToControl {
     NextServer {
         /// The pull.
         pull: PullId,
-        /// The attempt that asks.
+        /// The requesting attempt.
         attempt: u64,
         /// The server.
         server: NextServer,
@@ -394,7 +394,7 @@ pub enum ToWorker {
     },
     /// Verdict on a publish request.
     Verdict {
-        /// The session that asked.
+        /// The requesting session.
         conn: ConnId,
         /// The publisher's handle.
         handle: Handle,
@@ -403,7 +403,7 @@ pub enum ToWorker {
     },
     /// Verdict on a request of a viewer that watches by separate requests.
     Pass {
-        /// The session that asked.
+        /// The requesting session.
         conn: ConnId,
         /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
@@ -415,7 +415,8 @@ pub enum ToWorker {
         /// The subscriber.
         subscriber: String,
     },
-    /// A viewer that watches by separate requests was ended on request: it counts no more, and its requests are refused for a while.
+    /// A viewer that watches by separate requests was ended on request: stop counting it, and refuse its requests
+    /// for a while.
     EndPolled {
         /// The stream.
         stream: StreamId,
@@ -428,7 +429,7 @@ pub enum ToWorker {
     },
     /// Verdict on a request to play.
     PlayVerdict {
-        /// The session that asked.
+        /// The requesting session.
         conn: ConnId,
         /// The viewer's subscription.
         handle: Handle,
@@ -453,7 +454,7 @@ pub enum ToWorker {
         /// The reason, for the log.
         reason: &'static str,
     },
-    /// The publisher was replaced by a new one; its session is closed, the stream goes on.
+    /// The publisher was replaced by a new one; its session is closed, and the stream continues.
     Replaced {
         /// The publisher's connection.
         conn: ConnId,
@@ -464,7 +465,7 @@ pub enum ToWorker {
     Authenticated(ConnId),
     /// Answer to an API request.
     RestReply {
-        /// The connection that asked.
+        /// The requesting connection.
         conn: ConnId,
         /// The answer.
         response: Box<http::Response>,
@@ -478,11 +479,12 @@ pub enum ToWorker {
         /// The news.
         news: CallNews,
     },
-    /// The head of the connection's request has passed all checks, and the body may come. [`ToControl::Rest`] follows with the body.
+    /// The head of the connection's request has passed all checks, and the body may be sent. [`ToControl::Rest`]
+    /// follows with the body.
     TakeBody(ConnId),
     /// A request of the connection may send its body, which is a file; answered by [`ToControl::Upload`].
     Upload {
-        /// The connection that asked.
+        /// The requesting connection.
         conn: ConnId,
         /// The destination of the file.
         grant: Box<UploadGrant>,
@@ -499,7 +501,7 @@ pub enum ToWorker {
     StartPull(Box<PullOrder>),
     /// Ends a pull; its news is no longer wanted.
     StopPull(PullId),
-    /// The address at which a pull goes on: the answer to [`ToControl::NextServer`].
+    /// The address at which a pull continues: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
     /// A stream that viewers wait for will not come up; the viewers are refused.
     NotComing(StreamKey),

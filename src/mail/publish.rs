@@ -29,7 +29,7 @@ pub struct PublishRequest {
     /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
     /// milliseconds.
     pub zero_ms: Option<i64>,
-    /// The pull whose first media has come, and the number of its attempt.
+    /// The pull whose first media has arrived, and the number of its attempt.
     pub pull: Option<(PullId, u64)>,
 }
 

@@ -12,7 +12,7 @@ use crate::types::{PushId, StreamId, StreamKey};
 /// The state of a push (docs/rest.md).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushState {
-    /// Connected; publishing was asked for.
+    /// Connected; publishing was requested.
     Preparing,
     /// The target accepts the stream.
     Broadcasting,

@@ -46,7 +46,7 @@ pub struct Arrival {
 /// News of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingNews {
-    /// A file was begun; it is unfinished.
+    /// A file was started; it is not finished yet.
     Begun {
         /// Path of the finished file below the root of files.
         path: Vec<String>,

@@ -37,7 +37,7 @@ impl Ports {
         }
     }
 
-    /// Routes a datagram of a shared port that came in a session's byte stream.
+    /// Routes a datagram of a shared port that arrived in a session's byte stream.
     pub(super) fn take_carried(
         &mut self,
         turn: &mut Turn,

@@ -328,7 +328,7 @@ impl Conn {
         }
     }
 
-    /// Returns the address of the client: the peer, or the client behind the peer if it is a proxy.
+    /// Returns the address of the client: the peer, or the client named by the peer if that is a proxy.
     pub(super) fn client(&self) -> SocketAddr {
         self.behind.map_or(self.peer, |client| SocketAddr::new(client, self.peer.port()))
     }
@@ -360,7 +360,7 @@ impl Conn {
         self.subscriptions.iter().filter_map(Subscription::playing)
     }
 
-    /// True if the session has output of its own to send, apart from the units behind its cursors.
+    /// True if the session has output of its own to send, apart from units of its subscriptions.
     pub(super) fn has_own_bytes(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|link| link.unsent)
             // Before there is a connection nothing can be sent.

@@ -140,8 +140,8 @@ impl Worker {
         self.conns.take_datagram(&mut self.turn, id, path, from, datagram);
     }
 
-    /// Adds the datagrams that a session has to send now and returns their destination. If none was added, there is nothing more to send
-    /// for now.
+    /// Adds the datagrams that a session has to send now and returns their destination. If none was added, the
+    /// session has nothing more to send at present.
     pub fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination> {
         self.turn.now = now;
         let streams = &self.live.streams;
@@ -248,7 +248,7 @@ impl Ports {
         let Some((_, demux)) = self.list.iter_mut().find(|(of, _)| *of == port) else {
             return Route::Drop;
         };
-        // A panic in the port, caused by an unauthenticated peer, must end nobody's session.
+        // A panic in the port, caused by an unauthenticated peer, must not end any session.
         let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
         let Ok(route) = catch_unwind(route) else {
             turn.meter.stats.panics = turn.meter.stats.panics.saturating_add(1);

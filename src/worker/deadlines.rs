@@ -18,7 +18,7 @@ pub(super) enum Timer {
     Flush(StreamId),
     /// The report to control.
     Report,
-    /// Derived tracks of a stream that no subscriber selects any more.
+    /// Derived tracks of a stream that lost their last subscriber.
     Linger(StreamId),
     /// Leases of viewers without a connection, waiting requests, and blobs of ended streams.
     Polled,

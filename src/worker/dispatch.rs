@@ -155,7 +155,7 @@ impl Worker {
             && path == PathId::default()
             && has_broken(&self.conns)
         {
-            // Queued output can no longer be sent. A pull may go on in another connection.
+            // Queued output can no longer be sent. A pull may continue over another connection.
             self.drain_session(id);
             if has_broken(&self.conns) {
                 self.remove(id, reason, true);
@@ -220,7 +220,7 @@ impl Worker {
 
 impl Conns {
     fn begin_job(&self, turn: &mut Turn, live: &Live, id: ConnId, job: Job) {
-        // Bytes of a file that the kernel holds for a slow peer are bounded like those of a stream.
+        // Limit the bytes of a file that the kernel holds for a slow peer, as for a stream.
         if matches!(job.work, Work::FileOpen { .. }) {
             let conn = self.transport_of(id);
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes: UNSENT_BYTES_MIN });

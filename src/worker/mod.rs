@@ -222,7 +222,7 @@ impl Worker {
         &self.turn.server
     }
 
-    /// Takes bytes of a peer. [`Worker::wants_bytes`] must be asked before each call.
+    /// Takes bytes of a peer. Call [`Worker::wants_bytes`] before each call.
     pub fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]) {
         self.turn.now = now;
         let Some(conn) = self.conns.get_mut(id) else { return };

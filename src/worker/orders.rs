@@ -112,7 +112,8 @@ impl Conns {
         }
     }
 
-    /// Closes the connection of a pull that goes on at another server, and asks control for that server's address.
+    /// Closes the connection of a pull that continues at another server, and asks control for that server's
+    /// address.
     pub(super) fn ask_next_server(&mut self, turn: &mut Turn, id: ConnId, server: NextServer) {
         let Some(conn) = self.get_mut(id) else { return };
         let Purpose::Pull { pull, attempt } = conn.purpose else { return };
@@ -120,7 +121,7 @@ impl Conns {
         turn.tell(ToControl::NextServer { pull, attempt, server });
     }
 
-    /// Closes the byte stream of a pull, which goes on.
+    /// Closes the byte stream of a pull that continues.
     pub(super) fn disconnect(&mut self, turn: &mut Turn, id: ConnId) {
         if let Some(conn) = self.get_mut(id).filter(|conn| matches!(conn.purpose, Purpose::Pull { .. })) {
             conn.reconnect();
@@ -249,7 +250,7 @@ impl Orders {
         }
     }
 
-    /// Forgets a pull whose connection is gone, and reports it as failed.
+    /// Forgets a pull whose connection has ended, and reports it as failed.
     pub(super) fn forget_pull(
         &mut self,
         turn: &mut Turn,

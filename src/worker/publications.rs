@@ -173,7 +173,7 @@ impl Live {
         }
     }
 
-    /// Ends all publications of a session that is gone.
+    /// Ends all publications of a session that has ended.
     pub(super) fn unpublish_all(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         while let Some(publication) = conns.get(id).and_then(|conn| conn.publications.last().copied()) {
             self.unpublish(turn, conns, id, publication.handle, Departure::Lost);

@@ -58,7 +58,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// True if a stream is so old that a publisher that has not begun video is assumed to send none.
+    /// True if a stream is so old that a publisher without video so far is assumed to send none.
     pub(super) fn is_seasoned(&self, stream: StreamId, now: Instant) -> bool {
         let since = |at: &Instant| now.saturating_duration_since(*at);
         self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
@@ -153,7 +153,8 @@ impl Details {
     }
 }
 
-/// Detects that a publisher's video stops while its audio goes on. The stream stays up for listeners; the log warns the operator.
+/// Detects that a publisher's video stops while its audio continues. The stream stays up for listeners; the log
+/// warns the operator.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct VideoWatch {
     last: Option<Instant>,
@@ -161,7 +162,8 @@ pub(super) struct VideoWatch {
 }
 
 impl VideoWatch {
-    /// Notes a unit. Returns true if it is audio and the operator should be warned that no picture has come for [`VIDEO_SILENCE`].
+    /// Notes a unit. Returns true if it is audio and the operator should be warned that no picture has arrived for
+    /// [`VIDEO_SILENCE`].
     pub(super) fn note(&mut self, now: Instant, is_video: bool) -> bool {
         if is_video {
             self.last = Some(now);
@@ -423,7 +425,7 @@ impl Worker {
             self.live.remove_from_room(&mut self.turn, &mut self.conns, id, &stream.key, end);
         }
         for subscriber in &stream.subscribers {
-            // The rest of a unit begun stays with the cursor and is sent before the goodbye.
+            // The rest of a partly sent unit stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;
             self.conns.blame(subscriber.conn, end.reason());
             self.conns.reply(
@@ -489,7 +491,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Delivers an answer to a session that asked for something.
+    /// Delivers an answer to a session that made a request.
     pub(super) fn answer_session(&mut self, turn: &mut Turn, id: ConnId, reply: Reply<'_>) {
         self.reply(turn, id, reply);
         self.note_authenticated(turn, id);
@@ -513,7 +515,7 @@ impl Conns {
 }
 
 impl Live {
-    /// Notifies the sessions that await a stream that it has begun.
+    /// Notifies the sessions that await a stream that it is live.
     fn tell_awaiting(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for conn in self.awaited.take(key) {
             conns.reply(turn, conn, Reply::Request(RequestNews::StreamBegun(key)));

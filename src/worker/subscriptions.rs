@@ -366,14 +366,14 @@ impl Live {
 
     // ---- out
 
-    /// Ends a subscription, or the request for one. The rest of a unit begun is still sent.
+    /// Ends a subscription, or the request for one. The rest of a partly sent unit is still sent.
     pub(super) fn unsubscribe(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.holds.end(conns, id, handle);
         conns.keep_rest(id, handle);
         self.leave(turn, conns, id, handle);
     }
 
-    /// Ends a subscription because the server is shutting down; a unit begun is sent whole.
+    /// Ends a subscription because the server is shutting down; a partly sent unit is completed.
     pub(super) fn drain_subscription(
         &mut self,
         turn: &mut Turn,
@@ -402,7 +402,7 @@ impl Live {
         }
     }
 
-    /// Ends all subscriptions of a session that is gone.
+    /// Ends all subscriptions of a session that has ended.
     pub(super) fn leave_all(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         while let Some(handle) = conns.get(id).and_then(|conn| Some(conn.subscriptions.last()?.handle)) {
             self.leave(turn, conns, id, handle);
@@ -432,7 +432,7 @@ impl Live {
         self.settle_demand(turn, conns, stream_id);
     }
 
-    /// Ends a viewer that may no longer play. The unit begun is finished, then the session closes properly.
+    /// Ends a viewer that may no longer play. A partly sent unit is completed, then the session closes properly.
     pub(super) fn drop_viewer(
         &mut self,
         turn: &mut Turn,
@@ -462,7 +462,7 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// Ends a viewer's subscription to this stream, whatever admitted it.
+    /// Ends a viewer's subscription to this stream, however it was admitted.
     pub(super) fn end_viewer(
         &mut self,
         turn: &mut Turn,
@@ -647,7 +647,7 @@ impl Conns {
         }
     }
 
-    /// Moves the rest of a unit begun into the session's queue, so that the peer sees whole messages.
+    /// Moves the rest of a partly sent unit into the session's queue, so that the peer sees whole messages.
     pub(super) fn keep_rest(&mut self, id: ConnId, handle: Handle) {
         let Some(conn) = self.get_mut(id) else { return };
         let Some(link) = &mut conn.bytes else { return };

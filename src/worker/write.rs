@@ -65,7 +65,8 @@ impl Worker {
         None
     }
 
-    /// Gathers the slices that a session sends over its byte stream: the rest of a unit begun, its own bytes, then units.
+    /// Gathers the slices that a session sends over its byte stream: the rest of a partly sent unit, its own bytes,
+    /// then units.
     pub fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>) {
         let Some(conn) = self.conns.get(id) else { return };
         let Some(link) = &conn.bytes else { return };
@@ -227,7 +228,7 @@ impl Live {
         turn.meter.stats.units_unmirrored = turn.meter.stats.units_unmirrored.saturating_add(missed);
     }
 
-    /// Hands the units behind its cursors to a session that takes whole units, as far as it has room.
+    /// Hands the next units of its subscriptions to a session that takes whole units, as far as it has room.
     pub(super) fn feed_sink(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get_mut(id) else { return };
         let (mut forwarded, mut skipped) = (std::mem::take(&mut turn.meter.forwarded), 0);

@@ -289,7 +289,7 @@ impl WebSocket {
             }
         }
         if self.held.is_empty() {
-            // An idle connection holds no buffer.
+            // An idle connection keeps no buffer.
             self.held = BytesMut::new();
         }
     }

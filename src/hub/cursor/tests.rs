@@ -111,7 +111,7 @@ fn units_that_the_format_leaves_out_are_passed_over() {
     line.push(33, true);
     line.push(66, false);
     line.push(99, true);
-    // A unit that was not begun remains.
+    // A unit of which nothing was sent remains.
     cursor.skip_empty(&line.packager, line.ring.head());
     assert_eq!(cursor.next(), 1);
     assert_eq!(line.write(&mut cursor, 6), b"[33][9");

@@ -34,7 +34,7 @@ pub(super) fn open(paths: &FilePaths, segments: &[String]) -> Result<OpenedFile,
     open_led(led)
 }
 
-/// Opens the answer to an ACME challenge, which ACME clients write below the folder that they take for the web root.
+/// Opens the answer to an ACME challenge, which ACME clients write below the folder that they use as the web root.
 pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFile, FileError> {
     let root = paths.challenges.as_ref().ok_or(FileError::NotFound)?;
     let segments = [".well-known", "acme-challenge", token].map(str::to_owned);
@@ -48,7 +48,7 @@ pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFil
 /// Opens the file of a name in a folder.
 fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError> {
     let found = led.and_then(|(folder, name)| {
-        // A pipe without a writer would hold the thread for ever.
+        // Opening a pipe without a writer would block the thread forever.
         let file = sys::open_beside(folder.as_fd(), &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
         let file = File::from(file);
         Ok((file.metadata()?, file))
@@ -115,7 +115,7 @@ fn stands(root: &Path, path: &[String]) -> io::Result<()> {
 /// Opens the file with this path for appending, creating it and its folders if missing. A new name is synced to disk before use; otherwise
 /// a power cut could lose everything written to the file.
 fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenForAppend, AppendError> {
-    // A pipe without a reader would hold the thread for ever.
+    // Opening a pipe without a reader would block the thread forever.
     let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
     let made = lead(root, segments, open_or_make_folder).and_then(|(folder, name)| {
         let file = File::from(sys::open_beside(folder.as_fd(), &name, flags)?);

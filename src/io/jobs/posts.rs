@@ -41,7 +41,8 @@ const ADDRESSES_MAX: usize = 4;
 /// Resolves a name; tests supply their own.
 type Lookup = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// The policy on addresses that the threads may connect to. The lock is held for as long as a check of a name's addresses takes.
+/// The policy on addresses that the threads may connect to. The lock is held while the addresses of one name are
+/// checked.
 pub(super) type Policy = Arc<RwLock<OutboundPolicy>>;
 
 pub(super) fn policy(policy: OutboundPolicy) -> Policy {
@@ -388,7 +389,7 @@ mod tests {
             sent
         });
         assert_eq!(send(&agent, &request(&format!("http://{address}/"))), Ok(200));
-        // The amount that the two kernels buffer, and no more.
+        // The sender could send only what the two kernels buffer.
         assert!(sender.join().unwrap() < 32 << 20);
         let head: &'static [u8] = Box::leak(
             [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &vec![b'x'; 100_000], b"\r\n\r\n"]

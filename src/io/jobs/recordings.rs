@@ -165,7 +165,7 @@ fn remove(root: &Path, path: &[String]) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         place => place?,
     };
-    // Once the name is free, another recording may take it: it goes last.
+    // The name is freed last, because another recording may take it.
     place.remove(&place.copy)?;
     place.remove(&place.unfinished)?;
     place.remove(&place.name)?;
@@ -188,7 +188,7 @@ enum Finish {
     Done(Finished),
     /// No media was written; the file is removed.
     Nothing,
-    /// The file holds data that is no recording. It is kept under this name.
+    /// The file contains data but is not a recording. It is kept under this name.
     SetAside(String),
 }
 
@@ -196,9 +196,9 @@ enum Finish {
 enum Complete {
     /// A file that can be played.
     File(File),
-    /// The file is empty, or holds only the head of a recording.
+    /// The file is empty, or contains only the head of a recording.
     Nothing,
-    /// The file is no recording.
+    /// The file is not a recording.
     Junk,
 }
 
@@ -240,8 +240,8 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
     Ok(Finish::Done(finished))
 }
 
-/// True if everything from an offset on may be cut off: zeros, as a power cut leaves them, or no more than a last fragment that a crash may
-/// have torn.
+/// True if everything from an offset on may be cut off: zeros, as a power cut leaves them, or at most one last
+/// fragment that a crash may have torn.
 fn may_be_cut(file: &File, from: u64, is_fragment: bool) -> io::Result<bool> {
     let rest = file.metadata()?.len().saturating_sub(from);
     Ok(is_fragment && rest <= CUT_BYTES_MAX || is_zero(file, from)?)

@@ -133,8 +133,8 @@ impl Generator {
         (id_of(index, STREAM), id_of(index, DATAGRAMS))
     }
 
-    /// Adds a peer whose connections are opened under [`Generator::next_ids`]. `local` is the address at which it receives datagrams, if
-    /// they do not come from its byte stream's server.
+    /// Adds a peer whose connections are opened under [`Generator::next_ids`]. `local` is the address of the peer's
+    /// own UDP socket, if it has one beside its byte stream.
     pub(super) fn add(
         &mut self,
         peer: Box<dyn Peer>,

@@ -1,5 +1,5 @@
-//! The loop of the load generator: many peers of `bench`, each behind a socket, driven by one thread as a worker drives its sessions
-//! (`driver`).
+//! The loop of the load generator: many peers of `bench`, each with a socket of its own. One thread drives them, as
+//! a worker drives its sessions (`driver`).
 //!
 //! Received bytes are stamped with the time after their read, sent bytes with the time before their write.
 //! [`run()`] makes a whole run, with several threads.
@@ -82,7 +82,8 @@ impl Destination {
         Some(TlsClient { name: name.as_str().into(), config: Arc::clone(config) })
     }
 
-    /// Returns a port chosen by the kernel, at the local address from which this host reaches the server.
+    /// Returns the local address from which this host reaches the server, with port 0, so that the kernel chooses a
+    /// port.
     fn own_port(&self) -> io::Result<SocketAddr> {
         let any: IpAddr = match self.address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

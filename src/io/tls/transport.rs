@@ -22,7 +22,7 @@ const PENDING_BYTES_MAX: usize = 64 * 1024;
 pub(in crate::io) struct Received {
     /// Number of bytes read into the buffer; 0 if the peer ended its side.
     pub(in crate::io) bytes: usize,
-    /// True if the socket has no more for now.
+    /// True if the socket has no more bytes at present.
     pub(in crate::io) dry: bool,
 }
 
@@ -96,7 +96,7 @@ impl Transport {
         self.hello.as_ref().is_some_and(|hello| hello.accepted.is_none())
     }
 
-    /// True if a part of a ClientHello has come.
+    /// True if a part of a ClientHello has arrived.
     pub(in crate::io) fn holds_hello(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.begun)
     }
