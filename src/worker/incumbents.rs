@@ -16,7 +16,7 @@ use crate::types::{StreamId, WorkerId};
 #[derive(Debug, Default)]
 pub(super) struct Incumbents {
     known: BTreeSet<u64>,
-    /// Number of drains that this worker has begun; also the number of the current one.
+    /// Number of drains that this worker has begun; also the number of the latest one.
     begun: u64,
     /// Number of the drain that the reports are for.
     drain: u64,

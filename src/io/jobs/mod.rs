@@ -1,7 +1,7 @@
 //! The job service: threads for everything that may block, by class ([`crate::jobs`]).
 //!
 //! 1. [`Jobs::submit`] counts the job against the limits of its class, without a lock, and hands it to the
-//!   dispatcher, or returns it as busy. A worker thus never waits here and never starts a thread.
+//!    dispatcher, or returns it as busy. A worker thus never waits here and never starts a thread.
 //! 2. The dispatcher, a single thread, keeps the queues of each class ([`shares`]) and gives jobs to idle threads of
 //!    the class. It starts a thread if none is idle and the class may have more, and ends those that were idle for
 //!    [`IDLE`].

@@ -2,7 +2,7 @@
 //! when idle.
 //!
 //! 1. [`Pictures::run`] takes a free place, and starts its process if there is none: this program again, as
-//!   `preview-worker` ([`crate::io::preview_worker`]), with only a socket as its standard input.
+//!    `preview-worker` ([`crate::io::preview_worker`]), with only a socket as its standard input.
 //! 2. The request is sent over the socket, and the answer is read from it. A process that does not answer within
 //!    [`PATIENCE`], dies, or sends a malformed message is killed; the next picture gets a new process.
 //! 3. A process that has made [`PICTURES_MAX`] pictures is replaced; one without work for [`IDLE`] is ended.

@@ -1,7 +1,7 @@
 //! A complete run of the load generator: threads that connect, a measured window, a report.
 //!
 //! 1. Each thread opens its share of the connections at the given rate, and reports when all are ready or have
-//!   failed.
+//!    failed.
 //! 2. After the warm-up the window begins for all threads; figures are cleared and the processes' counters are read.
 //! 3. At the end of the window, or when `stop` is set, figures are kept, peers say goodbye, and the rest is read.
 
