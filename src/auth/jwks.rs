@@ -249,7 +249,7 @@ pub(crate) mod tests {
             let claims = jwt::verify_by_keys(token, &set, NOW).unwrap();
             assert_eq!(claims["streamId"], "s1");
             assert_eq!(jwt::verify_by_keys(token, &set, 4_102_444_800_000), Err(JwtError::Expired));
-            // Each byte of payload and signature counts.
+            // A change of any byte of payload or signature is detected.
             let (signed, _) = token.rsplit_once('.').unwrap();
             for at in (signed.len() / 2..token.len()).step_by(7) {
                 let mut bytes = token.as_bytes().to_vec();

@@ -413,7 +413,7 @@ impl Source {
 
     fn video_body(&mut self, piece: &Piece, at: usize, stamp: Stamp) -> Bytes {
         let Some(padding) = &self.clip.padding else { return with(&piece.body, at, &stamp.sei()).into() };
-        // Sizes vary by half, with the same mean.
+        // Sizes vary by up to half of the mean.
         let mean = padding.inter_bytes * if piece.key_frame { KEY_FACTOR } else { 1 };
         let wanted = mean / 2 + mean * (stamp.sequence * 37 % 101) / 100;
         let has = u64::try_from(piece.body.len() + stamp.sei().len()).unwrap_or(0);

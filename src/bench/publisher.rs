@@ -123,7 +123,7 @@ impl Publisher {
         let carries = |kind| client.as_ref().is_none_or(|client| client.carries(kind));
         let pacer = Pacer::new(options, carries);
         let mut new = Self { client, pacer, participant: None, deadline, events: VecDeque::new() };
-        // The client may need sockets before anything else.
+        // The client may need sockets first.
         new.drain(now);
         new
     }

@@ -26,7 +26,8 @@ pub enum Framing {
     ToEnd,
 }
 
-/// The position within a chunk extension (RFC 9112 §7.1.1). Whitespace, BWS in the grammar, is refused.
+/// The position within a chunk extension (RFC 9112 §7.1.1). Optional whitespace, which the grammar allows (BWS), is
+/// refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     NameStart,

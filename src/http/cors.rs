@@ -130,7 +130,7 @@ fn preflight(
     add(fields, &mut answer.headers);
     answer.headers.push("Access-Control-Max-Age", MAX_AGE);
     answer.headers.push("Access-Control-Allow-Methods", methods);
-    // A star would not be for `Authorization`, nor for requests with credentials.
+    // `*` would not cover `Authorization`, nor any request with credentials.
     let listed =
         if allowed == ANY_FIELD { asked().collect::<Vec<_>>().join(",") } else { allowed.to_owned() };
     if !listed.is_empty() {
@@ -150,7 +150,7 @@ fn origin_fields(
     };
     let asks = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
     let carries = request.headers.iter().any(|(name, _)| is_secret(name));
-    // An opaque origin is that of any sandboxed page: never with credentials.
+    // Any sandboxed page has an opaque origin, so it never gets credentials.
     let credentials =
         !is_opaque && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
     if credentials {
@@ -430,7 +430,7 @@ mod tests {
                 assert_eq!(response.headers.get("access-control-allow-credentials"), None, "{origin}");
             }
         }
-        // An operator may name an app's.
+        // An operator may name the origin of an app shell.
         let named = ["capacitor://localhost".to_owned()];
         let asked = request(Method::Get, &[("Origin", &named[0])]);
         let Verdict::Fields(fields) = check(&asked, Cors::NAMED.policy(&[], &named, false)) else { panic!() };

@@ -41,7 +41,7 @@ impl Resource {
             return only(304);
         }
         let range = match request.header("range") {
-            // RFC 9110 §14.2: only GET.
+            // RFC 9110 §14.2: ranges apply only to GET.
             Some(range) if request.method == Method::Get && self.range_applies(request) => {
                 parse_range(range, self.length)
             }

@@ -411,7 +411,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             store.publish(blob(A, name, 0, 20));
         }
-        // A new version is the newest again.
+        // A new version of a blob counts as the newest blob.
         store.publish(blob(A, "a", 1, 20));
         store.publish(blob(A, "d", 0, 20));
         assert_eq!((there(&store, "abcd"), store.bytes()), ("acd".to_owned(), 60));

@@ -105,7 +105,8 @@ impl Cursor {
         cursor
     }
 
-    /// Starts at this entry, or at the first retained one after it. The subscriber has had the entries before it.
+    /// Starts at this entry, or at the first retained one after it. The subscriber already has the entries before
+    /// it.
     #[must_use]
     pub(super) fn at(sequence: u64) -> Self {
         Self { next: sequence, started: true, ..Self::default() }
@@ -131,7 +132,8 @@ impl Cursor {
         self.waits = chosen.lead().map_or(TrackSet::EMPTY, |lead| chosen.videos().without(lead));
     }
 
-    /// Notes newly chosen video tracks. Each is sent from a key frame on, even if it came before any track was known.
+    /// Notes newly chosen video tracks. Each is sent from a key frame on, also if the cursor started before any
+    /// track was known.
     pub(super) fn learn(&mut self, chosen: &Chosen) {
         let videos = chosen.videos();
         if videos != self.known {
@@ -356,7 +358,8 @@ impl Cursor {
         None
     }
 
-    /// Moves past the end of a stream that ends at `head`. Returns false if the cursor is not there, or has passed it before.
+    /// Moves past the end of a stream that ends at `head`. Returns false if the cursor has not reached the end, or
+    /// has passed it already.
     pub(super) const fn pass_end(&mut self, head: u64) -> bool {
         let is_there = self.started && self.next == head;
         if is_there {

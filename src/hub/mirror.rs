@@ -219,7 +219,7 @@ mod tests {
             ring.push(entry(n * 1000, n % 2 == 0, LANE_BYTES_MAX / 4));
             held.extend(mirror.next(&ring, 5000));
         }
-        // Four fitted into the lane; when the fifth was too late, the newest key frame was number 10.
+        // Four units fitted into the lane; when the fifth was too late, the newest key frame was number 10.
         assert_eq!((held.len(), mirror.position(), mirror.take_missed()), (4, 10, 6));
         held.clear();
         assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 10_000);

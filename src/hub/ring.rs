@@ -266,7 +266,7 @@ impl Ring {
             (Some(front), Some(back)) => back.dts_ms.saturating_sub(front.dts_ms),
             _ => 0,
         };
-        // Until one GOP was seen whole its length is unknown, and only bytes and units bound the ring.
+        // Until a whole GOP was seen, the length of GOPs is unknown, and only bytes and units limit the ring.
         let (previous_ms, gop_ms) = self.gop_ms();
         let span_max = self.limits.lag_ms.saturating_add(gop_ms.saturating_mul(2));
         self.entries.len() > 1

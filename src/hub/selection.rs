@@ -266,10 +266,10 @@ mod tests {
         assert_eq!(ids(Selection::DEFAULT, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::only(TrackKind::Audio, a0), &tracks, &fit), [a0]);
-        // Without the other track this one is better than none.
+        // Without a better track, the rarely supported one is chosen.
         let alone = Arc::new(Tracks::new(1, [video(0), audio(0)]));
         assert_eq!(ids(Selection::DEFAULT, &alone, &fit), [v0, a0]);
-        // Of several published ones all are sent, when one of them is known.
+        // If one of several published tracks is widely supported, all of them are sent.
         let two = Arc::new(Tracks::new(1, [audio(0), audio(1), derived()]));
         assert_eq!(ids(Selection::ALL, &two, &fit).len(), 2);
     }

@@ -235,8 +235,8 @@ impl Stream {
         self.flush.flush(self.ring.head());
     }
 
-    /// Marks everything appended for sending because nothing follows, together with bytes that the formats hold back, unless the last unit
-    /// is older than [`TAIL_AGE_MAX`].
+    /// Marks everything appended for sending, because nothing follows. Includes the bytes that formats hold back,
+    /// unless the last unit is older than [`TAIL_AGE_MAX`].
     pub fn finish(&mut self, now: Instant) {
         self.flush();
         if self.is_fresh(now) {
@@ -270,8 +270,8 @@ impl Stream {
         self.asked.holds
     }
 
-    /// Adds a mirror on another worker, by a request of this number: from the newest key frames on, or from the first units that it lacks
-    /// after a former source (`after`).
+    /// Adds a mirror on another worker, by its request of this number. The mirror begins at the newest key frames,
+    /// or, after a former source, at the first units that it lacks (`after`).
     pub fn add_mirror(&mut self, asker: (WorkerId, u64), wanted: TrackSet, after: Vec<(TrackId, i64)>) {
         self.remove_mirror(asker.0);
         let (start, head) = (self.ring.start(), self.ring.head());
@@ -421,7 +421,7 @@ impl Stream {
         let format = self.format(key, package)?;
         self.subscribers.insert(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
-        // A backlog is sent at once, also when the head has not been flushed to the others yet.
+        // The backlog is sent at once, even if the head has not been flushed to the other subscribers yet.
         self.flush.advance(self.ring.head());
         let (stream, paused, switch) = (self.id, false, None);
         Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
@@ -781,7 +781,7 @@ mod tests {
         assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);
         let plain = (1..200u32).filter(|&id| subscribe(1000 + id, u64::from(id))).count();
         assert_eq!(plain, PLAIN_FORMATS);
-        // Existing entries stay shared.
+        // Existing packages can still be shared.
         assert!(subscribe(5000, 1 | 7 << 32) && subscribe(5001, 3));
     }
 }

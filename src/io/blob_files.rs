@@ -179,7 +179,7 @@ mod tests {
         while files.write(&mut near, &[IoSlice::new(&kept)]).is_ok() {}
         let full = files.write(&mut near, &[IoSlice::new(&kept)]).unwrap_err();
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
-        // Unread bytes: the peer's end is a reset.
+        // The peer has unread bytes, so closing its socket resets the connection.
         drop(far);
         let broken = loop {
             match files.write(&mut near, &[IoSlice::new(&kept)]) {

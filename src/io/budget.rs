@@ -134,7 +134,7 @@ impl Budget {
         now: Instant,
     ) -> Result<Permit, Refused> {
         let connections = self.connections.fetch_add(1, Ordering::AcqRel);
-        // From here on dropping the permit releases what was taken.
+        // From here on, dropping the permit releases the counts taken.
         let mut permit = Permit {
             budget: Arc::clone(self),
             standing: Standing::Exempt,
@@ -170,7 +170,7 @@ impl Budget {
         Ok(permit)
     }
 
-    /// Returns the connections that should give way to a newcomer just admitted; `None` if there is room.
+    /// Returns the connections that should give way to a newcomer that was just admitted; `None` if there is room.
     pub(super) fn give_way(&self) -> Option<GiveWay> {
         let unauthenticated = self.unauthenticated.load(Ordering::Acquire);
         let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);

@@ -1,4 +1,5 @@
-//! The thread of control: mail in, mail out, and a deadline. Blocking work is done by the store's thread and by the job service.
+//! The thread of control handles mail, sends mail, and waits for one deadline. Blocking work is done by the store's
+//! thread and by the job service.
 //!
 //! After the process was held up (stopped, or suspended with its machine), deadlines wait a moment. What arrived in
 //! the meantime is still in the sockets of workers and jobs, which first read it and then report to control.

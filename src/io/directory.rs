@@ -189,7 +189,7 @@ impl Joined {
         let Self { shared, lease, profile } = self;
         locked(&profile, |profile| {
             profile.http = listeners.public(listeners.http);
-            // An address that the operator sets may belong to a translator of addresses.
+            // Addresses set by the operator take precedence: they may belong to an address translator.
             if profile.relay.is_empty() {
                 profile.relay = listeners.public(listeners.relay);
             }

@@ -111,7 +111,7 @@ impl Watch {
         NetworkFigures {
             sent_bps: bps(total.sent.saturating_sub(before.sent)),
             received_bps: bps(total.received.saturating_sub(before.received)),
-            // A link that is down says -1.
+            // For a link that is down, the file contains -1.
             uplink_mbps: interfaces.iter().filter_map(speed).max().unwrap_or(0),
         }
     }

@@ -46,12 +46,12 @@ pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::
     let socket = socket(address, Type::DGRAM)?;
     if let Some(bind) = bind {
         match bind.ip() {
-            // The socket receives only datagrams to the group, of which other programs may be members too.
+            // The socket receives only datagrams to the group, which other programs may have joined as well.
             IpAddr::V4(group) if group.is_multicast() => {
                 socket.set_reuse_address(true)?;
                 socket.bind(&bind.into())?;
-                // The group is joined on the interface that the routes choose. A machine without routes receives from its own programs
-                // only.
+                // The group is joined on the interface that the routes choose. A machine without routes receives
+                // only from its own programs.
                 let joined = socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED);
                 joined.or_else(|_| socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST))?;
             }
@@ -141,7 +141,7 @@ mod tests {
         let sender = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         let to = SocketAddr::new(group.ip(), port).into();
         if sender.send_to(b"hello", &to).is_err() {
-            // No route leads anywhere.
+            // The machine has no route to the group.
             sender.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
             sender.send_to(b"hello", &to).unwrap();
         }

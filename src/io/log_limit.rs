@@ -78,7 +78,7 @@ impl LogLimit {
 impl<S: Subscriber> Layer<S> for LogLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        // Actions are logged, however often; failures are limited like all else.
+        // Actions are always logged; failures are limited like all other lines.
         if metadata.target() == AUDIT && *metadata.level() == Level::INFO {
             return true;
         }

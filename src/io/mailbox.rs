@@ -153,7 +153,7 @@ mod tests {
                 want += 1;
             }
             if want < 20_000 && mailbox.may_sleep() {
-                // Without a deadline: a lost wake-up hangs the test.
+                // Wait without a deadline, so that a lost wake-up makes the test hang.
                 poll.poll(&mut events, None).unwrap();
                 mailbox.awake();
             }

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(ended.recv(), Ok(true));
         drop(of_control);
 
-        // A thread that ends instead of answering ends the watch.
+        // If a thread ends instead of answering, the watch ends.
         let (pulse, done) = round.join().unwrap();
         let round = thread::spawn(move || done.send(pulse.round(Duration::ZERO)).unwrap());
         assert!(mail.recv().is_ok());
@@ -216,7 +216,7 @@ mod tests {
                 assert_eq!(std::str::from_utf8(&bytes[..length]), Ok(want));
             }
         }
-        // A receiver that is missing or does not read is a line of the log.
+        // If the receiver is missing or does not read, that is only logged.
         ServiceManager::at(OsStr::new("/nowhere/notify")).unwrap().ready("");
         assert!(ServiceManager::at(OsStr::new(&"x".repeat(200))).is_err());
     }

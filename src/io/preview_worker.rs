@@ -45,6 +45,6 @@ fn serve(mut socket: File) -> io::Result<()> {
 
 fn answer(message: &[u8]) -> Answer {
     let make = || Request::read(message).and_then(|request| picture::make(&request)).map(Bytes::from);
-    // A key frame at which a decoder in Rust panics is damaged.
+    // If a decoder written in Rust panics, the key frame counts as damaged.
     Answer(std::panic::catch_unwind(make).unwrap_or(Err(Error::Damaged)))
 }

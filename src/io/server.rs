@@ -235,7 +235,7 @@ impl Server {
 
     /// Stops admitting new sessions, and reports [`Notice::Left`] when the existing ones have ended.
     pub fn leave(&self) {
-        // The log says whether the server was draining already.
+        // No reply is needed; the log says whether the server was draining already.
         let (reply, _) = channel();
         self.pulse.control.send(ControlMail::Order { order: Order::Drain { is_leaving: true }, reply });
     }

@@ -268,7 +268,7 @@ impl Shell {
             for accepted in 0.. {
                 if accepted == ACCEPT_TURN {
                     self.pending_accept = true;
-                    // A further accept needs a turn without sleep.
+                    // The next turn must not sleep, so that it continues to accept.
                     self.accept_paused_until = Some(now.mono);
                     break;
                 }

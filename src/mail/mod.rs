@@ -305,7 +305,8 @@ pub enum ToControl {
     Drained(WorkerId),
 }
 
-/// News of a sink from a worker. Control knows the worker of each sink, so that no stream has two of a kind, wherever its publisher is.
+/// News of a sink from a worker. Control knows the worker of each sink, so that no stream has two sinks of a kind,
+/// even if its publisher moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkNews {
     /// A request wants the sink's output. Answered by [`ToWorker::StartSink`] to the publisher's worker, unless the sink exists.
@@ -408,7 +409,7 @@ pub enum ToWorker {
         /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
     },
-    /// Viewers of an application that watch by separate requests and claim this subscriber id must be checked again.
+    /// Check again those viewers of an application that watch by separate requests and present this subscriber id.
     PassesEnded {
         /// The application.
         app: Arc<str>,
@@ -537,7 +538,7 @@ pub enum ToWorker {
         stream: StreamId,
         /// The requesting worker.
         to: WorkerId,
-        /// Number of the request among those of that worker for this stream; mirrored units carry it back.
+        /// Number of this request, counted per worker and stream; mirrored units carry it back.
         request: u64,
         /// The tracks that the requesting worker's subscribers select.
         wanted: TrackSet,
@@ -576,7 +577,7 @@ pub enum ToWorker {
         /// The message.
         message: Message,
     },
-    /// The session of another worker to which a session of this one had sent a message does not exist.
+    /// A session of this worker sent a message to a session of another worker that does not exist.
     SessionEnded {
         /// The sender of the message.
         teller: SessionRef,

@@ -67,7 +67,8 @@ fn thousandths(text: &str) -> u32 {
     }
 }
 
-/// Converts to Prometheus text, which names families like their samples, has no type for information, and no end mark.
+/// Converts to Prometheus text, which names families like their samples, and has neither a type for information nor
+/// an end mark.
 fn text(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     // HELP precedes TYPE, which determines the family's name, so HELP is held back.

@@ -19,7 +19,7 @@ impl Now {
     }
 }
 
-/// Dates derived from a single clock reading by monotonic time, so that setting the wall clock does not move them.
+/// Converts instants to dates from a single clock reading, so that setting the wall clock does not move the dates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calendar(Now);
 

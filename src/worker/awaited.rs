@@ -81,7 +81,8 @@ impl Awaited {
         self.entries
     }
 
-    /// Takes one entry from the session that awaits most. Returns false if no session has two more than the newcomer.
+    /// Removes one entry of the session that awaits most. Returns false if no session has at least two more than
+    /// the newcomer.
     fn give_way(&mut self, newcomer: usize) -> bool {
         let Some(&(most, conn)) = self.sizes.last().filter(|(most, _)| *most > newcomer + 1) else {
             return false;

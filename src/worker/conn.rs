@@ -363,7 +363,7 @@ impl Conn {
     /// True if the session has output of its own to send, apart from units of its subscriptions.
     pub(super) fn has_own_bytes(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|link| link.unsent)
-            // Before there is a connection nothing can be sent.
+            // Nothing can be sent before the connection is established.
             || self.bytes.as_ref().is_some_and(|link| link.flow != Flow::Connecting && !link.queue.is_empty())
             || self.playing().any(|playing| playing.subscriber.cursor.has_rest())
     }

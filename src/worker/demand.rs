@@ -192,7 +192,8 @@ impl Live {
 
     // ---- key frames
 
-    /// Requests a key frame of a video track that a subscriber waits for. Requests are merged, here and again at the source.
+    /// Requests a key frame of a video track for a subscriber that waits for it. Requests are merged, here and
+    /// again at the source.
     pub(super) fn need_key_frame(
         &mut self,
         turn: &mut Turn,

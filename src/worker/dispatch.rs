@@ -58,7 +58,7 @@ impl Worker {
             }
             let about = conn.session.about();
             conn.figures.is_media = about.is_media;
-            // A peer of a byte stream may agree on datagrams later on.
+            // A session on a byte stream may negotiate datagrams later.
             conn.takes_units = conn.session.unit_sink().is_some();
             // A sink that may have room again is handed the units after its cursors.
             let goes_on = conn.takes_units && !conn.schedule.sated && !conn.subscriptions.is_empty();
@@ -146,7 +146,7 @@ impl Worker {
             self.turn.tell(ToControl::PushOpened { push, local });
         }
         self.conns.path_event(&self.turn, id, path, event);
-        // A socket beside the stream is the session's to do without.
+        // Only a failure of the byte stream ends the session; the session itself handles failures of other sockets.
         let has_broken = |conns: &Conns| {
             let conn = conns.get(id);
             conn.is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
@@ -233,7 +233,7 @@ impl Conns {
         live.holds.end_all_of(self, id);
         let Some(conn) = self.get_mut(id) else { return };
         conn.closing.get_or_insert(reason);
-        // A viewer that leaves gets the rest of the unit it was in, and no further one.
+        // A viewer that leaves still gets the rest of the current unit, but no further one.
         for subscription in &mut conn.subscriptions {
             if let Some(playing) = subscription.playing_mut() {
                 playing.subscriber.paused = true;

@@ -163,7 +163,7 @@ mod tests {
         rig.fill(3, 10);
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3)), (400, 300, 100));
         rig.fill(4, 24);
-        // The ring lost its key frame, so the rest of it would be useless.
+        // The ring lost its key frame, so it was emptied: the rest would be useless.
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3), rig.kib_of(4)), (400, 0, 100, 240));
     }
 

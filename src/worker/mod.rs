@@ -203,7 +203,7 @@ impl Worker {
         Some(id)
     }
 
-    /// Takes the bytes that another worker has received and counted on a connection that it has handed over.
+    /// Takes bytes that another worker has received and counted before it handed the connection over.
     pub fn take_over(&mut self, now: Now, id: ConnId, received: &[u8]) {
         self.turn.now = now;
         let Some(link) = self.conns.get_mut(id).and_then(|conn| conn.bytes.as_mut()) else { return };

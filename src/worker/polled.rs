@@ -315,7 +315,8 @@ impl Polled {
         }
     }
 
-    /// Ends the lease of a viewer that has a new name. If no lease exists, the viewer is new and is reported.
+    /// Ends the lease of a viewer that now has a new name. If there is no such lease, the viewer is new and is
+    /// reported.
     pub(super) fn watched_no_more(
         &mut self,
         turn: &mut Turn,

@@ -160,7 +160,7 @@ impl Live {
         match conn.publications.remove(at).stream {
             None => turn.tell(ToControl::PublishAbandoned(session)),
             Some(stream) => {
-                // Another publisher may have taken the stream over.
+                // Another publisher may have taken over the stream.
                 let is_own = |count: &SourceCount| count.publisher.is_none_or(|one| one == session);
                 let own = self.sources.get(&stream).copied().filter(is_own);
                 if own.is_some() {
@@ -268,7 +268,8 @@ impl Live {
         Ok(())
     }
 
-    /// Notifies subscribers of a stream without tracks that it has tracks now, or of one with video or sound alone that it has both.
+    /// Notifies the subscribers of a stream that had no tracks that it now has some, or of a stream with only video
+    /// or only audio that it now has both.
     fn tell_tracks(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId, first: bool) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());

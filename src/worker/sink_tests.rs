@@ -227,7 +227,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
     rig.do_jobs();
     let count = rig.written().len();
     assert!((250..=320).contains(&count), "{count}: what was gathered, and 5 s from a key frame on");
-    // The sink continues as if nothing had happened.
+    // The sink continues normally.
     rig.publish(TrackId::VIDEO, false, b"fresh", &tracks);
     rig.do_jobs();
     assert_eq!(rig.written().last().unwrap().1, b"fresh");

@@ -561,7 +561,7 @@ mod tests {
         let mut told = Vec::new();
         for second in 0..200 {
             let now = start + Duration::from_secs(second);
-            // The track pauses for nine seconds, fifteen, fifteen again, and for good.
+            // The track pauses for nine seconds, for fifteen, for fifteen again, and then for good.
             let is_there = second < 1
                 || (10..20).contains(&second)
                 || (35..40).contains(&second)

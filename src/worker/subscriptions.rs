@@ -48,7 +48,7 @@ impl Worker {
             SubscriptionEvent::Audience(viewers) => {
                 audience::note(&mut self.conns, id, subscription, viewers)
             }
-            // Bytes that follow on the connection, of a close or another play, must not fall into a partly sent unit.
+            // Later bytes on the connection, for a close or another play, must not fall into a partly sent unit.
             SubscriptionEvent::Unsubscribe => {
                 self.live.unsubscribe(&mut self.turn, &mut self.conns, id, subscription)
             }
@@ -283,7 +283,7 @@ impl Live {
         let switch = || stream.select(&mut playing.subscriber, format.key(), || format.package());
         match catch_unwind(AssertUnwindSafe(switch)) {
             Ok(true) => playing.format = format,
-            // The stream has too many formats: the viewer keeps what it has.
+            // The stream has too many formats, so the viewer keeps its present selection.
             Ok(false) => return,
             Err(_) => return conns.note_panic(id),
         }
@@ -323,7 +323,8 @@ impl Live {
         Some((stream_id, track.or_else(lead)?))
     }
 
-    /// Requests a key frame for a viewer that is about to begin, if the newest one is old, so that it need not catch up with a long GOP.
+    /// Requests a key frame for a viewer that is about to begin, if the newest one is old, so that the viewer need
+    /// not catch up on a long GOP.
     pub(super) fn key_frame_soon(
         &mut self,
         turn: &mut Turn,

@@ -181,7 +181,8 @@ impl Live {
         }
     }
 
-    /// Hands the remaining units of a stream to sessions that take whole units, even if they are not due, because nothing follows.
+    /// Hands the remaining units of a stream to sessions that take whole units, even units that are not due,
+    /// because nothing follows.
     pub(super) fn feed_rest(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         // A format that panics here does not send its final bytes.

@@ -124,7 +124,7 @@ fn w_02_lengths_that_lie_are_refused_and_make_no_room() {
     check_closed(b"\x82\xff\0\0\0\0\0\0\0\x0a\x01\x02\x03\x040123456789", 1002);
     check_closed(b"\x82\xfe\0\x0a\x01\x02\x03\x040123456789", 1002);
     let mut rig = Rig::new();
-    // 128 KiB announced, 4 bytes sent.
+    // The head announces 128 KiB; only 4 bytes are sent.
     rig.feed(b"\x82\xff\0\0\0\0\0\x02\0\0\x01\x02\x03\x04abcd");
     assert!(!rig.socket.is_closing() && rig.socket.stats().held_bytes < 64);
     assert!(rig.socket.held_capacity() < 1024);

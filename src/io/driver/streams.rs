@@ -330,7 +330,8 @@ impl Driver {
         self.broken(now, machine, id, error);
     }
 
-    /// Notes that a peer left while a verdict about it is pending and nothing is read, so that it is not admitted.
+    /// Notes that a peer has left while a verdict about it is pending and its input is not read, so that it is not
+    /// admitted.
     fn note_forsaken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let leaves = |socket: &mut Socket| socket.ending && !std::mem::replace(&mut socket.ended, true);
         if machine.waits_for_verdict(id) && self.socket(id).is_some_and(leaves) {
@@ -399,7 +400,7 @@ impl Driver {
                 machine.sent(now.mono, id, 0, offered);
                 0
             }
-            // Tried again in the next round of this turn.
+            // The write is retried in the next round of this turn.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 machine.retry_write(id);
                 0

@@ -132,7 +132,7 @@ mod tests {
         put(&root, "s1.ts", "old and long").unwrap();
         put(&root, "s1.ts", "new").unwrap();
         assert_eq!(fs::read(root.join("live/streams/s1.ts")).unwrap(), b"new");
-        // Torn by a crash before; and a link is no file of ours.
+        // A torn leftover of a crash is replaced; a link in its place is refused.
         fs::write(root.join("live/streams/.s1.ts.tmp_archive"), "torn and longer than what comes").unwrap();
         put(&root, "s1.ts", "more").unwrap();
         assert_eq!(

@@ -659,7 +659,7 @@ mod tests {
         set(KEEP + Duration::from_secs(5));
         put((&root, &ledger), "new", "2.ts", b"x").unwrap();
         assert!(old.exists(), "the last look was just now");
-        // The server starts again.
+        // A restart of the server.
         assert_eq!(put((&root, &Ledger::default()), "new", "3.ts", b"x"), Ok(3));
         assert!(!old.exists());
         // Without other streams the folder is removed after the time given by streams of this run, or after a day

@@ -344,7 +344,7 @@ mod tests {
         assert!(matches!(append(&root, AppendTo::New { path: path() }, &[]), Err(AppendError::Exists)));
         let again = append(&root, AppendTo::Path { path: path() }, &[]).unwrap();
         assert_eq!(again.length, total as u64 + 3);
-        // Recordings take the first name that is free.
+        // A recording gets the first free name.
         let recording = || append(&root, AppendTo::Recording { path: path() }, &[Bytes::from("r")]);
         assert_eq!(recording().unwrap().name.as_deref(), Some("a_1.flv"));
         std::os::unix::fs::symlink("nowhere", root.join("live/streams/a_2.flv")).unwrap();

@@ -1,7 +1,7 @@
 //! Imported folders: a link in an application's `streams`, which is followed here and nowhere else.
 //!
-//! A link counts only if it leads below a folder that the operator has named (`vod.import_folders`); from there on no further link is
-//! followed. Only media files are served from there.
+//! A link counts only if it leads below a folder that the operator has named (`vod.import_folders`); below that, no
+//! further link is followed. Only media files are served from such folders.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, OpenOptions};

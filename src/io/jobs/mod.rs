@@ -376,7 +376,7 @@ impl Dispatcher {
                     self.count += 1;
                     match self.threads.start(class, self.count) {
                         Ok(thread) => drop(pool.threads.insert(self.count, thread)),
-                        // Another thread of the class will take the job.
+                        // Another thread of the class will take the job later.
                         Err(_) if !pool.threads.is_empty() => return,
                         Err(error) => {
                             tracing::error!(%error, class = class.name(), "job thread not started")

@@ -407,7 +407,7 @@ mod tests {
         let agent = with_policy(OutboundPolicy::default());
         let request = Post { timeout: Duration::from_millis(100), ..request(&url) };
         assert_eq!(send(&agent, &request), Err("timed out".to_owned()));
-        // The wait for a thread counts.
+        // The time waited for a thread counts against the timeout.
         let waited = post(&agent, &request, Duration::from_millis(100));
         assert_eq!(waited, Err("all threads are busy".to_owned()));
     }

@@ -210,7 +210,7 @@ impl Load {
             if self.spin { Some(Duration::ZERO) } else { self.driver.patience(&self.generator, [limit]) };
         self.driver.poll(patience)?;
         let now = clock::now();
-        // All sockets are the driver's.
+        // The driver owns all sockets.
         self.driver.take_events(now, &mut self.generator, |_| {});
         self.driver.read_ready(now, &mut self.generator);
         self.driver.finish(now, &mut self.generator);
@@ -261,7 +261,7 @@ impl Load {
         self.generator.finish();
     }
 
-    /// Closes all connections in the way of their protocol. Connections that end because of it do not count as lost.
+    /// Closes all connections as their protocols require. Connections that end because of it do not count as lost.
     pub fn close(&mut self) {
         self.generator.close();
         self.driver.drain(clock::now(), &mut self.generator);

@@ -226,7 +226,7 @@ impl Worker<'_> {
             }
             phase = now_phase;
         }
-        // Clients that were never opened.
+        // Count the clients that were never opened.
         let share = self.options.connections().saturating_sub(self.index).div_ceil(self.options.threads);
         (connections.requested..share).for_each(|_| connections.ended(false, "the run was ended"));
         connections.requested = share;

@@ -328,7 +328,7 @@ mod tests {
         let mut files = files(&home);
         let folder = files.key.parent().unwrap().to_owned();
         fs::create_dir_all(&folder).unwrap();
-        // No folder can be made where a file is.
+        // A folder cannot be created where a file exists.
         let blocked = folder.join("blocked");
         fs::write(&blocked, "").unwrap();
         files.certificate = blocked.join("fullchain.pem");

@@ -172,7 +172,7 @@ impl Transport {
             }
             tls.connection.read_tls(&mut self.stream)?;
             let processed = tls.connection.process_new_packets();
-            // An alert, a flight of the handshake, a ticket.
+            // Send TLS's own output: an alert, a flight of the handshake, or a ticket.
             let _ = tls.flush(&mut self.stream);
             if let Err(error) = processed {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));

@@ -111,7 +111,7 @@ fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Optio
             return Ok(None);
         }
         moved = moved.saturating_add(short);
-        // Until now zeros stood where `free` ended.
+        // Until now the end of the `free` box was followed by zeros.
         let free = indexed.moov_at.saturating_add(moved).saturating_sub(from);
         let free = u32::try_from(free).map_err(|_| io::ErrorKind::FileTooLarge)?;
         file.write_all_at(&free.to_be_bytes(), from)?;
@@ -130,7 +130,7 @@ fn switch(file: &File, head: &Bytes, from: u64) -> io::Result<()> {
 
 /// Writes a plain copy beside the fragmented file and replaces it, still under the unfinished name.
 fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
-    // Room may have been inserted since.
+    // Room may have been inserted since the file was indexed.
     let again = index(file)?;
     let indexed = again.as_ref().unwrap_or(indexed);
     let (from, _) = box_at(file, 0)?;
