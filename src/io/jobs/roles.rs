@@ -91,7 +91,7 @@ impl Roles {
                 Ok(new)
             }
             Ok(_) => Err("the role's credentials have expired".to_owned()),
-            // The cached credentials are still valid for some minutes.
+            // The cached credentials may still be valid for some minutes.
             Err(reason) => kept.as_ref().filter(|kept| is_good(kept, 0)).cloned().ok_or(reason),
         }
     }
