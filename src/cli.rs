@@ -114,11 +114,11 @@ pub enum Command {
     },
     /// Make pictures of key frames, for the server that started it.
     PreviewWorker,
-    /// Have the running server of a home drain, or call that off.
+    /// Make the running server of a home drain, or cancel the drain.
     Drain {
         /// The home.
         options: Options,
-        /// True to begin.
+        /// True to begin the drain, false to cancel it.
         is_leaving: bool,
     },
     /// Generate load, or measure this machine.

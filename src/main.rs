@@ -33,8 +33,8 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    // A panic of one session, or of the store on a damaged file, is caught where it belongs; it is a line of the log
-    // and not text on the terminal.
+    // A panic of one session, or of the store on a damaged file, is caught in its place. Report it as a log line,
+    // not as text on the terminal.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', ": "))));
     let cores = std::thread::available_parallelism()
         .map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX));
@@ -73,7 +73,7 @@ fn serve(options: &Options) -> ExitCode {
         );
     }
     let (notices, heard) = channel();
-    // Before the ready line, so that a signal right after it is not the default's.
+    // Done before the ready line, so that a signal sent right after it does not meet the default handler.
     if let Err(error) = watch_signals(notices.clone()) {
         return fail(RUN_TIME, &format!("signals: {error}"));
     }
@@ -102,9 +102,10 @@ fn serve(options: &Options) -> ExitCode {
 /// Converts signals to notices.
 fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
-    // An alarm that somebody set before the program was started means nothing to it.
+    // Ignore an alarm that was set before the program was started.
     signal_hook::flag::register(SIGALRM, Arc::default())?;
-    // A file at the limit of its size (RLIMIT_FSIZE) fails the write, as a full disk does, and does not kill.
+    // A write that would exceed the file size limit (RLIMIT_FSIZE) then fails, as on a full disk, instead of
+    // killing the server.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let forward = move || {
         for signal in signals.forever() {
@@ -230,7 +231,7 @@ fn run_store(options: &Options, task: &store::Task) -> ExitCode {
     }
 }
 
-/// Has the running server drain, or calls that off.
+/// Makes the running server drain, or cancels the drain.
 fn drain(options: &Options, is_leaving: bool) -> ExitCode {
     match io::order_drain(options, is_leaving) {
         Ok(()) => {
@@ -295,7 +296,7 @@ fn ready_line(addresses: &Addresses) -> String {
     }
     let addresses = protocol::listener_names().map(|name| {
         let mut of_name = addresses.all(name).map(|address| address.to_string()).peekable();
-        // A port that each worker has is a list, in their order.
+        // If each worker has a port of its own, the ports are a list, in the order of the workers.
         let is_list = of_name.peek().is_some() && protocol::Port::is_listed(name);
         let value = if is_list { of_name.collect() } else { of_name.next().into() };
         (name.to_owned(), value)

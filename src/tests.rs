@@ -1,4 +1,5 @@
-//! The shared parts of tests of several modules: a folder for one test, removed with its value, whether the test passes or fails.
+//! Shared parts of the tests of several modules: a folder for one test, removed with its value whether the test
+//! passes or fails.
 
 use std::fs;
 use std::ops::Deref;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
-/// An empty folder of its own for each value.
+/// An empty folder for each value.
 #[derive(Debug)]
 pub(crate) struct TempFolder(PathBuf);
 

@@ -11,9 +11,9 @@ use super::{HookUrl, jwt};
 /// The direction of media: to or from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// Media goes to the server.
+    /// Media is sent to the server.
     Publish,
-    /// Media goes to the peer.
+    /// Media is sent to the peer.
     Play,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Switches for the checks of one direction. Every check that is on must pass.
+/// Switches for the checks of one direction. All enabled checks must pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checks {
     /// Token that is valid once.
@@ -71,7 +71,7 @@ pub struct Checks {
     pub hash: bool,
     /// Key of the broadcast; for publishers only.
     pub publish_key: bool,
-    /// Receiver to ask, if set.
+    /// URL of the hook to ask, if set.
     pub hook: Option<HookUrl>,
 }
 
@@ -271,8 +271,8 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// Removes credentials that these checks ignore, so that they are neither forwarded nor used to tell peers apart. The subscriber always
-    /// stays.
+    /// Removes credentials that these checks ignore, so that they are neither forwarded nor used to distinguish
+    /// peers. The subscriber is always kept.
     #[must_use]
     pub fn counting(self, checks: &Checks) -> Self {
         let asks = checks.hook.is_some();

@@ -1,8 +1,8 @@
 //! Lists of address rules (docs/security.md): comma separated addresses or `address/prefix`.
 //!
-//! Unlike the reference a rule that cannot be read is an error, never skipped: a filter must fail closed.
-//! IPv4-mapped IPv6 (`::ffff:a.b.c.d`) is the same as IPv4 on both sides, and a rule that admits 127.0.0.1 admits
-//! `::1` too, because one machine is meant. `0.0.0.0/0` is IPv4 only, as in the reference.
+//! A rule that cannot be read is an error, whereas the reference skips it: a filter must fail closed. IPv4-mapped
+//! IPv6 (`::ffff:a.b.c.d`) equals IPv4 in rules and addresses. A rule that admits 127.0.0.1 also admits `::1`,
+//! because both mean this machine. `0.0.0.0/0` is IPv4 only, as in the reference.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

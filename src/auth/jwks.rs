@@ -80,7 +80,7 @@ pub struct KeySet(Vec<Key>);
 pub(super) enum Verdict {
     /// Signed with a key of the set.
     Signed,
-    /// Signed with another key than the one that the token names.
+    /// Not signed with the key that the token names.
     Forged,
     /// The token names a key that is missing in the set.
     UnknownKey,
@@ -249,7 +249,7 @@ pub(crate) mod tests {
             let claims = jwt::verify_by_keys(token, &set, NOW).unwrap();
             assert_eq!(claims["streamId"], "s1");
             assert_eq!(jwt::verify_by_keys(token, &set, 4_102_444_800_000), Err(JwtError::Expired));
-            // Each byte of payload and signature counts.
+            // A change of any byte of payload or signature is detected.
             let (signed, _) = token.rsplit_once('.').unwrap();
             for at in (signed.len() / 2..token.len()).step_by(7) {
                 let mut bytes = token.as_bytes().to_vec();
@@ -271,7 +271,7 @@ pub(crate) mod tests {
             assert_eq!(jwt::verify_by_keys(&jwt::sign(&claims, secret), &set, NOW), Err(JwtError::Algorithm));
         }
         assert_eq!(jwt::verify(RS256, SET.as_bytes(), NOW), Err(JwtError::Algorithm));
-        // The key of one kind does not answer for another.
+        // A key must not verify signatures of another kind.
         let mixed = SET.replace("\"r1\"", "\"x\"").replace("\"e1\"", "\"r1\"");
         let mixed = KeySet::read(mixed.as_bytes()).unwrap();
         assert_eq!(jwt::verify_by_keys(RS256, &mixed, NOW), Err(JwtError::UnknownKey));

@@ -97,7 +97,7 @@ pub fn verify(token: &str, secret: &[u8], wall_ms: u64) -> Result<Claims, JwtErr
     if !constant_time_eq(&expected, &parts.signature) {
         return Err(JwtError::Signature);
     }
-    // From here on the holder of the secret speaks.
+    // The signature is valid, so the claims come from a holder of the secret.
     parts.claims(wall_ms)
 }
 
@@ -217,7 +217,7 @@ mod tests {
         check(&sign_json(HEADER, payload, SECRET))
     }
 
-    /// RFC 7515 §A.1: a foreign token with its key and unusual white space.
+    /// RFC 7515 §A.1: a token of another issuer, with its key and unusual white space.
     #[test]
     fn the_rfc_s_example_verifies() {
         let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
@@ -248,7 +248,7 @@ mod tests {
         {
             let token = sign_json(&format!(r#"{{"alg":{alg}}}"#), "{}", SECRET);
             assert_eq!(check(&token), Err(JwtError::Algorithm), "{alg}");
-            // And without a signature at all.
+            // A token without any signature is refused, too.
             let bare = token.rsplit_once('.').unwrap().0;
             assert!(check(&format!("{bare}.")).is_err());
         }
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn r_02_bits_beyond_the_last_byte_make_another_text_and_no_other_token() {
         let good = sign_json(HEADER, "{}", SECRET);
-        // 32 bytes leave two unused bits in the last of 43 characters.
+        // The signature's 32 bytes leave two unused bits in the last of its 43 characters.
         let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let (head, last) = good.split_at(good.len() - 1);
         let at = alphabet.find(last).unwrap();
@@ -364,7 +364,7 @@ mod tests {
         ] {
             assert_eq!(with_payload(&payload).map(drop), result, "{payload}");
         }
-        // The clock may jump while the server runs: only its present value counts.
+        // The clock may jump while the server runs; only its present value counts.
         let token = sign_json(HEADER, &format!(r#"{{"exp":{}}}"#, now + 60), SECRET);
         let day = 86_400_000;
         assert_eq!(verify(&token, SECRET, NOW + day), Err(JwtError::Expired));

@@ -1,5 +1,6 @@
-//! The policy on where this server may connect to on behalf of others (docs/robustness.md U-30, U-31, U-34). It checks the resolved
-//! address, because `127.1`, `0x7f000001` and a DNS name may all mean the same machine.
+//! The policy on which addresses this server may connect to on behalf of others (docs/robustness.md U-30, U-31,
+//! U-34). It checks the resolved address, because `127.1`, `0x7f000001` and a DNS name may all mean the same
+//! machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -90,7 +91,7 @@ fn is_public(address: IpAddr) -> bool {
             let [a, b, c, d, e, f, high, low] = v6.segments();
             let v4 = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
             match (a, b) {
-                // NAT64: the well-known prefix, and those of a network's own.
+                // NAT64: the well-known prefix, and the prefixes chosen by networks themselves.
                 (0x64, 0xff9b) if [c, d, e, f] == [0; 4] => is_public_v4(v4(high, low)),
                 (0x64, 0xff9b) => false,
                 // 6to4.

@@ -22,14 +22,14 @@ pub struct Passed {
     pub client: IpAddr,
     /// True if the client used TLS; `None` unless a trusted proxy states this.
     pub secure: Option<bool>,
-    /// Host that the client asked for, with the port unless it is the scheme's default.
+    /// Host that the client requested, with the port unless it is the scheme's default.
     pub host: Option<String>,
     /// Folder that a trusted proxy removed from the path: empty, or a slash and names, without a trailing slash.
     pub prefix: String,
 }
 
 impl Passed {
-    /// Describes a request that came without a proxy.
+    /// Describes a request that did not pass a proxy.
     #[must_use]
     pub const fn direct(peer: IpAddr) -> Self {
         Self { client: peer.to_canonical(), secure: None, host: None, prefix: String::new() }
@@ -212,7 +212,7 @@ fn read_element<'a>(mut rest: &'a str, element: &mut Element) -> Option<&'a str>
 /// Parses a token or a quoted string, and returns the rest as well.
 fn read_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
-        // Addresses of IPv6 have to be quoted, and are not by everybody.
+        // IPv6 addresses must be quoted, but some proxies do not quote them.
         let end = text.find([';', ',', ' ', '\t']).unwrap_or(text.len());
         let (value, rest) = text.split_at_checked(end)?;
         return (!value.is_empty() && !value.contains('"')).then(|| (value.to_owned(), rest));
@@ -350,7 +350,7 @@ mod tests {
             ),
             (&[("Host", "[::1]"), ("X-Forwarded-Port", "81")], of(None, "[::1]:81", "")),
             (&[host, ("Forwarded", "proto=https;host=\"m.example:444\"")], of(yes, "m.example:444", "")),
-            // The word of the proxy that had the client, not that of the client, nor that of the inner proxy.
+            // The value of the proxy nearest to the client counts, neither the client's own nor the inner proxy's.
             (
                 &[
                     ("X-Forwarded-For", "8.8.8.8, 10.0.0.2"),

@@ -1,4 +1,4 @@
-//! Media of the publishers: a clip that is read once, and that each publisher loops with continuous timestamps.
+//! The publishers' media: a clip that is read once and looped by each publisher, with continuous timestamps.
 
 use std::sync::Arc;
 
@@ -26,13 +26,15 @@ const AAC_HEAD_BYTES: usize = 2;
 /// Bit that marks enhanced RTMP's video bodies, and their sound format.
 const EX_VIDEO: u8 = 0x80;
 const EX_AUDIO: u8 = 9;
-/// Enhanced RTMP (veovera, §Enhanced Audio): the start of a sequence and coded frames, and the FourCC of Opus.
+/// Enhanced RTMP (veovera, §Enhanced Audio): first bytes of a sequence start and of coded frames, and the FourCC of
+/// Opus.
 const EX_AUDIO_START: u8 = EX_AUDIO << 4;
 const EX_AUDIO_FRAMES: u8 = EX_AUDIO << 4 | 1;
 const OPUS: &[u8] = b"Opus";
 /// RFC 7845 §5.1: version 1, one channel, no pre-skip, 48 kHz, no gain, mapping family 0.
 const OPUS_CONFIG: &[u8] = b"OpusHead\x01\x01\0\0\x80\xbb\0\0\0\0\0";
-/// RFC 6716 §3.1, §3.2.5: fullband CELT of 20 ms, one frame and so much padding; a frame of silence behind.
+/// RFC 6716 §3.1, §3.2.5: a packet with one fullband CELT frame of 20 ms and `OPUS_PADDING` bytes of padding; the
+/// frame is silent.
 const OPUS_HEAD: [u8; 5] = [0xfb, 0x41, OPUS_PADDING, 0xff, 0xfe];
 const OPUS_PADDING: u8 = 75;
 const OPUS_MS: usize = 20;
@@ -49,7 +51,7 @@ pub enum ClipError {
     /// Without media to send.
     #[error("the file has neither audio nor video")]
     Empty,
-    /// A clip other than H.264, for which a rate was requested.
+    /// A rate was requested for a clip that is not H.264.
     #[error("only H.264 can be padded to a bit rate")]
     NotPaddable,
 }
@@ -63,7 +65,7 @@ enum Carrier {
     AacElement,
     /// A message before the unit.
     Message,
-    /// Nowhere: the video has the stamps.
+    /// No stamps: the video carries them.
     None,
 }
 
@@ -164,7 +166,7 @@ impl Clip {
     }
 
     fn of(heads: Vec<(TagKind, Bytes)>, mut pieces: Vec<Piece>) -> Result<Self, ClipError> {
-        // A clip that was cut out of a stream begins where decoding can.
+        // A clip cut from a stream is trimmed to begin where decoding can.
         if let Some(first) = pieces.iter().position(|piece| piece.is_video && piece.key_frame) {
             let at = pieces.get(first).map_or(0, |piece| piece.dts_ms);
             let mut seen = false;
@@ -187,7 +189,7 @@ impl Clip {
         Ok(Self { heads, pieces, period_ms, padding: None })
     }
 
-    /// Replaces the audio by Opus of 20 ms and 32 kb/s, of which WebRTC can carry the levels.
+    /// Replaces the audio by Opus of 20 ms frames and 32 kb/s, whose audio levels WebRTC can carry.
     #[must_use]
     pub fn with_opus(mut self) -> Self {
         let frame: Bytes =
@@ -205,7 +207,7 @@ impl Clip {
         self.pieces.retain(|piece| piece.is_video);
         let times = (0..self.period_ms).step_by(OPUS_MS);
         self.pieces.extend(times.map(piece));
-        // A key frame stays the first unit.
+        // A key frame must remain the first unit.
         self.pieces.sort_by_key(|piece| (piece.dts_ms, !piece.is_video));
         self
     }
@@ -236,7 +238,8 @@ impl Clip {
         Ok(self)
     }
 
-    /// Returns metadata and parameter sets, which are sent first; metadata is wrapped as for servers.
+    /// Returns metadata and parameter sets, which are sent first; the metadata is wrapped as publishers send it to
+    /// servers.
     #[must_use]
     pub fn heads(&self) -> &[(TagKind, Bytes)] {
         &self.heads
@@ -338,7 +341,7 @@ impl Source {
         self
     }
 
-    /// Goes on with the clip's first unit, a key frame.
+    /// Continues with the clip's first unit, a key frame.
     pub fn restart(&mut self) {
         (self.base_ms, self.next) = (self.due_ms(), 0);
         self.pass_over();
@@ -410,7 +413,7 @@ impl Source {
 
     fn video_body(&mut self, piece: &Piece, at: usize, stamp: Stamp) -> Bytes {
         let Some(padding) = &self.clip.padding else { return with(&piece.body, at, &stamp.sei()).into() };
-        // Sizes vary by half, with the same mean.
+        // Sizes vary by up to half of the mean.
         let mean = padding.inter_bytes * if piece.key_frame { KEY_FACTOR } else { 1 };
         let wanted = mean / 2 + mean * (stamp.sequence * 37 % 101) / 100;
         let has = u64::try_from(piece.body.len() + stamp.sei().len()).unwrap_or(0);

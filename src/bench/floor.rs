@@ -1,5 +1,5 @@
-//! The floor of a machine: the cost of only sending frames to a number of sockets. Server figures are compared as multiples of this, since
-//! machines differ more than servers do.
+//! The floor of a machine: the minimum cost of sending frames to a number of sockets. Server costs are reported as
+//! multiples of it, because machines differ more than servers do.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Latencies in buckets that grow with the value: 32 for each power of two, so that a reading is off by at most 3 %.
+//! Latencies in buckets that grow with the value: 32 per power of two, so that a reading is off by at most 3 %.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The load generator: clients that publish and play, and measure the results. `docs/bench.md` explains each figure.
+//! The load generator: clients that publish or play, and measure the results. `docs/bench.md` explains each figure.
 //!
 //! 1. [`Options`] come from the command line, a [`Target`] from the URL.
 //! 2. A [`Clip`] is read once; a [`Source`] per publisher loops it, and numbers and stamps each unit ([`Stamp`]).
@@ -7,7 +7,7 @@
 //! 4. Observations go into the [`Tally`] of the thread; the missing units of each peer stay in its [`Score`].
 //! 5. A [`Report`] has all results, as text and as JSON.
 //!
-//! [`FloorReport`] is the least work that the machine has to do, for comparison.
+//! [`FloorReport`] measures the least work that sending takes on this machine, for comparison.
 //!
 //! This module has no socket and no clock: `io::load` has them.
 
@@ -87,8 +87,8 @@ pub enum PeerEvent {
     Closed(String),
 }
 
-/// A connection of the load, as driven by `io::load`: a life cycle plus optional capabilities, like `protocol::Session`. A trait, because
-/// benchmarks add peers of their own.
+/// A connection of the load, driven by `io::load`: a life cycle plus optional capabilities, like
+/// `protocol::Session`. This is a trait because benchmarks add peers of their own.
 pub trait Peer: std::fmt::Debug + Send {
     /// Handles the passing of time; may be called before the deadline.
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally);
@@ -149,6 +149,6 @@ pub trait PeerDatagrams {
 
 /// A peer that publishes.
 pub trait PeerMedia {
-    /// Stops after the next video frame, so that no audio waits for a further one.
+    /// Stops after the next video frame, so that no audio is left waiting for another frame.
     fn finish(&mut self);
 }

@@ -97,7 +97,7 @@ pub struct ServerOptions {
     pub floor: Option<f64>,
 }
 
-/// Options of a run; `docs/bench.md` has the meanings and the defaults.
+/// Options of a run; `docs/bench.md` explains them and lists the defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Role of the connections.
@@ -114,7 +114,7 @@ pub struct Options {
     pub warm_up: Duration,
     /// Connections opened per second.
     pub rate: f64,
-    /// Time after which a connection that is not ready has failed.
+    /// Time after which a connection that is not ready counts as failed.
     pub connect_timeout: Duration,
     /// Number of threads, each with an event loop.
     pub threads: usize,

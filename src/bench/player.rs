@@ -1,8 +1,8 @@
 //! A player: a client that receives a stream over its protocol, and reads the stamps.
 //!
-//! 1. [`PeerEvent::Ready`] with the server's consent.
-//! 2. Every unit is counted, its stamp compared with the time of the read that completed it. Over SRT that time has the
-//!    connection's latency in it: what arrives is held until its time.
+//! 1. [`PeerEvent::Ready`] once the server accepts.
+//! 2. Every unit is counted, and its stamp is compared with the time of the read that completed it. Over SRT that
+//!    time includes the connection's latency, for which received data is held.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -42,9 +42,9 @@ pub struct Player {
     viewing: Viewing,
     ready: bool,
     stalled: bool,
-    /// Deadline for the server's consent, then for the next media.
+    /// Deadline for the server to accept the player, then for the next media.
     deadline: Option<Instant>,
-    /// Stamp that came as a message, for the next unit.
+    /// A stamp that was received as a message and belongs to the next unit.
     announced: Option<Stamp>,
     /// Packets of media that were counted.
     packets: u64,

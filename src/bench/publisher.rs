@@ -1,8 +1,8 @@
 //! A publisher: a client of its protocol, and a clip that is sent in real time.
 //!
-//! 1. The client's dialogue up to the server's consent: [`PeerEvent::Ready`].
+//! 1. The client's dialogue until the server accepts the publisher: [`PeerEvent::Ready`].
 //! 2. Metadata and parameter sets; after the phase, each unit at its time, counted from the first.
-//! 3. `finish` stops behind the next video frame, `close` says goodbye.
+//! 3. `finish` stops after the next video frame; `close` says goodbye.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub struct PublisherOptions {
     pub target: Target,
     /// Media to send.
     pub clip: Arc<Clip>,
-    /// Delay from the server's consent to the first unit.
+    /// Delay from the server's acceptance to the first unit.
     pub phase: Duration,
     /// Time limit to become ready.
     pub timeout: Duration,
@@ -55,7 +55,7 @@ impl Pacer {
         Self { source, phase: options.phase, began: None, finishing: false }
     }
 
-    /// Starts the clock after the server's consent. Returns the heads to send before the units.
+    /// Starts the clock once the server has accepted. Returns the heads to send before the units.
     fn begin(&mut self, now: Now) -> Vec<(TagKind, Bytes)> {
         self.began = Some(now.mono + self.phase);
         self.source.clip().heads().to_vec()
@@ -107,7 +107,7 @@ pub struct Publisher {
     pacer: Pacer,
     /// The participant of a room that publishes.
     participant: Option<Participant>,
-    /// Deadline for the server's consent.
+    /// Deadline for the server to accept the publisher.
     deadline: Option<Instant>,
     events: VecDeque<PeerEvent>,
 }
@@ -123,7 +123,7 @@ impl Publisher {
         let carries = |kind| client.as_ref().is_none_or(|client| client.carries(kind));
         let pacer = Pacer::new(options, carries);
         let mut new = Self { client, pacer, participant: None, deadline, events: VecDeque::new() };
-        // The client may need sockets before anything else.
+        // The client may need sockets first.
         new.drain(now);
         new
     }

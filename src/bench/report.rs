@@ -13,7 +13,7 @@ use crate::auth::redact;
 pub struct Connections {
     /// Requested connections.
     pub requested: usize,
-    /// Connections with the server's consent.
+    /// Connections that the server has accepted.
     pub ready: usize,
     /// Connections that never became ready.
     pub failed: usize,

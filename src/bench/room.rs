@@ -1,11 +1,12 @@
-//! Participants of a room: who speaks when, and how soon the others see it.
+//! Participants of a room: who speaks at which time, and how soon the others see the speaker.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::{Now, Score, Sequence, Stamp, Tally};
 
-/// A speaker whose pictures came within this time before its turn had a place already.
+/// Time before the beginning of its turn within which a speaker must have been seen to count as having a place
+/// already.
 const SEEN_BEFORE: Duration = Duration::from_secs(1);
 
 /// The turns of a room's participants, who speak one after the other.
@@ -37,7 +38,7 @@ impl Turns {
 /// A participant, as its two connections know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Participant {
-    /// Its number, from 0.
+    /// The participant's number, from 0.
     pub number: usize,
     /// The turns of all participants; `None` if nobody speaks.
     pub turns: Option<Turns>,
@@ -58,7 +59,7 @@ pub(super) struct RoomView {
     places: BTreeMap<u8, (usize, Sequence)>,
     /// Time of the last picture of each participant.
     seen: BTreeMap<usize, Instant>,
-    /// Units lost and repeated in places that show another participant now.
+    /// Units lost and repeated in places that now show another participant.
     before: Sequence,
 }
 
@@ -68,7 +69,7 @@ impl RoomView {
         Self { turns: participant.turns, places, seen, before: Sequence::default() }
     }
 
-    /// Counts a picture. Units that a place skips between two participants are not lost.
+    /// Counts a picture. If a place changes to another participant, the skipped unit numbers do not count as lost.
     pub(super) fn picture(&mut self, now: Now, place: u8, stamp: Stamp, tally: &mut Tally) {
         let source = stamp.source();
         let (shown, sequence) = self.places.entry(place).or_insert_with(|| (source, Sequence::default()));
@@ -128,12 +129,13 @@ mod tests {
             let stamp = Stamp { sequence: Stamp::first_of(source) + n, unix_nanos: n };
             view.picture(now, place, stamp, &mut tally);
         };
-        // Participant 0 speaks, and is seen after 400 ms; 1 has its turn from 3 s on, and a place from 2.5 s on.
+        // Participant 0 speaks and is seen after 400 ms. Participant 1 has its turn from 3 s on, but a place from
+        // 2.5 s on.
         picture(400, 0, 0, 10);
         picture(500, 0, 0, 11);
         picture(2500, 1, 1, 5);
         picture(3010, 1, 1, 8);
-        // Again 0, in the place of 1, which it has not had for long: a switch, and no loss.
+        // Participant 0 again, in the place of 1, where it was not shown for long: a switch without loss.
         picture(6200, 1, 0, 90);
         picture(6300, 1, 0, 90);
         assert_eq!((tally.turns.seen_before, tally.turns.switch.total()), (1, 2));

@@ -43,7 +43,7 @@ const SIZE_STEP: usize = 255;
 /// unit would suit decoders, but servers may drop those.
 fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     let Some(rest) = bytes.checked_sub(2 + PADDING_UUID.len()) else { return Vec::new() };
-    // Of 256 bytes one belongs to the size.
+    // One in 256 bytes is part of the size field.
     let ones = ones.get(..rest - rest / (SIZE_STEP + 1)).unwrap_or(ones);
     let size = PADDING_UUID.len() + ones.len();
     let mut message = vec![USER_DATA_UNREGISTERED];
@@ -60,7 +60,8 @@ const SOURCE_SHIFT: u32 = 48;
 /// Number and time of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Number of the unit, from 0, counted for video and audio separately; behind the number of the participant in the upper 16 bits.
+    /// Number of the unit, from 0, counted separately for video and audio, in the lower 48 bits; the upper 16 bits
+    /// are the participant's number.
     pub sequence: u64,
     /// Time of handing the unit to the kernel, in nanoseconds of Unix time.
     pub unix_nanos: u64,
@@ -190,7 +191,7 @@ mod tests {
             let Some((kind, size)) = added.split_first() else { continue };
             assert!(added.len().abs_diff(bytes) < 2, "{bytes}: {}", added.len());
             let steps = size.iter().take_while(|byte| **byte == 0xff).count();
-            // The size's bytes stand before the payload.
+            // The bytes of the size precede the payload.
             let payload = steps * 255 + usize::from(size[steps]);
             assert_eq!((*kind, steps + 1 + payload), (5, size.len()), "{bytes}");
         }

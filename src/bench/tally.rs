@@ -151,7 +151,7 @@ impl Sequence {
             self.repeated += 1;
             return;
         }
-        // A smaller number with a newer time is a publisher that began anew.
+        // A smaller number with a newer time means that the publisher restarted.
         self.newest_nanos = stamp.unix_nanos;
         self.next = Some(stamp.sequence.saturating_add(1));
     }
@@ -224,7 +224,7 @@ mod tests {
         tally.take(now, 1_000_000_000, false, Stamp { sequence: 1, unix_nanos: 1_500_000_000 });
         assert_eq!((tally.stamped, tally.late), (3, 1));
         assert_eq!((tally.latency_video.total(), tally.latency_audio.total()), (1, 1));
-        // A segment has its own number and the time of its end, and counts as a unit does.
+        // A segment has a number and the time of its end, and counts like a unit.
         let mut viewing = crate::bench::viewing::Viewing::new(now);
         viewing.piece(now, true, 0, Some(2_000_000_000), &mut tally);
         viewing.piece(now, true, 2, None, &mut tally);

@@ -1,4 +1,4 @@
-//! The machines against the server's, without sockets.
+//! The load generator's machines against the server's machines, without sockets.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test that meets the unexpected stops")]
 
@@ -138,7 +138,7 @@ fn what_a_publisher_sends_a_player_reads_back_through_any_cut() {
         assert_eq!(tally.first_frame.total(), 1);
         let Score::Got([video, audio]) = player.score() else { panic!() };
         assert_eq!((video.missing(pictures), audio.missing(sounds)), (0, 0));
-        // All came at the end; the first was two seconds old.
+        // All units were read at the end, when the first was two seconds old.
         assert!(tally.latency_video.max() > Duration::from_millis(1900));
     }
 }
@@ -156,7 +156,7 @@ fn a_lost_unit_is_counted() {
     player.handle_bytes(clock.now(), &response(&messages), &mut tally);
     let Score::Got([video, audio]) = player.score() else { panic!() };
     assert_eq!((video.lost, audio.lost), (1, 0));
-    // The player asked after all of the units were made.
+    // All units were made before the player asked.
     assert_eq!((tally.backlog, tally.latency_video.total()), (tally.stamped, 0));
 }
 
@@ -210,7 +210,7 @@ fn refusals_and_silence_have_a_reason() {
 
 // ---- WebRTC
 
-/// The server's end of a session, and where its datagrams come from.
+/// The server's end of a session, and the address from which it sends datagrams.
 struct Rtc {
     peer: webrtc::Peer,
     address: SocketAddr,
@@ -226,7 +226,7 @@ impl Rtc {
         Self { peer: webrtc::Peer::new(clock.0, config, anchor, Seed::from_number(8)).unwrap(), address }
     }
 
-    /// Answers the request of a peer; each of its sections goes this way.
+    /// Answers a peer's request; each section gets this direction.
     fn answer(&mut self, clock: &Clock, request: &[u8], direction: sdp::Direction) -> Vec<u8> {
         let text = std::str::from_utf8(request).unwrap();
         let (head, offer) = text.split_once("\r\n\r\n").unwrap();
@@ -244,7 +244,7 @@ impl Rtc {
         .into_bytes()
     }
 
-    /// Carries datagrams both ways until nobody has any; the frames that came.
+    /// Delivers datagrams both ways until neither side has any. Returns the received frames.
     fn carry(&mut self, clock: &Clock, peer: &mut dyn Peer, track: Option<&webrtc::Track>) -> Vec<Bytes> {
         let (mut tally, mut frames) = (tally(), Vec::new());
         loop {
@@ -282,7 +282,7 @@ fn local() -> SocketAddr {
     "203.0.113.9:5000".parse().unwrap()
 }
 
-/// Opens the session of a peer; its first request.
+/// Opens a peer's session. Returns its first request.
 fn opened(clock: &Clock, peer: &mut dyn Peer, rtc: &mut Rtc, direction: sdp::Direction) -> String {
     peer.datagrams().unwrap().handle_local(clock.now(), PathId::default(), Some(local()), &mut tally());
     let request = sent(peer);
@@ -290,7 +290,7 @@ fn opened(clock: &Clock, peer: &mut dyn Peer, rtc: &mut Rtc, direction: sdp::Dir
     for piece in answer.chunks(100) {
         peer.byte_stream().unwrap().handle_bytes(clock.now(), piece, &mut tally());
     }
-    // The server closes behind its answer, and nothing is lost with that.
+    // The server closes after its answer; nothing is lost by that.
     peer.handle_hangup(clock.now(), None);
     String::from_utf8(request).unwrap()
 }
@@ -357,7 +357,7 @@ fn a_player_of_whep_counts_frames_and_deletes_its_session() {
     for n in 0..40u32 {
         let unit = source.next_unit(clock.1).unwrap();
         let cut = track.push(clock.0, &config, unit.key_frame, n * 3000, &unit.body[5..]).unwrap();
-        // A packet is left out.
+        // One packet is left out.
         if n != 20 {
             rtc.peer.send(section, &cut, clock.0);
         }

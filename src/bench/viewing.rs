@@ -34,7 +34,7 @@ impl Viewing {
         self.room = Some(Box::new(RoomView::new(participant)));
     }
 
-    /// Counts a complete unit that came in a place, with its stamp if found.
+    /// Counts a complete unit received in a place, with its stamp if found.
     pub(super) fn unit(
         &mut self,
         now: Now,
@@ -85,7 +85,7 @@ impl Viewing {
                 FirstFrame::Seen
             }
             (FirstFrame::Awaited, false) => FirstFrame::Audio(waited),
-            // So much audio without video is a stream without video.
+            // After a second of audio without video, the stream counts as one without video.
             (FirstFrame::Audio(first), false) if waited > first.saturating_add(1_000_000_000) => {
                 tally.first_frame.record(first);
                 FirstFrame::Seen

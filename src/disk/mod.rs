@@ -1,8 +1,10 @@
-//! Small files that must be whole after a power cut: settings, certificates, the list of known applications, copies of the store.
+//! Small files that must survive a power cut intact: settings, certificates, the list of known applications, copies
+//! of the store.
 //!
-//! A file is written beside its place and synced, renamed into place, and its folder is synced. Until the last step a power cut
-//! leaves the old file; after it, the new one. Every such write goes through [`Disk`], so that a test can cut the power anywhere.
-//! Media are not written here: recordings have their own way (docs/recording.md).
+//! A file is written under a temporary name beside its place and synced, then renamed into place, and its folder is
+//! synced. After a power cut before the last step the old file may remain; after it, the new one is there. Every
+//! such write goes through [`Disk`], so that a test can cut the power anywhere. Media files are written in another
+//! way (docs/recording.md).
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -13,7 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The operations that durable files need. None but the syncs promises that anything is on the disk.
+/// The operations needed for durable files. Only the syncs guarantee that anything has reached the disk.
 pub trait Disk: fmt::Debug {
     /// Writes a file, new or truncated.
     ///
@@ -21,28 +23,28 @@ pub trait Disk: fmt::Debug {
     /// The system's error.
     fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>;
 
-    /// Waits until the content of a file is on the disk.
+    /// Waits until the content of a file has reached the disk.
     ///
     /// # Errors
     /// The system's error.
     fn sync(&self, path: &Path) -> io::Result<()>;
 
-    /// Renames a file; one that has the new name is replaced.
+    /// Renames a file, replacing a file with the new name.
     ///
     /// # Errors
     /// The system's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file; one that is not there is no error.
+    /// Removes a file; a missing file is not an error.
     ///
     /// # Errors
     /// The system's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// True if there is a file of this name.
+    /// True if a file with this name exists.
     fn has(&self, path: &Path) -> bool;
 
-    /// Waits until the names in a folder are on the disk.
+    /// Waits until the names in a folder have reached the disk.
     ///
     /// # Errors
     /// The system's error.
@@ -82,17 +84,17 @@ impl Disk for SystemDisk {
     }
 }
 
-/// Writes a file whole: after a power cut it is the old one or the new one, and the new one once this has returned.
+/// Replaces a whole file. After a power cut the old or the new file is there; once this has returned, the new one.
 ///
 /// # Errors
-/// The system's error; the old file is in place then, unless only the last sync has failed.
+/// The system's error. The old file is then in place, unless only the last sync failed.
 pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let beside = path.with_extension("new");
     disk.write(&beside, bytes, mode)?;
     put_in_place(disk, &beside, path)
 }
 
-/// Renames a file written beside its place into place. See [`replace`].
+/// Moves a file written beside its place into place; see [`replace`].
 ///
 /// # Errors
 /// The system's error.
@@ -107,17 +109,19 @@ pub fn put_in_place(disk: &dyn Disk, beside: &Path, path: &Path) -> io::Result<(
 pub enum Committed {
     /// Every file is in place.
     InPlace,
-    /// Some drafts are not in place, for this reason: the next [`Together::finish`] or [`Together::recover`] goes on.
+    /// Some drafts are not in place yet, for this reason. The next [`Together::finish`] or [`Together::recover`]
+    /// continues.
     Behind(io::Error),
 }
 
-/// Files that change together: after a power cut all of them are old or all are new.
+/// Files that are replaced together: after a power cut either all are old or all are new.
 ///
 /// 1. Each is written as a draft beside its place ([`Together::begin`], [`Staging::stage`]).
 /// 2. A mark is written: from here on the change has happened ([`Together::commit`]).
 /// 3. The drafts are renamed into place, and the mark is removed.
 ///
-/// [`Together::recover`] does what is left of the third step, or removes drafts without a mark. It comes before the files are read.
+/// [`Together::recover`] completes the third step, or removes drafts that have no mark. It must run before the
+/// files are read.
 #[derive(Debug)]
 pub struct Together<'a> {
     disk: &'a dyn Disk,
@@ -126,21 +130,21 @@ pub struct Together<'a> {
 }
 
 impl<'a> Together<'a> {
-    /// The files; the mark lies beside the first one.
+    /// Makes a set of files. The mark is placed beside the first one.
     #[must_use]
     pub fn new(disk: &'a dyn Disk, files: Vec<&'a Path>) -> Self {
         let mark = files.first().map(|first| first.with_added_extension("commit")).unwrap_or_default();
         Self { disk, files, mark }
     }
 
-    /// The path that the new version of a file has until it is in place.
+    /// Returns the path of a file's new version until it is in place.
     #[must_use]
     pub fn draft_of(path: &Path) -> PathBuf {
         path.with_added_extension("draft")
     }
 
-    /// Begins a change. The removal of an earlier mark is synced first: drafts that are staged while one may be on the disk could be put in
-    /// place half.
+    /// Begins a change. The removal of an earlier mark is synced first: if that mark were still on the disk, a
+    /// crash could put only some of the new drafts in place.
     ///
     /// # Errors
     /// The system's error; nothing can be staged.
@@ -149,11 +153,12 @@ impl<'a> Together<'a> {
         Ok(Staging { disk: self.disk })
     }
 
-    /// Puts every draft in place. What fails behind the mark is tried once more; then [`Together::finish`] goes on later.
+    /// Puts all drafts in place. A step that fails after the mark is written is retried once, and later by
+    /// [`Together::finish`].
     ///
     /// # Errors
-    /// The system's error. The change is not made; its text says so where even that is not sure, because the mark, or its removal,
-    /// could not be synced.
+    /// The system's error; the change is not made. If this is not certain, because the mark or its removal could
+    /// not be synced, the text of the error says so.
     pub fn commit(&self) -> io::Result<Committed> {
         let marked = replace(self.disk, &self.mark, b"the drafts beside this file are complete\n", 0o600);
         marked.map_err(|error| self.take_back(&error))?;
@@ -163,7 +168,8 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Removes a mark that may be on the disk, so that the next start does not make the change. Returns the error to report.
+    /// Removes a mark that may be on the disk, so that the next start does not make the change. Returns the error
+    /// to report.
     fn take_back(&self, error: &io::Error) -> io::Error {
         let remove =
             || self.disk.remove(&self.mark).and_then(|()| self.disk.sync_folder(folder_of(&self.mark)));
@@ -176,7 +182,8 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Removes staged files that were not committed. Drafts stay while a mark may be on the disk, because with it only all of them fit.
+    /// Removes staged files that were not committed. While a mark may be on the disk, drafts are kept, because all
+    /// of them are needed to apply it.
     pub fn discard(&self) {
         let drafts = || self.files.iter().map(|path| Self::draft_of(path)).filter(|path| self.disk.has(path));
         if drafts().next().is_none() || self.disk.has(&self.mark) {
@@ -187,7 +194,8 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Ends a change that was cut off: it is finished when it was committed, and else undone. Whether it was finished now.
+    /// Completes a committed change that was cut off, or undoes an uncommitted one. Returns true if a change was
+    /// completed.
     ///
     /// # Errors
     /// The system's error.
@@ -199,7 +207,8 @@ impl<'a> Together<'a> {
         Ok(is_finished)
     }
 
-    /// Puts the drafts of a committed change in place. Returns false if there is none, and leaves drafts without a mark alone.
+    /// Puts the drafts of a committed change in place. Returns false if there is none; drafts without a mark are
+    /// then left alone.
     ///
     /// # Errors
     /// The system's error.
@@ -207,7 +216,7 @@ impl<'a> Together<'a> {
         if !self.disk.has(&self.mark) {
             return Ok(false);
         }
-        // A mark that is not on the disk would not finish what the power cuts off.
+        // Without the mark on the disk, a change cut off by a power cut would not be completed.
         self.disk.sync_folder(folder_of(&self.mark))?;
         self.put_drafts_in_place().map(|()| true)
     }
@@ -218,7 +227,7 @@ impl<'a> Together<'a> {
             if self.disk.has(&draft) {
                 put_in_place(self.disk, &draft, path)?;
             } else if self.disk.has(path) {
-                // An earlier try may have renamed it, and failed behind that.
+                // An earlier attempt may have renamed the file and failed afterwards.
                 self.disk.sync_folder(folder_of(path))?;
             }
         }
@@ -227,14 +236,14 @@ impl<'a> Together<'a> {
     }
 }
 
-/// A change of files that belong together, for which drafts may be written.
+/// A change of files that belong together, while drafts may be written.
 #[derive(Debug)]
 pub struct Staging<'a> {
     disk: &'a dyn Disk,
 }
 
 impl Staging<'_> {
-    /// Writes the new version of one of the files beside its place.
+    /// Writes the draft of one of the files.
     ///
     /// # Errors
     /// The system's error.
@@ -243,7 +252,7 @@ impl Staging<'_> {
     }
 }
 
-/// Makes a folder, and those above it, and waits until their names are on the disk.
+/// Creates a folder and its missing parents, and waits until their names have reached the disk.
 ///
 /// # Errors
 /// The system's error.

@@ -1,4 +1,4 @@
-//! A disk in memory that loses its power: of what was not synced any part may have arrived.
+//! A disk in memory that loses power: any part of the unsynced changes may have reached it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,19 +19,20 @@ enum Change {
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Contents by inode, and inodes by name: as programs see them.
+    /// Contents by inode, and inodes by name, as programs see them.
     contents: Vec<Vec<u8>>,
     names: BTreeMap<PathBuf, usize>,
-    /// Contents and inodes as they are on the disk.
+    /// Contents by inode, and inodes by name, as they are on the disk.
     kept_contents: Vec<Vec<u8>>,
     kept_names: BTreeMap<PathBuf, usize>,
     unsynced: Vec<Change>,
-    /// Operations until the power goes; `None`: it stays.
+    /// Number of operations until the power is cut; `None` if it is not cut.
     left: Option<usize>,
     operations: usize,
 }
 
-/// The disk. After [`CutDisk::cut_after`] operations every further one fails, as for a process that is gone.
+/// The disk. After the operations allowed by [`CutDisk::cut_after`] every further one fails, as if the process had
+/// ended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CutDisk(RefCell<State>);
 
@@ -41,22 +42,22 @@ impl CutDisk {
         self.0.borrow_mut().left = Some(operations);
     }
 
-    /// True if the power is gone.
+    /// True if the power has been cut.
     fn is_cut(&self) -> bool {
         self.0.borrow().left == Some(0)
     }
 
-    /// Operations that were done.
+    /// Number of completed operations.
     pub(crate) fn operations(&self) -> usize {
         self.0.borrow().operations
     }
 
-    /// The disk after the power went.
+    /// Returns a disk as it may be found after the power cut.
     pub(crate) fn after_power_cut(&self, random: &mut Random) -> Self {
         let mut state = self.0.borrow().clone();
         let (mut contents, mut names) = (state.kept_contents.clone(), state.kept_names.clone());
         let mood = random.below(4);
-        // Names reach the journal in their order: a prefix of them; contents come as they like.
+        // Names reach the journal in order, so a prefix of them arrives; contents arrive in any order.
         let names_arrive = match mood {
             0 => 0,
             1 => u64::MAX,
@@ -67,7 +68,7 @@ impl CutDisk {
             match change {
                 Change::Content(inode, bytes) => {
                     contents.resize(contents.len().max(inode + 1), Vec::new());
-                    // A length may arrive without its content: zeros.
+                    // A length may arrive without its content, which is then zeros.
                     contents[inode] = match (mood, random.below(4)) {
                         (1, _) | (_, 0) => bytes,
                         (_, 1) => vec![0; bytes.len()],
@@ -102,7 +103,7 @@ impl CutDisk {
         }))
     }
 
-    /// A file as programs see it.
+    /// Returns a file as programs see it.
     pub(crate) fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.0.borrow();
         state.names.get(path).map(|inode| state.contents[*inode].clone())
@@ -194,7 +195,7 @@ struct Cuts {
     damaged: usize,
 }
 
-/// A history of replacements of three files, the power cut after each operation of it, several times.
+/// Replaces three files again and again, with the power cut after each operation, several times.
 fn cut_everywhere(replace: impl Fn(&CutDisk, &Path, &[u8]) -> io::Result<()>) -> Cuts {
     let files =
         ["/h/conf/a.properties", "/h/conf/b.properties", "/h/conf/certificate.pem"].map(PathBuf::from);
@@ -242,7 +243,7 @@ fn b_15_the_power_goes_at_every_step_of_writing_files_and_each_is_whole() {
     assert_eq!(sum, Cuts { cuts: 1936, lost: 0, damaged: 0 });
 }
 
-/// The simulation notices each step that is left out.
+/// The simulation detects each omitted step.
 #[test]
 fn b_15_a_step_left_out_loses_or_damages_files() {
     let beside = |path: &Path| path.with_extension("new");
@@ -270,8 +271,8 @@ fn together<'a>(disk: &'a CutDisk, files: &'a [PathBuf]) -> Together<'a> {
     Together::new(disk, files.iter().map(PathBuf::as_path).collect())
 }
 
-/// A history of changes of three files that belong together, the power cut after each operation of it and again while the next start
-/// recovers. `change` makes the files those of a version, in one way or another.
+/// Changes three files that belong together again and again. The power is cut after each operation, and again while
+/// the next start recovers. `change` turns the files into those of a version.
 fn cut_together(change: impl Fn(&Together<'_>, &[PathBuf], usize) -> io::Result<()>) -> Cuts {
     let files = ["/h/conf/fullchain.pem", "/h/conf/chain.pem", "/h/conf/privkey.pem"].map(PathBuf::from);
     let content = |version: usize, file: usize| format!("{version} of {file} ").repeat(50).into_bytes();
@@ -302,7 +303,7 @@ fn cut_together(change: impl Fn(&Together<'_>, &[PathBuf], usize) -> io::Result<
             let found = (0..8).find(|version| is_version(*version));
             match found {
                 None if !has_none => sum.damaged += 1,
-                // As many as were acknowledged, or one more.
+                // The version found must be the last acknowledged one or the one after it.
                 _ if !(acknowledged..=acknowledged + 1).contains(&found.map_or(0, |version| version + 1)) => {
                     sum.lost += 1;
                 }
@@ -331,7 +332,7 @@ fn b_19_files_that_belong_together_are_all_old_or_all_new_wherever_the_power_goe
     });
     assert_eq!(sum, Cuts { cuts: sum.cuts, lost: 0, damaged: 0 });
     assert!(sum.cuts > 3000, "{sum:?}");
-    // The simulation notices a change without its mark.
+    // The simulation detects a change without a mark.
     let unmarked = cut_together(|together, files, version| {
         stage(together, files, version)?;
         together.put_drafts_in_place()
@@ -339,7 +340,7 @@ fn b_19_files_that_belong_together_are_all_old_or_all_new_wherever_the_power_goe
     assert!(unmarked.damaged > 0, "{unmarked:?}");
 }
 
-/// A disk of which some operations in a row fail.
+/// A disk on which several consecutive operations fail.
 #[derive(Debug, Default)]
 struct FaultyDisk {
     disk: CutDisk,
@@ -383,8 +384,9 @@ impl Disk for FaultyDisk {
     }
 }
 
-/// The answer to a change of which these operations fail (`None`: it leaves that open), and whether the change is found later. `finishes`:
-/// the server goes on and finishes what it can; else the power goes.
+/// Makes a change during which these operations fail. Returns the reported outcome (`None` if it is left open), and
+/// whether the change is found later. If `finishes`, the server continues and finishes the change; otherwise the
+/// power is cut.
 fn told_and_found(failing: Range<usize>, finishes: bool, random: &mut Random) -> (Option<bool>, bool) {
     let files = ["/h/conf/fullchain.pem", "/h/other/chain.pem", "/h/conf/privkey.pem"].map(PathBuf::from);
     let content = |version: usize, file: usize| format!("{version} of {file} ").repeat(50).into_bytes();
@@ -434,12 +436,12 @@ fn b_19_what_is_said_of_a_change_on_a_faulty_disk_is_what_is_found_later() {
             }
         }
     }
-    // Only a disk that takes neither the mark nor its removal, twice, leaves anyone unsure.
+    // The outcome is uncertain only if the disk accepts neither the mark nor its removal, twice.
     assert!(made > 500 && failed > 500 && unsure < 700, "{made} {failed} {unsure}");
 }
 
-/// A change whose mark was removed, which the disk has not synced, and a draft of the next one behind it; then the power goes. The mark may
-/// be there again.
+/// The mark of a change was removed but the removal not synced, and a draft of the next change follows; then the
+/// power is cut. The mark may be back.
 #[test]
 fn b_19_a_draft_is_written_when_the_mark_of_the_last_change_is_gone_for_good() {
     let files = ["/h/conf/fullchain.pem", "/h/other/chain.pem"].map(PathBuf::from);
@@ -457,7 +459,7 @@ fn b_19_a_draft_is_written_when_the_mark_of_the_last_change_is_gone_for_good() {
     let all = disk.done.get();
     let mut random = Seed::from_number(11).derive("disk", 0).random();
     for _ in 0..200 {
-        // The last operation of a change is the sync of the folder without its mark.
+        // The last operation of a change syncs the folder after the mark was removed.
         let faulty = on(CutDisk::default(), all - 1..all + 20);
         let told = change(&Together::new(&faulty, paths()), 0);
         assert!(matches!(told, Ok(Committed::Behind(_))), "{told:?}");

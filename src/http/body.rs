@@ -1,4 +1,4 @@
-//! Body framing (RFC 9112 §6, §7): a length or chunks, decoded as the bytes come.
+//! Body framing (RFC 9112 §6, §7): a length or chunks, decoded as the bytes arrive.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -26,7 +26,8 @@ pub enum Framing {
     ToEnd,
 }
 
-/// The position within a chunk extension (RFC 9112 §7.1.1). Whitespace, BWS in the grammar, is refused.
+/// The position within a chunk extension (RFC 9112 §7.1.1). Optional whitespace, which the grammar allows (BWS), is
+/// refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     NameStart,
@@ -119,7 +120,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Sets the maximum body size in bytes, in place of that of the limits.
+    /// Sets the maximum body size in bytes, replacing that of the limits.
     #[must_use]
     pub const fn limited(mut self, body_bytes_max: usize) -> Self {
         self.body_max = body_bytes_max;

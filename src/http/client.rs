@@ -1,11 +1,11 @@
-//! The client's side of HTTP/1.1: a request as text, and a machine that reads the response (RFC 9112 §4, §6, §7).
+//! The client side of HTTP/1.1: requests as text, and a machine that reads the response (RFC 9112 §4, §6, §7).
 //!
 //! 1. [`get`] or [`request`] is what is sent.
 //! 2. [`ResponseReader::handle_bytes`] takes any split of the answer; interim responses are skipped (RFC 9110 §15.2).
-//! 3. [`ResponseEvent::Head`], then [`ResponseEvent::Body`] as the bytes come, then [`ResponseEvent::End`].
+//! 3. [`ResponseEvent::Head`], then [`ResponseEvent::Body`] as the bytes arrive, then [`ResponseEvent::End`].
 //!
-//! The server is not trusted: head, interim responses and chunk framing are bounded. Body bytes are handed out and
-//! never gathered. Redirects are not followed.
+//! The server is not trusted: the sizes of head, interim responses and chunk framing are limited. Body bytes are
+//! handed out as they arrive, never collected. Redirects are not followed.
 
 use std::collections::VecDeque;
 
@@ -74,7 +74,7 @@ pub struct ResponseHead {
     pub status: u16,
     /// The reason phrase.
     pub reason: String,
-    /// Names in lower case, values as they came.
+    /// Names in lower case, and values as received.
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
@@ -148,7 +148,7 @@ impl ResponseReader {
     /// time.
     ///
     /// # Errors
-    /// The fault of the bytes; nothing more is read then.
+    /// The fault found in the bytes; nothing is read after it.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ResponseError> {
         let outcome = self.read(bytes);
         if outcome.is_err() {
@@ -207,7 +207,7 @@ impl ResponseReader {
         match &mut self.stage {
             Stage::Framed(decoder) => {
                 let done = decoder.decode(&mut self.held);
-                // Bytes before a fault are good, whether they came with it or alone.
+                // The bytes before a fault are valid, whether or not they arrived together with it.
                 let decoded = decoder.take_decoded();
                 self.body(decoded);
                 if done.map_err(ResponseError::Body)? {
@@ -244,7 +244,7 @@ fn parse(head: &[u8]) -> Result<ResponseHead, ResponseError> {
     let mut response = httparse::Response::new(&mut headers);
     match response.parse(head) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        // An empty line that ends with LF alone ends the head for some, and for others it does not.
+        // Some parsers take an empty line that ends with LF alone for the end of the head, others do not.
         Ok(httparse::Status::Complete(_) | httparse::Status::Partial) => {
             return Err(ResponseError::Malformed("head"));
         }
@@ -267,7 +267,8 @@ fn stage_of(head: &ResponseHead) -> Result<Stage, ResponseError> {
     if head.status == SWITCHING_PROTOCOLS {
         return Ok(Stage::UntilClose);
     }
-    // Handed out as it comes: a length, of the body or of a chunk, is no memory.
+    // Body bytes are handed out as they arrive, so a large announced length (of the body or of a chunk) takes no
+    // memory.
     let limits = Limits { body_bytes: usize::MAX, ..Limits::default() };
     if matches!(head.status, NO_CONTENT | NOT_MODIFIED) {
         return Ok(Stage::Framed(BodyDecoder::new(Framing::Length(0), &limits)));
@@ -380,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Bytes before it in the same read counted against the chunk.
+    /// Earlier bytes of the same read must not count against the chunk.
     #[test]
     fn a_chunk_of_any_length_is_no_fault_however_it_came() {
         let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n4000000\r\nb";
@@ -395,7 +396,7 @@ mod tests {
         reader.handle_bytes(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
         let chunk = [&b"10000\r\n"[..], &[7; 0x10000], b"\r\n"].concat();
         let mut bytes = 0;
-        // More than is ever held.
+        // More bytes than the reader ever holds.
         for _ in 0..1100 {
             reader.handle_bytes(&chunk).unwrap();
             while let Some(event) = reader.poll_event() {

@@ -42,7 +42,7 @@ const OF_BROWSERS: [&str; 4] = ["cookie", "origin", "referer", "sec-fetch-site"]
 pub fn is_compressible(media_type: &str) -> bool {
     let plain = media_type.split(';').next().unwrap_or_default().trim();
     let is_text = plain.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
-    // Events go out one by one, and would wait in an encoder.
+    // Events are sent one by one, and would be delayed in an encoder.
     is_text && !plain.eq_ignore_ascii_case("text/event-stream")
         || TYPES.iter().any(|known| known.eq_ignore_ascii_case(plain))
 }
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_coded_once_or_says_that_it_could_be() {
-        // Bytes, fields, client takes it: coded, varies.
+        // Rows: length in bytes, response fields, client accepts gzip; then: is compressed, has `Vary`.
         for (bytes, fields, takes, coded, varies) in [
             (CODED_BYTES_MIN, &[][..], true, true, true),
             (CODED_BYTES_MIN, &[], false, false, true),

@@ -1,4 +1,5 @@
-//! The machine: bytes in, one request at a time out, answers back in. The flow is in the module's documentation.
+//! The machine: it takes bytes, hands out one request at a time, and takes the responses. The module's
+//! documentation shows the flow.
 
 mod stream;
 
@@ -15,7 +16,7 @@ use super::request::{Method, Request};
 use super::response::{self, Answers, Delimiter, Exchange, Response};
 use super::{BodyLimits, Error, Intake, Limits};
 
-/// Size of the pieces in which input is taken, so that one call's bytes are parsed before more are held.
+/// Input is taken in pieces of this size, so that each piece is parsed before more is held.
 const PIECE_BYTES: usize = 16 * 1024;
 /// Maximum number of bytes that a shell may have read before it saw that no bytes are wanted; more is an overrun.
 const OVERRUN_BYTES: usize = 1024 * 1024;
@@ -25,7 +26,7 @@ pub use stream::{End, StreamAnswer, StreamRequest};
 /// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A request to answer with [`Connection::respond`]; the next one comes after that.
+    /// A request to answer with [`Connection::respond`]; the next one follows after that.
     Request(Request),
     /// The connection has ended; the last event. An outstanding request will not be answered.
     Closed(CloseReason),
@@ -34,13 +35,13 @@ pub enum Event {
 /// The reason the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// The exchange asked for the close, or the limit of requests was reached.
+    /// The request or its response asked for the close, or the limit of requests was reached.
     #[error("all was answered")]
     Complete,
     /// The peer ended its side.
     #[error("the peer closed the connection")]
     PeerClosed,
-    /// No request came in time.
+    /// No request arrived in time.
     #[error("no request came in time")]
     Idle,
     /// [`Connection::close`] was called.
@@ -76,8 +77,8 @@ pub struct Stats {
 pub enum BodyLength {
     /// A body of this many bytes.
     Known(u64),
-    /// An unknown length: the body ends with the connection. The bytes may bypass the machine, after those that
-    /// [`Connection::poll_transmit`] gave.
+    /// The length is unknown: the body ends with the connection. Its bytes need not pass through the machine, but
+    /// must follow those returned by [`Connection::poll_transmit`].
     UntilClose,
 }
 
@@ -91,7 +92,7 @@ enum Stage {
     Ready(Box<Request>, Exchange),
     /// A request waits to be answered.
     Outstanding(Exchange),
-    /// An answer was started; its body follows in blocks.
+    /// The head of a response was sent; its body follows in blocks.
     Streaming(Exchange, Streaming),
     /// The transport belongs to another protocol.
     Upgraded,
@@ -109,7 +110,7 @@ struct Incoming {
     /// Bytes decoded so far.
     bytes: u64,
     is_complete: bool,
-    /// The time of the last check of the peer's pace, and the bytes received by then.
+    /// Time of the last check of the peer's rate, and the bytes received until then.
     paced: (Instant, u64),
 }
 
@@ -147,11 +148,11 @@ pub struct Connection {
     out: Answers,
     /// Bytes queued here or in the shell that are not written yet.
     unsent: usize,
-    /// Time of the last write progress, or of when `unsent` left zero.
+    /// Time of the last write progress, or at which `unsent` became nonzero.
     progress_at: Instant,
     /// Start of the head timer or the idle timer.
     waiting_since: Instant,
-    /// True if the first byte of a head has come.
+    /// True if the first byte of a head has arrived.
     collecting: bool,
     peer_done: bool,
     shutdown: bool,
@@ -240,7 +241,7 @@ impl Connection {
         self.unsent = self.unsent.saturating_sub(bytes);
         self.progress_at = now;
         if !self.collecting {
-            // The rest between requests begins when the peer has its answer.
+            // The idle time between requests begins when the peer has received the response.
             self.waiting_since = now;
         }
         self.drive(now);
@@ -308,7 +309,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// Returns the part of the body that has come since the last call.
+    /// Returns the part of the body that has arrived since the last call.
     pub fn poll_body(&mut self, now: Instant) -> Option<Bytes> {
         let incoming = self.incoming.as_mut().filter(|incoming| incoming.is_taken())?;
         let block = incoming.decoder.take_decoded();
@@ -316,7 +317,7 @@ impl Connection {
             return None;
         }
         if length_u64(&block) > length_of(self.limits.body_window_bytes) {
-            // The peer could not go on while the window was full.
+            // The peer could not send while the window was full, so restart measuring its rate.
             incoming.paced = (now, incoming.bytes);
         }
         self.drive(now);
@@ -356,7 +357,7 @@ impl Connection {
         true
     }
 
-    /// Sends a block of the body begun. Bytes beyond the announced length are cut off.
+    /// Sends a block of the current body. Bytes beyond the announced length are cut off.
     pub fn body(&mut self, now: Instant, mut block: Bytes) {
         let Stage::Streaming(_, streaming) = &mut self.stage else {
             return;
@@ -370,7 +371,7 @@ impl Connection {
         }
     }
 
-    /// Ends the body begun. If it is shorter than announced, the connection closes.
+    /// Ends the current body. If it is shorter than announced, the connection closes.
     pub fn end_body(&mut self, now: Instant) {
         let Stage::Streaming(exchange, streaming) = self.stage else {
             return;
@@ -381,7 +382,7 @@ impl Connection {
         }
     }
 
-    /// True if the next block of the body begun should be fetched, because little of it still waits for the peer.
+    /// True if the next block of the current body should be fetched, because little of it still waits for the peer.
     #[must_use]
     pub fn wants_body(&self) -> bool {
         matches!(self.stage, Stage::Streaming(..)) && self.unsent <= self.limits.body_queued_bytes
@@ -399,7 +400,8 @@ impl Connection {
         Some(std::mem::take(&mut self.held).freeze())
     }
 
-    /// Closes between requests: at once if none is outstanding, else after its answer. A body that is sent in blocks is cut short.
+    /// Closes the connection: at once if no request is outstanding, otherwise after the response. A body that is
+    /// sent in blocks is cut short.
     pub fn close(&mut self) {
         self.shutdown = true;
         match self.stage {
@@ -487,7 +489,7 @@ impl Connection {
         exchange
     }
 
-    /// Goes on after a response was queued: with the next request, or by closing.
+    /// Continues after a response was queued: with the next request, or by closing.
     fn complete(&mut self, now: Instant, exchange: Exchange) {
         self.incoming = None;
         if !exchange.keep_alive {
@@ -516,7 +518,7 @@ impl Connection {
         }
     }
 
-    /// Parses a head. Returns true if more input is needed, or output must drain, before parsing can go on.
+    /// Parses a head. Returns true if parsing can continue only after more input, or after output has drained.
     fn drive_head(&mut self, now: Instant) -> Result<bool, Error> {
         if !self.collecting && self.unsent > self.limits.queued_bytes {
             return Ok(true);
@@ -525,7 +527,7 @@ impl Connection {
             return Ok(true);
         };
         if self.held.is_empty() {
-            // An idle connection holds no buffer.
+            // An idle connection keeps no buffer.
             self.held = BytesMut::new();
             return Ok(false);
         }
@@ -562,7 +564,8 @@ impl Connection {
             self.ready_without_body(now, head, decoder);
             return Ok(true);
         }
-        // RFC 9110 §10.1.1: not needed when the body is coming already, and never for one that is refused above.
+        // RFC 9110 §10.1.1: not needed if the body is already arriving, and never sent for a body that is refused
+        // above.
         if head.expects_continue && decoder.is_empty() && decoder.scanned() == 0 {
             self.queue(now, Answers::invite);
         }
@@ -597,7 +600,7 @@ impl Connection {
             && !self.held.is_empty()
             && incoming.decoder.len() <= self.limits.body_window_bytes
         {
-            // Decoding takes a piece at a time, so that decoded data is bounded by the window and a piece.
+            // Decode a piece at a time, so that the decoded data never exceeds the window by more than a piece.
             let mut piece = self.held.split_to(self.held.len().min(PIECE_BYTES));
             let before = incoming.decoder.len();
             incoming.is_complete = incoming.decoder.decode(&mut piece)?;
@@ -610,10 +613,10 @@ impl Connection {
             self.held = piece;
         }
         if self.held.is_empty() {
-            // The end of a stream comes without bytes.
+            // The end of an HTTP/2 stream may arrive without bytes.
             incoming.is_complete |= incoming.decoder.decode(&mut BytesMut::new())?;
         }
-        // Bytes held although the window is full are still to come.
+        // Bytes that are held because the window is full still have to be decoded.
         Ok(incoming.is_complete || !self.held.is_empty())
     }
 
@@ -666,8 +669,8 @@ impl Connection {
     /// Answers an error, then closes (RFC 9112 §9.6).
     fn reject(&mut self, now: Instant, error: Error) {
         if let Some(status) = error.status() {
-            // The request may have been a HEAD; the body of an error is then one the peer does not expect, but
-            // the connection ends with it.
+            // The request may have been a HEAD, whose response has no body. Sending one does no harm, because the
+            // connection ends with it.
             let version = self.version();
             let exchange = Exchange { method: Method::Get, version, keep_alive: false, gzip: false };
             let mut answer = Response::error(status, &error.to_string());
@@ -719,7 +722,7 @@ impl Connection {
             Stage::Head(_) if self.collecting || self.stats.requests == 0 => {
                 self.waiting_since.checked_add(self.limits.head_time)
             }
-            // While an answer is on its way the stall timer watches.
+            // While a response is being sent, the stall timer is in charge.
             Stage::Head(_) if self.unsent > 0 => None,
             Stage::Head(_) => self.waiting_since.checked_add(self.limits.idle),
             Stage::Body(pending) => pending.since.checked_add(self.body_time(pending.decoder.len())),
@@ -734,8 +737,8 @@ impl Connection {
         }
     }
 
-    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, longer as long as its mean
-    /// rate suffices, never more than the total limit.
+    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, longer
+    /// while its mean rate suffices, but never more than the total limit.
     fn body_time(&self, decoded: usize) -> Duration {
         let decoded_ms = u64::try_from(decoded).unwrap_or(u64::MAX).saturating_mul(1000);
         let earned = decoded_ms.checked_div(u64::from(self.limits.body_rate_min)).unwrap_or(u64::MAX);

@@ -11,9 +11,9 @@ const READ_METHODS: &str = "GET,HEAD,OPTIONS";
 /// Header fields that a page of another origin may send.
 pub const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
-/// In place of a list of fields: a page may send any field except those that proxies write.
+/// Used instead of a list of fields: a page may send any field except those that proxies write.
 pub const ANY_FIELD: &str = "*";
-/// Schemes of app shells and local files. Their pages share one origin, whoever wrote them.
+/// Schemes of app shells and local files. Such pages have the same origin, whoever wrote them.
 const SHELLS: [&str; 4] = ["file", "capacitor", "ionic", "tauri"];
 /// The lifetime of a preflight response, in seconds.
 const MAX_AGE: &str = "1800";
@@ -40,8 +40,8 @@ pub struct Policy<'a> {
 pub enum Origins<'a> {
     /// For paths of applications: any origin; credentials are allowed only if the request has some.
     Anyone,
-    /// For paths of an application's API that is protected by the address alone, an address that every page in a browser there shares:
-    /// these origins as [`Self::Anyone`], all others read-only.
+    /// For an API of an application that is protected only by client addresses. All pages in browsers at an allowed
+    /// address share it, so only these origins are treated as in [`Self::Anyone`]; all others may only read.
     Readers(&'a [String]),
     /// For management paths: only these origins, with credentials. Others get no CORS fields, so that their browsers refuse the response.
     Named(&'a [String]),
@@ -50,9 +50,9 @@ pub enum Origins<'a> {
 /// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The request is answered with this response and goes no further.
+    /// Answer the request with this response; do not pass it on.
     Answer(Box<Response>),
-    /// The request goes on; its response gets these fields.
+    /// The request is allowed; add these fields to its response.
     Fields(Vec<(&'static str, String)>),
 }
 
@@ -107,7 +107,8 @@ pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     }
 }
 
-/// Answers a preflight with 200. It goes no further, because a preflight has no credentials and no filter could let it pass.
+/// Answers a preflight with 200 without passing it on: a preflight has no credentials, so every filter would refuse
+/// it.
 fn preflight(
     request: &Request,
     is_allowed: bool,
@@ -129,7 +130,7 @@ fn preflight(
     add(fields, &mut answer.headers);
     answer.headers.push("Access-Control-Max-Age", MAX_AGE);
     answer.headers.push("Access-Control-Allow-Methods", methods);
-    // A star would not be for `Authorization`, nor for requests with credentials.
+    // `*` would not cover `Authorization`, nor any request with credentials.
     let listed =
         if allowed == ANY_FIELD { asked().collect::<Vec<_>>().join(",") } else { allowed.to_owned() };
     if !listed.is_empty() {
@@ -149,7 +150,7 @@ fn origin_fields(
     };
     let asks = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
     let carries = request.headers.iter().any(|(name, _)| is_secret(name));
-    // An opaque origin is that of any sandboxed page: never with credentials.
+    // Any sandboxed page has an opaque origin, so it never gets credentials.
     let credentials =
         !is_opaque && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
     if credentials {
@@ -429,7 +430,7 @@ mod tests {
                 assert_eq!(response.headers.get("access-control-allow-credentials"), None, "{origin}");
             }
         }
-        // An operator may name an app's.
+        // An operator may name the origin of an app shell.
         let named = ["capacitor://localhost".to_owned()];
         let asked = request(Method::Get, &[("Origin", &named[0])]);
         let Verdict::Fields(fields) = check(&asked, Cors::NAMED.policy(&[], &named, false)) else { panic!() };
@@ -527,7 +528,8 @@ mod tests {
             ("https://media.example.evil.example", "127.0.0.1:5080", None, false),
             ("ftp://media.example", "127.0.0.1:5080", None, false),
             ("null", "127.0.0.1:5080", None, false),
-            // A neighbour at another port, and whoever has the name in the eyes of the server only.
+            // A page of the same host at another port, and a page of a site that only this server believes to be
+            // its own.
             ("https://media.example:9999", "media.example", Some("same-site"), false),
             ("https://media.example", "media.example", Some("cross-site"), false),
         ] {

@@ -1,5 +1,5 @@
-//! The request head (RFC 9112 §2 to §6, RFC 9110 §5): found by a scanner that reads each byte once, taken apart
-//! by httparse, and held to rules stricter than the RFC's where the RFC allows two readings.
+//! The request head (RFC 9112 §2 to §6, RFC 9110 §5). A scanner that reads each byte once finds its end, httparse
+//! parses it, and checks stricter than the RFC's follow where the RFC allows two readings.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -22,7 +22,8 @@ const QUERY_PAIRS_MAX: usize = 256;
 /// Maximum number of digits of a Content-Length; 19 always fit 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 
-/// Finds the end of a head that arrives in pieces, and refuses bare line ends and control characters as they come.
+/// Finds the end of a head that arrives in pieces, and refuses bare line ends and control characters as soon as
+/// they arrive.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     at: usize,
@@ -84,7 +85,7 @@ impl Scanner {
         Ok(None)
     }
 
-    /// Returns the number of following bytes that neither end a line nor break a rule or a limit.
+    /// Returns the number of following bytes that neither end a line nor violate a rule or a limit.
     fn text_ahead(&self, bytes: &[u8], limits: &Limits) -> usize {
         if self.after_cr {
             return 0;
@@ -102,7 +103,7 @@ impl Scanner {
         self.line_start = self.at;
         if length > 0 {
             self.lines = self.lines.saturating_add(1);
-            // The request line is one of them.
+            // The request line counts as one of the lines.
             return if self.lines > limits.headers.saturating_add(1) {
                 Err(Error::HeadTooLarge)
             } else {
@@ -112,7 +113,7 @@ impl Scanner {
         if self.lines > 0 {
             return Ok(true);
         }
-        // RFC 9112 §2.2: one empty line before the request line is an old client's slip; more is not.
+        // RFC 9112 §2.2: old clients may send one empty line before the request line; more are refused.
         if self.blank_skipped {
             return Err(Error::Malformed("empty request line"));
         }
@@ -153,8 +154,9 @@ impl Head {
         Self::of_parts((method, target, version), fields, None, limits, bodies)
     }
 
-    /// Takes the head of a stream of HTTP/2, by the rules of any other. An extended CONNECT for a WebSocket (RFC 8441 §5) reads as
-    /// the GET with `Upgrade` that it stands for: no request of HTTP/2 has that field itself (RFC 9113 §8.2.2).
+    /// Takes the head of an HTTP/2 stream, under the same rules as any other head. An extended CONNECT for a
+    /// WebSocket (RFC 8441 §5) becomes an equivalent GET with `Upgrade`; no HTTP/2 request can contain that field
+    /// itself (RFC 9113 §8.2.2).
     pub(super) fn of_stream(
         request: &StreamRequest,
         limits: &Limits,
@@ -273,7 +275,7 @@ fn known_method(method: &[u8]) -> Result<Method, Error> {
     }
 }
 
-/// The framing of a stream's body, which its frames have fixed (RFC 9113 §8.1).
+/// Returns the framing of a stream's body, which is determined by its frames (RFC 9113 §8.1).
 fn stream_framing((has_body, length): (bool, Option<u64>), body_bytes_max: usize) -> Result<Framing, Error> {
     match (has_body, length.map(usize::try_from)) {
         (false, _) => Ok(Framing::Length(0)),
@@ -352,7 +354,7 @@ impl<'a> Fields<'a> {
         if chunked_last && chunked_count == 1 {
             return Err(Error::NotImplemented("transfer coding"));
         }
-        // Not ending in chunked, the length of a request cannot be known (RFC 9112 §6.3).
+        // The last coding is not chunked, so the length of the body cannot be known (RFC 9112 §6.3).
         Err(Error::Malformed("Transfer-Encoding"))
     }
 
@@ -440,7 +442,7 @@ fn absolute_form<'a>(target: &'a [u8], host: Option<&str>) -> Result<&'a [u8], E
     }
 }
 
-/// Decodes a path once, and refuses every spelling that a later reader could take for another path.
+/// Decodes a path once. Refuses each spelling that a later reader could mistake for another path.
 ///
 /// # Errors
 /// The path has such a spelling.

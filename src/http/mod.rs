@@ -1,32 +1,33 @@
-//! HTTP/1.1 server side as a sans-IO machine (RFC 9110 semantics, RFC 9112 messages). The same machine answers a stream of
-//! HTTP/2, whose frames another one reads and writes: [`Connection::of_stream`].
+//! HTTP/1.1 server side as a sans-IO machine (RFC 9110 semantics, RFC 9112 messages). The same machine serves a
+//! single HTTP/2 stream ([`Connection::of_stream`]); another machine reads and writes the HTTP/2 frames.
 //!
 //! Message flow of one connection:
-//! 1. The shell accepts a transport and makes a [`Connection`]; the head timer runs from here.
-//! 2. [`Connection::handle_bytes`] takes any split of the stream. [`head`](self) scans each byte once, refuses
-//!    what RFC 9112 leaves ambiguous, and fixes the framing of the body before a byte of it is read.
-//! 3. A body that was announced with `Expect: 100-continue` is invited with `100` only when it will be taken.
-//! 4. [`Event::Request`] hands out the whole request, body included. There is one at a time: what a pipelining
-//!    peer sends meanwhile is held, up to [`Limits::held_bytes`].
-//! 5. The application answers with [`Connection::respond`], now or any time later; the next request is parsed
-//!    from what is held.
-//! 6. [`Connection::poll_transmit`] moves the answer to the shell's queue, and the shell tells each write's
-//!    progress with [`Connection::handle_sent`]: it drives the write-stall timer and the back-pressure.
-//! 7. A protocol error queues its answer (400, 408, 413, ...) with `Connection: close`, and
-//!    [`Connection::is_closing`] turns true: flush, half-close, drain for a moment (RFC 9112 §9.6, so that a
-//!    reset does not overtake the answer), close. [`Event::Closed`] comes once, last.
+//! 1. The shell accepts a transport and makes a [`Connection`], which starts the head timer.
+//! 2. [`Connection::handle_bytes`] takes any split of the stream. [`head`](self) scans each byte once, refuses heads
+//!    that RFC 9112 leaves ambiguous, and determines the framing of the body before any of it is read.
+//! 3. A body announced with `Expect: 100-continue` is invited with `100` only if it will be accepted.
+//! 4. [`Event::Request`] hands out the whole request with its body, one request at a time. Further requests from a
+//!    pipelining peer are held, up to [`Limits::held_bytes`].
+//! 5. The application answers with [`Connection::respond`], now or later; then the next request is parsed from the held
+//!    bytes.
+//! 6. [`Connection::poll_transmit`] moves the answer to the shell's queue. The shell reports the progress of each write
+//!    with [`Connection::handle_sent`], which drives the write-stall timer and the back-pressure.
+//! 7. After a protocol error an answer (400, 408, 413, ...) with `Connection: close` is queued, and
+//!    [`Connection::is_closing`] turns true. The shell then flushes, half-closes, drains for a moment (RFC 9112 §9.6,
+//!    so that a reset does not overtake the answer) and closes. [`Event::Closed`] is the last event.
+//! 8. A response body that is sent in blocks (a file) or bypasses the machine (HTTP-FLV) begins with
+//!    [`Connection::begin`]; an upgrade (RFC 9110 §7.8) with [`Connection::upgrade`], which hands over the bytes read
+//!    beyond the request.
+//! 9. If the application reads the request body as it arrives ([`Intake`]), [`Event::Request`] has only the head.
+//!    Before [`Connection::take_body`], nothing is read beyond what arrived with the head. Afterwards
+//!    [`Connection::poll_body`] returns the bytes received so far, and reading stops while more than
+//!    [`Limits::body_window_bytes`] wait for it.
 //!
-//! Strictness is a security property: two parsers that see different requests in the same bytes are how requests
-//! are smuggled. Whatever has two readings is refused and the connection closed (RFC 9112 §11.2).
-//! 8. A body that comes in blocks (a file) or goes past the machine (HTTP-FLV) is begun with [`Connection::begin`]; an
-//!    upgrade (RFC 9110 §7.8) with [`Connection::upgrade`], which hands over what was read beyond the request.
+//! Strictness is a security property: requests are smuggled where two parsers see different requests in the same
+//! bytes. Every ambiguous input is refused and the connection closed (RFC 9112 §11.2).
 //!
-//! 9. A body that the application lets come ([`Intake`]): [`Event::Request`] comes with the head alone. Until
-//!    [`Connection::take_body`] nothing is read beyond what came with the head; then [`Connection::poll_body`] gives
-//!    what has come, and reading stops while more than [`Limits::body_window_bytes`] wait for it.
-//!
-//! Beside the machine: [`coding`] (gzip), [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`], [`media_type()`],
-//! [`Mounts`] (what is where, and what it takes), [`Multipart`] (forms), and [`websocket`].
+//! Beside the machine: [`coding`] (gzip), [`Resource`] (conditions and ranges, RFC 9110 §13, §14), [`cors`],
+//! [`media_type()`], [`Mounts`] (the routes and their rules), [`Multipart`] (forms), and [`websocket`].
 
 mod body;
 pub mod client;

@@ -1,9 +1,10 @@
-//! Mounts: rows of path, methods, body, cross-origin policy and handler. A row's rules are enforced here, the same for all handlers: 405
-//! with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16). The HTTP machine asks for the maximum body length before it reads a
-//! body (§15.5.14).
+//! Mounts: rows of path, methods, body, cross-origin policy and handler. The rules of a row are enforced here, in
+//! the same way for all handlers: 405 with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16). Before the
+//! HTTP machine reads a body, it asks here for the maximum length (§15.5.14).
 //!
-//! A path is made of segments: a word is itself, `{app}` an application that exists, `{name}` any segment, `{name}.flv`
-//! one with that ending, and `{*}` at the end everything that is left, nothing included. The first row that fits counts.
+//! A path pattern consists of segments: a word matches itself, `{app}` an existing application, `{name}` any
+//! segment, `{name}.flv` a segment with that ending, and a final `{*}` the rest of the path, which may be empty.
+//! The first matching row applies.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -44,8 +45,8 @@ pub enum Methods {
 pub enum BodyKind {
     /// Any body that the connection accepts; the handler ignores or checks it.
     Any,
-    /// Any body that the connection accepts. Unless the whole body came with the head, the handler gets the head first and then accepts the
-    /// body.
+    /// Any body that the connection accepts. If the whole body arrived with the head, the handler gets both
+    /// together. Otherwise it gets the head first, and must accept the body.
     AfterHead,
     /// POST, PUT and PATCH must carry one of these media types.
     Of {
@@ -133,14 +134,15 @@ pub trait BodyLimits: Debug + Sync {
     fn intake(&self, method: Method, path: &str, query: &[(String, String)]) -> Intake;
 }
 
-/// A way in which the application gets the body of a request.
+/// The way in which the application gets the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intake {
-    /// The whole body comes with the head.
+    /// The whole body is passed together with the head.
     Whole,
-    /// The body comes with the head if all of it has arrived by then; else as it arrives, once accepted. The body limit applies.
+    /// If the whole body has arrived when the head is passed to the application, both are passed together.
+    /// Otherwise the body is passed on as it arrives, once the application has accepted it. The body limit applies.
     AfterHead,
-    /// The body comes as it arrives, once accepted, at any length.
+    /// The body is passed on as it arrives, once the application has accepted it, and may have any length.
     Streamed,
 }
 
@@ -210,7 +212,7 @@ fn allow(methods: &[Method]) -> String {
 /// Matches a path against a pattern; `None` if it does not fit.
 fn captures(pattern: &'static str, path: &str, is_app: &impl Fn(&str) -> bool) -> Option<Captures> {
     let mut captures = Captures::default();
-    // `*`, which OPTIONS may ask for, is below everything.
+    // `*`, which OPTIONS may request, matches only `{*}`.
     let mut left = path.strip_prefix('/').map(|left| (1usize, left));
     for part in pattern.split('/').skip(1) {
         if part == REST {

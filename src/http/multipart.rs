@@ -1,12 +1,12 @@
-//! Forms with files (`multipart/form-data`, RFC 7578 over RFC 2046 §5.1), split anywhere. The content of a part is handed out as it
-//! arrives; at most the head of a part or a delimiter is held.
+//! Forms with files (`multipart/form-data`, RFC 7578 over RFC 2046 §5.1), split anywhere. Content is handed out as
+//! it arrives; at most the head of a part or a delimiter is held back.
 //!
 //! ```text
 //! "--" boundary CR LF head CR LF CR LF content ( CR LF "--" boundary CR LF head CR LF CR LF content )* CR LF "--" boundary "--"
 //! ```
 //!
-//! The maintained parsers read from streams of an async runtime; this one is a sans-IO machine. It is as strict as they are: no preamble,
-//! no space after a boundary, a name in every head.
+//! The maintained parsers read from streams of an async runtime; this one is a sans-IO machine. It is as strict as
+//! they are: it accepts no preamble and no space after a boundary, and requires a name in every head.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -60,7 +60,7 @@ pub struct Multipart {
 }
 
 impl Multipart {
-    /// Makes the parser of a body of this media type; `None` if it is not a form.
+    /// Makes a parser for a body of this media type; `None` if the type is not a form.
     #[must_use]
     pub fn of(content_type: &str) -> Option<Self> {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -71,7 +71,7 @@ impl Multipart {
         Some(Self { delimiter, held: BytesMut::new(), stage: Stage::Start, parts: 0 })
     }
 
-    /// Takes bytes of the body. Their events must be polled before more bytes are fed.
+    /// Takes bytes of the body. Poll all events before feeding more.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Done {
             self.held.extend_from_slice(bytes);
@@ -119,7 +119,7 @@ impl Multipart {
         }
     }
 
-    /// True if the last delimiter has come.
+    /// True if the last delimiter has been received.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.stage == Stage::Done
@@ -195,7 +195,7 @@ mod tests {
     /// Names and contents.
     type Parts = Vec<(String, Vec<u8>)>;
 
-    /// The parts of a body that comes in pieces, and the most that was held after one.
+    /// Returns the parts of a body fed in pieces, and the maximum number of bytes held between pieces.
     fn parts(body: &[u8], piece: usize) -> Result<(Parts, usize), Malformed> {
         let mut form = Multipart::of(TYPE).unwrap();
         let (mut parts, mut held) = (Parts::new(), 0);

@@ -13,8 +13,8 @@ pub enum Range {
     Unsatisfiable,
 }
 
-/// Parses a field. A server may ignore `Range` (RFC 9110 §14.2). A malformed field, an unknown unit and several ranges are ignored; several
-/// ranges would let a small request get more bytes than the file has (§17.15).
+/// Parses a field. Malformed fields, unknown units and multiple ranges are ignored, which RFC 9110 §14.2 allows.
+/// Multiple ranges would let a small request fetch more bytes than the file has (§17.15).
 #[must_use]
 pub fn parse_range(field: &str, length: u64) -> Range {
     let Some((unit, set)) = field.split_once('=') else { return Range::Whole };

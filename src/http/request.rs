@@ -143,10 +143,10 @@ pub struct Request {
     pub method: Method,
     /// Version of the request line.
     pub version: Version,
-    /// The request target as sent, for logs only: routing by it could see other paths than `path`.
+    /// The request target as sent, for logs only. Do not route by it: it may spell a path other than `path`.
     pub target: String,
-    /// The path, percent-decoded once, duplicate slashes joined. It starts with `/` (or is `*` for OPTIONS) and
-    /// holds no dot segment, no control, no backslash, no NUL and no slash that was percent-encoded.
+    /// The path, percent-decoded once, with duplicate slashes joined. It starts with `/` (or is `*` for OPTIONS)
+    /// and contains no dot segment, control character, backslash, NUL or percent-encoded slash.
     pub path: String,
     /// Decoded pairs of the query, in order; `+` is decoded as a space.
     pub query: Vec<(String, String)>,

@@ -41,7 +41,7 @@ impl Resource {
             return only(304);
         }
         let range = match request.header("range") {
-            // RFC 9110 §14.2: only GET.
+            // RFC 9110 §14.2: ranges apply only to GET.
             Some(range) if request.method == Method::Get && self.range_applies(request) => {
                 parse_range(range, self.length)
             }
@@ -90,8 +90,8 @@ impl Resource {
         matches!((since, self.modified()), (Some(since), Some(modified)) if modified > since)
     }
 
-    /// True if `If-None-Match` or `If-Modified-Since` says that the client's copy is current (RFC 9110 §13.1.2, §13.1.3); the date counts
-    /// only without tags.
+    /// True if `If-None-Match` or `If-Modified-Since` says that the client's copy is current (RFC 9110 §13.1.2,
+    /// §13.1.3). The date counts only if no tags are given.
     fn not_modified(&self, request: &Request) -> bool {
         if request.headers.count("if-none-match") > 0 {
             let weak = |tag: &str| tag == "*" || tag.trim_start_matches("W/") == self.etag;
@@ -101,8 +101,8 @@ impl Resource {
         matches!((since, self.modified()), (Some(since), Some(modified)) if modified <= since)
     }
 
-    /// True if `If-Range` matches or is absent (RFC 9110 §13.1.5); a range of a representation that the client does not have is useless to
-    /// it.
+    /// True if `If-Range` matches or is absent (RFC 9110 §13.1.5). A part of a different version would be useless
+    /// to the client.
     fn range_applies(&self, request: &Request) -> bool {
         match request.header("if-range") {
             None => true,
@@ -118,7 +118,7 @@ impl Resource {
     }
 }
 
-/// Returns the members of a list of entity tags. A comma inside a tag would split it; tags of this server have none.
+/// Returns the entity tags in a list. A tag that contains a comma would be split; this server's tags contain none.
 fn tags<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a str> {
     request.headers.all(name).flat_map(|value| value.split(',')).map(str::trim)
 }

@@ -12,7 +12,8 @@ use super::request::{Headers, Method, Version};
 /// The last second that the Date format can express (9999-12-31).
 const WALL_MS_MAX: u64 = 253_402_300_799_000;
 
-/// Fields that the connection writes itself; the application's would contradict the framing.
+/// Fields that the connection writes itself. The application's values are dropped, because they could contradict
+/// the framing.
 const OWN_FIELDS: [&str; 5] =
     ["content-length", "transfer-encoding", "connection", "date", "x-content-type-options"];
 
@@ -96,7 +97,7 @@ pub(super) struct Exchange {
     pub(super) gzip: bool,
 }
 
-/// The way in which the end of the body is marked (RFC 9112 §6).
+/// The way in which the end of the body is determined (RFC 9112 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delimiter {
     /// `Content-Length`.

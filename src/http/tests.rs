@@ -1,5 +1,5 @@
-//! The rows of docs/robustness.md for HTTP/1.1, in virtual time, and the property that a stream means the same
-//! in any split.
+//! The rows of docs/robustness.md for HTTP/1.1, in virtual time, and the property that the meaning of a stream does
+//! not depend on how it is split.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use wire::SendQueue;
 
 use super::*;
 
-/// A connection with its shell: time, and what the peer has received.
+/// A connection with its shell: the time, and the bytes that the peer has received.
 struct Rig {
     now: Instant,
     connection: Connection,
@@ -35,7 +35,7 @@ impl Rig {
         self.deliver();
     }
 
-    /// Queued data reaches the peer at once.
+    /// Delivers queued data to the peer.
     fn deliver(&mut self) {
         self.connection.poll_transmit(&mut self.out);
         let bytes = self.out.take_all();
@@ -58,7 +58,7 @@ impl Rig {
         self.deliver();
     }
 
-    /// Answers what comes until nothing does; gives the requests.
+    /// Answers all requests that come, and returns them.
     fn serve(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         while let Some(request) = self.event() {
@@ -91,7 +91,8 @@ impl Rig {
     }
 }
 
-/// Feeds `input` with a canary behind it: the answer is `status`, the connection closes, the canary never runs.
+/// Feeds `input` followed by a canary request. The response has `status`, the connection closes, and the canary is
+/// not handled.
 fn check_refused(input: &[u8], status: u16) {
     for split in [usize::MAX, 1, 7] {
         let mut rig = Rig::new();
@@ -116,7 +117,7 @@ fn check_all_refused(inputs: &[&str], status: u16) {
     }
 }
 
-/// A POST with these header lines.
+/// Makes a POST with these header lines.
 fn post(lines: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: h\r\n{lines}\r\n")
 }
@@ -642,7 +643,7 @@ proptest! {
     }
 }
 
-/// A connection with one request that waits for its answer.
+/// Makes a connection with one request that awaits its response.
 fn asked(request: &str) -> Rig {
     let mut rig = Rig::new();
     rig.feed(request);
@@ -663,7 +664,7 @@ fn a_body_in_blocks_has_the_length_that_was_told_and_the_connection_goes_on() {
     rig.deliver();
     assert!(rig.text().ends_with("Content-Length: 7\r\nX-Content-Type-Options: nosniff\r\n\r\nabcdefg"));
     assert!(rig.event().is_some(), "the second request");
-    // A short one ends the connection: the peer counts the bytes.
+    // A body shorter than announced ends the connection, because the peer counts the bytes.
     assert!(rig.connection.begin(rig.now, 0, &Response::empty(200), BodyLength::Known(7)));
     rig.connection.body(rig.now, Bytes::from("abc"));
     rig.connection.end_body(rig.now);

@@ -1,6 +1,6 @@
-//! The blobs of a worker: what producers of any worker have published, found by application and name, so that requests
-//! are answered from memory. Bounded in bytes and number: what is named nowhere any more goes first, then the oldest; a stream's
-//! go with it.
+//! The blobs of a worker, published by producers on any worker and found by application and name, so that requests
+//! are answered from memory. Bounded in bytes and in number: blobs that no playlist lists any more are dropped first,
+//! then the oldest. The blobs of a stream can be dropped together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -12,16 +12,17 @@ use super::own_text::OwnText;
 use crate::mail::{Blob, Rung};
 use crate::types::StreamId;
 
-/// Bytes that the blobs of one stream may have.
+/// Maximum bytes of the blobs of one stream.
 pub const STREAM_BLOB_BYTES_MAX: usize = 64 << 20;
-/// Bytes that all blobs of a worker may have. They are shared with the other workers.
+/// Maximum bytes of all blobs of a worker. The bytes are shared with the other workers.
 pub const BLOB_BYTES_MAX: usize = 512 << 20;
-/// Blobs of one stream: a playlist, and the segments and parts that it names.
+/// Maximum number of blobs of one stream: a playlist, and the segments and parts that it lists.
 pub const STREAM_BLOBS_MAX: usize = 1024;
 
-/// Memory that is made for blobs.
+/// Memory reserved for blobs.
 pub trait BlobMemory: Debug + Send {
-    /// The same bytes there. `None`: it is not for these, or there is no room; they stay where they are.
+    /// Copies the bytes into this memory. `None` if they do not belong here or there is no room; they then stay in
+    /// their present memory.
     fn keep(&self, bytes: &Bytes) -> Option<Bytes>;
 }
 
@@ -30,18 +31,19 @@ pub trait BlobMemory: Debug + Send {
 pub enum Published {
     /// Stored.
     Stored,
-    /// A newer version, or the same, is there already.
+    /// The store already has this version or a newer one.
     Outdated,
-    /// The name belongs to another stream, or it is too large.
+    /// The name belongs to another live stream, or the blob is too large.
     Refused,
 }
 
-/// A bit in the numbers of blobs without which others are of no use: they stand behind all others, so they are dropped last.
+/// Bit in the numbers of blobs that others need, e.g. init segments. It sorts them after all others, so that they are
+/// dropped last.
 const NEEDED: u64 = 1 << 63;
-/// A bit in the numbers of blobs that are named somewhere: they stand behind those that have left.
+/// Bit in the numbers of blobs that a playlist still lists. It sorts them after those no longer listed.
 const NAMED: u64 = 1 << 62;
 
-/// The caps.
+/// The limits on bytes and numbers of blobs.
 #[derive(Debug, Clone, Copy)]
 struct Caps {
     bytes: usize,
@@ -55,10 +57,10 @@ type Ladder = (Arc<str>, Arc<str>);
 /// The blobs of one stream.
 #[derive(Debug, Default)]
 struct Held {
-    /// Its stream is over.
+    /// True if the stream has ended.
     retired: bool,
     bytes: usize,
-    /// The blobs by age.
+    /// Numbers of the blobs in the order in which they are dropped.
     order: BTreeSet<u64>,
 }
 
@@ -67,16 +69,16 @@ struct Held {
 pub struct Blobs {
     caps: Caps,
     bytes: usize,
-    /// Blobs stored since the start; the number of the next one.
+    /// Number of blobs stored since the start; also the number of the next blob.
     stored: u64,
-    /// The blobs by application and name.
+    /// Numbers of the blobs by application and name.
     names: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
-    /// The blobs by age.
+    /// Blobs by number, in the order in which they are dropped.
     blobs: BTreeMap<u64, Arc<Blob>>,
     streams: BTreeMap<StreamId, Held>,
     /// Names of the blobs that describe renditions, by application and main track.
     ladders: BTreeMap<Ladder, BTreeSet<Arc<str>>>,
-    /// The forms of blobs for one viewer each.
+    /// Bytes made from blobs for a single viewer each.
     own: LazyLock<OwnText>,
 }
 
@@ -87,7 +89,7 @@ impl Default for Blobs {
 }
 
 impl Blobs {
-    /// Empty.
+    /// Creates an empty store.
     #[must_use]
     pub const fn new() -> Self {
         Self::with_caps(Caps {
@@ -110,12 +112,12 @@ impl Blobs {
         }
     }
 
-    /// Number of blobs made for a single viewer each.
+    /// Counter of the bytes made for a single viewer each.
     pub fn own_text(&self) -> &OwnText {
         &self.own
     }
 
-    /// Stores a blob, replacing an older version, and drops the oldest ones while there are too many.
+    /// Stores a blob in place of an older version. Drops blobs until the limits hold.
     pub fn publish(&mut self, blob: Arc<Blob>) -> Published {
         if blob.bytes.len() > self.caps.stream_bytes.min(self.caps.bytes) {
             return Published::Refused;
@@ -154,14 +156,14 @@ impl Blobs {
         Published::Stored
     }
 
-    /// A blob of the stream that nobody needs any more.
+    /// Drops a blob of the stream that nobody needs any more.
     fn forget(&mut self, app: &str, name: &str, stream: StreamId) {
         if let Some(number) = self.own_number(app, name, stream) {
             self.remove(number);
         }
     }
 
-    /// A blob of the stream that is named nowhere any more.
+    /// Marks a blob of the stream as no longer listed in a playlist, so that it is dropped before listed ones.
     fn leave(&mut self, app: &str, name: &str, stream: StreamId) {
         let Some(number) = self.own_number(app, name, stream) else { return };
         let left = number & !(NAMED | NEEDED);
@@ -177,19 +179,19 @@ impl Blobs {
         }
     }
 
-    /// The number of a blob, if it is this stream's.
+    /// Returns the number of a blob if the blob belongs to this stream.
     fn own_number(&self, app: &str, name: &str, stream: StreamId) -> Option<u64> {
         let is_own = |number: &u64| self.blobs.get(number).is_some_and(|blob| blob.stream == stream);
         self.number(app, name).filter(is_own)
     }
 
-    /// The blob of a name.
+    /// Returns the blob with this name.
     #[must_use]
     pub fn get(&self, app: &str, name: &str) -> Option<&Arc<Blob>> {
         self.blobs.get(&self.number(app, name)?)
     }
 
-    /// The renditions of a ladder whose streams are not over, the one that began first before the others.
+    /// Returns the renditions of a ladder whose streams have not ended, in the order in which they began.
     #[must_use]
     pub fn rungs(&self, app: &Arc<str>, main: &Arc<str>) -> Vec<(StreamId, &Rung)> {
         let names = self.ladders.get(&(Arc::clone(app), Arc::clone(main)));
@@ -209,13 +211,14 @@ impl Blobs {
         self.streams.contains_key(&stream)
     }
 
-    /// A stream is over: its blobs stay, until another takes their names. False when it has none.
+    /// Marks a stream as ended. Its blobs remain until another stream takes their names. Returns false if the stream
+    /// has no blobs.
     pub fn retire(&mut self, stream: StreamId) -> bool {
         let held = self.streams.get_mut(&stream);
         held.map(|held| held.retired = true).is_some()
     }
 
-    /// Blobs of streams that are over go, those of an application that are wanted by their names.
+    /// Drops those blobs of ended streams that belong to this application and whose names `wanted` selects.
     pub fn forget_retired(&mut self, app: &str, wanted: impl Fn(&str) -> bool) {
         let retired = self.streams.values().filter(|held| held.retired);
         let is_wanted = |number: &&u64| {
@@ -225,7 +228,7 @@ impl Blobs {
         gone.into_iter().for_each(|number| self.remove(number));
     }
 
-    /// Drops the blobs of a stream that sinks of these kinds have made.
+    /// Drops the blobs of a stream that sinks of these kinds have published.
     pub fn withdraw(&mut self, stream: StreamId, makers: &[&str]) {
         let Some(held) = self.streams.get(&stream) else { return };
         let is_made = |number: &&u64| self.blobs.get(number).is_some_and(|blob| makers.contains(&blob.maker));
@@ -233,13 +236,13 @@ impl Blobs {
         gone.into_iter().for_each(|number| self.remove(number));
     }
 
-    /// The blobs of a stream go.
+    /// Drops all blobs of a stream.
     pub fn end_stream(&mut self, stream: StreamId) {
         let Some(held) = self.streams.remove(&stream) else { return };
         held.order.into_iter().for_each(|number| self.remove(number));
     }
 
-    /// Bytes of all.
+    /// Bytes of all blobs.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
@@ -249,7 +252,8 @@ impl Blobs {
         self.names.get(app)?.get(name).copied()
     }
 
-    /// Drops the oldest of a stream, then of all, until the caps hold; those that others need last.
+    /// Drops the first blobs of a stream, then those of all streams, until the limits hold. The order is that of
+    /// their numbers, which puts needed blobs last.
     fn evict(&mut self, stream: StreamId) {
         while let Some(held) = self.streams.get(&stream)
             && (held.bytes > self.caps.stream_bytes || held.order.len() > self.caps.stream_blobs)
@@ -344,7 +348,7 @@ mod tests {
             Arc::new(Blob { is_needed: true, ..blob })
         };
         store.publish(init(A, "i"));
-        // The bytes of a stream, their number, and the bytes of all.
+        // The limits apply to the bytes of a stream, its number of blobs, and the bytes of all streams.
         for (name, version) in ["a", "b", "c"].into_iter().zip(1..) {
             store.publish(blob(A, name, version, 25));
         }
@@ -357,7 +361,7 @@ mod tests {
         store.publish(blob(B, "h", 1, 58));
         store.publish(blob(StreamId(3), "k", 1, 60));
         assert_eq!(there(&store, "ijhkefg"), "ijk");
-        // Alone they have a bound, too.
+        // Needed blobs are bounded, too, even if there are no others.
         for name in ["l", "m", "n", "o"] {
             store.publish(init(B, name));
         }
@@ -375,7 +379,7 @@ mod tests {
             let leaves = leaves.iter().map(|name| (*name).to_owned()).collect();
             Arc::new(Blob { obsolete: Obsolete { leaves, ..Obsolete::default() }, ..blob })
         };
-        // Another stream's names are not its own.
+        // A blob cannot obsolete another stream's blobs.
         store.publish(leaving(B, "d", 1, &["a"]));
         store.publish(leaving(A, "e", 4, &["b", "none"]));
         assert_eq!(there(&store, "abcde"), "acde", "the bytes of a stream");
@@ -407,7 +411,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             store.publish(blob(A, name, 0, 20));
         }
-        // A new version is the newest again.
+        // A new version of a blob counts as the newest blob.
         store.publish(blob(A, "a", 1, 20));
         store.publish(blob(A, "d", 0, 20));
         assert_eq!((there(&store, "abcd"), store.bytes()), ("acd".to_owned(), 60));

@@ -1,5 +1,5 @@
-//! A subscriber's position in a ring. A subscriber has no queue: unsent units lie behind its cursor, and it owns only the rest of a unit
-//! that a short write has cut.
+//! A subscriber's position in a ring. A subscriber has no queue: unsent units stay in the ring after its cursor,
+//! and it owns only the rest of a partly sent unit.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -38,7 +38,8 @@ pub struct Cursor {
     rest_bytes: usize,
     /// The unit that the rest belongs to, if its forwarding counts.
     rest_of: Option<Forwarded>,
-    /// Number of the first unit that came after the subscriber had caught up; earlier units were old and do not count in forwarding times.
+    /// Number of the first unit appended after the subscriber had caught up; earlier units were old and do not
+    /// count in forwarding times.
     fresh_from: u64,
 }
 
@@ -77,8 +78,8 @@ pub struct Delivery<'a> {
 }
 
 impl<'a> Delivery<'a> {
-    /// Returns the bytes of the prelude, if the subscriber needs one, then those of the unit. None if the subscriber takes packets, or
-    /// units unpackaged.
+    /// Returns the bytes of the prelude, if the subscriber needs one, then those of the unit. Returns nothing if
+    /// the subscriber takes packets, or units unpackaged.
     pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
         self.prelude.into_iter().chain(self.unit.and_then(Item::bytes))
     }
@@ -104,7 +105,8 @@ impl Cursor {
         cursor
     }
 
-    /// Starts at this entry, or at the first retained one after it. The subscriber has had the entries before it.
+    /// Starts at this entry, or at the first retained one after it. The subscriber already has the entries before
+    /// it.
     #[must_use]
     pub(super) fn at(sequence: u64) -> Self {
         Self { next: sequence, started: true, ..Self::default() }
@@ -122,7 +124,7 @@ impl Cursor {
         self.fresh_from = ring.head();
     }
 
-    /// Moves to an entry at which decoding begins anew.
+    /// Moves to an entry at which decoding restarts.
     fn begin_at(&mut self, sequence: u64, chosen: &Chosen, started: bool) {
         self.next = sequence;
         self.started = started;
@@ -130,7 +132,8 @@ impl Cursor {
         self.waits = chosen.lead().map_or(TrackSet::EMPTY, |lead| chosen.videos().without(lead));
     }
 
-    /// Notes newly chosen video tracks. Each is sent from a key frame on, even if it came before any track was known.
+    /// Notes newly chosen video tracks. Each is sent from a key frame on, also if the cursor started before any
+    /// track was known.
     pub(super) fn learn(&mut self, chosen: &Chosen) {
         let videos = chosen.videos();
         if videos != self.known {
@@ -139,8 +142,8 @@ impl Cursor {
         }
     }
 
-    /// Changes the selection from here on: at a key frame of its lead track, unless the lead stays the same. Tracks that still wait for a
-    /// key frame go on waiting. The first unit gets its prelude.
+    /// Changes the selection from here on: at a key frame of its lead track, unless the lead stays the same. Tracks
+    /// that still wait for a key frame continue to wait. The first unit gets its prelude.
     pub(super) fn switch(&mut self, from: &Chosen, to: &Chosen) {
         let running = from.videos().and(to.videos()).without_all(self.waits);
         self.waits = to.videos().without_all(running);
@@ -148,8 +151,8 @@ impl Cursor {
         self.epoch = 0;
     }
 
-    /// Resumes after a pause at the newest key frame, but never goes back in time: after a pause within one GOP the cursor stays, and only
-    /// the units received meanwhile count as old.
+    /// Resumes after a pause at the newest key frame, but never goes back in time: after a pause within one GOP the
+    /// cursor stays, and only the units received during the pause count as old.
     pub fn resume(&mut self, ring: &Ring, chosen: &Chosen) {
         self.fresh_from = ring.head();
         let key = chosen.lead().and_then(|lead| ring.newest_key(lead));
@@ -174,9 +177,10 @@ impl Cursor {
         }
     }
 
-    /// Jumps to the newest key frame if the units between the cursor and the head span more than `lag_ms`, or if the ring has dropped the
-    /// next unit. Without a newer key frame a cursor that is only late stays, and one that has lost its place waits for the next. Audio
-    /// alone can start anywhere and goes to the head.
+    /// Jumps to the newest key frame if the units between the cursor and the head span more than `lag_ms`, or if
+    /// the ring has dropped the next unit. Without a newer key frame, a cursor that is only late stays, and one
+    /// whose next unit was dropped waits for the next key frame. A cursor without video jumps to the head, because
+    /// audio can start anywhere.
     pub fn check_lag(&mut self, ring: &Ring, chosen: &Chosen, lag_ms: i64) -> Jump {
         let lost = self.next < ring.base();
         let late = match (ring.get(self.next), ring.head_ms()) {
@@ -209,7 +213,7 @@ impl Cursor {
         }
     }
 
-    /// True if the cursor waits for a key frame of its lead track that has not come.
+    /// True if the cursor waits for a key frame of its lead track.
     #[must_use]
     pub fn waits_for_key(&self, chosen: &Chosen) -> bool {
         !self.started || chosen.lead().is_some_and(|lead| self.waits.contains(lead))
@@ -228,7 +232,7 @@ impl Cursor {
         key_frame
     }
 
-    /// Gathers the rest of a unit begun. Returns false if the gather is full.
+    /// Gathers the rest of a partly sent unit. Returns false if the gather is full.
     pub fn gather_rest<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         self.rest.iter().all(|part| gather.push(part))
     }
@@ -259,13 +263,13 @@ impl Cursor {
         true
     }
 
-    /// Takes out the rest of a unit begun.
+    /// Takes out the rest of a partly sent unit.
     pub fn take_rest(&mut self) -> VecDeque<Bytes> {
         self.rest_bytes = 0;
         std::mem::take(&mut self.rest)
     }
 
-    /// Accounts `sent` bytes against the rest of a unit begun. Returns the bytes left for the units after it.
+    /// Accounts `sent` bytes against the rest of a partly sent unit. Returns the bytes left for the units after it.
     pub fn rest_sent(&mut self, sent: usize, mut forwarded: impl FnMut(Forwarded)) -> usize {
         let mut sent = sent;
         while let Some(front) = self.rest.front_mut() {
@@ -278,7 +282,7 @@ impl Cursor {
             self.rest_bytes = self.rest_bytes.saturating_sub(front.len());
             self.rest.pop_front();
         }
-        // An idle viewer holds no buffer.
+        // An idle viewer keeps no buffer.
         self.rest = VecDeque::new();
         self.rest_of.take().map(&mut forwarded);
         sent
@@ -305,7 +309,7 @@ impl Cursor {
             if sent == 0 {
                 return 0;
             }
-            // Packets are taken as whole units: no bytes account for them.
+            // Packets are sent as whole units and are not counted in bytes here.
             let Some(parts) = unit.item.bytes() else { return sent };
             let prelude = (unit.epoch != self.epoch).then(|| packager.prelude(self.next)).flatten();
             let total = parts.len().saturating_add(prelude.map_or(0, Parts::len));
@@ -324,7 +328,8 @@ impl Cursor {
         sent
     }
 
-    /// Moves past the next unit with something to send, for a subscriber that takes whole units. The cursor keeps no rest of it.
+    /// Moves past the next unit with something to send, for a subscriber that takes whole units. The cursor keeps
+    /// no rest of the unit.
     pub fn take_unit<'a>(
         &mut self,
         ring: &'a Ring,
@@ -353,7 +358,8 @@ impl Cursor {
         None
     }
 
-    /// Moves past the end of a stream that ends at `head`. Returns false if the cursor is not there, or has passed it before.
+    /// Moves past the end of a stream that ends at `head`. Returns false if the cursor has not reached the end, or
+    /// has passed it already.
     pub(super) const fn pass_end(&mut self, head: u64) -> bool {
         let is_there = self.started && self.next == head;
         if is_there {

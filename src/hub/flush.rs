@@ -47,7 +47,7 @@ impl FlushState {
         if wait.is_zero() {
             return Flush::Now;
         }
-        // A flush that is due keeps its time: what joins it must not delay it.
+        // A due flush keeps its time: further units must not delay it.
         let at = self.due.map_or(now + wait, |at| at.min(now + wait));
         self.due = Some(at);
         Flush::By(at)

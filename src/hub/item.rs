@@ -1,7 +1,8 @@
 //! A packaged unit: bytes, or packets of a log.
 //!
-//! Subscribers of most formats share the bytes of a unit. Where each session numbers and seals its packets itself, they share the
-//! unencrypted packets instead, which stand in a log per track ([`PacketLogs`]) until they need not be repeated any more.
+//! In most formats, subscribers share the bytes of a unit. Where each session numbers and encrypts its own packets,
+//! the sessions share the unencrypted packets instead. These are kept in a log per track ([`PacketLogs`]) until they
+//! need not be retransmitted any more.
 
 use media::TrackId;
 use media::codec::Codec;
@@ -13,7 +14,7 @@ use super::Parts;
 /// A unit in the form that the subscribers of a format share.
 #[derive(Debug, Clone)]
 pub enum Item {
-    /// Bytes, the same for all subscribers but for their stamps.
+    /// Bytes that are equal for all subscribers except for their stamps.
     Bytes(Parts),
     /// Packets in the format's log of the unit's track.
     Packets(Packets),
@@ -22,13 +23,13 @@ pub enum Item {
 /// The packets of a unit.
 #[derive(Debug, Clone)]
 pub struct Packets {
-    /// Their place in the log.
+    /// The position of the packets in the log.
     pub unit: LoggedUnit,
     /// Pictures that the unit refers to, and those that may refer to it.
     pub needs: Dependency,
 }
 
-/// Without bytes: the subscribers are not sent the unit.
+/// An item without bytes: the unit is not sent to the subscribers.
 impl Default for Item {
     fn default() -> Self {
         Self::Bytes(Parts::default())
@@ -70,12 +71,12 @@ impl Item {
     }
 }
 
-/// The logs of a format of packets: all that its sessions may still send of a stream.
+/// The packet logs of a format: all packets of a stream that its sessions may still send.
 pub trait PacketLogs: std::fmt::Debug {
     /// Returns the log of a track.
     fn log(&self, track: TrackId) -> Option<&PacketLog>;
     /// Returns the codec of a track, and the RTP timestamp of its newest unit.
     fn edge(&self, track: TrackId) -> Option<(Codec, u32)>;
-    /// Returns, once, the number of pictures that the format has left out, if there are any.
+    /// Returns the number of pictures that the format has left out since the last call, if there are any.
     fn take_left_out(&self) -> Option<u64>;
 }

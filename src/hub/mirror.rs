@@ -31,7 +31,7 @@ pub struct Mirror {
     pub to: WorkerId,
     /// The number of the receiving worker's request.
     pub(super) request: u64,
-    /// The tracks that subscribers there select.
+    /// The tracks that the worker's subscribers select.
     pub wanted: TrackSet,
     /// The wanted video tracks that are sent from their next key frame on, because the worker lacks the units before it.
     waits: TrackSet,
@@ -40,7 +40,7 @@ pub struct Mirror {
     cursor: Cursor,
     knows: Knows,
     lane: Lane,
-    /// Units that the mirror missed since last asked.
+    /// Number of units missed since [`Mirror::take_missed`] was last called.
     missed: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Mirror {
 #[derive(Debug, Default)]
 pub(super) struct Had {
     tracks: Vec<(TrackId, i64)>,
-    /// Number of the first unit that the worker cannot have.
+    /// Number of the first unit that the worker cannot have yet.
     until: u64,
 }
 
@@ -123,8 +123,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the next unit, if the lane has room for it. A mirror that is late by more than `lag_ms`, because its lane is full, goes on
-    /// at the newest key frame.
+    /// Returns the next unit, if the lane has room for it. A mirror that is late by more than `lag_ms`, because its
+    /// lane is full, continues at the newest key frame.
     pub(super) fn next(&mut self, ring: &Ring, lag_ms: i64) -> Option<(Entry, Credit)> {
         self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
         let entry = match self.knows {
@@ -219,7 +219,7 @@ mod tests {
             ring.push(entry(n * 1000, n % 2 == 0, LANE_BYTES_MAX / 4));
             held.extend(mirror.next(&ring, 5000));
         }
-        // Four fitted into the lane; when the fifth was too late, the newest key frame was number 10.
+        // Four units fitted into the lane; when the fifth was too late, the newest key frame was number 10.
         assert_eq!((held.len(), mirror.position(), mirror.take_missed()), (4, 10, 6));
         held.clear();
         assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 10_000);
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((sent, mirror.take_missed()), (vec![33, 66], 0));
     }
 
-    /// Audio comes behind the video of its time, as over MPEG-TS.
+    /// The audio of a time arrives after its video, as over MPEG-TS.
     #[test]
     fn what_is_had_of_a_former_source_is_told_by_track() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));
@@ -269,7 +269,7 @@ mod tests {
         let mut mirror = Mirror::new(ASKER, TrackSet::of(TrackId::AUDIO), Had::default(), Some(0), 0);
         ring.push(entry(0, true, 10));
         assert!(mirror.next(&ring, 5000).is_none());
-        // A track that is wanted in mid-stream begins with a key frame.
+        // A track that becomes wanted while the stream plays begins with a key frame.
         mirror.want(VIDEO);
         ring.push(entry(33, false, 10));
         assert!(mirror.next(&ring, 5000).is_none());
@@ -308,7 +308,7 @@ mod tests {
         let sent: Vec<_> =
             std::iter::from_fn(|| mirror.next(&ring, 5000)).map(|(one, _)| one.dts_ms).collect();
         assert_eq!((sent, mirror.take_missed()), (vec![0, 10, 20, 30], 0));
-        // Units that the ring has dropped count as missed, and the mirror goes on at a key frame.
+        // Units that the ring has dropped count as missed, and the mirror continues at a key frame.
         (4..9).for_each(|n| ring.push(entry(n * 10, n == 6, 10)));
         ring.trim(false, Some(5));
         let sent: Vec<_> =

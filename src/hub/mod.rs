@@ -1,10 +1,10 @@
 //! The hub: live streams as rings of access units, and the cursors of their subscribers.
 //!
-//! A ring per stream and worker. A publisher appends, every subscriber has a cursor and no queue, so a thousand
-//! viewers cost a thousand numbers. What all subscribers of one format need is packaged once, lazily, beside the
-//! ring ([`Packager`]); per subscriber only the slices are named again.
+//! Each worker has one ring per stream. The publisher appends to it, and each subscriber has a cursor instead of a
+//! queue, so a thousand viewers cost a thousand numbers. Bytes that all subscribers of a format need are packaged
+//! once, beside the ring ([`Packager`]); a write to a subscriber only refers to these slices.
 //!
-//! The hub names no protocol: a format is a [`Package`] that a protocol brings along.
+//! The hub names no protocol: a format is a [`Package`] that the protocol supplies.
 
 mod blobs;
 mod cursor;

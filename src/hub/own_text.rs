@@ -1,11 +1,13 @@
-//! Bytes made for single viewers: they count with the rings of their worker for as long as anything holds them.
+//! Bytes made for a single viewer each. They count against the ring memory of their worker until their last reference
+//! is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Maximum bytes for single viewers that a worker holds; beyond it no more are made, because rings would have to give way.
+/// Maximum bytes for single viewers that a worker holds. Beyond it no more are made, because they would displace
+/// units in rings.
 pub const OWN_TEXT_MAX: usize = 64 * 1024 * 1024;
 
 /// Counter of the bytes for single viewers that a worker holds.

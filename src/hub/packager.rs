@@ -1,4 +1,4 @@
-//! Packaging once per stream and format: the bytes that all subscribers of a format share.
+//! Packages each stream once per format, into bytes that all subscribers of the format share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,52 +11,53 @@ use wire::Gather;
 use super::selection::{Chosen, Fit, Selection};
 use super::{Entry, Forwarded, Item, PacketLogs};
 
-/// A prelude is made anew at least this often, so that the timestamps inside stay near those of the units.
+/// Maximum age of a prelude, after which it is remade so that its timestamps stay near those of the units.
 const PRELUDE_AGE_MS: i64 = 1000;
 
-/// Names a format, so that its subscribers find the package they can share.
+/// Identifies a format. Subscribers with equal keys share a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatKey {
-    /// The protocol's name for it.
+    /// The protocol's name for the format.
     pub name: &'static str,
-    /// A number that distinguishes bytes of one kind. The low half tells forms apart that any subscriber may choose (RTMP: the
-    /// message stream id), the high half is what a subscriber can take beyond the plain format (RTMP: the FourCCs
-    /// of the player).
+    /// Distinguishes formats of one name. The low half is a form that any subscriber may choose (RTMP: the message
+    /// stream id). The high half lists capabilities of the subscriber beyond the plain format (RTMP: the FourCCs of
+    /// the player).
     pub variant: u64,
     /// The selected tracks.
     pub selection: Selection,
 }
 
 impl FormatKey {
-    /// The default tracks in a form.
+    /// Makes the key of a format with the default tracks.
     #[must_use]
     pub const fn new(name: &'static str, variant: u64) -> Self {
         Self { name, variant, selection: Selection::DEFAULT }
     }
 
-    /// True if it is what every subscriber of its protocol can take.
+    /// True if every subscriber of the protocol can take the format.
     #[must_use]
     pub fn is_plain(self) -> bool {
         self.variant >> 32 == 0 && self.selection == Selection::DEFAULT
     }
 }
 
-/// A timestamp within [`Parts`] that is each subscriber's own.
+/// A timestamp within [`Parts`] that is rewritten for each subscriber.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
-    /// Index of the slice, at most 32 bytes of it: it is made anew for each write.
+    /// Index of the slice that contains the timestamp. The slice is copied for each write, so it must not exceed 32
+    /// bytes.
     pub slice: usize,
-    /// Offset of its four bytes in the slice.
+    /// Offset of the timestamp's four bytes in the slice.
     pub at: usize,
-    /// The time in milliseconds of the stream.
+    /// The time to write, in milliseconds of the stream.
     pub ms: i64,
-    /// Writes a time in the format's encoding.
+    /// Encodes a time in milliseconds as the format does.
     pub write: fn(i64) -> [u8; 4],
 }
 
 impl Stamp {
-    /// Writes the time of a subscriber whose zero is `zero_ms` over the shared one. What lies before its zero (audio
-    /// that is a little older than the video frame it began with) is at zero.
+    /// Overwrites the shared time with the time relative to `zero_ms`, the subscriber's zero. A time before it
+    /// becomes zero: audio may be slightly older than the video frame that the subscriber began with.
     fn restamp(self, slice: &mut [u8], zero_ms: i64) {
         let time = (self.write)(self.ms.saturating_sub(zero_ms).max(0));
         if let Some(place) = slice.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
@@ -65,8 +66,8 @@ impl Stamp {
     }
 }
 
-/// Slices that are sent in order. A message in one chunk is a head and a payload, a tag of a file has a trailer too:
-/// three need no allocation.
+/// Slices to send in order. Three fit without an allocation: a one-chunk message has a head and a payload, and a file
+/// tag also a trailer.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
     slices: SmallVec<[Bytes; 3]>,
@@ -75,7 +76,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Makes parts of these slices.
+    /// Makes parts from these slices.
     #[must_use]
     pub fn new(slices: impl IntoIterator<Item = Bytes>) -> Self {
         let slices: SmallVec<[Bytes; 3]> = slices.into_iter().collect();
@@ -83,13 +84,14 @@ impl Parts {
         Self { slices, len, stamps: SmallVec::new() }
     }
 
-    /// Makes parts with timestamps in them that count from each subscriber's own zero.
+    /// Makes parts with timestamps that are rewritten relative to each subscriber's zero.
     #[must_use]
     pub fn stamped(slices: impl IntoIterator<Item = Bytes>, stamps: impl IntoIterator<Item = Stamp>) -> Self {
         Self { stamps: stamps.into_iter().collect(), ..Self::new(slices) }
     }
 
-    /// Adds the slices to a gather as a subscriber with this zero gets them. Returns false when the gather is full.
+    /// Adds the slices to a gather, with timestamps relative to the subscriber's zero `zero_ms`. Returns false when
+    /// the gather is full.
     pub(super) fn gather<'a>(&'a self, zero_ms: i64, gather: &mut Gather<'a>) -> bool {
         self.slices.iter().enumerate().all(|(index, slice)| match self.stamp_of(index) {
             Some(stamp) => gather.push_made(slice, |made| stamp.restamp(made, zero_ms)),
@@ -97,7 +99,7 @@ impl Parts {
         })
     }
 
-    /// Returns the slices that [`Parts::gather`] adds, from byte `from` on, to keep.
+    /// Returns owned copies of the slices that [`Parts::gather`] adds, from byte `from` on.
     pub(super) fn rest(&self, zero_ms: i64, from: usize) -> impl Iterator<Item = Bytes> {
         let mut skip = from;
         self.slices.iter().enumerate().filter_map(move |(index, slice)| {
@@ -138,22 +140,22 @@ impl Parts {
     }
 }
 
-/// A format: how units become bytes. What it makes must suit every subscriber of its key.
+/// A format: it turns units into bytes or packets, which must suit every subscriber with the format's key.
 pub trait Package: std::fmt::Debug + Send {
     /// Judges how well the format carries a track.
     fn fit(&self, track: &Track) -> Fit;
-    /// Returns the bytes that a subscriber needs before a unit of these tracks when it has had none of this epoch: parameter sets
-    /// and metadata, stamped like the unit at `dts_ms`.
+    /// Returns the bytes that a subscriber needs before its first unit of this epoch: parameter sets and metadata,
+    /// with the timestamp `dts_ms`.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
-    /// Returns the age at which a prelude is made anew, with the next unit of a chosen track.
+    /// Returns the age at which the prelude is remade, with the next unit of a chosen track.
     fn prelude_age_ms(&self) -> i64 {
         PRELUDE_AGE_MS
     }
-    /// Packages a unit of a chosen track. The item is empty when the format cannot carry it, or sends it with the next unit: a cursor passes over units
-    /// without bytes, so the bytes of several may stand in one, but only behind the units themselves, and in one
-    /// that no subscriber leaves out: of audio, or of the first video.
+    /// Packages a unit of a chosen track. The item is empty if the format cannot carry the unit, or if it sends the
+    /// unit together with a later one. A cursor skips units without bytes, so an item may contain the bytes of
+    /// earlier units, but only if no subscriber leaves this item out: it must be audio, or of the first video track.
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item;
-    /// Returns the bytes of units that wait for the next one, which does not come.
+    /// Returns the bytes of units held back for a next unit, because no unit follows.
     fn finish(&mut self) -> Parts {
         Parts::default()
     }
@@ -161,13 +163,14 @@ pub trait Package: std::fmt::Debug + Send {
     fn sharing(&mut self) -> Option<&mut dyn Sharing> {
         None
     }
-    /// The logs of the packets, in a format of packets.
+    /// The packet logs, if the format sends packets.
     fn logs(&self) -> Option<&dyn PacketLogs> {
         None
     }
 }
 
-/// A package of units as they were published, for sinks; it holds how well the sink takes a track.
+/// A package that leaves units as they were published, for sinks. The function judges how well the sink takes a
+/// track.
 #[derive(Debug, Clone, Copy)]
 pub struct AsPublished(pub fn(&Track) -> Fit);
 
@@ -185,7 +188,7 @@ impl Package for AsPublished {
     }
 }
 
-/// A package that makes something else for many than for few.
+/// A package whose output depends on the number of its subscribers.
 pub trait Sharing {
     /// Sets the number of subscribers that share the packages made from now on.
     fn set_subscribers(&mut self, subscribers: usize);
@@ -199,20 +202,20 @@ struct Prelude {
     parts: Parts,
 }
 
-/// A packaged unit, with what a cursor asks of the unit: it looks here alone while it writes.
+/// A packaged unit with the properties of the unit that a cursor needs. While writing, the cursor reads nothing else.
 #[derive(Debug)]
 pub(super) struct Packaged {
-    /// The bytes or packets; empty when the subscribers are not sent the unit.
+    /// The bytes or packets; empty if the unit is not sent to the subscribers.
     pub(super) item: Item,
-    /// The [`Chosen::epoch`] of the prelude that it needs.
+    /// The [`Chosen::epoch`] of the prelude that must precede the unit.
     pub(super) epoch: u32,
-    /// Its track.
+    /// The unit's track.
     pub(super) track: TrackId,
-    /// True if decoding can begin at it.
+    /// True if decoding can begin at the unit.
     pub(super) key_frame: bool,
-    /// Its DTS in milliseconds.
+    /// The unit's DTS in milliseconds.
     pub(super) dts_ms: i64,
-    /// The figures that count when it is sent.
+    /// The figures to count when the unit has been sent; `None` if its forwarding does not count.
     pub(super) forwarded: Option<Forwarded>,
 }
 
@@ -223,24 +226,24 @@ impl Packaged {
     }
 }
 
-/// The share of all subscribers of one format and selection: which tracks they are sent, and, where they are sent bytes, the
-/// packaged counterpart of the ring: the same sequence numbers, one [`Item`] each.
+/// State shared by all subscribers of one format and selection: the tracks they are sent and, unless they take units
+/// unpackaged, one [`Item`] for each unit of the ring, under the same sequence numbers.
 #[derive(Debug)]
 pub struct Packager {
     key: FormatKey,
-    /// `None`: the subscribers take units as they are.
+    /// `None` if the subscribers take units unpackaged.
     package: Option<Box<dyn Package>>,
     chosen: Chosen,
     units: VecDeque<Packaged>,
     base: u64,
     preludes: VecDeque<Prelude>,
-    /// Bytes behind the last unit of a stream that has ended.
+    /// Bytes that follow the last unit of an ended stream.
     tail: Parts,
     subscribers: usize,
 }
 
 impl Packager {
-    /// Starts with the unit numbered `base`, on these tracks.
+    /// Starts with these tracks at the unit numbered `base`.
     #[must_use]
     pub fn new(key: FormatKey, package: Option<Box<dyn Package>>, tracks: &Arc<Tracks>, base: u64) -> Self {
         let (units, preludes) = (VecDeque::new(), VecDeque::new());
@@ -250,14 +253,14 @@ impl Packager {
         new
     }
 
-    /// Looks at the tracks of the stream. True when the set of chosen ones is another one.
+    /// Chooses among the tracks of the stream. Returns true if the set of chosen tracks has changed.
     fn choose(&mut self, tracks: &Arc<Tracks>) -> bool {
         let package = self.package.as_deref();
         let fit = |track: &Track| package.map_or(Fit::Well, |package| package.fit(track));
         self.chosen.update(self.key.selection, tracks, &fit)
     }
 
-    /// Packages the next unit. True when the set of chosen tracks is another one than before.
+    /// Packages the next unit. Returns true if the set of chosen tracks has changed.
     pub fn push(&mut self, entry: &Entry) -> bool {
         let changed = !Arc::ptr_eq(self.chosen.all(), &entry.tracks) && self.choose(&entry.tracks);
         let Some(package) = &mut self.package else { return changed };
@@ -285,25 +288,25 @@ impl Packager {
         changed
     }
 
-    /// Makes the bytes that follow the last unit of a stream.
+    /// Makes the bytes that follow the last unit of the stream.
     pub fn finish(&mut self) {
         self.tail = self.package.as_mut().map(|package| package.finish()).unwrap_or_default();
     }
 
-    /// Drops the bytes of units that wait for the next one.
+    /// Drops the bytes of units that are held back for a next unit.
     pub(super) fn forget_held(&mut self) {
         if let Some(package) = self.package.as_mut() {
             drop(package.finish());
         }
     }
 
-    /// Bytes behind the last unit, once the stream has ended.
+    /// Bytes that follow the last unit, once the stream has ended.
     #[must_use]
     pub fn tail(&self) -> Option<&Parts> {
         Some(&self.tail).filter(|tail| !tail.is_empty())
     }
 
-    /// Forgets what lies before `base`, as the ring has.
+    /// Drops the units before `base`, like the ring.
     pub fn trim(&mut self, base: u64) {
         while self.base < base && self.units.pop_front().is_some() {
             self.base = self.base.saturating_add(1);
@@ -314,7 +317,7 @@ impl Packager {
         }
     }
 
-    /// Forgets what lies at and behind `head`.
+    /// Drops the units from `head` on.
     pub fn cut(&mut self, head: u64) {
         let kept = head.saturating_sub(self.base);
         self.units.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
@@ -323,14 +326,14 @@ impl Packager {
         }
     }
 
-    /// The packaged unit, while it is retained.
+    /// The packaged unit with this number, if retained.
     #[must_use]
     pub(super) fn unit(&self, sequence: u64) -> Option<&Packaged> {
         let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
         self.units.get(index)
     }
 
-    /// The bytes that a subscriber needs first that starts at (or changes epoch with) this unit.
+    /// The bytes to send before this unit to a subscriber that starts at it or changes epoch with it.
     #[must_use]
     pub fn prelude(&self, sequence: u64) -> Option<&Parts> {
         self.preludes.iter().rev().find(|prelude| prelude.from <= sequence).map(|prelude| &prelude.parts)
@@ -348,12 +351,12 @@ impl Packager {
         &self.chosen
     }
 
-    /// True if the subscribers are sent bytes; else they take units as they are.
+    /// True if the subscribers are sent packages; otherwise they take units unpackaged.
     pub(super) const fn is_packaged(&self) -> bool {
         self.package.is_some()
     }
 
-    /// The logs of the packets, in a format of packets.
+    /// The packet logs, if the format sends packets.
     pub(super) fn logs(&self) -> Option<&dyn PacketLogs> {
         self.package.as_ref()?.logs()
     }
@@ -364,7 +367,7 @@ impl Packager {
         self.units.back().and_then(|unit| unit.item.bytes()).cloned().unwrap_or_default()
     }
 
-    /// The number of subscribers that share it.
+    /// Number of subscribers that share the package.
     pub(super) const fn subscribers(&self) -> usize {
         self.subscribers
     }
@@ -373,7 +376,7 @@ impl Packager {
         self.set_subscribers(self.subscribers.saturating_add(1));
     }
 
-    /// True when the last one left.
+    /// Removes a subscriber. Returns true if it was the last one.
     pub(super) fn remove_subscriber(&mut self) -> bool {
         self.set_subscribers(self.subscribers.saturating_sub(1));
         self.subscribers == 0
@@ -392,7 +395,7 @@ pub(super) mod tests {
     use super::super::ring::tests::{entry, vp8_tracks};
     use super::*;
 
-    /// Packages a unit as its length, a prelude as its time.
+    /// Packages each unit as its length and each prelude as its time.
     #[derive(Debug)]
     pub(in crate::hub) struct Plain;
 
@@ -465,7 +468,7 @@ pub(super) mod tests {
         push(&mut packager, 10, second);
         assert!(packager.unit(0).unwrap().item.is_empty() && !packager.unit(1).unwrap().item.is_empty());
         assert_eq!((packager.preludes.len(), packager.preludes[0].from), (1, 1));
-        // Its track goes: nothing is chosen, and whoever counts on it hears of it.
+        // Its track ends: no track is chosen any more, and the caller is notified.
         let gone = Entry { tracks: vp8_tracks(1), ..entry(20, true, 1) };
         assert!(packager.push(&gone));
         assert_eq!(packager.chosen().lead(), None);
@@ -481,7 +484,7 @@ pub(super) mod tests {
         packager.cut(1);
         assert!(packager.unit(0).is_some() && packager.unit(1).is_none());
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@0>"[..]));
-        // The unit in its place is packaged as if the cut one had never been.
+        // The next unit takes the cut unit's number and is packaged as if that had never existed.
         packager.push(&entry(66, true, 1));
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@66>"[..]));
         packager.cut(0);

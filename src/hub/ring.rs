@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of units retained by a ring.
 const UNITS_MAX: usize = 4000;
-/// Minimum distance, in milliseconds, of a video track's last key frame behind the newest of another one beyond which it retains no
-/// entries; twice its previous GOP if that is longer.
+/// Distance in milliseconds by which a video track's last key frame may be older than the newest of another track.
+/// Beyond it the track counts as silent and retains no entries. Twice the track's previous GOP if that is longer.
 const TRACK_SILENT_MS: i64 = 10_000;
-/// Time in milliseconds without a picture, while other tracks go on, after which a video track is not waited for.
+/// Time in milliseconds without a picture, while other tracks continue, after which a video track is not waited
+/// for.
 const PICTURELESS_MS: i64 = 3_000;
 
 /// An access unit with the tracks of its config epoch.
@@ -71,7 +72,7 @@ struct Gop {
     /// Number of the GOP's key frame; `None` once it is no longer retained.
     key: Option<u64>,
     key_ms: i64,
-    /// Duration of the previous GOP in milliseconds; 0 until one was seen whole.
+    /// Duration of the previous GOP in milliseconds; 0 until a whole GOP was seen.
     previous_ms: i64,
 }
 
@@ -134,8 +135,8 @@ impl Ring {
         self.received
     }
 
-    /// True if a video track has had no picture for [`PICTURELESS_MS`] while other tracks went on: it was announced but never came, or its
-    /// source has paused it.
+    /// True if a video track has had no picture for [`PICTURELESS_MS`] while other tracks continued: it was
+    /// announced but never sent, or its source has paused it.
     #[must_use]
     pub fn is_pictureless(&self, track: TrackId) -> bool {
         let Some((began_ms, newest_ms)) = self.span_ms else { return false };
@@ -173,7 +174,7 @@ impl Ring {
         }
     }
 
-    /// Drops all entries; numbering goes on.
+    /// Drops all entries; the numbering continues.
     pub fn clear(&mut self) {
         while !self.entries.is_empty() {
             self.pop_front();
@@ -265,7 +266,7 @@ impl Ring {
             (Some(front), Some(back)) => back.dts_ms.saturating_sub(front.dts_ms),
             _ => 0,
         };
-        // Until one GOP was seen whole its length is unknown, and only bytes and units bound the ring.
+        // Until a whole GOP was seen, the length of GOPs is unknown, and only bytes and units limit the ring.
         let (previous_ms, gop_ms) = self.gop_ms();
         let span_max = self.limits.lag_ms.saturating_add(gop_ms.saturating_mul(2));
         self.entries.len() > 1
@@ -377,7 +378,7 @@ pub(super) mod tests {
             let mut tracks = Tracks::default();
             tracks.metadata = metadata;
             let tracks = Arc::new(tracks);
-            // The second unit of an epoch holds nothing more of it.
+            // The second unit of an epoch shares the tracks of the first.
             for _ in 0..2 {
                 ring.push(Entry { tracks: Arc::clone(&tracks), ..entry(n, n == 0, 10) });
             }
@@ -426,7 +427,7 @@ pub(super) mod tests {
         }
         assert_eq!((ring.newest_key(TrackId::VIDEO), ring.newest_key(second)), (Some(180), Some(161)));
         assert_eq!((ring.base(), ring.start()), (161, Some(161)));
-        // A track that has ended holds nothing back.
+        // A track that has ended retains no entries.
         for n in 100..500 {
             ring.push(entry(n * 33, n % 30 == 0, 10));
             ring.trim(true, None);
@@ -459,9 +460,9 @@ pub(super) mod tests {
         assert_eq!(held(wide, 2), 10);
         assert_eq!(held(RingLimits { bytes: 30, ..wide }, 2), 3);
         assert_eq!(held(RingLimits { units: 3, ..wide }, 2), 3);
-        // GOPs of 20 ms: the lag and two of them.
+        // With GOPs of 20 ms, the lag and two GOPs are retained.
         assert_eq!(held(RingLimits { lag_ms: 10, ..wide }, 2), 6);
-        // Without key frames there is no length of a GOP, and time bounds nothing.
+        // Without key frames the length of a GOP is unknown, and time does not limit the ring.
         assert_eq!(held(RingLimits { lag_ms: 10, ..wide }, 100), 10);
     }
 }

@@ -62,7 +62,7 @@ mod tests {
         let memory = RingMemory::new(800, 2);
         let (a, b) = (WorkerId(0), WorkerId(1));
         assert_eq!((memory.excess(a, 500), memory.excess(b, 300)), (0, 0));
-        // 900 of 800: down to 700, of which 350 are each one's.
+        // 900 bytes exceed the budget of 800. They are reduced to 700, of which each worker's share is 350.
         assert_eq!(memory.excess(a, 600), 200);
         assert_eq!(memory.excess(b, 300), 0, "it has less than its share");
         assert_eq!(memory.excess(a, 400), 0);

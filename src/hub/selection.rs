@@ -1,7 +1,7 @@
 //! The choice of a stream's tracks for a subscriber.
 //!
-//! A [`Selection`] is a rule, because tracks come, go and change while it holds; [`Chosen`] is its result for the current tracks.
-//! Subscribers with equal selections of one format share a package.
+//! A [`Selection`] is a rule, because tracks are added, removed and changed while it applies; [`Chosen`] is its
+//! result for the current tracks. Subscribers of one format with equal selections share a package.
 
 use std::sync::Arc;
 
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(ids(mixed, &tracks, &all), [v1]);
         assert_eq!(ids(Selection::only(TrackKind::Audio, a1), &tracks, &all), [a1]);
         assert!(ids(Selection::only(TrackKind::Video, id(TrackKind::Video, 9)), &tracks, &all).is_empty());
-        // A format that cannot carry the published audio takes the derived track.
+        // A subscriber of a format that cannot carry the published audio gets the derived track.
         let carries = |track: &Track| Fit::of(track.kind() == TrackKind::Video || track.id.is_derived());
         assert_eq!(ids(Selection::DEFAULT, &tracks, &carries), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &carries), [v0, v1, TrackId::DERIVED]);
@@ -266,10 +266,10 @@ mod tests {
         assert_eq!(ids(Selection::DEFAULT, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::only(TrackKind::Audio, a0), &tracks, &fit), [a0]);
-        // Without the other it is better than nothing.
+        // Without a better track, the rarely supported one is chosen.
         let alone = Arc::new(Tracks::new(1, [video(0), audio(0)]));
         assert_eq!(ids(Selection::DEFAULT, &alone, &fit), [v0, a0]);
-        // Of several published ones all are sent, when one of them is known.
+        // If one of several published tracks is widely supported, all of them are sent.
         let two = Arc::new(Tracks::new(1, [audio(0), audio(1), derived()]));
         assert_eq!(ids(Selection::ALL, &two, &fit).len(), 2);
     }

@@ -29,8 +29,8 @@ const FORMATS_MAX: usize = 64;
 const PLAIN_FORMATS: usize = 16;
 /// Number of units after which a ring without key frames is trimmed.
 const TRIM_UNITS: u32 = 64;
-/// Age of a stream's last unit beyond which bytes that a format holds back are not sent, neither at the stream's end nor with other tracks,
-/// those of a publisher that has come back.
+/// Maximum age of a stream's last unit for which bytes held back by a format are still sent. Beyond it they are
+/// dropped, both at the stream's end and when a returning publisher's tracks differ.
 const TAIL_AGE_MAX: Duration = Duration::from_secs(1);
 /// Minimum interval between requests for key frames of one track.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
@@ -76,7 +76,7 @@ pub struct Pushed {
     pub trim: bool,
     /// True if the tracks that subscribers are sent have changed: check [`Stream::wanted`].
     pub rechosen: bool,
-    /// True if the stream has published tracks of a kind of which it had none, beside others.
+    /// True if a stream that already had tracks gained its first published video or audio track.
     pub kind_added: bool,
 }
 
@@ -87,9 +87,9 @@ pub struct Stream {
     pub id: StreamId,
     /// The stream's key.
     pub key: StreamKey,
-    /// The worker of its publisher.
+    /// The worker that has the stream's publisher.
     pub source: WorkerId,
-    /// The protocol or path by which the stream comes in.
+    /// The protocol or path over which the stream arrives.
     pub ingest: Ingest,
     /// Settings of the stream's application.
     pub settings: Arc<AppSettings>,
@@ -123,14 +123,14 @@ struct Offer {
 struct Asked {
     /// Number of the last request.
     request: u64,
-    /// True while the request stands.
+    /// True while the request is in effect.
     holds: bool,
 }
 
 /// The demand last reported to the stream's source.
 #[derive(Debug, Default)]
 struct Demand {
-    /// The tracks that subscribers here select.
+    /// The tracks that this worker's subscribers select.
     wanted: TrackSet,
     /// Time of the last key frame request of each video track.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
@@ -235,8 +235,8 @@ impl Stream {
         self.flush.flush(self.ring.head());
     }
 
-    /// Marks everything appended for sending because nothing follows, together with bytes that the formats hold back, unless the last unit
-    /// is older than [`TAIL_AGE_MAX`].
+    /// Marks everything appended for sending, because nothing follows. Includes the bytes that formats hold back,
+    /// unless the last unit is older than [`TAIL_AGE_MAX`].
     pub fn finish(&mut self, now: Instant) {
         self.flush();
         if self.is_fresh(now) {
@@ -270,8 +270,8 @@ impl Stream {
         self.asked.holds
     }
 
-    /// Adds a mirror on another worker, by a request of this number: from the newest key frames on, or from the first units that it lacks
-    /// after a former source (`after`).
+    /// Adds a mirror on another worker, by its request of this number. The mirror begins at the newest key frames,
+    /// or, after a former source, at the first units that it lacks (`after`).
     pub fn add_mirror(&mut self, asker: (WorkerId, u64), wanted: TrackSet, after: Vec<(TrackId, i64)>) {
         self.remove_mirror(asker.0);
         let (start, head) = (self.ring.start(), self.ring.head());
@@ -421,7 +421,7 @@ impl Stream {
         let format = self.format(key, package)?;
         self.subscribers.insert(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
-        // A backlog is sent at once, also when the head has not been flushed to the others yet.
+        // The backlog is sent at once, even if the head has not been flushed to the other subscribers yet.
         self.flush.advance(self.ring.head());
         let (stream, paused, switch) = (self.id, false, None);
         Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
@@ -502,7 +502,8 @@ impl Stream {
     /// skipped.
     pub fn prepare(&mut self, subscriber: &mut Subscriber) -> u64 {
         let skipped = self.pass_over(subscriber);
-        // Nothing is sent before its switch: it happens now, for a write of nothing is followed by no other.
+        // If the switch is reached before anything is sent, switch now: an empty write is not followed by another
+        // one.
         if self.switches_at(subscriber) {
             skipped.saturating_add(self.pass_over(subscriber))
         } else {
@@ -519,7 +520,7 @@ impl Stream {
         let chosen = packager.chosen();
         let skipped = match subscriber.cursor.check_lag(&self.ring, chosen, self.lag_ms()) {
             Jump::None => 0,
-            // Units that it did not select are not missed.
+            // Units that the subscriber did not want while paused are not missed.
             Jump::Skipped(_) if subscriber.paused => 0,
             Jump::Skipped(units) => {
                 subscriber.jumps = subscriber.jumps.saturating_add(1);
@@ -561,7 +562,8 @@ impl Stream {
         }
     }
 
-    /// Gathers the units to send to a subscriber, which follow the rest of a unit begun. Returns false if the gather is full.
+    /// Gathers the units to send to a subscriber, which follow the rest of a partly sent unit. Returns false if the
+    /// gather is full.
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {
@@ -755,7 +757,7 @@ mod tests {
         };
         let (mut paused, mut slow) = (subscribe(0), subscribe(1));
         paused.paused = true;
-        // As much as the ring holds, and more.
+        // More units than the ring holds.
         let now = Instant::now();
         for dts_ms in 0..6000 {
             stream.push(now, entry(dts_ms, false, 1));
@@ -779,7 +781,7 @@ mod tests {
         assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);
         let plain = (1..200u32).filter(|&id| subscribe(1000 + id, u64::from(id))).count();
         assert_eq!(plain, PLAIN_FORMATS);
-        // Existing entries stay shared.
+        // Existing packages can still be shared.
         assert!(subscribe(5000, 1 | 7 << 32) && subscribe(5001, 3));
     }
 }

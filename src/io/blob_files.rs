@@ -36,7 +36,7 @@ impl BlobFiles {
         Self(files.ok())
     }
 
-    /// Writes to a socket, sending slices that lie in a file from the file. Returns the number of bytes accepted.
+    /// Writes to a socket. Slices that lie in a file are sent from that file. Returns the number of bytes accepted.
     ///
     /// # Errors
     /// The error of a vectored write; nothing was accepted.
@@ -84,7 +84,8 @@ impl BlobFiles {
             {
                 Err(error)
             }
-            // Not every kernel, sandbox and socket can do this; what is wrong with the socket is said again.
+            // Some kernels, sandboxes or sockets cannot do this. A fault of the socket itself shows again in this
+            // write.
             Some(Err(_)) | None => stream.write(bytes),
         }
     }
@@ -103,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Two ends of a connection, the first of which never waits.
+    /// Makes the two ends of a connection; the first one is nonblocking.
     fn pair() -> (TcpStream, net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -111,7 +112,7 @@ mod tests {
         (TcpStream::from_std(near), listener.accept().unwrap().0)
     }
 
-    /// Writes all of it in pieces of what the socket takes, while the peer reads.
+    /// Writes all parts, as far as the socket accepts each time, while the peer reads. Returns the bytes received.
     fn arrives(files: &BlobFiles, parts: &[&[u8]]) -> Vec<u8> {
         let (mut near, mut far) = pair();
         let reader = std::thread::spawn(move || {
@@ -178,7 +179,7 @@ mod tests {
         while files.write(&mut near, &[IoSlice::new(&kept)]).is_ok() {}
         let full = files.write(&mut near, &[IoSlice::new(&kept)]).unwrap_err();
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
-        // Unread bytes: the peer's end is a reset.
+        // The peer has unread bytes, so closing its socket resets the connection.
         drop(far);
         let broken = loop {
             match files.write(&mut near, &[IoSlice::new(&kept)]) {

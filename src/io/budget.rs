@@ -5,9 +5,9 @@
 //! answered request proves nothing. Addresses are hashed into a fixed table of counters with a key of this process. Two addresses that
 //! share a counter share its limit, which makes the limit stricter and never wider.
 //!
-//! A part of all connections is reserved for loopback, and a further one for listeners of publishers; viewers may use neither. On a crowded
-//! server newcomers are admitted and unauthenticated connections are closed, first those of the address that has most of them
-//! ([`GiveWay`]).
+//! Some connections are reserved for loopback, and others for listeners of publishers; viewers may use neither. A
+//! crowded server still admits newcomers, and closes unauthenticated connections instead, beginning with those of
+//! the address that has most of them ([`GiveWay`]).
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
@@ -22,22 +22,25 @@ use crate::stats::Refused;
 
 /// Number of address counters; a power of two.
 const BUCKETS: usize = 8192;
-/// Divisor of the limit on unauthenticated peers from which some of them give way to newcomers.
+/// Divisor of the limit on unauthenticated peers: above this part of the limit, some of them give way to newcomers.
 const CROWDED_FROM: u32 = 2;
-/// Divisor of the connections for everybody: when fewer than this part are free, unauthenticated peers give way.
+/// Divisor of the unreserved connections: when fewer than this part are free, unauthenticated peers give way.
 const FULL_SHARE: usize = 16;
-/// Divisor of all connections that gives those reserved for loopback, i.e. for the operator.
+/// Divisor of all connections that gives the number reserved for loopback, i.e. for the operator.
 const LOOPBACK_SHARE: usize = 64;
 /// Minimum number of connections reserved for loopback.
 const LOOPBACK_MIN: usize = 2;
-/// Divisor of all connections that gives those reserved for listeners of publishers.
+/// Divisor of all connections that gives the number reserved for listeners of publishers.
 const PUBLISHERS_SHARE: usize = 16;
-/// An address with more unauthenticated connections than this is loud. Below it others may share the counter by chance.
+/// An address with more unauthenticated connections than this counts as loud. With fewer, the count may be due to
+/// several addresses that share the counter.
 const QUIET_MAX: u32 = 8;
-/// Divisor of all connections that gives how many authenticated ones a single address may have, unless the setting names a number. A
-/// network behind one address or a cache has thousands of viewers, but must not use up all connections.
+/// Divisor of all connections that gives the maximum number of authenticated connections of an address, unless the
+/// setting gives a number. A network behind one address, or a cache, may have thousands of viewers but must not use
+/// up all connections.
 const AUTHENTICATED_SHARE: usize = 4;
-/// Divisor of an address's unauthenticated connections that give way at a time, so that the next newcomers find room.
+/// Divisor of an address's unauthenticated connections that gives how many are closed at a time, so that the next
+/// newcomers find room.
 const GIVE_WAY_SHARE: usize = 16;
 
 /// Maximum number of simultaneous TLS handshakes on one listener (docs/robustness.md). A handshake begins when the ClientHello is complete.
@@ -86,7 +89,7 @@ pub(super) struct Budget {
     handshakes: Box<[(&'static str, AtomicU32)]>,
 }
 
-/// The reason a TLS handshake may not begin.
+/// The reason why a TLS handshake may not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
     /// Too many handshakes of the address are in progress.
@@ -131,7 +134,7 @@ impl Budget {
         now: Instant,
     ) -> Result<Permit, Refused> {
         let connections = self.connections.fetch_add(1, Ordering::AcqRel);
-        // From here on dropping the permit releases what was taken.
+        // From here on, dropping the permit releases the counts taken.
         let mut permit = Permit {
             budget: Arc::clone(self),
             standing: Standing::Exempt,
@@ -167,7 +170,7 @@ impl Budget {
         Ok(permit)
     }
 
-    /// Returns the connections that should give way to a newcomer just admitted; `None` if there is room.
+    /// Returns the connections that should give way to a newcomer that was just admitted; `None` if there is room.
     pub(super) fn give_way(&self) -> Option<GiveWay> {
         let unauthenticated = self.unauthenticated.load(Ordering::Acquire);
         let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);
@@ -186,7 +189,7 @@ impl Budget {
     /// Number of connections without those reserved for loopback.
     const fn for_publishers(&self) -> usize {
         let kept = self.limits.connections / LOOPBACK_SHARE;
-        // Of few there are some, too, unless there is only one.
+        // Even a small limit reserves some connections for loopback, except a limit of one.
         let few = if self.limits.connections / 2 < LOOPBACK_MIN {
             self.limits.connections / 2
         } else {
@@ -480,7 +483,7 @@ mod tests {
         assert!(loud.iter().all(|permit| permit.gives_way(way).is_some()));
         assert!(quiet.iter().filter(|permit| permit.gives_way(way).is_some()).count() < 8, "its own");
         drop((quiet, loud));
-        // No peer is loud: the oldest of all.
+        // If no peer is loud, the oldest of all peers gives way.
         let later = now + Duration::from_secs(1);
         let crowd: Vec<_> = (0..1000).filter_map(|n| budget.admit(nth(n), false, later).ok()).collect();
         assert_eq!((crowd.len(), budget.give_way().unwrap().bucket), (999, None));
@@ -502,7 +505,7 @@ mod tests {
         assert!(viewers.iter().all(|permit| permit.gives_way(way).is_some()));
         let mut publishers: Vec<_> = (0..100).map_while(|n| admit(true, nth(1000 + n)).ok()).collect();
         assert_eq!(publishers.len(), 40);
-        // A peer there that turns out to be a viewer has a place that is not for it.
+        // A peer on a publishers' listener that turns out to be a viewer may not use a reserved connection.
         assert_eq!(publishers[0].authenticated(false), Err(Refused::Connections));
         assert_eq!(publishers[1].authenticated(true), Ok(()));
         let local: Vec<_> =
@@ -521,7 +524,7 @@ mod tests {
         assert_eq!(budget.admit(nth(2), false, now).unwrap().authenticated(false), Ok(()));
         drop(held);
         assert_eq!(budget.admit(nth(1), false, now).unwrap().authenticated(false), Ok(()));
-        // Unless there is a number, a quarter of what there is.
+        // Without a number in the settings, an address may have a quarter of all connections.
         (limits.authenticated_per_address, limits.connections) = (0, 200);
         let budget = Budget::new(limits, CidrList::default(), now);
         assert_eq!(budget.limits.authenticated_per_address, 50);

@@ -1,7 +1,8 @@
-//! The thread of control: mail in, mail out, and a deadline. Blocking work is done by the store's thread and by the job service.
+//! The thread of control handles mail, sends mail, and waits for one deadline. Blocking work is done by the store's
+//! thread and by the job service.
 //!
-//! After the process was held up (stopped, suspended with its machine), deadlines wait a moment: what came meanwhile is in the sockets of
-//! workers and jobs, which read it first and then tell of it.
+//! After the process was held up (stopped, or suspended with its machine), deadlines wait a moment. What arrived in
+//! the meantime is still in the sockets of workers and jobs, which first read it and then report to control.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -24,7 +25,7 @@ use crate::types::{ConnId, SessionRef, WorkerId};
 
 /// Maximum number of messages handled in one turn, in which admission precedes API requests.
 const TURN_MESSAGES_MAX: usize = 256;
-/// Longest wait for mail. A pause of the process is noticed by a wait that took much longer than it should.
+/// Maximum wait for mail. A wait that took much longer than it should reveals that the process was paused.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Excess over the expected duration of a wait or a turn from which the process counts as held up, as in `driver::poller`.
 const HELD_UP: Duration = Duration::from_secs(1);
@@ -53,7 +54,7 @@ pub(super) enum ControlMail {
         /// Receives the answer.
         reply: Sender<String>,
     },
-    /// An order of the command line, or of a signal.
+    /// An order from the command line or from a signal.
     Order {
         /// The order.
         order: Order,
@@ -113,15 +114,15 @@ impl Local {
 
 /// Detects that the process was held up, and delays deadlines for [`CATCH_UP`].
 ///
-/// Each pause delays deadlines, but one that was due and was delayed is judged before another pause can delay it again: deadlines come in
-/// the end, however slow the machine is.
+/// Each pause delays deadlines. A deadline that was already delayed once is handled before another pause can delay
+/// it again, so deadlines are always handled in the end, however slow the machine is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldUp {
     /// Time at which the last wait ended.
     woke: Instant,
     /// Time until which deadlines wait; `None` if they do not.
     until: Option<Instant>,
-    /// True if a deadline was due while deadlines waited, and was not judged since.
+    /// True if a deadline became due while deadlines waited, and has not been handled since.
     is_owed: bool,
 }
 
@@ -289,7 +290,8 @@ mod tests {
             Self { held_up: HeldUp::new(now), now }
         }
 
-        /// A turn and the wait behind it, with nothing to judge at its end or with a deadline that is due then. Whether it is judged.
+        /// Simulates a turn and the wait after it. `is_due`: a deadline is due at the end. Returns true if the
+        /// deadline is handled then.
         fn turn(&mut self, worked: u64, waited: u64, patience: Duration, is_due: bool) -> bool {
             let began = self.now + ms(worked);
             self.now = began + ms(waited);
@@ -298,7 +300,8 @@ mod tests {
             self.held_up.is_due(now, is_due.then_some(now))
         }
 
-        /// A turn that is followed by a deadline; and for how long the deadline waits, unless it is judged.
+        /// Simulates a turn followed by a deadline. Returns the time for which the deadline is delayed, or `None`
+        /// if it is handled at once.
         fn due(&mut self, worked: u64, waited: u64) -> Option<Duration> {
             let is_judged = self.turn(worked, waited, ms(5), true);
             (!is_judged).then(|| self.held_up.judged(self.now) - self.now)
@@ -314,7 +317,7 @@ mod tests {
         assert_eq!(turns.due(1, 399), Some(ms(600)));
         assert_eq!(turns.due(1, 599), None, "and not for longer");
         assert_eq!(turns.due(20_000, 5), Some(CATCH_UP), "stopped in a turn");
-        // A machine that is always slow: deadlines come all the same.
+        // Even on a machine that is always slow, deadlines are handled.
         assert_eq!(turns.due(5000, 5), None);
         assert_eq!(turns.due(5000, 5), Some(CATCH_UP));
     }
@@ -328,7 +331,7 @@ mod tests {
             assert_eq!(turns.due(1, 998), Some(ms(1)));
             assert_eq!(turns.due(1, 5), None);
         }
-        // A deadline that was taken back is not owed.
+        // A deadline that was cancelled is not owed.
         assert_eq!(turns.due(1, 20_000), Some(CATCH_UP));
         assert!(!turns.turn(1, 5, ms(5), false));
         assert_eq!(turns.due(1, 20_000), Some(CATCH_UP));

@@ -1,7 +1,7 @@
-//! The threads of a node that talk to the directory of the cluster, each over a connection of its own:
-//! 1. `store` makes commits and claims, and reads the changes of others, in one order.
-//! 2. `directory` waits for changes and wakes it.
-//! 3. `lease` gives signs of life. It does nothing else, so that no load holds it up.
+//! The threads of a node that talk to the cluster's directory, each over its own connection:
+//! 1. `store` makes commits and claims, and reads the changes of other nodes, all in one order.
+//! 2. `directory` waits for changes, and then wakes `store`.
+//! 3. `lease` renews the node's lease. It does nothing else, so that no load delays it.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -20,7 +20,7 @@ use crate::types::NodeId;
 
 /// Pause before a lost connection is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Number of lease renewals within the time of one lease.
+/// Number of renewals within the duration of a lease.
 const SIGNS_PER_LEASE: u32 = 4;
 
 /// Mail of the store's thread.
@@ -61,7 +61,7 @@ impl StoreSender {
     }
 }
 
-/// Ends the store's thread; the directory's threads hold senders of their own, so closing the channel would not.
+/// Ends the store's thread. Closing the channel would not, because the directory's threads hold senders of it too.
 impl Drop for StoreSender {
     fn drop(&mut self) {
         if let Self::Shared(sender) = self {
@@ -109,8 +109,8 @@ impl Records {
         }
     }
 
-    /// Returns the sender to the store's thread, and the body of that thread. Other nodes learn the addresses of this node's HTTP listener
-    /// and relay.
+    /// Returns the sender to the store's thread, and the body of that thread. Registers the addresses of this
+    /// node's HTTP listener and relay for the other nodes.
     pub(super) fn start(
         self,
         listeners: Listeners<'_>,
@@ -156,7 +156,7 @@ impl Joined {
         Ok(Self { shared, lease: settings.lease, profile: Arc::new(Mutex::new(profile)) })
     }
 
-    /// Connects, and takes the node's lease.
+    /// Connects, and acquires the node's lease.
     fn join(settings: &ClusterSettings) -> Result<(Self, Membership), Error> {
         let mut joined = Self::visit(settings)?;
         let shared = &mut joined.shared;
@@ -189,7 +189,7 @@ impl Joined {
         let Self { shared, lease, profile } = self;
         locked(&profile, |profile| {
             profile.http = listeners.public(listeners.http);
-            // An address that the operator sets may belong to a translator of addresses.
+            // Addresses set by the operator take precedence: they may belong to an address translator.
             if profile.relay.is_empty() {
                 profile.relay = listeners.public(listeners.relay);
             }
@@ -234,7 +234,7 @@ impl Listeners<'_> {
 struct Directory {
     shared: Shared,
     profile: Arc<Mutex<Profile>>,
-    /// Has the lease's thread give a sign at once; ends it when dropped.
+    /// Makes the lease's thread renew the lease at once; ends that thread when dropped.
     signs: Sender<()>,
 }
 
@@ -324,7 +324,7 @@ struct Signs {
     own: Process,
     lease: Duration,
     profile: Arc<Mutex<Profile>>,
-    /// Orders to give a sign at once.
+    /// Requests to renew the lease at once.
     ordered: Receiver<()>,
 }
 

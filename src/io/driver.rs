@@ -1,15 +1,17 @@
-//! The loop that drives sessions over mio, for a worker of the server and for a thread of the load generator: poll, sockets,
-//! buffers. It does what a [`Machine`] asks and tells it what happened; it knows bytes, and nothing of media.
+//! The loop that drives sessions over mio, for a worker of the server or a thread of the load generator: polling,
+//! sockets and buffers. It carries out the actions of a [`Machine`] and reports events to it. It handles bytes and
+//! knows nothing of media.
 //!
-//! Its owner runs the turns, and puts between these steps what it alone has (mail, listeners, shared ports):
+//! The owner runs the turns. Between these steps it handles its own sources of work (mail, listeners, shared
+//! ports):
 //! 1. [`Driver::poll`] waits;
-//! 2. [`Driver::take_events`]: what the kernel reports;
-//! 3. [`Driver::read_ready`]: bytes and datagrams that have come;
-//! 4. [`Driver::finish`]: deadlines, writes, outputs, and closed connections that linger.
+//! 2. [`Driver::take_events`] handles the events that the kernel reports;
+//! 3. [`Driver::read_ready`] reads the bytes and datagrams that have arrived;
+//! 4. [`Driver::finish`] handles deadlines, writes, outputs, and lingering connections.
 //!
-//! Sockets are edge-triggered. A readable socket stays on the ready list until it was read dry, with a bound per
-//! turn, so that one loud peer cannot starve the rest; a socket that refuses bytes is left alone until the kernel
-//! reports it writable. Byte streams (`streams`) and datagrams (`datagrams`) have a half of it each.
+//! Sockets are edge-triggered. A readable socket stays on the ready list until it was read until empty, with a
+//! bound per turn, so that one busy peer cannot starve the others. A socket that refuses bytes is left alone until
+//! the kernel reports it writable. `streams` implements this for byte streams, `datagrams` for datagrams.
 
 mod datagrams;
 mod handshakes;
@@ -43,7 +45,8 @@ use poller::Poller;
 pub(super) use streams::Moved;
 use streams::Socket;
 
-/// First token that belongs to no connection: the shared ports come first, then the owner's tokens.
+/// First token that belongs to no connection. Shared ports use the first of these tokens, the owner's sockets the
+/// others.
 const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
 
 /// Bounds on the work done at a time.
@@ -55,8 +58,8 @@ pub(super) struct Bounds {
     pub(super) read_turn: usize,
     /// Maximum bytes written in one turn before sockets are read again.
     pub(super) write_turn: usize,
-    /// Maximum further bytes written in one turn for sessions that are catching up. New output of sessions that keep up waits no longer
-    /// than this takes.
+    /// Maximum bytes written in one turn for sessions that are catching up, in addition to all others. New output
+    /// of sessions that keep up is delayed by this at most.
     pub(super) catch_up_turn: usize,
     /// Maximum receive calls on one UDP socket in one turn.
     pub(super) receives_turn: usize,
@@ -64,7 +67,7 @@ pub(super) struct Bounds {
     pub(super) handshakes_turn: u32,
     /// True if UDP sockets of sessions get large buffers for bursts.
     pub(super) udp_bursts: bool,
-    /// Time for which deadlines wait after the process was held up, because other threads read for this one.
+    /// Time for which deadlines wait after the process was held up, because other threads may still pass on input.
     pub(super) settle: Duration,
 }
 
@@ -216,7 +219,7 @@ impl Driver {
         self.lingering.turn(now.mono, &mut self.buffer);
     }
 
-    /// Drains sessions, writes, and carries out the machine's actions, until there are no more.
+    /// Drains sessions, writes, and carries out the machine's actions, until nothing is left.
     pub(super) fn drain<M: Machine>(&mut self, now: Now, machine: &mut M) {
         machine.finish_turn();
         let mut left = [(Writers::KeepUp, self.bounds.write_turn), (Writers::All, self.bounds.catch_up_turn)];

@@ -1,8 +1,9 @@
 //! Returns the free memory of a thread to the system.
 //!
-//! The allocator keeps the last empty page of each block size for the thread that had it, up to 4 MiB each, and frees it only when that
-//! thread collects some times ([`ROUNDS`]) or allocates much. After a flood an idle thread would keep it for ever, so each thread that
-//! serves peers collects once a second while it works, and for some seconds after.
+//! The allocator keeps the last empty page of each block size, up to 4 MiB each, for the thread that used it. It
+//! frees such a page only after the thread has collected several times ([`ROUNDS`]) or allocated much. After a
+//! flood an idle thread would keep these pages forever. Therefore each thread that serves peers collects once a
+//! second while it works, and for some seconds afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use super::sys;
 
 /// The interval of collections.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Collections behind the last work: the allocator frees an empty page in the 16th at the latest.
+/// Number of collections after the last work. The allocator frees an empty page in the 16th at the latest.
 const ROUNDS: u8 = 17;
 
 /// The schedule of collections of one thread.
@@ -30,15 +31,15 @@ impl FreeMemory {
         (self.rounds > 0).then_some(self.due)
     }
 
-    /// Notes a turn of the thread, and collects if it is time to.
+    /// Notes a turn of the thread, and collects if a collection is due.
     pub(super) fn handle_turn(&mut self, now: Instant) {
         if self.is_due(now) {
             sys::return_memory();
         }
     }
 
-    /// True if it is time for a collection, which then counts as done. A turn before that time was made for other work, whose memory
-    /// the next collections return.
+    /// True if a collection is due, which then counts as done. An earlier turn was made for other work, so the
+    /// collections start again to return the memory of that work.
     fn is_due(&mut self, now: Instant) -> bool {
         if self.rounds == 0 {
             self.due = now + PERIOD;
@@ -57,7 +58,8 @@ impl FreeMemory {
 mod tests {
     use super::*;
 
-    /// Runs a thread that works at `work` and otherwise wakes for collections alone; returns their times.
+    /// Simulates a thread that works at `work` and otherwise wakes only for collections. Returns the times of the
+    /// collections.
     fn collections(work: &[Duration]) -> Vec<Duration> {
         let start = Instant::now();
         let mut memory = FreeMemory::new(start);

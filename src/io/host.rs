@@ -111,7 +111,7 @@ impl Watch {
         NetworkFigures {
             sent_bps: bps(total.sent.saturating_sub(before.sent)),
             received_bps: bps(total.received.saturating_sub(before.received)),
-            // A link that is down says -1.
+            // For a link that is down, the file contains -1.
             uplink_mbps: interfaces.iter().filter_map(speed).max().unwrap_or(0),
         }
     }
@@ -144,7 +144,7 @@ pub(super) fn memory() -> Option<usize> {
 }
 
 fn memory_of(meminfo: &str, groups: &[String]) -> Option<usize> {
-    // `max` in a group that has no limit.
+    // A group without a limit contains `max`.
     let of_groups = groups.iter().filter_map(|text| text.trim().parse::<u64>().ok());
     let least = of_groups.chain(kilobytes(meminfo, "MemTotal")).min()?;
     usize::try_from(least).ok()
@@ -179,7 +179,7 @@ fn take_process(figures: &mut HostFigures, status: &str, stat: &str) {
     figures.process_memory_peak = kilobytes(status, "VmHWM:").unwrap_or(0);
     let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
     figures.threads = threads.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    // The name in parentheses may hold blanks; utime and stime are the 12th and 13th fields behind it.
+    // The name in parentheses may contain blanks; utime and stime are the 12th and 13th fields after it.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok());
     figures.process_cpu_us = ticks.sum::<u64>().saturating_mul(TICK_US);

@@ -1,8 +1,8 @@
 //! Connections that linger after their close: queued bytes are sent, further input is read and discarded. Closing a socket with unread
 //! bytes makes the kernel reset it, and the peer could lose the closing message.
 //!
-//! The queued bytes are those that TLS holds and the kernel has not accepted: up to 64 KiB, for which a slow peer needs time. The kernel
-//! itself sends the bytes that it has accepted.
+//! The queued bytes are those that TLS holds and the kernel has not accepted yet: up to 64 KiB, for which a slow
+//! peer needs time. Bytes that the kernel has accepted are sent by the kernel itself.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -81,7 +81,7 @@ impl Lingerers {
         (!self.connections.is_empty()).then_some(PERIOD)
     }
 
-    /// Takes over a connection. `ended`: the peer has closed its side, and nothing of it is left to read.
+    /// Takes over a connection. `ended` is true if the peer has closed its side and nothing is left to read.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -122,7 +122,7 @@ impl Lingerers {
             now < lingering.until
                 && lingering.shut(now)
                 && match lingering.transport.stream_mut().read(buffer) {
-                    // Its side is over; ours may not be.
+                    // The peer's side is closed; ours may still be open.
                     Ok(0) => !lingering.shut,
                     Ok(_) => true,
                     Err(error) => {
@@ -145,7 +145,8 @@ mod tests {
     use super::*;
     use crate::io::blob_files::BlobFiles;
 
-    /// A server's transport that has more inside than the kernel takes, its peer, and how many bytes are on the way.
+    /// Makes a server's transport that holds more than the kernel accepts. Returns it with its client, the client's
+    /// socket, and the number of bytes on the way.
     fn stuck() -> (Transport, ClientConnection, std::net::TcpStream, usize) {
         let folder = TempFolder::new();
         let [certificate, chain, key] = ["c.pem", "chain.pem", "k.pem"].map(|name| folder.join(name));
@@ -238,7 +239,7 @@ mod tests {
         let end = now + FLUSH_MAX;
         let mut lingerers = Lingerers::new(now);
         lingerers.add(now, transport, None, false);
-        // The lingerer advances with each look, whether or not the kernel had room by then.
+        // Each check counts as progress, whether or not the kernel had room.
         while now < end {
             let _ = stream.read(&mut [0; 16]);
             now += PERIOD;

@@ -46,12 +46,12 @@ pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::
     let socket = socket(address, Type::DGRAM)?;
     if let Some(bind) = bind {
         match bind.ip() {
-            // The socket receives only datagrams to the group, of which other programs may be members too.
+            // The socket receives only datagrams to the group, which other programs may have joined as well.
             IpAddr::V4(group) if group.is_multicast() => {
                 socket.set_reuse_address(true)?;
                 socket.bind(&bind.into())?;
-                // The group is joined on the interface that the routes choose. A machine without routes receives from its own programs
-                // only.
+                // The group is joined on the interface that the routes choose. A machine without routes receives
+                // only from its own programs.
                 let joined = socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED);
                 joined.or_else(|_| socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST))?;
             }
@@ -81,8 +81,8 @@ fn bind(host: Option<IpAddr>, port: u16, count: usize, kind: Type) -> io::Result
 
 fn bind_all(wanted: SocketAddr, count: usize, kind: Type) -> io::Result<(SocketAddr, Vec<Socket>)> {
     let first = socket(wanted, kind)?;
-    // The first binds alone: with SO_REUSEPORT it could share a port that another program listens on already. Its
-    // siblings join it after it has set the option.
+    // The first socket binds without SO_REUSEPORT, with which it could share a port that another program already
+    // listens on. It sets the option afterwards, so that its siblings can join.
     first.bind(&wanted.into())?;
     let bound = first.local_addr()?.as_socket().unwrap_or(wanted);
     let mut sockets = vec![first];
@@ -105,7 +105,7 @@ fn socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
     if kind == Type::STREAM {
-        // Of UDP it would let another socket take the port over.
+        // Not for UDP, where this option would let another socket take over the port.
         socket.set_reuse_address(true)?;
     }
     if address.is_ipv6() {
@@ -141,7 +141,7 @@ mod tests {
         let sender = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         let to = SocketAddr::new(group.ip(), port).into();
         if sender.send_to(b"hello", &to).is_err() {
-            // No route leads anywhere.
+            // The machine has no route to the group.
             sender.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
             sender.send_to(b"hello", &to).unwrap();
         }

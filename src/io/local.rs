@@ -1,5 +1,5 @@
-//! `data/control.sock`, the socket by which the command line reaches a running server: one line of JSON each way. Whoever may open it (mode
-//! 0600, in a folder of mode 0700) is the operator.
+//! `data/control.sock`, the socket over which the command line talks to a running server, with one line of JSON
+//! each way. Only the operator can open it (mode 0600, in a folder of mode 0700).
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -44,7 +44,8 @@ fn socket_file(home: &Path) -> PathBuf {
     home.join("data").join("control.sock")
 }
 
-/// Starts the thread, which ends with the process. An old socket is removed; holding the store's lock proves that no other server uses it.
+/// Starts the thread, which ends with the process. A leftover socket is removed; since this server holds the
+/// store's lock, no other server uses it.
 pub(super) fn start(home: &Path, control_sender: ControlSender) -> io::Result<()> {
     let path = socket_file(home);
     match fs::remove_file(&path) {
@@ -160,7 +161,7 @@ fn order_of_a_server(mut stream: &UnixStream, order: &Order, patience: Duration)
     Err(answer.get("message").and_then(Value::as_str).unwrap_or("the server refused").to_owned())
 }
 
-/// Has the running server of a home drain, or calls that off.
+/// Makes the running server of a home drain, or cancels the drain.
 ///
 /// # Errors
 /// No server runs, or it refuses.
@@ -182,7 +183,7 @@ pub(super) fn back_up(home: &Path) -> Option<Result<String, String>> {
     }
 }
 
-/// Opens the store of a home. A home that has been used must have one.
+/// Opens the store of a home. A home that has been used before must have a store.
 pub(super) fn open_store(config: &Config) -> Result<RedbStore, store::Error> {
     let path = config.store_file();
     if config.used { RedbStore::open_existing(&path) } else { RedbStore::open(&path) }

@@ -26,7 +26,7 @@ use crate::control::AUDIT;
 
 /// Maximum number of waiting lines; further ones are lost.
 const QUEUE_LINES: usize = 16_384;
-/// Size at which a file is closed and the next begun.
+/// Size at which a file is closed and the next one is started.
 const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
 /// Mode of log files: lines contain names and addresses, so that only the server's group may read them.
 const FILE_MODE: u32 = 0o640;
@@ -51,7 +51,7 @@ pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     let limit = LogLimit::new(writer.clone(), settings.json);
     let lines = layer(writer, settings.json).with_filter(filter_fn(|line| line.target() != AUDIT));
     let audit = layer(audit, settings.json).with_filter(filter_fn(|line| line.target() == AUDIT));
-    // A second start in one process (tests) keeps the first subscriber.
+    // If a second server starts in one process (in tests), the first subscriber remains.
     let (filter, handle) = reload::Layer::new(filter(settings.level));
     if tracing_subscriber::registry().with(filter).with(limit).with(lines).with(audit).try_init().is_ok() {
         let _ = FILTER.set(handle);
@@ -59,7 +59,8 @@ pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     [guard, audit_guard]
 }
 
-/// Writes the lines of the audit log that `tell` logs, in a process that has no log: an order of the command line while no server runs.
+/// Writes the audit lines that `tell` logs, in a process without a log: a command of an administrator while no
+/// server runs.
 pub(super) fn audit_alone(directory: &Path, settings: LogSettings, tell: impl FnOnce()) {
     let file = AuditFile(RotatedFile::of_administrator(directory, directory.join("audit.log")));
     let (writer, guard) = NonBlockingBuilder::default().lossy(false).finish(file);
@@ -134,7 +135,7 @@ impl Write for Output {
         self.file.follow(REOPENED.load(Ordering::Relaxed));
         let _ = self.file.write_line(line);
         if is_error(line) {
-            // Rare: the file is there from the first one on, and open for each.
+            // Errors are rare: the file is created with the first one, and opened anew for each.
             self.errors.reopen();
             let _ = self.errors.write_line(line);
             self.errors.file = None;
@@ -169,9 +170,10 @@ impl RotatedFile {
         Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX, reopened: 0 }
     }
 
-    /// Opens the file for an administrator, who may be another user than the server. A new file is the folder's owner's, so that it is not in
-    /// the server's way. No link is followed, because the server's user could lay one to a file of the administrator's; nor is the file
-    /// rotated, which would leave a new one of the administrator's own.
+    /// Opens the file for an administrator, who may be a different user than the server's. A new file gets the
+    /// owner of the folder, so that the server can use it. Links are not followed, because the server's user could
+    /// plant a link to a file of the administrator. The file is not rotated, because that would leave a new file
+    /// owned by the administrator.
     fn of_administrator(directory: &Path, path: PathBuf) -> Self {
         let mut options = OpenOptions::new();
         options.append(true).mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW);

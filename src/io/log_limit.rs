@@ -28,7 +28,8 @@ pub(super) struct LogLimit {
     began: Instant,
     /// Counters: the second in the high half, its lines in the low half.
     kinds: Box<[AtomicU64]>,
-    /// Output for notices of omitted lines. Only the line that begins a new second after a flood takes the lock, and only if it is free.
+    /// Output for notices of omitted lines. Its lock is taken only for the first line of a new second after a
+    /// flood, and only if it is free.
     out: Mutex<NonBlocking>,
     /// True if lines are JSON.
     json: bool,
@@ -77,12 +78,12 @@ impl LogLimit {
 impl<S: Subscriber> Layer<S> for LogLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        // Actions are logged, however often; failures are limited like all else.
+        // Actions are always logged; failures are limited like all other lines.
         if metadata.target() == AUDIT && *metadata.level() == Level::INFO {
             return true;
         }
         let place = std::ptr::from_ref(metadata).addr() / size_of::<usize>();
-        // The golden ratio spreads what is equally spaced.
+        // Multiplication by the golden ratio spreads equally spaced places.
         let kind = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - KINDS.trailing_zeros());
         let (admitted, left_out) = self.admit(kind, self.began.elapsed().as_secs());
         if left_out > 0 {

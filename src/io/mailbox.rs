@@ -1,8 +1,8 @@
-//! A worker's mailbox, which other threads send to: one queue for its two lanes, and a waker that is used only while the
-//! worker sleeps.
+//! A worker's mailbox, to which other threads send: one queue for both lanes, and a waker that is used only while
+//! the worker sleeps.
 //!
-//! The lanes differ in what may enter: control mail always may, mirrored units need the credit of their [`MirroredUnit`]. Inside they keep
-//! one order, so that a unit never overtakes the news of its stream.
+//! The lanes differ in what may enter: control mail always may, whereas mirrored units need the credit of their
+//! [`MirroredUnit`]. Both share one order, so that a unit never overtakes the news of its stream.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ pub(super) enum Mail {
     Socket(Handover),
     /// Datagrams that another worker received.
     Datagrams(Passed),
-    /// News of another worker about a path whose datagrams this one receives.
+    /// News from another worker about a path whose datagrams this worker receives.
     Path(PathNews),
     /// New TLS configurations for new connections.
     Tls(Configs),
-    /// Make room for a newcomer of another worker.
+    /// Make room for a newcomer at another worker.
     GiveWay(GiveWay),
     /// The watchdog checks that mail is handled.
     Pulse(Answer),
@@ -53,11 +53,12 @@ pub(super) struct Handover {
     pub(super) received: Bytes,
 }
 
-/// The worker's sleep state. Waking a sleeping thread costs some microseconds on both sides, signalling an awake one nothing.
+/// Sleep state of the worker. Waking a sleeping thread costs some microseconds on both sides; sending to an awake
+/// one needs no signal.
 #[derive(Debug)]
 struct Wakeup {
     asleep: AtomicBool,
-    /// Number of messages sent and not taken out yet.
+    /// Number of messages sent but not yet taken out.
     waiting: AtomicUsize,
     waker: Waker,
 }
@@ -74,7 +75,8 @@ impl MailSender {
     pub(super) fn post(&self, mail: Mail) {
         self.wakeup.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = self.queue.send(mail);
-        // SeqCst pairs with `Mailbox::may_sleep`: either the sleeper sees the mail, or this sees it asleep.
+        // SeqCst pairs with `Mailbox::may_sleep`: either the sleeper sees the mail, or this thread sees that the
+        // worker sleeps.
         if self.wakeup.asleep.swap(false, Ordering::SeqCst)
             && let Err(error) = self.wakeup.waker.wake()
         {
@@ -151,7 +153,7 @@ mod tests {
                 want += 1;
             }
             if want < 20_000 && mailbox.may_sleep() {
-                // Without a deadline: a lost wake-up hangs the test.
+                // Wait without a deadline, so that a lost wake-up makes the test hang.
                 poll.poll(&mut events, None).unwrap();
                 mailbox.awake();
             }

@@ -51,7 +51,7 @@ impl ServiceManager {
             None => SocketAddr::from_pathname(name)?,
         };
         let socket = UnixDatagram::unbound()?;
-        // A manager that takes nothing holds nobody up.
+        // A manager that does not read must not block the server.
         socket.set_nonblocking(true)?;
         Ok(Self { socket, address })
     }
@@ -86,7 +86,7 @@ fn interval() -> Option<Duration> {
     Some(Duration::from_micros(time) / SIGNS)
 }
 
-/// Sender of the answers to a pulse: workers by number, control as `None`.
+/// Sender for the answers to a pulse: a worker's id, or `None` for control.
 pub(super) type Answer = Sender<Option<WorkerId>>;
 
 /// Checks that the serving threads handle their mail.
@@ -175,7 +175,7 @@ mod tests {
         let pulse = Pulse { workers: vec![first, second], control };
         let (done, ended) = channel();
         let round = thread::spawn(move || {
-            // No patience at all: it goes on waiting behind the line of the log.
+            // Without any patience, the round logs a line and goes on waiting.
             done.send(pulse.round(Duration::ZERO)).unwrap();
             (pulse, done)
         });
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(ended.recv(), Ok(true));
         drop(of_control);
 
-        // A thread that ends instead of answering ends the watch.
+        // If a thread ends instead of answering, the watch ends.
         let (pulse, done) = round.join().unwrap();
         let round = thread::spawn(move || done.send(pulse.round(Duration::ZERO)).unwrap());
         assert!(mail.recv().is_ok());
@@ -216,7 +216,7 @@ mod tests {
                 assert_eq!(std::str::from_utf8(&bytes[..length]), Ok(want));
             }
         }
-        // A receiver that is missing or does not read is a line of the log.
+        // If the receiver is missing or does not read, that is only logged.
         ServiceManager::at(OsStr::new("/nowhere/notify")).unwrap().ready("");
         assert!(ServiceManager::at(OsStr::new(&"x".repeat(200))).is_err());
     }

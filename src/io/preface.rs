@@ -1,10 +1,10 @@
 //! Accepted connections whose proxy has yet to name its client (`server.proxy_protocol`). Until the header is complete there is no session,
 //! because everything about a session depends on its peer.
 //!
-//! 1. A connection from an address that is no trusted proxy is refused at once.
-//! 2. The header is looked at in the kernel's buffer and taken out when it is whole, so that nothing behind it is touched: TLS
-//!    may begin there.
-//! 3. A header that is malformed, or not whole in time, is refused: the connection is closed, with one line of the log.
+//! 1. A connection from an address that is not a trusted proxy is refused at once.
+//! 2. The header is peeked at in the kernel's buffer and read only once it is complete, so that nothing after it is
+//!    touched: TLS may begin there.
+//! 3. If a header is malformed or late, the connection is closed, with one line in the log.
 
 mod header;
 
@@ -46,7 +46,7 @@ pub(super) struct Accepted {
 /// Connections that wait for their header.
 #[derive(Debug)]
 pub(super) struct Prefaces {
-    /// Token of the first place; the others count down from it.
+    /// Token of the first place; further places count down from it.
     first: usize,
     places: Vec<Option<Waiting>>,
     free: Vec<usize>,

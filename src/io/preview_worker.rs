@@ -1,8 +1,9 @@
-//! The process that makes pictures of key frames: this program again, with no right but to compute.
+//! The process that makes pictures of key frames: this program again, with no rights but to compute.
 //!
-//! Decoders meet what a stranger sent, and one of them is in C++. So they run in a process that has nothing to lose: no files but the socket
-//! that it was started with, no network, no environment, no way to start another process or to get more rights, and memory and time with
-//! limits ([`sys::confine`]). It reads requests and writes answers until the socket is closed.
+//! The decoders process bytes from strangers, and one of the decoders is in C++. They therefore run in a process
+//! without rights: no files but the socket that it was started with, no network, no environment, no way to start
+//! another process or to gain rights, and limited memory and time ([`sys::confine`]). It reads requests and writes
+//! answers until the socket is closed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -44,6 +45,6 @@ fn serve(mut socket: File) -> io::Result<()> {
 
 fn answer(message: &[u8]) -> Answer {
     let make = || Request::read(message).and_then(|request| picture::make(&request)).map(Bytes::from);
-    // A key frame at which a decoder in Rust panics is damaged.
+    // If a decoder written in Rust panics, the key frame counts as damaged.
     Answer(std::panic::catch_unwind(make).unwrap_or(Err(Error::Damaged)))
 }

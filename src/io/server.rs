@@ -48,7 +48,7 @@ const FILES_KEPT_SHARE: usize = 8;
 /// Number of records of the store that are decoded at a time while the next are read.
 const RESTORED_AT_ONCE: usize = 1024;
 
-/// The reason the server did not start. Nothing is left running.
+/// The reason why the server did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A port could not be bound.
@@ -56,7 +56,7 @@ pub enum StartError {
     Bind {
         /// The setting that names the port.
         key: &'static str,
-        /// The address that it was to listen on.
+        /// The address that could not be listened on.
         address: SocketAddr,
         /// The error of the operating system.
         error: io::Error,
@@ -94,9 +94,9 @@ impl StartError {
 /// A notice of a running server to its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// A signal came; sent by the owner's own signal handler.
+    /// A signal was received; sent by the owner's own signal handler.
     Signal(i32),
-    /// A drain has no sessions left, or its time is over: the server is to be shut down.
+    /// All sessions of a drain have ended, or its time is over: the server is to be shut down.
     Left,
     /// A thread of the server has ended: expected after a drain, a crash otherwise.
     ThreadEnded,
@@ -132,8 +132,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store, binds the ports and starts the threads. When it returns, everything listens. `notices` gets the end of each thread.
-    /// `options` are the sources of the settings, to read them again.
+    /// Opens the store, binds the ports and starts the threads. When it returns, all ports listen. `notices`
+    /// reports the end of each thread. The settings are read again from `options` later.
     ///
     /// # Errors
     /// A port in use, a store that is locked or damaged, or a system without resources.
@@ -185,8 +185,8 @@ impl Server {
             free_memory: FreeMemory::new(clock::now().mono),
         };
         local::start(&config.home, control_sender.clone())?;
-        // The workers find the applications in their mail before they look at a socket: who connects as soon as the
-        // port is open is not told that there is nothing.
+        // The workers get the applications by mail before they accept connections, so that a client that connects
+        // as soon as a port is open does not find the application missing.
         control_thread.deliver();
 
         let shells = Shells {
@@ -233,9 +233,9 @@ impl Server {
         self.pulse.control.send(ControlMail::Drain);
     }
 
-    /// Lets in nothing new, and reports [`Notice::Left`] when the sessions have ended.
+    /// Stops admitting new sessions, and reports [`Notice::Left`] when the existing ones have ended.
     pub fn leave(&self) {
-        // The log says whether the server was draining already.
+        // No reply is needed; the log says whether the server was draining already.
         let (reply, _) = channel();
         self.pulse.control.send(ControlMail::Order { order: Order::Drain { is_leaving: true }, reply });
     }
@@ -263,7 +263,7 @@ impl Server {
     /// Waits for the threads to end.
     #[must_use]
     pub fn join(self) -> StopReason {
-        // The control thread ends when all is drained; with it goes the store's queue.
+        // The control thread ends once everything is drained, which also closes the store's queue.
         let threads = [self.control_thread].into_iter().chain(self.workers).chain([self.store]);
         let died = threads.map(JoinHandle::join).filter(Result::is_err).count();
         if died == 0 { StopReason::Drained } else { StopReason::Died }
@@ -348,8 +348,8 @@ struct Sockets {
     ports: Vec<(&'static Port, UdpSocket, u16)>,
 }
 
-/// Binds a port for these workers, and the listener beside it with the same number. A number chosen by the kernel for one of them may be in
-/// use for the other; then another one is tried.
+/// Binds a port for these workers, and the listener beside it under the same number. A number chosen by the kernel
+/// for one of them may be in use for the other; then another number is tried.
 fn bind_port(
     of_workers: &mut [Sockets],
     (shared, beside): (&'static Port, Option<&'static Listener>),
@@ -465,7 +465,8 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Restores control from the store. Records are decoded while the rest is read, and at most a few thousand are held in both forms.
+/// Restores control from the store. Records are decoded while more are read, so at most a few thousand exist in
+/// both forms.
 fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<Control, StartError> {
     let (sender, batches) = sync_channel::<Result<Vec<(Key, Bytes)>, store::Error>>(2);
     let records = batches.into_iter().map(|batch| Ok(Restored::decode(&batch?)?));
@@ -478,7 +479,7 @@ fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<
                     let _ = sender.send(Ok(mem::take(&mut batch)));
                 }
             });
-            // Nothing is accepted any more once a record could not be decoded.
+            // The receiver has stopped if a record could not be decoded.
             let _ = sender.send(read.map(|()| batch));
         });
         Ok(Control::new(clock::now(), config, records, seed)?)
@@ -493,7 +494,7 @@ fn ring_bytes(limits: Limits) -> usize {
     }
 }
 
-/// Returns the limits with no more connections than there are descriptors for.
+/// Returns the limits with no more connections than the descriptors allow.
 fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limits {
     let Some(files) = open_files else { return limits };
     let files = usize::try_from(files).unwrap_or(usize::MAX);
@@ -506,8 +507,8 @@ fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limi
     Limits { connections, ..limits }
 }
 
-/// Returns the number of connections for this many descriptors, of which files, pushes, pulls, jobs and the store need some. If there are
-/// very few, half are for connections, as far as those in use allow.
+/// Returns the number of connections that this many descriptors allow; files, pushes, pulls, jobs and the store
+/// need some of them. If there are very few, half are for connections, as far as the descriptors in use allow.
 const fn connections_within(files: usize, in_use: usize) -> usize {
     let left = files.saturating_sub(FILES_KEPT + files / FILES_KEPT_SHARE);
     let wanted = if left > files / 2 { left } else { files / 2 };
@@ -517,7 +518,7 @@ const fn connections_within(files: usize, in_use: usize) -> usize {
 
 /// Returns the number of open descriptors.
 fn files_in_use() -> usize {
-    // The folder that is being read takes a descriptor itself.
+    // Reading this folder uses a descriptor itself.
     std::fs::read_dir("/proc/self/fd").map_or(FILES_KEPT, |files| files.count().saturating_sub(1))
 }
 

@@ -1,5 +1,5 @@
-//! The shell of a worker: everything around the loop that drives its sessions (`driver`). Mail, listeners and admitted peers, shared ports,
-//! jobs, the drain.
+//! The shell of a worker: everything around the loop that drives its sessions (`driver`), i.e. mail, listeners and
+//! admitted peers, shared ports, jobs, and the drain.
 
 mod forwarding;
 mod machine;
@@ -48,14 +48,14 @@ const BOUNDS: Bounds = Bounds {
     write_turn: 8 * 1024 * 1024,
     catch_up_turn: 512 * 1024,
     receives_turn: ports::RECEIVES_TURN,
-    // Their arithmetic must not hold up media.
+    // The arithmetic of handshakes must not delay media.
     handshakes_turn: 4,
     udp_bursts: false,
     settle: Duration::ZERO,
 };
-/// Time for which deadlines wait after the process was held up, for datagrams that other workers pass on.
+/// Time for which deadlines wait after the process was held up, so that other workers can pass on datagrams.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Maximum bytes of datagrams of other workers that are handled in one turn, but for the last mail.
+/// Maximum bytes of other workers' datagrams handled in one turn; the last mail may exceed it.
 const PASSED_TURN: usize = 256 * 1024;
 /// Maximum number of connections accepted from one listener in one turn.
 const ACCEPT_TURN: usize = 64;
@@ -215,7 +215,8 @@ impl Shell {
     }
 
     fn mail(&mut self, now: Now) {
-        // Datagrams that come meanwhile wait for the next turn: others can send faster than this worker handles.
+        // Datagrams that arrive in the meantime wait for the next turn, because other workers can send faster than
+        // this one handles.
         let (mut left, mut passed_left) = (self.mailbox.waiting(), PASSED_TURN);
         while left > 0
             && passed_left > 0
@@ -241,7 +242,8 @@ impl Shell {
                     let _ = answer.send(Some(self.id));
                 }
                 Mail::Socket(handover) => {
-                    // Counted since it was handed over, so that a burst is spread; counted anew with its socket.
+                    // The connection was counted at its handover, so that a burst is spread. Its socket counts it
+                    // again.
                     if let Some(load) = self.load() {
                         load.fetch_sub(1, Ordering::Relaxed);
                     }
@@ -266,7 +268,7 @@ impl Shell {
             for accepted in 0.. {
                 if accepted == ACCEPT_TURN {
                     self.pending_accept = true;
-                    // A further accept needs a turn without sleep.
+                    // The next turn must not sleep, so that it continues to accept.
                     self.accept_paused_until = Some(now.mono);
                     break;
                 }
@@ -312,7 +314,7 @@ impl Shell {
         }
     }
 
-    /// Admits clients whose proxies have named them.
+    /// Admits the clients named by proxies.
     fn take_prefaces(&mut self, now: Now) {
         let (ready, refused) = self.prefaces.turn(now.mono, self.driver.registry());
         (0..refused).for_each(|_| self.machine.worker.note_refused(Refused::Preface));
@@ -331,11 +333,12 @@ impl Shell {
         }
     }
 
-    /// Gives an admitted connection to the worker that should have it.
+    /// Passes an admitted connection to the worker that should have it.
     fn admitted(&mut self, now: Now, handover: Handover) {
         self.make_room(now);
         let listener = handover.listener;
-        // The first bytes of a connection beside a port tell whose it is.
+        // A connection to a listener beside a port stays here: only its first bytes show which worker has its
+        // session.
         let target = if listener.beside.is_none() { self.less_loaded() } else { None };
         match target
             .and_then(|index| Some((self.machine.colleagues.workers.get(index)?, self.loads.get(index)?)))
@@ -348,7 +351,7 @@ impl Shell {
         }
     }
 
-    /// Gives connections to the workers whose sessions they are for.
+    /// Hands connections over to the workers that have their sessions.
     fn post_moved(&mut self) {
         for (to, moved) in self.driver.take_moved() {
             let index = usize::from(to.0);
@@ -381,7 +384,7 @@ impl Shell {
 
     fn begin(&mut self, now: Now, handover: Handover) {
         let Handover { stream, peer, listener, permit, received } = handover;
-        // A slot that was freed in this turn may be given out again: its former socket must be gone by then.
+        // This slot may have been freed in this turn: close its former socket before the slot is reused.
         self.driver.perform_all(now, &mut self.machine);
         let _ = stream.set_nodelay(true);
         let transport = self.accepted(stream, listener);

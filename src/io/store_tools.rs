@@ -166,7 +166,7 @@ fn rescue(store: &Path, from: &Path) -> Result<String, String> {
 }
 
 fn reindex(config: &Config) -> Result<String, store::Error> {
-    // The operator asks for it: a store that is missing is begun.
+    // The operator has requested this, so a missing store is created.
     let mut store = RedbStore::open(&config.store_file())?;
     let all = store.load()?;
     let mut known: Vec<Vec<String>> =
@@ -216,7 +216,7 @@ fn record_of(folder: &Path, app: &str, below: &[String], random: &mut Random) ->
     let data = file.metadata().ok()?;
     let written = data.modified().ok()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let date_ms = i64::try_from(written.as_millis()).unwrap_or(i64::MAX);
-    // As control makes them: the time, so that they are in the order in which they were recorded, and a number.
+    // Ids as control makes them: the time first, so that recordings sort in order, then a random number.
     let id = format!("{date_ms:013}{:011}", random.below(ID_NUMBERS));
     let (key, bytes) = found_recording(app, below, &id, date_ms, jobs::finished(&file, data.len()));
     Some(Op::Put(key, bytes))

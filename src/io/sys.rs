@@ -54,9 +54,9 @@ pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Frees the empty pages that the allocator keeps for the calling thread, and returns memory to the system that has been free for a second.
-/// The allocator does so itself only when somebody allocates, so that after a flood idle threads would keep hundreds of megabytes. Memory
-/// outside of pages is common to all threads, so any thread can return it.
+/// Frees the empty pages that the allocator keeps for the calling thread, and returns memory to the system that has
+/// been free for a second. The allocator itself does so only on allocations, so idle threads would keep hundreds of
+/// megabytes after a flood. Memory outside of pages is shared by all threads, so any thread can return it.
 pub(crate) fn return_memory() {
     // SAFETY: the call takes no pointers, and may be made by any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(false) }

@@ -1,5 +1,5 @@
-//! UDP sockets: batches in, runs of equal length out (quinn-udp). Datagrams that a send does not accept are lost, as they may be on the
-//! way; the protocols above repair that.
+//! UDP sockets: they receive batches and send runs of datagrams of equal length (quinn-udp). Datagrams that the
+//! system does not accept are lost, as others may be on the way; the protocols above repair that.
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
@@ -37,7 +37,7 @@ impl Batch {
         received.flat_map(|(meta, buffer)| {
             let bytes = buffer.get_mut(..meta.len).unwrap_or_default();
             let from = Remote { local: meta.dst_ip, ..Remote::of(meta.addr) };
-            // An empty datagram is none: no protocol has a use for it.
+            // An empty datagram is skipped, because no protocol uses it.
             bytes.chunks_mut(meta.stride.max(1)).map(move |datagram| (from, datagram))
         })
     }
@@ -49,7 +49,7 @@ pub(super) struct UdpSocket {
     pub(super) socket: mio::net::UdpSocket,
     peer: Option<SocketAddr>,
     state: UdpSocketState,
-    /// Maximum datagrams of one send (UDP_SEGMENT). A network device may lack support, which only sending shows.
+    /// Maximum datagrams of one send (UDP_SEGMENT). Missing support of a network device shows only when sending.
     segments: Cell<usize>,
     /// Consecutive runs refused.
     refusals: Cell<u32>,
@@ -144,8 +144,8 @@ impl UdpSocket {
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
-    /// Counts a refused run whose datagrams were accepted one by one, so that the address was not at fault. The cause may be a single path
-    /// (a tunnel, small packets), so runs are given up only after several.
+    /// Counts a refused run whose datagrams were then accepted one by one, so that the address was not at fault.
+    /// The cause may be a single path (a tunnel, a small MTU), so runs are given up only after several refusals.
     fn note_refusal(&self, error: &io::Error) {
         self.refusals.set(self.refusals.get().saturating_add(1));
         if self.refusals.get() >= REFUSALS_MAX && self.segments.replace(1) > 1 {
@@ -159,7 +159,7 @@ impl UdpSocket {
     }
 }
 
-/// True if the error may be due to the run: EINVAL and EMSGSIZE are reported for bad addresses as well.
+/// True if the error may be caused by the run; EINVAL and EMSGSIZE are also reported for bad addresses.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
 }

@@ -32,9 +32,9 @@ pub enum AdminWork {
         /// True to read only the log of errors.
         errors: bool,
     },
-    /// Write the files of the certificate, when they fit each other.
+    /// Write the certificate's files, if they match each other.
     Certificate {
-        /// The certificate and what leads to its root.
+        /// The certificate and its chain up to the root.
         full_chain: Bytes,
         /// The chain to the root certificate.
         chain: Bytes,

@@ -22,6 +22,6 @@ pub enum ArchiveWork {
         /// removes any playlist.
         begun_ms: Option<i64>,
     },
-    /// Work on the files of a stream that viewers can go back in.
+    /// Work on the files of a stream that viewers can rewind.
     Dvr(DvrWork),
 }

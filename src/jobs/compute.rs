@@ -27,7 +27,8 @@ impl fmt::Debug for Compute {
     }
 }
 
-/// The result of a [`Compute`]. Clones share it, because messages must be cloneable but results need not be; only the first taker gets it.
+/// The result of a [`Compute`]. Messages must be cloneable but results need not be, so clones share the result, and
+/// only the first to take it gets it.
 #[derive(Clone)]
 pub struct Computed(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
 

@@ -1,21 +1,23 @@
-//! The files of a stream that viewers can go back in: segments, and lists of those that go together.
+//! The files of a stream that viewers can rewind: segments, and lists of segments that belong together.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// The folder of an application that has these folders. Names that begin with a dot are not served.
+/// The folder of an application that contains the folders of such streams. Names that begin with a dot are not
+/// served.
 pub const DVR: &str = ".dvr";
-/// Ending of the names of lists. A list stands beside the segments that it names.
+/// Suffix of the names of lists. A list lies beside the segments that it names.
 pub const LIST: &str = ".list";
 
-/// Tells whether a stream writes to its folder: for as long as its value is there, however it ends.
+/// Tells whether a stream still writes to its folder: true until the stream's value is dropped, however the stream
+/// ends.
 #[derive(Debug, Clone, Default)]
 pub struct Writer(Weak<()>);
 
 impl Writer {
-    /// Follows a value that a stream has while it writes.
+    /// Observes a value that a stream holds while it writes.
     #[must_use]
     pub fn of(stream: &Arc<()>) -> Self {
         Self(Arc::downgrade(stream))
@@ -36,17 +38,17 @@ impl PartialEq for Writer {
 
 impl Eq for Writer {}
 
-/// Work on the files of one stream, or on those that streams have left, in a folder of its own. Its path is below the root folder, the application's name first; links are
-/// not followed.
+/// Work on the files of one stream, or on folders that ended streams have left. A path is relative to the root
+/// folder and begins with the application's name; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DvrWork {
-    /// Read the lists of a former run, and remove everything that they do not name.
+    /// Read the lists of an earlier run, and remove all files that they do not name.
     Resume {
         /// The folder.
         folder: Vec<String>,
-        /// Folders of the application to which nothing was added for so long are removed.
+        /// Folders of the application to which nothing was added for this long are removed.
         keep: Duration,
-        /// The stream, whose folder stays while it is there.
+        /// The stream, whose folder is kept while the stream exists.
         writer: Writer,
     },
     /// Write a file in one step.
@@ -57,7 +59,8 @@ pub enum DvrWork {
         name: String,
         /// Complete content.
         data: Bytes,
-        /// Bytes that all such folders of the application may have. Those of streams that are over go for a file that exceeds them.
+        /// Maximum bytes of all such folders of the application. To make room for a file, folders of ended streams
+        /// are removed.
         cap: u64,
         /// As for [`Self::Resume`].
         keep: Duration,
@@ -74,8 +77,9 @@ pub enum DvrWork {
         /// The folder.
         folder: Vec<String>,
     },
-    /// Remove folders of streams that are over which viewers cannot go back to any more: those to which nothing was added for as long as
-    /// the last [`Self::Resume`] or [`Self::Put`] of the application has said, or for a day where there was none since the start.
+    /// Remove folders of ended streams that viewers can no longer rewind to: those to which nothing was added for
+    /// the time given by the application's last [`Self::Resume`] or [`Self::Put`], or for a day if there was none
+    /// since the start.
     Sweep {
         /// The applications.
         apps: Vec<String>,

@@ -52,8 +52,9 @@ pub enum AppendTo {
         /// Names below the root folder, the file's last. Links are not followed.
         path: Vec<String>,
     },
-    /// As `New`, under the first free of the names `a.mp4`, `a_1.mp4`, `a_2.mp4`, ...: neither it is taken, nor it with the
-    /// ending of an unfinished recording ([`super::UNFINISHED`]), which the new file has.
+    /// As `New`, under the first free name of `a.mp4`, `a_1.mp4`, `a_2.mp4`, ... A name is free if neither it nor
+    /// its unfinished form exists. The new file has the unfinished form of the name, with the suffix
+    /// [`super::UNFINISHED`].
     Recording {
         /// Names below the root folder, the first of those names last.
         path: Vec<String>,

@@ -11,14 +11,14 @@ pub enum ImportWork {
     Link {
         /// Name of the application.
         app: Arc<str>,
-        /// Folder as requested; a relative path begins at the home.
+        /// Folder as requested; a relative path starts at the home folder.
         folder: String,
     },
     /// Remove the link, but keep the folder and its files.
     Unlink {
         /// Name of the application.
         app: Arc<str>,
-        /// Folder as requested; a relative path begins at the home.
+        /// Folder as requested; a relative path starts at the home folder.
         folder: String,
     },
 }

@@ -1,11 +1,11 @@
-//! Files of keys that operators keep for encrypted segments, in the format of ffmpeg.
+//! Key info files, in the format of ffmpeg, with which operators supply keys for encrypted segments.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a key (AES-128).
 pub const KEY_BYTES: usize = 16;
-/// Bytes of a file that tells where the key is, at most.
+/// Maximum size of a key info file, in bytes.
 pub const KEY_INFO_BYTES_MAX: usize = 8 << 10;
 /// Bytes of the key's address, at most.
 const URI_BYTES_MAX: usize = 2048;
@@ -43,7 +43,7 @@ impl KeyInfoLines {
     /// Reads a key info file. A relative path of the key begins at the folder of `file`.
     ///
     /// # Errors
-    /// The line that cannot be used, and why.
+    /// The line that cannot be used, and the reason.
     pub fn read(text: &str, file: &Path) -> Result<Self, &'static str> {
         let mut lines = text.lines().map(str::trim);
         let uri = lines.next().unwrap_or_default();

@@ -49,7 +49,7 @@ pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 pub use relay::RelayWork;
 use shares::Payer;
 
-/// Identifies a job among those of its submitter, who chooses it.
+/// Identifies a job among those of its submitter, which chooses the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
@@ -91,7 +91,7 @@ pub enum Work {
         /// Port of the resulting addresses.
         port: u16,
     },
-    /// Ask a STUN server for the address of this machine; answered like a name.
+    /// Ask a STUN server for the address of this machine; answered like [`Self::Resolve`].
     FindSeen {
         /// Host of the server.
         server: String,
@@ -128,9 +128,9 @@ pub enum Work {
         /// Maximum bytes to read, up to [`READ_BYTES_MAX`].
         length: usize,
     },
-    /// Read a file that tells the address of a key, and the key.
+    /// Read a key info file and the key that it names.
     KeyInfo {
-        /// Path of the file, as the operator has named it.
+        /// Path of the file, as given by the operator.
         path: Arc<Path>,
     },
     /// Append to a file, which is created if missing.
@@ -396,7 +396,7 @@ impl Outcome {
     #[must_use]
     pub fn node(self) -> NodeOutcome {
         let reason = self.reason();
-        // A job that no thread has taken is the only one that has surely sent nothing.
+        // Only a job that no thread has taken has certainly sent nothing.
         let is_sent = !matches!(self, Self::Busy);
         if let Self::Node(outcome) = self {
             outcome
@@ -420,7 +420,7 @@ impl Outcome {
         }
     }
 
-    /// True if the work was begun and failed for a reason of this server.
+    /// True if the work was started and failed for a reason of this server.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         matches!(self, Self::Failed | Self::Picture(Err(NoPicture::Died(_) | NoPicture::Unavailable(_))))
@@ -481,7 +481,7 @@ pub enum Class {
     Object,
     /// Calls of the API that other nodes answer; a hanging one blocks a thread until a timeout.
     Node,
-    /// Pictures of key frames; one that a process hangs with holds a thread for some seconds.
+    /// Pictures of key frames. If the process that makes one hangs, a thread is blocked for some seconds.
     Picture,
     /// Computations of sessions and sinks.
     Compute,
@@ -499,9 +499,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// True if another job may wait beside `used` others, of which `own` belong to the same application (0 for the server itself). An
-    /// application may take no more places than it leaves free. If the queue is no longer than the number of threads, the submitter divides
-    /// instead.
+    /// True if another job may wait in addition to `used` others, of which `own` belong to the same application (0
+    /// for the server itself). An application may use no more places than it leaves free. If the queue is no longer
+    /// than the number of threads, the submitter divides the places instead.
     #[must_use]
     pub const fn has_room(self, used: usize, own: usize) -> bool {
         let free = self.queue.saturating_sub(used);
@@ -533,25 +533,25 @@ impl Class {
     pub const fn limits(self) -> Limits {
         const MIB: usize = 1 << 20;
         let (threads, queue, bytes) = match self {
-            // A name that nobody answers for holds a thread for ten seconds.
+            // A name whose server does not answer blocks a thread for ten seconds.
             Self::Resolve => (64, 4096, MIB),
-            // Control hands over what there are threads for, and keeps the rest in lines of its own.
+            // Control submits only as many as there are threads, and queues the rest itself.
             Self::Hook => (16, 16, 16 * MIB),
             Self::Admission => (32, 32, 16 * MIB),
             Self::Password => (2, 64, MIB),
             Self::Admin => (1, 64, MIB),
             Self::FileRead => (4, 4096, MIB),
-            // A disk that hangs: memory is what fills up first.
+            // If the disk hangs, memory fills up first, so bytes are limited more than jobs.
             Self::FileWrite | Self::FileSync => (4, 1024, 64 * MIB),
             // Finishing a recording takes long on file systems that can only copy.
             Self::Recording => (2, 4096, MIB),
-            // A server that does not answer holds a thread until it times out.
+            // A server that does not answer blocks a thread until the timeout.
             Self::Relay => (16, 1024, 64 * MIB),
-            // Each may take hours; control keeps what there is no thread for.
+            // A job may take hours; control queues those for which there is no thread.
             Self::Object => (8, 256, MIB),
-            // A node that hangs holds a thread for some seconds; targets that were slow share a quarter of them.
+            // A node that hangs blocks a thread for some seconds; slow targets share a quarter of the threads.
             Self::Node => (16, 512, 16 * MIB),
-            // A process for each thread. One application has one of them at most.
+            // Each thread has a process. One application gets at most one of them.
             Self::Picture => (2, 256, 64 * MIB),
             Self::Compute => (8, 1024, MIB),
         };

@@ -1,4 +1,4 @@
-//! Pictures of key frames, which a process of their own makes.
+//! Pictures of key frames, made by a separate process.
 
 use std::fmt;
 
@@ -26,11 +26,11 @@ pub type PictureOutcome = Result<Bytes, NoPicture>;
 /// The reason why there is no picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoPicture {
-    /// No decoder takes the key frame.
+    /// No decoder accepts the key frame.
     Refused(Error),
-    /// The process died of the key frame, or was ended because it took too long.
+    /// The process crashed on the key frame, or was killed because it took too long.
     Died(String),
-    /// There is no process: it cannot be started or confined, or too many pictures wait.
+    /// No process is available: it cannot be started or confined, or too many pictures wait.
     Unavailable(String),
 }
 

@@ -1,9 +1,9 @@
-//! Recordings: the files that sinks have written, when they are complete or no longer wanted.
+//! Work on files that sinks have recorded: finishing complete recordings, and removing unwanted ones.
 
-/// The ending of a recording's name while it is written.
+/// Suffix of a recording's name while it is being written.
 pub const UNFINISHED: &str = ".tmp_extension";
 
-/// Work on a recording. It may take as long as copying the file does.
+/// Work on a recording. It may take as long as copying the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingWork {
     /// Turn the written data into a plain file, also after a crash, and rename it to its final name.
@@ -11,14 +11,14 @@ pub enum RecordingWork {
         /// Names below the root folder, the finished file's last.
         path: Vec<String>,
     },
-    /// Have an upload that is all there reach the disk, and give it its name.
+    /// Sync a complete upload to the disk, and give it its name.
     Adopt {
         /// Names below the root folder, the file's last.
         path: Vec<String>,
     },
     /// Find the unfinished recordings of these applications.
     Find {
-        /// Their folders, the first names below the root folder.
+        /// Applications whose folders are searched: the first names below the root folder.
         apps: Vec<String>,
     },
     /// Remove a recording, finished or not.
@@ -33,23 +33,23 @@ pub enum RecordingWork {
 pub struct Finished {
     /// Bytes of the file.
     pub bytes: u64,
-    /// The duration in milliseconds; `None`: the file does not give it in a form that is known here.
+    /// Duration in milliseconds; `None` if the file does not contain it in a known form.
     pub duration_ms: Option<u64>,
 }
 
 /// The outcome of [`RecordingWork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingOutcome {
-    /// Complete: it can be played.
+    /// The recording is complete and can be played.
     Finished(Finished),
-    /// There is nothing in it; it is removed.
+    /// The recording was empty and has been removed.
     Empty,
-    /// There is something in it that is no recording. It is kept beside its place, under this name.
+    /// The file contains data but is not a recording. It was kept in the same folder, under this name.
     SetAside(String),
-    /// Removed, or not there.
+    /// The file was removed, or did not exist.
     Removed,
     /// Unfinished recordings: names below the root folder, the finished file's last.
     Found(Vec<Vec<String>>),
-    /// The reason of a failure. The file stays as it is.
+    /// The reason of a failure. The file was left unchanged.
     Failed(String),
 }

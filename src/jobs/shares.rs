@@ -80,7 +80,7 @@ impl Threads {
         }
     }
 
-    /// Returns the most threads of one application, which leaves three of eight for others.
+    /// Returns the maximum number of threads of one application; three of eight are left for others.
     const fn of_app_max(&self) -> usize {
         if self.all < 2 { self.all } else { self.all - at_least_one(self.all * 3 / 8) }
     }
@@ -90,7 +90,7 @@ impl Threads {
         at_least_one(self.of_app_max() / 2)
     }
 
-    /// Returns the most threads of all slow targets together.
+    /// Returns the maximum number of threads of all slow targets together.
     const fn of_slow_max(&self) -> usize {
         at_least_one(self.all / 4)
     }
@@ -304,7 +304,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// Room in a limit on items that applications keep indefinitely, so that they cannot be taken back.
+/// Places in a limit on items that applications keep indefinitely, so that places cannot be taken back.
 ///
 /// Half of the limit is divided equally among the applications that hold any: their guaranteed parts. The other half is first
 /// come, first served. An eighth of the limit at most is kept for applications that hold nothing yet.
@@ -315,7 +315,7 @@ pub struct Room {
     used: usize,
     /// Unused places in the guaranteed parts of other applications.
     reserved: usize,
-    /// Number of applications that hold nothing.
+    /// Number of applications without items.
     idle: usize,
     part: usize,
 }
@@ -335,12 +335,13 @@ impl Room {
         let unused = others.filter(|held| *held > 0).map(|held| part.saturating_sub(held));
         let reserved = unused.fold(0, usize::saturating_add);
         let newcomers = if idle == 0 { 0 } else { part.max(idle).min(limit / 8) };
-        // Parts that others will not all use are not kept from each other beyond half of the limit.
+        // Other applications will not all use their guaranteed parts, so at most half of the limit is reserved for
+        // those.
         let reserved = reserved.min(limit / 2).saturating_add(newcomers);
         Self { limit, own, used, reserved, idle: idle.min(limit / 8), part }
     }
 
-    /// True if another item may be held.
+    /// True if there is room for another item.
     #[must_use]
     pub const fn is_there(self) -> bool {
         let free = self.limit.saturating_sub(self.used);

@@ -1,5 +1,5 @@
-//! Blobs: what a producer of one worker publishes for requests on all of them, such as playlists and segments. They are
-//! immutable and shared: a worker that receives one holds a reference.
+//! Blobs: playlists, segments and the like that a producer on one worker publishes for requests on all workers. They
+//! are immutable and shared: the workers hold references to the same bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,13 +11,13 @@ use super::Laddered;
 use crate::http::coding;
 use crate::types::{Calendar, StreamId};
 
-/// Bytes that one producer may have on their way to other workers.
+/// Maximum bytes of one producer's blobs on their way to other workers.
 pub const BLOBS_IN_TRANSIT_BYTES_MAX: usize = 64 << 20;
-/// Content type of keys, which no cache may keep.
+/// Content type of encryption keys, which caches must not store.
 pub const KEY_TYPE: &str = "application/octet-stream";
 
-/// The progress of a blob that grows, such as a playlist: the first segment that is not whole, and the first of its parts that is
-/// not there.
+/// The progress of a growing blob, such as a playlist: its first incomplete segment, and the first missing part of
+/// that segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Progress {
     /// The number of the segment.
@@ -27,21 +27,21 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress of a blob that grows no more.
+    /// The progress of a blob that no longer grows.
     pub const ENDED: Self = Self { segment: u64::MAX, part: u32::MAX };
 }
 
-/// Time for which the blobs of an ended stream remain, because viewers lag behind by that much.
+/// Time for which the blobs of an ended stream are kept, because viewers may lag by that much.
 pub const BLOBS_LINGER: Duration = Duration::from_secs(30);
 
-/// A version of a named thing.
+/// A version of a named resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// The stream that it belongs to, and with which it is dropped.
+    /// The stream that the blob belongs to; the blob is dropped with it.
     pub stream: StreamId,
-    /// Name of the kind of sink that has made it.
+    /// Name of the kind of sink that made the blob.
     pub maker: &'static str,
-    /// The application that it is found in.
+    /// The application under which the blob is found.
     pub app: Arc<str>,
     /// The path below the application's `streams`.
     pub name: Arc<str>,
@@ -49,20 +49,20 @@ pub struct Blob {
     pub version: u64,
     /// The media type.
     pub content_type: &'static str,
-    /// The protocol that its readers are counted under as viewers; `None`: they are not.
+    /// The protocol under which requests for the blob count as viewers; `None` if they do not count.
     pub viewers: Option<&'static str>,
-    /// The progress of a blob that grows.
+    /// The progress of a growing blob.
     pub progress: Progress,
-    /// True if others of its stream are of no use without it, as segments without their init segment: where there is too much, it
-    /// goes last.
+    /// True if other blobs of the stream are useless without this one, like segments without their init segment. Such
+    /// blobs are dropped last.
     pub is_needed: bool,
-    /// Blobs of the stream that it makes obsolete.
+    /// Blobs of the stream that this blob makes obsolete.
     pub obsolete: Obsolete,
-    /// The calendar of what says the time to its readers.
+    /// The calendar from which dates inserted for each reader are taken; `None` for the wall clock.
     pub calendar: Option<Calendar>,
-    /// The time from which it is as good as not there; `None`: it never gets old.
+    /// Time from which the blob counts as missing; `None` if it never expires.
     pub fresh_until: Option<Instant>,
-    /// Its place in a ladder, if it is of one.
+    /// The rendition of a ladder that the blob belongs to, if any.
     pub ladder: Option<Box<Laddered>>,
     /// The content.
     pub bytes: Bytes,
@@ -73,20 +73,21 @@ pub struct Blob {
 /// Names of blobs that a newer blob of their stream makes obsolete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Obsolete {
-    /// Blobs that nobody needs any more: they are dropped.
+    /// Blobs that nobody needs any more; they are dropped.
     pub forgets: Vec<String>,
-    /// Blobs that may still be requested but are in no playlist: where there is too much, they go first.
+    /// Blobs that are in no playlist any more but may still be requested; they are dropped first if space is short.
     pub leaves: Vec<String>,
 }
 
 impl Blob {
-    /// True if it may still be served.
+    /// True if the blob may still be served.
     #[must_use]
     pub fn is_fresh(&self, now: Instant) -> bool {
         self.fresh_until.is_none_or(|until| now < until)
     }
 
-    /// The content in gzip, made once for all workers. `None`: it is media, or no shorter, or too long.
+    /// Returns the content in gzip, compressed once for all workers. `None` if it is media, too long, or would not
+    /// become shorter.
     #[must_use]
     pub fn packed(&self) -> Option<&Bytes> {
         let fits = (coding::CODED_BYTES_MIN..=coding::SHARED_BYTES_MAX).contains(&self.bytes.len());
@@ -94,14 +95,14 @@ impl Blob {
             return None;
         }
         if self.packed.0.get().is_none() {
-            // Two workers may do it at once: neither waits for the other.
+            // Two workers may compress at the same time, because neither waits for the other.
             let _ = self.packed.0.set(coding::gzip(&self.bytes));
         }
         self.packed.0.get()?.as_ref()
     }
 }
 
-/// Room for the content of a blob in gzip, which is made when it is first asked for.
+/// Cache for the gzip form of a blob, which is made on first use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Packed(OnceLock<Option<Bytes>>);
 
@@ -137,7 +138,8 @@ impl BlobMail {
 pub struct BlobsInTransit(Arc<AtomicUsize>);
 
 impl BlobsInTransit {
-    /// A letter with the blob. `None` while too much is on its way; with nothing on its way, anything is taken.
+    /// Wraps a blob for sending. `None` while too many bytes are on their way; a blob of any size may be sent if none
+    /// are.
     #[must_use]
     pub fn mail(&self, blob: Arc<Blob>) -> Option<BlobMail> {
         let on_the_way = self.0.load(Ordering::Acquire);

@@ -11,14 +11,14 @@ pub enum CallEvent {
     Join {
         /// The call.
         key: StreamKey,
-        /// Credentials, checked like those of a viewer of that id.
+        /// Credentials, checked like those of a viewer of the stream with the call's id.
         params: Params,
-        /// Origin of the page that asks.
+        /// Origin of the requesting page.
         origin: String,
     },
     /// The socket leaves the call with this id.
     Leave(StreamKey),
-    /// The socket is gone.
+    /// The socket has closed.
     Gone,
 }
 
@@ -27,9 +27,9 @@ pub enum CallEvent {
 pub enum CallNews {
     /// The socket has joined the call.
     Joined,
-    /// The socket was not let in: two sockets are in the call already.
+    /// The socket was refused, because two sockets are in the call already.
     Full,
-    /// The socket was not let in, for this reason.
+    /// The socket was refused, for this reason.
     Refused(NoSubscription),
     /// Another socket is in the call.
     Paired {

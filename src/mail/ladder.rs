@@ -23,7 +23,7 @@ pub struct MainTrack {
 pub struct Laddered {
     /// Id of the main track. Permission to play the main track is permission to fetch the blob.
     pub main: Arc<str>,
-    /// Description of the rendition, carried by one of its blobs, which is replaced as the rendition goes on.
+    /// Description of the rendition, carried by one of its blobs, which is replaced while the rendition continues.
     pub rung: Option<Rung>,
 }
 
@@ -40,7 +40,7 @@ pub struct Rung {
     pub is_there: bool,
     /// True if the rendition is sound that renditions without sound of their own share.
     pub is_sound: bool,
-    /// Description of such sound.
+    /// Description of the audio of such a rendition.
     pub sound: Sound,
     /// Codecs of the rendition (RFC 6381), separated by commas.
     pub codecs: String,
@@ -104,7 +104,7 @@ impl Annex {
     }
 }
 
-/// Equal only to its clones.
+/// An annex equals only its clones.
 impl PartialEq for Annex {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

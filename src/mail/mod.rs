@@ -1,9 +1,9 @@
 //! The messages that workers and control exchange.
 //!
-//! Control is the authority: it admits, names and ends streams. Workers hold replicas of what they need, fed by
-//! these messages in order. Every message of the control lane is delivered; the number of them is bounded by the
-//! number of sessions. Units of mirrored streams travel on a lane of their own
-//! ([`crate::hub::MirroredUnit`]), which may be full.
+//! Control is the authority: it admits, names and ends streams. Workers hold replicas of the state they need, updated
+//! by these messages in order. Every message of the control lane is delivered; their number is bounded by the number
+//! of sessions. Units of mirrored streams travel in a lane of their own ([`crate::hub::MirroredUnit`]), which may be
+//! full.
 
 mod blob;
 mod call;
@@ -122,11 +122,11 @@ impl SessionSettings {
 pub enum ToControl {
     /// A publisher asks to publish; answered by [`ToWorker::Verdict`].
     Publish(PublishRequest),
-    /// A publisher left before its verdict came.
+    /// A publisher left before its verdict arrived.
     PublishAbandoned(SessionRef),
     /// A granted publisher has left.
     PublisherGone {
-        /// The session that published; tells late news of an earlier publisher apart.
+        /// The session that published; distinguishes this publisher from an earlier one whose news arrives late.
         session: SessionRef,
         /// The stream.
         stream: StreamId,
@@ -137,7 +137,7 @@ pub enum ToControl {
         /// The last config epoch.
         epoch: u32,
     },
-    /// The first unit of a granted publisher has come.
+    /// The first unit of a granted publisher has arrived.
     SourceStarted(StreamId),
     /// A viewer asks to play. Answered by [`ToWorker::PlayVerdict`], or by [`ToWorker::Pass`] if the viewer watches by separate requests.
     Play(Box<PlayRequest>),
@@ -145,10 +145,10 @@ pub enum ToControl {
     PlayStarted {
         /// The viewer.
         session: SessionRef,
-        /// The viewer's request; `None` if control has it already because the viewer had asked.
+        /// The viewer's request; `None` if control has it already because it was asked.
         request: Option<Box<PlayRequest>>,
     },
-    /// A viewer that control knows of, or that had asked to play, has left.
+    /// A viewer that control knows of, or that had requested to play, has left.
     PlayEnded(SessionRef),
     /// A viewer that watches by separate requests has come or gone. Sent only for streams whose viewers are reported one by one.
     Leased(Box<LeaseNews>),
@@ -163,7 +163,7 @@ pub enum ToControl {
         /// The request.
         request: Box<http::Request>,
     },
-    /// The same as [`Self::Rest`] for requests that are repeated again and again; they wait for their turn.
+    /// Like [`Self::Rest`], for requests that clients repeat regularly; these wait for their turn.
     Feed {
         /// The session that waits for the answer.
         session: SessionRef,
@@ -180,7 +180,7 @@ pub enum ToControl {
         session: SessionRef,
         /// The stream.
         key: StreamKey,
-        /// Streams of the application that the session was let in to.
+        /// Streams of the application that the session was admitted to.
         let_in: Vec<String>,
         /// The question.
         question: Question,
@@ -242,7 +242,7 @@ pub enum ToControl {
     Measured(WorkerId, Box<WorkerFigures>),
     /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
     Connections {
-        /// The worker that has them.
+        /// The worker that has the connections.
         worker: WorkerId,
         /// The stream.
         stream: StreamId,
@@ -285,11 +285,11 @@ pub enum ToControl {
         /// The new state.
         state: PullState,
     },
-    /// A pull asks to go on at another server; answered by [`ToWorker::GoOn`].
+    /// A pull asks to continue at another server; answered by [`ToWorker::GoOn`].
     NextServer {
         /// The pull.
         pull: PullId,
-        /// The attempt that asks.
+        /// The requesting attempt.
         attempt: u64,
         /// The server.
         server: NextServer,
@@ -298,14 +298,15 @@ pub enum ToControl {
     Wanted {
         /// The stream.
         key: StreamKey,
-        /// The nodes that a copy of the stream would be for, if another node asks.
+        /// The nodes that a copy of the stream would serve, if another node requests it.
         via: Vec<String>,
     },
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
     Drained(WorkerId),
 }
 
-/// News of a sink from a worker. Control knows the worker of each sink, so that no stream has two of a kind, wherever its publisher is.
+/// News of a sink from a worker. Control knows the worker of each sink, so that no stream has two sinks of a kind,
+/// even if its publisher moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkNews {
     /// A request wants the sink's output. Answered by [`ToWorker::StartSink`] to the publisher's worker, unless the sink exists.
@@ -335,15 +336,15 @@ pub enum ToWorker {
         /// The answer.
         done: JobDone,
     },
-    /// Timed data for a stream, from the API: its place is where the stream is now.
+    /// Timed data for a stream, from the API. It is inserted at the stream's current position.
     TimedData {
         /// The stream.
         stream: StreamId,
-        /// The data track, which nothing describes.
+        /// The data track; no track description exists for it.
         track: TrackId,
         /// The data: ID3 tags, or splice information.
         data: Bytes,
-        /// Time by which the data is ahead of what it is about, in milliseconds.
+        /// Time by which the data precedes the media that it describes, in milliseconds.
         ahead_ms: u32,
     },
     /// Withdraws the blobs that sinks of these kinds have published of a stream: they may not be served any longer.
@@ -353,7 +354,7 @@ pub enum ToWorker {
         /// The kinds of sinks.
         makers: Arc<[&'static str]>,
     },
-    /// A viewer that watches by separate requests has made one; this worker counts the viewer.
+    /// A viewer that watches by separate requests has made a request; this worker counts the viewer.
     Watched(Box<WatchedMail>),
     /// A viewer that this worker counts has a new name.
     WatchedNoMore {
@@ -363,7 +364,7 @@ pub enum ToWorker {
         protocol: &'static str,
         /// The former name of the viewer.
         viewer: String,
-        /// News for control if no such viewer is counted: the viewer has then just come.
+        /// News for control if the viewer was not counted under its former name: the viewer is then new.
         news: Option<Box<LeaseNews>>,
     },
     /// An application was added, or its settings have changed.
@@ -394,7 +395,7 @@ pub enum ToWorker {
     },
     /// Verdict on a publish request.
     Verdict {
-        /// The session that asked.
+        /// The requesting session.
         conn: ConnId,
         /// The publisher's handle.
         handle: Handle,
@@ -403,19 +404,20 @@ pub enum ToWorker {
     },
     /// Verdict on a request of a viewer that watches by separate requests.
     Pass {
-        /// The session that asked.
+        /// The requesting session.
         conn: ConnId,
         /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
     },
-    /// Viewers of an application that watch by separate requests and claim this subscriber id must be checked again.
+    /// Check again those viewers of an application that watch by separate requests and present this subscriber id.
     PassesEnded {
         /// The application.
         app: Arc<str>,
         /// The subscriber.
         subscriber: String,
     },
-    /// A viewer that watches by separate requests was ended on request: it counts no more, and its requests are refused for a while.
+    /// A viewer that watches by separate requests was ended on request: stop counting it, and refuse its requests
+    /// for a while.
     EndPolled {
         /// The stream.
         stream: StreamId,
@@ -428,7 +430,7 @@ pub enum ToWorker {
     },
     /// Verdict on a request to play.
     PlayVerdict {
-        /// The session that asked.
+        /// The requesting session.
         conn: ConnId,
         /// The viewer's subscription.
         handle: Handle,
@@ -453,7 +455,7 @@ pub enum ToWorker {
         /// The reason, for the log.
         reason: &'static str,
     },
-    /// The publisher was replaced by a new one; its session is closed, the stream goes on.
+    /// The publisher was replaced by a new one; its session is closed, and the stream continues.
     Replaced {
         /// The publisher's connection.
         conn: ConnId,
@@ -464,7 +466,7 @@ pub enum ToWorker {
     Authenticated(ConnId),
     /// Answer to an API request.
     RestReply {
-        /// The connection that asked.
+        /// The requesting connection.
         conn: ConnId,
         /// The answer.
         response: Box<http::Response>,
@@ -478,11 +480,12 @@ pub enum ToWorker {
         /// The news.
         news: CallNews,
     },
-    /// The head of the connection's request has passed all checks, and the body may come. [`ToControl::Rest`] follows with the body.
+    /// The head of the connection's request has passed all checks, and the body may be sent. [`ToControl::Rest`]
+    /// follows with the body.
     TakeBody(ConnId),
     /// A request of the connection may send its body, which is a file; answered by [`ToControl::Upload`].
     Upload {
-        /// The connection that asked.
+        /// The requesting connection.
         conn: ConnId,
         /// The destination of the file.
         grant: Box<UploadGrant>,
@@ -499,9 +502,9 @@ pub enum ToWorker {
     StartPull(Box<PullOrder>),
     /// Ends a pull; its news is no longer wanted.
     StopPull(PullId),
-    /// The address at which a pull goes on: the answer to [`ToControl::NextServer`].
+    /// The address at which a pull continues: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
-    /// A stream that viewers wait for does not come; they are refused.
+    /// A stream that viewers wait for will not come up; the viewers are refused.
     NotComing(StreamKey),
     /// A stream that is not live here is live at another node; sessions that wait for it may ask again.
     LiveElsewhere(StreamKey),
@@ -514,9 +517,9 @@ pub enum ToWorker {
     },
     /// Asks for the connections of a stream that have figures; answered by [`ToControl::Connections`].
     Connections(StreamId),
-    /// True: no new publishers and viewers are let in from now on; false: they are again.
+    /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),
-    /// From another worker that no longer lets in viewers: digests of those that watch by separate requests.
+    /// From another worker that no longer admits viewers: digests of its viewers that watch by separate requests.
     Incumbents {
         /// Number of the drain.
         drain: u64,
@@ -525,7 +528,7 @@ pub enum ToWorker {
         /// The digests.
         viewers: Arc<[u64]>,
     },
-    /// Closes all sessions in the way of their protocols; answered by [`ToControl::Drained`].
+    /// Closes all sessions as their protocols require; answered by [`ToControl::Drained`].
     Drain,
     /// From a producer's worker: a blob to answer requests with.
     Blob(BlobMail),
@@ -533,11 +536,11 @@ pub enum ToWorker {
     Mirror {
         /// The stream.
         stream: StreamId,
-        /// The worker that asks.
+        /// The requesting worker.
         to: WorkerId,
-        /// Number of the request among those of that worker for this stream; mirrored units carry it back.
+        /// Number of this request, counted per worker and stream; mirrored units carry it back.
         request: u64,
-        /// The tracks that subscribers there select.
+        /// The tracks that the requesting worker's subscribers select.
         wanted: TrackSet,
         /// The last DTS of each track, in milliseconds, that the worker already has from a former source.
         after: Vec<(TrackId, i64)>,
@@ -574,11 +577,11 @@ pub enum ToWorker {
         /// The message.
         message: Message,
     },
-    /// The session of another worker to which a session of this one had sent a message does not exist.
+    /// A session of this worker sent a message to a session of another worker that does not exist.
     SessionEnded {
         /// The sender of the message.
         teller: SessionRef,
-        /// The session that is gone.
+        /// The session that does not exist.
         gone: SessionRef,
     },
     /// Starts a sink of this kind for a stream.
@@ -592,9 +595,9 @@ pub enum ToWorker {
     MirrorWants {
         /// The stream.
         stream: StreamId,
-        /// The worker that asks.
+        /// The requesting worker.
         to: WorkerId,
-        /// The tracks that subscribers there select.
+        /// The tracks that the requesting worker's subscribers select.
         wanted: TrackSet,
     },
     /// From a worker that has no subscribers of the stream left.

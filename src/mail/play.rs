@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::auth::access::{Denial, Params};
 use crate::types::{SessionRef, StreamKey};
 
-/// A request to play, for control to admit or only to know of.
+/// A request to play. Control must admit it, or is only notified of it.
 #[derive(Debug, Clone)]
 pub struct PlayRequest {
     /// The viewer.
@@ -16,12 +16,12 @@ pub struct PlayRequest {
     pub egress: &'static str,
     /// The peer's address.
     pub peer: SocketAddr,
-    /// Parameters behind the key, in the order given.
+    /// Parameters after the key, in the order given.
     pub params: Params,
-    /// Origin of the page that asks, as a browser sends it; empty if there is none.
+    /// Origin of the requesting page, as sent by the browser; empty if there is none.
     pub origin: String,
-    /// Set if the viewer watches by separate requests: its identity and the file. A viewer that was let in once is let in again for some
-    /// time.
+    /// Set if the viewer watches by separate requests: its identity and the file. A viewer that was admitted once
+    /// is admitted again for some time.
     pub polled: Option<PolledRequest>,
 }
 

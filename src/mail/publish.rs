@@ -22,14 +22,14 @@ pub struct PublishRequest {
     pub peer: SocketAddr,
     /// User agent of the encoder; empty if it sends none.
     pub user_agent: String,
-    /// Parameters behind the key (`token`, `subscriberId`, ...), in the order given.
+    /// Parameters after the key (`token`, `subscriberId`, ...), in the order given.
     pub params: Params,
     /// The nodes and streams that this stream was already forwarded through, each as `node/app/id`.
     pub via: Vec<String>,
     /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
     /// milliseconds.
     pub zero_ms: Option<i64>,
-    /// The pull whose first media has come, and the number of its attempt.
+    /// The pull whose first media has arrived, and the number of its attempt.
     pub pull: Option<(PullId, u64)>,
 }
 
@@ -88,7 +88,7 @@ pub struct Grant {
 pub enum Departure {
     /// Ended by the publisher (deleteStream, FCUnpublish, closeStream), or by a breach of the protocol: the stream ends.
     Clean,
-    /// The connection was lost or fell silent: the stream waits for it (grace).
+    /// The connection was lost or fell silent: the stream waits for the publisher's return (grace).
     Lost,
 }
 
@@ -105,7 +105,7 @@ pub enum StreamEnd {
     Unaccepted(&'static str),
     /// The record was deleted.
     Deleted,
-    /// Another node has the id by a newer claim; the stream goes on there.
+    /// Another node has claimed the id more recently; the stream continues there.
     Superseded,
     /// The server is shutting down.
     Drain,

@@ -6,16 +6,16 @@ use std::time::Duration;
 use super::Target;
 use crate::types::{PullId, StreamKey};
 
-/// The state of a pull attempt. A [`crate::mail::ToControl::Publish`] reports that its media has come.
+/// The state of a pull attempt. A [`crate::mail::ToControl::Publish`] reports that its media has arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PullState {
-    /// Connected; the stream was asked for.
+    /// Connected; the stream was requested.
     Preparing,
-    /// Ended before any media came: refused, timed out, or no such stream.
+    /// Ended before any media arrived: refused, timed out, or no such stream.
     Failed(String),
     /// The stream has ended, according to the node that should have it.
     Over(String),
-    /// Ended after media had come: cut off, ended by the server, or frozen.
+    /// Ended after media had arrived: cut off, ended by the server, or frozen.
     Lost {
         /// The reason of the end.
         reason: String,
@@ -24,7 +24,7 @@ pub enum PullState {
     },
 }
 
-/// Another server at which a pull goes on, over a byte stream.
+/// Another server at which a pull continues, over a byte stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextServer {
     /// Host name or address, without brackets.
@@ -35,12 +35,12 @@ pub struct NextServer {
     pub tls: bool,
 }
 
-/// The answer to a pull that asks to go on at another server.
+/// The answer to a pull that asks to continue at another server.
 #[derive(Debug, Clone)]
 pub struct NextAddress {
     /// The pull.
     pub pull: PullId,
-    /// The attempt that asked.
+    /// The requesting attempt.
     pub attempt: u64,
     /// The server.
     pub server: NextServer,
@@ -63,8 +63,8 @@ pub struct PullOrder {
     pub target: Target,
     /// The stream's current lead over real time. A file is read no faster than it is played.
     pub lead: Duration,
-    /// Duration to skip at the beginning of a file.
+    /// Time to skip at the beginning of a file.
     pub skip: Duration,
-    /// The nodes that a copy of another node's stream is for, besides this one.
+    /// The nodes, besides this one, that a copy of another node's stream serves.
     pub via: Vec<String>,
 }

@@ -12,7 +12,7 @@ use crate::types::{PushId, StreamId, StreamKey};
 /// The state of a push (docs/rest.md).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushState {
-    /// Connected; publishing was asked for.
+    /// Connected; publishing was requested.
     Preparing,
     /// The target accepts the stream.
     Broadcasting,
@@ -22,7 +22,8 @@ pub enum PushState {
     Failed(String),
     /// The push was broadcasting and broke.
     Error(String),
-    /// The attempt ended because the target must be told of further tracks: the next one is due soon, and nothing has failed.
+    /// The attempt ended because the target must be informed of further tracks. The next attempt follows soon;
+    /// nothing has failed.
     Again(String),
     /// The push was ended by control.
     Finished,

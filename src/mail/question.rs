@@ -7,20 +7,20 @@ pub enum Question {
     Record,
     /// Asks for the records of its subtracks, as an array.
     Subtracks {
-        /// Role of the wanted subtracks; empty for any role.
+        /// Role of the requested subtracks; empty for any role.
         role: String,
         /// Number of subtracks to skip at the beginning.
         offset: usize,
-        /// Maximum number of subtracks wanted; control may return fewer.
+        /// Maximum number of subtracks requested; control may return fewer.
         size: usize,
     },
-    /// Asks for the number of its live subtracks, of this role unless empty: `{"count":1}`.
+    /// Asks for the number of its live subtracks, only those with this role unless it is empty: `{"count":1}`.
     SubtrackCount(String),
     /// Asks for the subscribers that play the stream, as an array of objects.
     Subscribers {
         /// Number of subscribers to skip at the beginning.
         offset: usize,
-        /// Maximum number of subscribers wanted; control may return fewer.
+        /// Maximum number of subscribers requested; control may return fewer.
         size: usize,
     },
     /// Asks for the number of the stream's subscribers that play over a connection that control knows of: `{"count":1}`.

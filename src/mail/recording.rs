@@ -1,4 +1,4 @@
-//! Recordings: control orders them, the sink that writes one says what becomes of its files.
+//! Recordings: control orders them, and the sink that writes one reports the outcome of its files.
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ pub struct Arrival {
 /// News of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingNews {
-    /// A file was begun; it is unfinished.
+    /// A file was started; it is not finished yet.
     Begun {
         /// Path of the finished file below the root of files.
         path: Vec<String>,
@@ -58,6 +58,6 @@ pub enum RecordingNews {
         /// Path of the file, as given in `Begun`.
         path: Vec<String>,
     },
-    /// The recording is over, for this reason.
+    /// The recording has ended, for this reason.
     Over(String),
 }

@@ -48,8 +48,8 @@ pub struct SourceFigures {
 pub struct ClockFigures {
     /// Faults of the publisher's clocks.
     pub faults: FaultCounts,
-    /// Media time in [`SourceFigures::position`] that did not come but was added by the stream's clock, in milliseconds;
-    /// below zero: more came.
+    /// Media time in [`SourceFigures::position`] that the clock inserted although no media arrived, in milliseconds.
+    /// Negative if the clock removed time that did arrive.
     pub made_up_ms: i64,
 }
 

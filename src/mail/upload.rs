@@ -23,6 +23,6 @@ pub enum UploadNews {
     },
     /// The file cannot be written; the session waits for the answer.
     Failed(&'static str),
-    /// The request is gone; nobody waits for an answer.
+    /// The request has ended; no answer is awaited.
     Gone,
 }

@@ -27,7 +27,7 @@ pub struct WatchedMail {
 pub struct LeaseNews {
     /// The stream.
     pub key: StreamKey,
-    /// True if the viewer has come, false if it has gone.
+    /// True if the viewer has started, false if it has left.
     pub came: bool,
     /// The parameters of the viewer's first request.
     pub params: Params,

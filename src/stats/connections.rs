@@ -41,7 +41,7 @@ impl Eq for Catalogue {}
 pub struct Reception {
     /// Number of packets sent by the publisher, according to their sequence numbers.
     pub expected: u64,
-    /// Number of expected packets that were missing when later ones came, including those that were then retransmitted in time.
+    /// Number of expected packets that were missing when later ones arrived, including those retransmitted in time.
     pub lost: u64,
     /// Round-trip time, in milliseconds.
     pub rtt_ms: u64,

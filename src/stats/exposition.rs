@@ -522,12 +522,13 @@ mod tests {
     use super::*;
     use crate::types::{Ingest, StreamKey};
 
-    /// Parses either format as strictly as its definition: each family is contiguous under its type, samples have the suffixes of their
-    /// type, nothing occurs twice, and buckets rise up to `+Inf`, which has the count.
+    /// Parses either format as strictly as its specification: each family is contiguous and preceded by its type,
+    /// samples have the suffixes of the type, nothing occurs twice, and bucket counts rise up to `+Inf`, which
+    /// equals the count.
     fn parse(format: Format, page: &str) {
         let mut family = (String::new(), String::new());
         let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());
-        // The labels of a histogram without `le`, with bound and count of its last bucket.
+        // Labels of a histogram without `le`, each with the bound and count of its last bucket.
         let mut buckets: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         let mut counts = BTreeMap::new();
         let text = match format {
@@ -618,7 +619,7 @@ mod tests {
             busy: Duration::from_millis(2500),
             cpu: Duration::from_millis(1250),
         }];
-        // A connection is of one worker.
+        // Each connection belongs to one worker.
         let second = WorkerFigures { connections: Vec::new(), ..figures.clone() };
         let mut players = PlayerCounts::default();
         players.event("playStarted", "webrtc");

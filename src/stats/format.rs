@@ -67,10 +67,11 @@ fn thousandths(text: &str) -> u32 {
     }
 }
 
-/// Converts to Prometheus text, which names families like their samples, has no type for information, and no end mark.
+/// Converts to Prometheus text, which names families like their samples, and has neither a type for information nor
+/// an end mark.
 fn text(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
-    // HELP comes before TYPE, which says by what name the family is known.
+    // HELP precedes TYPE, which determines the family's name, so HELP is held back.
     let mut help = None;
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
@@ -112,7 +113,7 @@ mod tests {
             &["application/openmetrics-text;q=0"],
             &["application/openmetrics-text;q=0.2,text/plain;q=0.4"],
             &["application/openmetrics-text;q=nonsense"],
-            // Prometheus 3 with the formats that are not made here in front.
+            // Prometheus 3, with formats that this server does not offer first.
             &["application/vnd.google.protobuf;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"],
         ] {
             assert_eq!(of(accept), Format::Text, "{accept:?}");

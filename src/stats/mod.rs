@@ -235,7 +235,7 @@ pub struct JobCounts {
     pub waiting: usize,
     /// Jobs refused since the start because too many waited.
     pub refused: u64,
-    /// Jobs done since the start, whatever came of them.
+    /// Jobs completed since the start, with any result.
     pub done: u64,
     /// Jobs that failed since the start for a reason of this server.
     pub failed: u64,

@@ -17,7 +17,7 @@ pub struct PlayerCounts {
     watched_ms: [u64; TECHNOLOGIES.len()],
 }
 
-/// Returns the position of a name in a list whose last entry stands for all other names.
+/// Returns the position of a name in a list. The last position is for all other names.
 fn place(names: &[&str], name: &str) -> usize {
     names.iter().position(|known| known.eq_ignore_ascii_case(name)).unwrap_or(names.len() - 1)
 }

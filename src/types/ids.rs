@@ -18,7 +18,7 @@ pub struct ConnId {
 pub struct Handle(pub u16);
 
 impl Handle {
-    /// Handle for a session with only one.
+    /// Handle used by a session that has only one publication, subscription or request.
     pub const ONLY: Self = Self(0);
 }
 

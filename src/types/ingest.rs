@@ -17,7 +17,8 @@ impl Ingest {
     /// The view of a room, made of the room's streams by this server.
     pub const ROOM_VIEW: Self = Self { publish_type: "Pull", name: "room" };
 
-    /// True if the stream is made of another one, whose record, hooks and recordings are all there are: a copy, or the view of a room.
+    /// True if the stream is derived from another one and has no record, hooks and recordings of its own: a copy,
+    /// or the view of a room.
     #[must_use]
     pub fn is_copy(self) -> bool {
         self == Self::COPY || self == Self::ROOM_VIEW

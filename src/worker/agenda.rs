@@ -10,7 +10,7 @@ use crate::types::{ConnId, StreamId};
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     pub(super) deadlines: Deadlines,
-    /// Sessions whose events and output must be drained.
+    /// Sessions that must be drained of events and output.
     pub(super) dirty: Vec<ConnId>,
     /// Streams whose units must be sent.
     pub(super) flushing: Vec<StreamId>,
@@ -29,8 +29,8 @@ pub enum Writers {
     All,
 }
 
-/// Sessions with output to write. Viewers that have just joined need a GOP or more, and slow ones a backlog: they wait for the viewers that
-/// are sent one frame, and never delay them.
+/// Sessions with output to write. Sessions that are catching up (new viewers, which need a GOP or more, and slow ones
+/// with a backlog) write after those that need only the newest frame, and never delay them.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     keep_up: VecDeque<ConnId>,

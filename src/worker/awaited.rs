@@ -1,8 +1,9 @@
-//! Streams that are not live, and the sessions that want a notice when they begin.
+//! Streams that are not live, and the sessions to notify when they begin.
 //!
-//! Anybody with a signalling socket may ask for streams that do not exist, so the table is bounded per session and in total. When it is
-//! full, the session that awaits most loses an entry to a session that awaits fewer: it gets no notice of that stream, but its player asks
-//! again by itself. Removing a session costs as much as it awaited, whatever the others do.
+//! Any client with a signalling socket may ask for streams that do not exist, so the table is bounded per session and
+//! in total. When it is full, a new entry displaces one of the session that awaits most, if the newcomer awaits
+//! fewer. The displaced session is not notified of that stream, but its player asks again by itself. Removing a
+//! session takes time in proportion to its own entries only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +81,8 @@ impl Awaited {
         self.entries
     }
 
-    /// Takes one entry from the session that awaits most. Returns false if no session has two more than the newcomer.
+    /// Removes one entry of the session that awaits most. Returns false if no session has at least two more than
+    /// the newcomer.
     fn give_way(&mut self, newcomer: usize) -> bool {
         let Some(&(most, conn)) = self.sizes.last().filter(|(most, _)| *most > newcomer + 1) else {
             return false;

@@ -1,5 +1,6 @@
-//! Viewers without a connection that an operator has ended. Their requests are refused for a while, as a connection would be closed: without
-//! a playlist a player gives up. The table is bounded; when it is full, the oldest entry gives way.
+//! Viewers without a connection that an operator has ended. Their requests are refused for a while, so that their
+//! players give up as if a connection had been closed. The table is bounded; when it is full, the oldest entry is
+//! removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -53,7 +54,7 @@ impl Barred {
         }
     }
 
-    /// Ends the first entry; a viewer that was added again stays.
+    /// Removes the first entry; a viewer that was added again remains.
     fn end_first(&mut self) {
         let Some((until, viewer)) = self.order.pop_front() else { return };
         if self.until.get(&viewer) == Some(&until) {
@@ -79,7 +80,7 @@ mod tests {
         assert!(barred.has(now, &key, "hls", "a") && barred.has(now, &key, "hls", &long));
         assert!(!barred.has(now, &key, "dash", "a") && !barred.has(now, &key, "hls", "b"));
         assert!(!barred.has(now, &StreamKey::new("live", "other"), "hls", "a"));
-        // Ended once more: the minute begins anew.
+        // Ended again: the minute restarts.
         barred.add(now + 30 * SECOND, key.clone(), "hls", "a");
         assert!(barred.has(now + BARRED, &key, "hls", "a") && !barred.has(now + BARRED, &key, "hls", &long));
         assert!(!barred.has(now + 30 * SECOND + BARRED, &key, "hls", "a"));

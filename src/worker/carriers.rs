@@ -37,7 +37,7 @@ impl Ports {
         }
     }
 
-    /// Routes a datagram of a shared port that came in a session's byte stream.
+    /// Routes a datagram of a shared port that arrived in a session's byte stream.
     pub(super) fn take_carried(
         &mut self,
         turn: &mut Turn,
@@ -72,8 +72,9 @@ impl Ports {
 }
 
 impl Conns {
-    /// Gives the connection of a carrier to the worker whose session it is for, unless a session here has claimed it. A second time it is
-    /// closed, because its peer could go on for ever.
+    /// Hands the connection of a carrier over to the worker that has its session, unless a session here has claimed
+    /// it. A connection that was handed over once is refused, because its peer could otherwise keep workers passing
+    /// it around.
     fn hand_over(&mut self, turn: &mut Turn, carrier: ConnId, to: WorkerId, datagram: &[u8]) {
         let Some(conn) = self.get(carrier) else { return };
         if conn.bytes.as_ref().is_some_and(|link| link.was_handed_over) {
@@ -106,7 +107,7 @@ impl Conns {
             self.relate(owner, carrier);
             self.reply(turn, carrier, Reply::Port(PortNews::Carries));
             self.note_authenticated(turn, carrier);
-            // Datagrams that the kernel holds cannot be dropped when they are late.
+            // Datagrams that are already in the kernel can no longer be dropped when they are late.
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
         }
         self.touch(turn, carrier);

@@ -1,5 +1,5 @@
-//! Messages of viewers, each of which goes to all others of its stream. The viewers of a stream or a room on one worker share a limit in
-//! bytes per second.
+//! Messages of viewers to all other viewers of their stream. The viewers of a stream or a room on one worker share a
+//! limit in bytes per second.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::types::StreamKey;
 /// Bytes per second that the viewers of a stream may send together; also the size of a burst.
 const RATE: u64 = 128 << 10;
 const BURST: u64 = 1 << 20;
-/// Bytes that each message counts beyond its payload.
+/// Bytes counted for each message in addition to its payload.
 const MESSAGE_BYTES: u64 = 512;
 
 /// The bytes that viewers may send now, and the time of that figure.
@@ -27,7 +27,8 @@ pub(super) struct Chats {
 }
 
 impl Chats {
-    /// Returns true if a message may be sent to a stream. Publishers and the API are not limited here; they have limits of their own.
+    /// Returns true if a message may be sent to a stream. This limit is for viewers only; publishers and the API have
+    /// limits of their own.
     pub(super) fn takes(&mut self, now: Instant, stream: &StreamKey, message: &Message) -> bool {
         let Some(data) = message.content::<StreamData>() else { return true };
         match data.sender {
@@ -65,7 +66,7 @@ mod tests {
         Message::new(StreamData { sender, stream: "s".into(), is_text: true, payload })
     }
 
-    /// However many viewers send, however small their messages are.
+    /// The limit holds for any number of viewers and any size of messages.
     #[test]
     fn the_viewers_of_a_stream_send_so_much_together() {
         let (start, mut chats) = (Instant::now(), Chats::default());
@@ -78,7 +79,7 @@ mod tests {
         }
         let most = (BURST + 10 * RATE) / 612;
         assert!(taken <= most && taken > most * 9 / 10, "{taken} of {most}");
-        // Others are not held back, neither another stream nor the publisher.
+        // Neither another stream nor the publisher is held back.
         let now = start + Duration::from_secs(10);
         assert!(!chats.takes(now, &stream, &message(DataSender::Viewer { to_viewers: false }, 1000)));
         assert!(chats.takes(now, &other, &viewer));

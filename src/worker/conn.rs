@@ -33,7 +33,7 @@ pub(super) enum Purpose {
     Push { push: PushId, attempt: u64, stream: StreamId },
     /// An attempt of a pull.
     Pull { pull: PullId, attempt: u64 },
-    /// Takes a stream for the server itself.
+    /// Takes a stream for use by the server itself.
     Sink { stream: StreamId, kind: &'static str },
     /// Records a stream.
     Recording { recording: RecordingId, stream: StreamId },
@@ -81,7 +81,8 @@ pub(super) enum SubscriptionState {
     Asked(Box<PlayAsk>),
     /// The stream is being started; the request waits until then.
     Held { ask: Box<PlayAsk>, until: Instant },
-    /// The subscription lists the streams of a main track, which other subscriptions play. `told`: control was notified of it.
+    /// The subscription lists the streams of a main track, which are played by other subscriptions. `told` is true
+    /// once control was notified.
     Room { told: bool },
     /// The stream is being sent.
     Playing(Playing),
@@ -215,7 +216,7 @@ pub(super) struct Figures {
     pub(super) cause: Option<Cow<'static, str>>,
     /// True if the session carries media, as it reported.
     pub(super) is_media: bool,
-    /// Bytes received and sent that were counted under another protocol before.
+    /// Bytes received and sent that were already counted under another protocol.
     pub(super) counted: (u64, u64),
     /// Jumps of subscriptions that have ended.
     pub(super) jumps: u64,
@@ -327,7 +328,7 @@ impl Conn {
         }
     }
 
-    /// Returns the address of the client: the peer, or the client behind the peer if it is a proxy.
+    /// Returns the address of the client: the peer, or the client named by the peer if that is a proxy.
     pub(super) fn client(&self) -> SocketAddr {
         self.behind.map_or(self.peer, |client| SocketAddr::new(client, self.peer.port()))
     }
@@ -359,10 +360,10 @@ impl Conn {
         self.subscriptions.iter().filter_map(Subscription::playing)
     }
 
-    /// True if the session has output of its own to send, apart from the units behind its cursors.
+    /// True if the session has output of its own to send, apart from units of its subscriptions.
     pub(super) fn has_own_bytes(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|link| link.unsent)
-            // Before there is a connection nothing can be sent.
+            // Nothing can be sent before the connection is established.
             || self.bytes.as_ref().is_some_and(|link| link.flow != Flow::Connecting && !link.queue.is_empty())
             || self.playing().any(|playing| playing.subscriber.cursor.has_rest())
     }

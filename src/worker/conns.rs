@@ -12,8 +12,8 @@ use crate::types::ConnId;
 #[derive(Debug, Default)]
 pub(super) struct Conns {
     slab: Slab<Conn>,
-    /// Sessions that panicked. They can no longer be found by id; [`super::Worker`] removes them as soon as it holds all of its parts, and
-    /// before its next output at the latest.
+    /// Sessions that panicked. They can no longer be found by id. [`super::Worker`] removes them as soon as it can
+    /// access all of its parts, before its next output at the latest.
     panicked: Vec<ConnId>,
 }
 
@@ -28,7 +28,7 @@ impl Conns {
         self.slab.next_id()
     }
 
-    /// Removes and returns a session; its id is dead from then on.
+    /// Removes and returns a session. Its id is invalid from then on.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.slab.remove(id)
     }

@@ -1,8 +1,8 @@
 //! Datagram sessions, over a shared port or over sockets of their own.
 //!
-//! Their output differs from that of byte streams. Units that wait for a stream's socket stay behind the viewer's cursor; a datagram
-//! session must keep what it has sent until it has arrived, so it takes units while it has room for them and turns them into datagrams when
-//! its pace allows.
+//! Their output differs from that of byte streams. For a byte stream, unsent units stay behind the viewer's cursor in
+//! the ring. A datagram session must keep what it has sent until the peer has received it, so it takes units while it
+//! has room for them and sends them as datagrams at its own pace.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ pub enum Destination {
 #[derive(Debug)]
 pub(super) struct Ports {
     pub(super) list: Vec<(&'static Port, Box<dyn Demux>)>,
-    /// The reply to the last datagram that has no session.
+    /// The reply to the last datagram that belongs to no session.
     pub(super) reply: Vec<u8>,
 }
 
@@ -107,7 +107,7 @@ impl Worker {
         datagrams.not_passed = datagrams.not_passed.saturating_add(lost);
     }
 
-    /// Takes news of another worker about a path whose datagrams this one receives.
+    /// Applies news from another worker about a path whose datagrams this worker receives.
     pub fn handle_path_news(&mut self, news: &PathNews) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == news.port) {
             demux.on_request().into_iter().for_each(|sessions| sessions.hear(news));
@@ -140,8 +140,8 @@ impl Worker {
         self.conns.take_datagram(&mut self.turn, id, path, from, datagram);
     }
 
-    /// Adds the datagrams that a session has to send now and returns their destination. If none was added, there is nothing more to send
-    /// for now.
+    /// Adds the datagrams that a session has to send now and returns their destination. If none was added, the
+    /// session has nothing more to send at present.
     pub fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination> {
         self.turn.now = now;
         let streams = &self.live.streams;
@@ -164,7 +164,7 @@ impl Worker {
         link.unsent = !out.is_empty() && !to.last;
         let path = link.paths.iter().find(|path| path.id() == to.path).copied();
         if out.is_empty() {
-            // The units may have moved its deadline, or a goodbye was the last that it had to say.
+            // The units may have moved the session's deadline, or the session may have ended with a goodbye.
             self.after_drain(id);
         }
         Some(match path? {
@@ -197,7 +197,7 @@ impl Worker {
         if conn.datagrams.as_ref().is_some_and(|link| link.unsent) {
             self.conns.enqueue_write(&mut self.turn, id);
         } else {
-            // The session is not polled again, so a moved deadline or a goodbye is noticed here.
+            // The session is not polled again, so check here for a moved deadline or a goodbye.
             self.after_drain(id);
         }
     }
@@ -248,7 +248,7 @@ impl Ports {
         let Some((_, demux)) = self.list.iter_mut().find(|(of, _)| *of == port) else {
             return Route::Drop;
         };
-        // A panic in the port, caused by an unauthenticated peer, must end nobody's session.
+        // A panic in the port, caused by an unauthenticated peer, must not end any session.
         let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
         let Ok(route) = catch_unwind(route) else {
             turn.meter.stats.panics = turn.meter.stats.panics.saturating_add(1);

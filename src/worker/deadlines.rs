@@ -1,7 +1,7 @@
 //! The deadline table: one heap of all deadlines of a worker.
 //!
-//! An owner whose deadline moves later does nothing: its entry fires early, the owner checks its deadline and arms a new entry. A viewer
-//! that makes progress with every frame thus costs the heap nothing.
+//! An owner whose deadline moves later changes nothing in the heap: its entry fires early, and the owner then arms a
+//! new one. A viewer that makes progress with every frame thus costs the heap nothing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ pub(super) enum Timer {
     Flush(StreamId),
     /// The report to control.
     Report,
-    /// Derived tracks of a stream that no subscriber selects any more.
+    /// Derived tracks of a stream that lost their last subscriber.
     Linger(StreamId),
     /// Leases of viewers without a connection, waiting requests, and blobs of ended streams.
     Polled,

@@ -20,11 +20,12 @@ use crate::mail::ToWorker;
 use crate::protocol::{PublicationNews, Reply, derived};
 use crate::types::{ConnId, StreamId};
 
-/// Time for which a derived track is still made after its last subscriber has left, because viewers come back.
+/// Time for which a derived track is still produced after its last subscriber has left, because viewers often come
+/// back.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// Minimum time after which a track that was left out, because too many were being transcoded, is offered again once there is room. All
-/// that wait try at once, and each attempt changes the tracks of their viewers.
+/// Minimum time after which a track that was left out for lack of transcoders is offered again once there is room.
+/// All such tracks are retried at once, and each attempt changes the tracks of their viewers.
 const RETRY: Duration = Duration::from_secs(1);
 /// Interval of log lines about tracks of one stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -182,7 +183,7 @@ impl Live {
         };
         let Some(stream) = self.streams.get(&stream_id) else { return };
         let tracks = Arc::clone(stream.tracks());
-        // The published track may have gone while the unit was made.
+        // The published track may have ended while the unit was being made.
         let Some(of) = tracks.get(track) else { return };
         let unit = AccessUnit { track, config_epoch: of.epoch, ..unit };
         let entry = Entry::new(turn.now.mono, turn.now.wall_ms, unit, tracks);
@@ -191,7 +192,8 @@ impl Live {
 
     // ---- key frames
 
-    /// Requests a key frame of a video track that a subscriber waits for. Requests are merged, here and again at the source.
+    /// Requests a key frame of a video track for a subscriber that waits for it. Requests are merged, here and
+    /// again at the source.
     pub(super) fn need_key_frame(
         &mut self,
         turn: &mut Turn,

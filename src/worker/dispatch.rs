@@ -58,9 +58,9 @@ impl Worker {
             }
             let about = conn.session.about();
             conn.figures.is_media = about.is_media;
-            // A peer of a byte stream may agree on datagrams later on.
+            // A session on a byte stream may negotiate datagrams later.
             conn.takes_units = conn.session.unit_sink().is_some();
-            // A sink that may have room again goes on with what lies behind its cursors.
+            // A sink that may have room again is handed the units after its cursors.
             let goes_on = conn.takes_units && !conn.schedule.sated && !conn.subscriptions.is_empty();
             (about.protocol, goes_on || conn.has_own_bytes())
         });
@@ -146,7 +146,7 @@ impl Worker {
             self.turn.tell(ToControl::PushOpened { push, local });
         }
         self.conns.path_event(&self.turn, id, path, event);
-        // A socket beside the stream is the session's to do without.
+        // Only a failure of the byte stream ends the session; the session itself handles failures of other sockets.
         let has_broken = |conns: &Conns| {
             let conn = conns.get(id);
             conn.is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
@@ -155,7 +155,7 @@ impl Worker {
             && path == PathId::default()
             && has_broken(&self.conns)
         {
-            // Queued output can no longer be sent. A pull may go on in another connection.
+            // Queued output can no longer be sent. A pull may continue over another connection.
             self.drain_session(id);
             if has_broken(&self.conns) {
                 self.remove(id, reason, true);
@@ -194,7 +194,7 @@ impl Worker {
             }
             Purpose::Push { push, attempt, stream } => {
                 self.orders.forget_push(push, stream, id);
-                // Most have reported a reason already; control takes only the first report of an attempt's end.
+                // Most attempts have reported a reason already; control takes only the first report.
                 let state = PushState::Failed(reason.to_owned());
                 self.turn.tell(ToControl::Push { push, attempt, state });
             }
@@ -220,7 +220,7 @@ impl Worker {
 
 impl Conns {
     fn begin_job(&self, turn: &mut Turn, live: &Live, id: ConnId, job: Job) {
-        // Bytes of a file that the kernel holds for a slow peer are bounded like those of a stream.
+        // Limit the bytes of a file that the kernel holds for a slow peer, as for a stream.
         if matches!(job.work, Work::FileOpen { .. }) {
             let conn = self.transport_of(id);
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes: UNSENT_BYTES_MIN });
@@ -233,7 +233,7 @@ impl Conns {
         live.holds.end_all_of(self, id);
         let Some(conn) = self.get_mut(id) else { return };
         conn.closing.get_or_insert(reason);
-        // A viewer that leaves gets the rest of the unit it was in, and no further one.
+        // A viewer that leaves still gets the rest of the current unit, but no further one.
         for subscription in &mut conn.subscriptions {
             if let Some(playing) = subscription.playing_mut() {
                 playing.subscriber.paused = true;

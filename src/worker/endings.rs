@@ -64,7 +64,7 @@ impl Conns {
         let Some(conn) = self.get_mut(id) else { return };
         let protocol = protocol.unwrap_or_else(|| conn.session.about().protocol);
         let (peer, reason) = (conn.client(), &*reason);
-        // A push, a pull or a recording that comes to nothing is told by control.
+        // Control logs the failures of pushes, pulls and recordings itself.
         if matches!(conn.purpose, Purpose::Peer) {
             match verb {
                 Verb::Connect => tracing::info!(%key, protocol, %peer, reason, "peer refused"),
@@ -81,14 +81,14 @@ pub(super) fn log_end(conn: &Conn, reason: &str, now: Instant) {
     let figures = &conn.figures;
     let protocol = figures.protocol;
     let reason = figures.cause.as_deref().unwrap_or(reason);
-    // A session within the server has none.
+    // A session inside the server has no peer.
     let peer = Some(conn.client()).filter(|peer| !peer.ip().is_unspecified());
     let peer = peer.map(tracing::field::display);
     let seconds = now.saturating_duration_since(figures.began).as_secs();
     let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
     let (jumps, skipped) = (figures.jumps, figures.skipped);
     let key = figures.key.as_ref().map(tracing::field::display);
-    // An attempt that came to no stream: control says so, and sums up.
+    // Control logs attempts that never got a stream, in summary.
     let is_attempt = matches!(conn.purpose, Purpose::Push { .. } | Purpose::Pull { .. }) && key.is_none();
     if figures.is_media && !is_attempt {
         tracing::info!(

@@ -40,12 +40,12 @@ pub(super) struct Meter {
     /// The totals of connections that have ended.
     pub(super) totals_ended: Vec<Totals>,
     pub(super) forwarding: ForwardingTable,
-    /// Units sent to viewers since the last send whose delay is to be recorded.
+    /// Units sent to viewers, whose delays are recorded with the next send.
     pub(super) forwarded: Vec<(ForwardingIndex, Forwarded)>,
     /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
     report_armed: bool,
-    /// Streams reported with viewers of a format that is counted separately.
+    /// Streams last reported as having viewers of a separately counted format, each paired with that format.
     counted_apart: BTreeSet<(StreamId, &'static str)>,
 }
 
@@ -183,7 +183,8 @@ impl Turn {
         u32::try_from(stream.subscribers.iter().filter(is_viewer).count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the viewers of formats that are counted separately. A stream that no longer has any is reported once more.
+    /// Returns the viewers of separately counted formats. A stream that has lost its last such viewer is reported
+    /// once more, with 0.
     fn counted_apart(&mut self, conns: &Conns, live: &Live) -> Vec<(StreamId, &'static str, u32)> {
         let mut told = std::mem::take(&mut self.meter.counted_apart);
         let mut counts = Vec::new();

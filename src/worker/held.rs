@@ -1,4 +1,5 @@
-//! The size of each table of a worker, for simulations: without peers and streams all must be empty. And the tasks that the worker has.
+//! Sizes of a worker's tables, for simulations: without peers and streams all must be empty. Also lists the worker's
+//! tasks.
 
 use super::Worker;
 
@@ -30,7 +31,7 @@ impl Worker {
         ]
     }
 
-    /// Returns the kinds and numbers of the tasks that control has ordered and that are not over, as in
+    /// Returns kind and number of each unfinished task that control has ordered, in the form of
     /// [`crate::control::Ordered`].
     #[must_use]
     pub fn ordered(&self) -> Vec<(&'static str, u64)> {

@@ -1,5 +1,5 @@
-//! Viewers that wait for a stream that they have started. The stream is fetched or begun because of them; they are served when it is live,
-//! or refused if it does not come in time.
+//! Viewers that wait for a stream that they have started. The stream is fetched or begun for them. They are served
+//! once it is live, or refused if it does not come up in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Holds {
         }
     }
 
-    /// True if a stream that is not live may come when a viewer wants it.
+    /// True if a stream that is not live may be started by a viewer.
     pub(super) fn may_be_started(&self, turn: &Turn, key: &StreamKey) -> bool {
         self.auto_start.contains(key) || (turn.server.fetches_any && turn.apps.contains_key(&key.app))
     }
@@ -87,7 +87,7 @@ impl Holds {
         Some(ask)
     }
 
-    /// Ends the waits of all viewers of a session that asked for something else or left.
+    /// Ends the waits of all viewers of a session that has made another request or has left.
     pub(super) fn end_all_of(&mut self, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get(id) else { return };
         for handle in conn.subscriptions.iter().map(|one| one.handle).collect::<Vec<_>>() {
@@ -110,7 +110,7 @@ impl Holds {
         }
     }
 
-    /// Refuses the viewers that wait for a stream that does not come.
+    /// Refuses the viewers that wait for a stream that will not come up.
     pub(super) fn refuse_all_of(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for viewer in self.waiting_for(key) {
             self.refuse(turn, conns, viewer);

@@ -1,7 +1,8 @@
-//! Viewers that watched by separate requests when the server began to drain: they are served on, and others are sent elsewhere.
+//! Viewers by separate requests that were already watching when the server began to drain. They are still served; new
+//! ones are sent to other servers.
 //!
-//! Each worker tells the others whom it counts, because a viewer's requests may reach any worker. Until all have reported, everybody is
-//! served. Drains are numbered: all workers begin each of them, and what was reported for a former one may come late.
+//! A viewer's requests may reach any worker, so each worker tells the others which viewers it counts. Until all have
+//! reported, everybody is served. Drains are numbered, because a report for an earlier drain may arrive late.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,15 +11,16 @@ use std::sync::Arc;
 use super::leases::Ledger;
 use crate::types::{StreamId, WorkerId};
 
-/// The viewers of all workers, as digests of stream, protocol and name. At most [`super::leases::LEASES_MAX`] of each worker.
+/// Viewers of all workers, as digests of stream, protocol and name. At most [`super::leases::LEASES_MAX`] from each
+/// worker.
 #[derive(Debug, Default)]
 pub(super) struct Incumbents {
     known: BTreeSet<u64>,
-    /// Number of drains that this worker has begun.
+    /// Number of drains that this worker has begun; also the number of the latest one.
     begun: u64,
-    /// Number of the drain that was reported for.
+    /// Number of the drain that the reports are for.
     drain: u64,
-    /// Workers that have reported.
+    /// Workers that have reported for this drain.
     reported: BTreeSet<WorkerId>,
 }
 
@@ -29,7 +31,7 @@ impl Incumbents {
         self.begun
     }
 
-    /// Ends the drain at this worker. Reports for the next one may be here already.
+    /// Ends the drain at this worker. Keeps the reports if they are for a later drain already.
     pub(super) fn end(&mut self) {
         if self.drain <= self.begun {
             self.known.clear();
@@ -50,7 +52,7 @@ impl Incumbents {
         }
     }
 
-    /// True if a viewer is to be served, by one of its names.
+    /// True if a viewer is still served, i.e. one of its names was reported, or not all workers have reported.
     pub(super) fn serves(
         &self,
         workers: u16,
@@ -119,7 +121,7 @@ mod tests {
         assert!(serves(&incumbents));
         incumbents.add(drain, WorkerId(1), &[]);
         assert!(!serves(&incumbents));
-        // The other worker begins the next one first.
+        // The other worker begins the next drain first.
         incumbents.add(drain + 1, WorkerId(1), &[digest(StreamId(1), "hls", "a")]);
         incumbents.end();
         let next = incumbents.begin();

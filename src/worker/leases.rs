@@ -1,6 +1,6 @@
-//! Viewers without a connection. A viewer that watches by separate requests (HLS) counts while its lease lasts: each request renews the
-//! lease, and it expires by time. The ledger is bounded: when it is full, the oldest lease of the same address is evicted, so that a client
-//! with a million session ids counts no more than before.
+//! Viewers without a connection. A viewer that watches by separate requests (HLS) counts while its lease lasts; each
+//! request renews the lease, which otherwise expires. When the ledger is full, a new lease evicts the oldest one of
+//! the same address, so that a client that invents session ids does not raise the count further.
 //!
 //! Renewing, ending and expiring take logarithmic time in the number of leases.
 
@@ -18,7 +18,8 @@ pub const LEASES_MAX: usize = 100_000;
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Maximum length of a viewer's name in bytes; longer names are cut.
 pub const VIEWER_BYTES_MAX: usize = 128;
-/// Maximum number of leases that one call ends. If more are due, the deadline stays in the past.
+/// Maximum number of leases ended in one call. If more are due, the deadline stays in the past, so that another call
+/// follows.
 const EXPIRED_MAX: usize = 1000;
 /// Mask of the network bits of an IPv6 address.
 const NETWORK: u128 = !0 << 64;
@@ -47,7 +48,7 @@ struct Lease {
 /// The result of renewing a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewed {
-    /// A known viewer goes on.
+    /// A known viewer continues.
     Again,
     /// A new viewer.
     New,
@@ -64,9 +65,9 @@ pub struct Leased<'a> {
     pub protocol: &'static str,
     /// Identity of the viewer.
     pub viewer: &'a Arc<str>,
-    /// Address of its latest request.
+    /// Address of the viewer's latest request.
     pub client: IpAddr,
-    /// Time of its first request.
+    /// Time of the viewer's first request.
     pub began: Instant,
 }
 
@@ -83,7 +84,7 @@ pub struct Ledger {
     /// Leases by address, then by expiry time.
     addresses: BTreeMap<IpAddr, BTreeSet<(Instant, u64)>>,
     counts: BTreeMap<(StreamId, &'static str), u32>,
-    /// News for control of leases that have ended.
+    /// Ended leases, as news for control.
     ended: Vec<LeaseNews>,
 }
 
@@ -180,7 +181,7 @@ impl Ledger {
         self.index.keys().map(|key| (key.stream, key.protocol, &*key.viewer))
     }
 
-    /// Takes the news for control of leases that have ended.
+    /// Returns the leases that have ended since the last call, as news for control.
     pub fn take_ended(&mut self) -> Vec<LeaseNews> {
         std::mem::take(&mut self.ended)
     }
@@ -281,7 +282,7 @@ pub(super) fn cut(viewer: &str) -> &str {
     viewer.get(..viewer.floor_char_boundary(VIEWER_BYTES_MAX)).unwrap_or_default()
 }
 
-/// Returns the address to count by: for IPv6 the /64 network, because a host can use all of it.
+/// Returns the address to count by: for IPv6 the /64 network, because one host can use all of its addresses.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
@@ -345,12 +346,13 @@ mod tests {
         };
         assert_eq!((ask(0, "x", address(1)), ask(1, "y", address(2))), (Renewed::New, Renewed::New));
         assert_eq!((ask(2, "z", address(2)), ask(3, "y", address(2))), (Renewed::New, Renewed::Again));
-        // Full: `z` is the oldest of its address by now; a new address finds no room and evicts nobody.
+        // The ledger is full: `z` is now the oldest lease of its address; a new address finds no room and evicts
+        // nobody.
         assert_eq!(ask(4, "v", address(3)), Renewed::Full);
         assert_eq!(ask(5, "w", address(2)), Renewed::New);
         assert_eq!((ask(6, "x", address(1)), ask(7, "y", address(2))), (Renewed::Again, Renewed::Again));
         assert_eq!((ledger.len(), counts(&ledger)), (3, vec![(A, "hls", 3)]));
-        // A million names of one network are as many viewers as there is room for.
+        // Many names from one network count as at most as many viewers as there is room for.
         let v6 = |host: u64| IpAddr::from(Ipv6Addr::from_bits(0x2001 << 112 | u128::from(host)));
         ledger.end_stream(A);
         for host in 0..1_000_000u64 {
@@ -375,7 +377,7 @@ mod tests {
     }
 
     proptest! {
-        /// In any order of events the indexes agree with each other.
+        /// The indexes agree with each other after any sequence of events.
         #[test]
         fn the_indexes_agree(steps in prop::collection::vec((0u64..12, 0u8..6, 0u8..3, 0u64..5000), 1..200)) {
             let (mut ledger, mut now) = (Ledger::with_room(8), Instant::now());

@@ -1,4 +1,4 @@
-//! The share of this worker in the memory budget of all rings, which also covers bytes made for single viewers.
+//! This worker's share in the memory budget of all rings, which also covers bytes made for single viewers.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::types::StreamId;
 
 /// Rings that retain less than this are not shrunk.
 const RING_BYTES_MIN: usize = 64 * 1024;
-/// Maximum number of rounds, each of which halves the largest rings: enough from 16 MiB to [`RING_BYTES_MIN`].
+/// Maximum number of rounds. Each halves the largest rings, so this many reduce a ring from 16 MiB to
+/// [`RING_BYTES_MIN`].
 const ROUNDS: u32 = 8;
 
 /// The budget, and the bytes appended since it was last checked.
@@ -108,7 +109,7 @@ mod tests {
             Self { worker, now, tracks: Arc::new(Tracks::new(1, [track])) }
         }
 
-        /// Appends `units` of 10 KiB to a stream, the first of which is a key frame.
+        /// Appends `units` units of 10 KiB to a stream; the first is a key frame.
         fn fill(&mut self, id: u64, units: i64) {
             let settings = Arc::new(AppSettings::defaults("live").unwrap());
             let (key, source, stream) = (StreamKey::new("live", &id.to_string()), WorkerId(0), StreamId(id));
@@ -162,7 +163,7 @@ mod tests {
         rig.fill(3, 10);
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3)), (400, 300, 100));
         rig.fill(4, 24);
-        // The ring lost its key frame, so the rest of it would be useless.
+        // The ring lost its key frame, so it was emptied: the rest would be useless.
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3), rig.kib_of(4)), (400, 0, 100, 240));
     }
 

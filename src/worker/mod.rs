@@ -1,17 +1,18 @@
-//! The worker: one per core, itself a machine. It knows connections, bytes, deadlines and mail, and neither file
-//! descriptors nor clocks: [`crate::io`] drives it, and so does the simulator.
+//! The worker, one per core, is itself a machine. It knows connections, bytes, deadlines and mail, but no file
+//! descriptors or clocks: [`crate::io`] drives it, and in tests the simulator does.
 //!
 //! A turn:
-//! 1. mail ([`Worker::handle_mail`], [`Worker::handle_mirrored`]), so that earlier orders of control are known first;
+//! 1. mail ([`Worker::handle_mail`], [`Worker::handle_mirrored`]), so that earlier orders of control are applied first;
 //! 2. sockets ([`Worker::accept`], [`Worker::handle_bytes`], [`Worker::handle_path`], ...);
 //! 3. deadlines ([`Worker::handle_timeout`]);
-//! 4. [`Worker::finish_turn`]: every dirty session is asked for events and bytes, streams that grew are flushed;
+//! 4. [`Worker::finish_turn`]: drains events and bytes of sessions that had input, and flushes streams with new units;
 //! 5. writes: [`Worker::next_write`], [`Worker::gather`], the system call, [`Worker::sent`];
-//! 6. [`Worker::poll_output`], until there is none.
+//! 6. [`Worker::poll_output`] until it returns `None`.
 //!
-//! A worker has these parts: [`conns`], the sessions and calls to them; [`streams`], what is live here; [`polled`], streams that are fetched by
-//! requests; [`orders`], pushes, pulls and recordings; [`datagrams`], shared ports; [`memory`], the budget of rings. Their methods
-//! take the [`turn`] and the other parts that they touch. What touches nearly all of them is the worker's own.
+//! The parts of a worker: [`conns`], the sessions and calls to them; [`streams`], the live streams; [`polled`],
+//! streams fetched by separate requests; [`orders`], pushes, pulls and recordings; [`datagrams`], shared ports;
+//! [`memory`], the budget of rings. Their methods take the [`turn`] and the other parts that they use. A method that
+//! uses nearly all parts belongs to the worker itself.
 
 mod agenda;
 mod audience;
@@ -130,16 +131,16 @@ pub enum Output {
         /// The limit in bytes.
         bytes: usize,
     },
-    /// The peer of a connection is authenticated: its place among the limited unauthenticated peers is free again.
+    /// The peer of a connection is authenticated: stop counting it among the limited unauthenticated peers.
     Authenticated {
         /// The connection.
         conn: ConnId,
-        /// True if the peer publishes; a part of all connections is reserved for publishers.
+        /// True if the peer publishes; some connections are reserved for publishers.
         publishes: bool,
     },
-    /// Deliver news to another worker that receives datagrams of a session here.
+    /// Deliver news to the worker that receives datagrams for a session of this worker.
     Path(WorkerId, PathNews),
-    /// Give a connection to another worker, whose session it is for. Its session here ends.
+    /// Hand a connection over to the worker that has its session. The connection's session on this worker ends.
     HandOver {
         /// The connection.
         conn: ConnId,
@@ -154,7 +155,7 @@ pub enum Output {
     Close {
         /// The connection, whose id is no longer valid.
         conn: ConnId,
-        /// True to discard what the kernel still holds.
+        /// True to discard the bytes that the kernel has not sent yet.
         abort: bool,
     },
 }
@@ -202,7 +203,7 @@ impl Worker {
         Some(id)
     }
 
-    /// Takes the bytes that another worker has received and counted on a connection that it has handed over.
+    /// Takes bytes that another worker has received and counted before it handed the connection over.
     pub fn take_over(&mut self, now: Now, id: ConnId, received: &[u8]) {
         self.turn.now = now;
         let Some(link) = self.conns.get_mut(id).and_then(|conn| conn.bytes.as_mut()) else { return };
@@ -221,7 +222,7 @@ impl Worker {
         &self.turn.server
     }
 
-    /// Takes bytes of a peer. [`Worker::wants_bytes`] must be asked before each call.
+    /// Takes bytes of a peer. Call [`Worker::wants_bytes`] before each call.
     pub fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]) {
         self.turn.now = now;
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -292,7 +293,7 @@ impl Worker {
 
     /// Returns the next action for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
-        // A format can panic at a write, which comes behind the end of the turn.
+        // A format can panic during a write, which follows the end of the turn.
         self.end_panicked();
         self.turn.agenda.outputs.pop_front()
     }

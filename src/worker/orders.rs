@@ -62,7 +62,7 @@ impl Worker {
         if let Purpose::Push { stream, .. } = conn.purpose {
             self.orders.forget_push(push, stream, id);
         }
-        // No news of it is wanted any more.
+        // Control no longer wants reports about this task.
         conn.purpose = Purpose::Ended;
         if conn.is_connecting() {
             self.remove(id, "push removed", true);
@@ -91,7 +91,7 @@ impl Worker {
     pub(super) fn stop_pull(&mut self, pull: PullId) {
         let Some(id) = self.orders.pulls.remove(&pull) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
-        // No news of it is wanted any more.
+        // Control no longer wants reports about this task.
         conn.purpose = Purpose::Ended;
         let connecting = conn.is_connecting();
         self.live.unpublish(&mut self.turn, &mut self.conns, id, Handle::ONLY, Departure::Lost);
@@ -112,7 +112,8 @@ impl Conns {
         }
     }
 
-    /// Closes the connection of a pull that goes on at another server, and asks control for that server's address.
+    /// Closes the connection of a pull that continues at another server, and asks control for that server's
+    /// address.
     pub(super) fn ask_next_server(&mut self, turn: &mut Turn, id: ConnId, server: NextServer) {
         let Some(conn) = self.get_mut(id) else { return };
         let Purpose::Pull { pull, attempt } = conn.purpose else { return };
@@ -120,7 +121,7 @@ impl Conns {
         turn.tell(ToControl::NextServer { pull, attempt, server });
     }
 
-    /// Closes the byte stream of a pull, which goes on.
+    /// Closes the byte stream of a pull that continues.
     pub(super) fn disconnect(&mut self, turn: &mut Turn, id: ConnId) {
         if let Some(conn) = self.get_mut(id).filter(|conn| matches!(conn.purpose, Purpose::Pull { .. })) {
             conn.reconnect();
@@ -249,7 +250,7 @@ impl Orders {
         }
     }
 
-    /// Forgets a pull whose connection is gone, and reports it as failed.
+    /// Forgets a pull whose connection has ended, and reports it as failed.
     pub(super) fn forget_pull(
         &mut self,
         turn: &mut Turn,
@@ -261,7 +262,7 @@ impl Orders {
         if self.pulls.get(&pull) == Some(&id) {
             self.pulls.remove(&pull);
         }
-        // Most have reported a reason already; control takes only the first report of an attempt's end.
+        // Most attempts have reported a reason already; control takes only the first report.
         let state = PullState::Failed(reason.to_owned());
         turn.tell(ToControl::Pull { pull, attempt, state });
     }

@@ -1,4 +1,4 @@
-//! Viewers that watch by separate requests and are checked: control admits each, and is asked again after [`KNOWN`].
+//! Checked viewers that watch by separate requests: control admits each of them, and is asked again after [`KNOWN`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,12 +14,12 @@ use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply, RequestNews};
 use crate::types::{ConnId, Handle, StreamKey};
 
-/// Time for which control's answer about a viewer is reused.
+/// Time for which control's positive answer about a viewer is reused.
 const KNOWN: Duration = Duration::from_secs(5);
 /// Maximum number of answers kept.
 const KNOWN_MAX: usize = 50_000;
 
-/// Stream, protocol, viewer and address that an answer applies to.
+/// The stream, protocol, viewer and address that an answer applies to.
 type Holder = (StreamKey, &'static str, String, IpAddr);
 
 /// An answer of control that is still valid.
@@ -89,7 +89,7 @@ impl Passes {
 }
 
 impl Polled {
-    /// Answers a request that asks whether its viewer may be served, from a kept answer or by asking control.
+    /// Answers whether the viewer of a request may be served, from a recent answer of control or by asking control.
     pub(super) fn ask_pass(
         &mut self,
         turn: &mut Turn,
@@ -155,7 +155,7 @@ impl Polled {
         let Some(asked) = self.passes.asked.remove(&id) else { return };
         match &verdict {
             Ok(()) => self.passes.note(turn.now.mono, asked),
-            // Control does not know what else is there: it is asked again when something was found.
+            // Control cannot know whether the file exists elsewhere. If the file is found, control is asked again.
             Err(NoSubscription::NotFound) => {}
             Err(why) => {
                 let (key, protocol, ..) = asked.holder;
@@ -173,7 +173,7 @@ impl Conns {
     }
 }
 
-/// Returns the identity of a viewer: a hash of its credentials, which may be as long as a request, or else its name.
+/// Returns the identity of a viewer: a hash of its credentials (which may be long), or its name if it has none.
 fn identity(shown: &Credentials<'_>, viewer: &str) -> String {
     let all = [shown.token, shown.subscriber, shown.code];
     if all.iter().all(Option::is_none) {

@@ -26,29 +26,30 @@ use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// Time in which the last blobs of an ended stream arrive: its sinks publish them at once.
 const LAST_BLOBS: Duration = Duration::from_secs(1);
-/// Largest number of ended streams that are remembered although they have no blobs: the first of them may be on its way.
+/// Maximum number of ended streams up to which streams without blobs are remembered too, because their first blob may
+/// still arrive.
 pub(super) const ENDED_MAX: usize = 1024;
 
 /// Blobs and leases of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Polled {
-    /// Memory for large blobs; `None`: they stay where they were made.
+    /// Memory for large blobs; with `None` they stay where they were made.
     memory: Option<Box<dyn BlobMemory>>,
     in_transit: BlobsInTransit,
     pub(super) leases: Ledger,
-    /// Number of workers among which viewers are divided.
+    /// Number of workers that share the counting of viewers.
     workers: Workers,
     pub(super) passes: Passes,
     pub(super) barred: Barred,
-    /// Viewers that are served on while the server is leaving.
+    /// Viewers that are still served while the server is leaving.
     pub(super) incumbents: Incumbents,
-    /// Ended streams that still have blobs or may get their last, and the time to drop them.
+    /// Ended streams that have blobs or may still get their last ones, with the time at which these are dropped.
     ended: VecDeque<(Instant, StreamId)>,
     /// Keys of the ended streams.
     pub(super) ended_keys: BTreeMap<StreamId, StreamKey>,
     /// Requests that wait for blobs.
     waits: Waits,
-    /// Sinks to begin with streams that viewers have started and that are not live yet.
+    /// Sinks to begin once the stream is live, for streams that viewers have started.
     sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
     /// Sinks that run on this worker, with their sessions.
     pub(super) making: BTreeMap<(StreamId, &'static str), ConnId>,
@@ -115,7 +116,8 @@ impl Worker {
         self
     }
 
-    /// Publishes a blob of a live stream on all workers. While too much is in flight to the others, it is published here only.
+    /// Publishes a blob of a live stream on all workers, or only on this one while too many bytes are on their way to
+    /// the others.
     pub fn publish_blob(&mut self, now: Now, mut blob: Blob) -> Published {
         self.turn.now = now;
         if let Some(kept) = self.polled.memory.as_ref().and_then(|memory| memory.keep(&blob.bytes)) {
@@ -137,11 +139,11 @@ impl Polled {
         self.keep_blob(turn, conns, live, &mail.blob);
     }
 
-    /// Stores a blob and answers the requests that wait for it. A stream that has just ended still gets its last blobs,
-    /// unless another one has its name; later ones are refused.
+    /// Stores a blob and answers the requests that wait for it. A stream that has just ended may still publish its
+    /// last blobs, unless another stream has taken its name.
     fn keep_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, blob: &Arc<Blob>) -> Published {
         let is_live = live.streams.contains_key(&blob.stream);
-        // The names are those of the next stream when there is one.
+        // A new stream of the same name owns the blob names.
         let is_last = |key| !live.directory.contains_key(key);
         if !is_live && !self.ended_keys.get(&blob.stream).is_some_and(is_last) {
             return Published::Refused;
@@ -182,7 +184,8 @@ impl Polled {
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let is_of_ladder = wanted.sink.is_some_and(is_of_ladder);
         let mut streams = live.directory.get(&wanted.key).copied().into_iter();
-        // The first one of a ladder leads; the others begin when it has.
+        // The first stream of a ladder gets its sink at once; the sinks of the others begin when its rendition has
+        // begun.
         let stream = streams.next().or_else(|| live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
         let blob = turn.blobs.get(&name.0, &name.1).filter(|blob| blob.is_fresh(turn.now.mono));
         let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));
@@ -196,7 +199,7 @@ impl Polled {
             return conns.answer_waiting(turn, id);
         }
         if turn.leaving && stream.is_none() && !grows {
-            // Nothing is begun for a newcomer: another server may have it.
+            // While the server is leaving, nothing is started for new viewers; another server may have the stream.
             conns.pass_refused(id, wanted.sink.unwrap_or_default(), &wanted.key, &NoSubscription::Draining);
             return conns.answer_pass(turn, id, Err(NoSubscription::Draining));
         }
@@ -214,8 +217,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Begins the sinks that were wanted before their stream, which has just begun. Requests for their blobs are no longer answered with
-    /// the end of the former stream of that name.
+    /// Begins the sinks that were requested before their stream began. From now on requests for their blobs are no
+    /// longer answered with the end of the former stream of that name.
     pub(super) fn begin_awaited_sinks(
         &mut self,
         turn: &mut Turn,
@@ -235,7 +238,7 @@ impl Polled {
         }
     }
 
-    /// Answers the requests that wait for playlists of a stream that does not come.
+    /// Answers the requests that wait for playlists of a stream that will not come up.
     pub(super) fn end_blob_waits(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for conn in self.waits.of(key) {
             self.end_wait(conn);
@@ -252,8 +255,8 @@ impl Polled {
 
     // ---- viewers
 
-    /// Renews the lease of a viewer after a request. A viewer's requests may reach any worker, so one worker, determined by the viewer's
-    /// name, does the counting.
+    /// Renews the lease of a viewer after a request. A viewer's requests may reach any worker, so its name determines
+    /// the one worker that counts it.
     pub(super) fn renew_lease(
         &mut self,
         turn: &mut Turn,
@@ -293,7 +296,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Reports a viewer as new, or, if it had a former name, moves its count from there.
+    /// Reports a viewer as new. If it has a former name, the worker that counts that name ends the lease or reports
+    /// the viewer.
     fn viewer_came(
         &mut self,
         turn: &mut Turn,
@@ -311,7 +315,8 @@ impl Polled {
         }
     }
 
-    /// Ends the lease of a viewer that has a new name. If no lease exists, the viewer is new and is reported.
+    /// Ends the lease of a viewer that now has a new name. If there is no such lease, the viewer is new and is
+    /// reported.
     pub(super) fn watched_no_more(
         &mut self,
         turn: &mut Turn,
@@ -323,7 +328,7 @@ impl Polled {
         }
     }
 
-    /// Ends a viewer on request: its lease, if this worker counts it, and its requests to this worker.
+    /// Ends a viewer on request: its lease, if this worker counts the viewer, and its requests to this worker.
     pub(super) fn end_viewer(
         &mut self,
         turn: &mut Turn,
@@ -346,8 +351,8 @@ impl Polled {
         turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
     }
 
-    /// True if a viewer has watched since before the server began to leave, or there is no stream. A viewer changes between the
-    /// renditions of a ladder, and is counted for each.
+    /// True if the viewer was already watching when the server began to leave, or there is no stream. A viewer may
+    /// switch between the renditions of a ladder, so having watched any of them suffices.
     pub(super) fn serves_on(&self, live: &Live, ask: &PassAsk) -> bool {
         let mut streams = ask.stream.or(ask.watched).into_iter().chain(live.ladder(&ask.key)).peekable();
         let names = [Some(&ask.viewer), ask.former.as_ref()];
@@ -366,7 +371,7 @@ impl Polled {
         }
         let number = stream.0.to_le_bytes();
         let bytes = number.iter().chain(protocol.as_bytes()).chain(viewer.as_bytes());
-        // FNV-1a, and a round that spreads what the last bytes have changed (that of MurmurHash3).
+        // FNV-1a, then a mixing round of MurmurHash3, which spreads the effect of the last bytes.
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -394,8 +399,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Ends the leases and sinks of an ended stream; its blobs remain for a while, because viewers lag behind. Requests
-    /// for a playlist that does not exist wait no longer than its last blobs need.
+    /// Ends the leases and sinks of an ended stream; its blobs remain for a while, because viewers lag. Requests for
+    /// a playlist that does not exist wait only for as long as the stream's last blobs may take.
     pub(super) fn forget_polled(&mut self, turn: &mut Turn, stream: StreamId, key: &StreamKey) {
         self.leases.end_stream(stream);
         self.tell_ended_leases(turn);
@@ -455,7 +460,7 @@ fn is_glance(wanted: &WantedBlob) -> bool {
     wanted.sink.and_then(sinks::find).is_some_and(|kind| kind.is_glance)
 }
 
-/// Returns the blob to wait for: if there is no ladder of this name, that of the stream with the name.
+/// Returns the blob to wait for. If no ladder has the requested name, this is a blob of the stream with that name.
 fn as_there_is(turn: &Turn, live: &Live, wanted: &WantedBlob) -> WantedBlob {
     if !wanted.sink.is_some_and(is_of_ladder) || live.is_ladder(&wanted.key) {
         return wanted.clone();

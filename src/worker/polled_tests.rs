@@ -1,4 +1,4 @@
-//! Blobs and leases over two workers and their HTTP connections.
+//! Blobs and leases across two workers and their HTTP connections.
 
 mod ends;
 mod ladders;
@@ -20,19 +20,19 @@ use crate::types::{Ingest, StreamKey};
 
 const STREAM: StreamId = StreamId(7);
 
-/// Two workers that know the stream `live/cam`; its source is the first.
+/// Two workers that know the stream `live/cam`; the first is its source.
 struct Pair {
     now: Now,
     workers: [Worker; 2],
-    /// The sinks that the source was asked for.
+    /// Sinks that the source was asked to begin.
     sinks: Vec<&'static str>,
     /// The streams that control was asked to start.
     wanted: Vec<StreamKey>,
-    /// Questions about viewers that control got.
+    /// Questions about viewers that control was asked.
     plays: Vec<PlayRequest>,
     /// Header lines of further requests.
     headers: &'static str,
-    /// Clients of the second worker that wanted a file, and what they were sent.
+    /// Clients of the second worker that requested a file.
     files: BTreeSet<ConnId>,
     jobs: BTreeMap<ConnId, crate::jobs::JobId>,
     sent: BTreeMap<ConnId, Vec<u8>>,
@@ -95,7 +95,7 @@ impl Pair {
         self.publish_of(STREAM, name, version, bytes)
     }
 
-    /// The first worker publishes; the second receives what it is sent.
+    /// Publishes on the first worker and delivers the mail to the second.
     fn publish_of(&mut self, stream: StreamId, name: &str, version: u64, bytes: Bytes) -> Published {
         self.publish_as(stream, name, version, bytes, Progress::default())
     }
@@ -137,7 +137,7 @@ impl Pair {
         published
     }
 
-    /// A blob of another type than that of playlists.
+    /// Publishes a blob whose type is not that of a playlist.
     fn publish_typed(&mut self, name: &str, content_type: &'static str) {
         self.publish_blob(Blob { content_type, viewers: Some("hls"), ..plain_blob(STREAM, name) });
     }
@@ -152,13 +152,13 @@ impl Pair {
         }
     }
 
-    /// The answer to a client of the second worker, and whether a file was wanted for it.
+    /// Requests a target from the second worker. Returns the response, and whether a file was requested.
     fn get(&mut self, target: &str, from: [u8; 4]) -> (Vec<u8>, bool) {
         let id = self.ask(target, from);
         self.answer(id)
     }
 
-    /// A client of the second worker asks. What is answered at once stays with the worker.
+    /// Sends a request to the second worker. An immediate response stays with the worker.
     fn ask(&mut self, target: &str, from: [u8; 4]) -> ConnId {
         let worker = &mut self.workers[1];
         let id = worker.accept(self.now, Listener::named("http").unwrap(), (from, 4000).into()).unwrap();
@@ -169,7 +169,7 @@ impl Pair {
         id
     }
 
-    /// The answer to a client since the last look, and whether a file was wanted for it.
+    /// Returns the response to a client since the last call, and whether a file was requested for it.
     fn answer(&mut self, id: ConnId) -> (Vec<u8>, bool) {
         self.drain();
         let wants_file = self.files.remove(&id);
@@ -201,7 +201,7 @@ impl Pair {
         }
     }
 
-    /// Viewers of the stream on the second worker, as it reports them.
+    /// Returns the viewers of the stream that the second worker reports.
     fn leased(&mut self) -> Vec<(StreamId, &'static str, u32)> {
         let worker = &mut self.workers[1];
         worker.handle_timeout(self.now);
@@ -253,11 +253,11 @@ fn what_one_worker_publishes_another_answers_from_memory() {
     }
     pair.publish("cam.m3u8", 2, Bytes::from_static(b"#EXTM3U 2"));
     assert_eq!(body(&pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).0), b"#EXTM3U 2");
-    // A segment that is longer than what waits for a peer at a time, in a folder.
+    // A segment in a folder, longer than the output that may wait for a peer.
     let segment: Bytes = (0..1_000_000u32).map(|i| i.to_le_bytes()[1]).collect::<Vec<u8>>().into();
     pair.publish("cam/1.ts", 1, segment.clone());
     assert_eq!(body(&pair.get("/live/streams/cam/1.ts", [192, 0, 2, 1]).0), segment);
-    // Not below another application, and not behind the end of the stream.
+    // Not found under another application, nor after the stream has ended.
     assert!(pair.get("/streams/cam.m3u8", [192, 0, 2, 1]).1);
     pair.workers[1].handle_mail(pair.now, ToWorker::StreamDown { stream: STREAM, end: StreamEnd::Stopped });
     pair.workers[0].handle_mail(pair.now, ToWorker::StreamDown { stream: STREAM, end: StreamEnd::Stopped });
@@ -304,7 +304,7 @@ fn the_next_stream_of_a_name_takes_the_names_of_blobs() {
     pair.end();
     let next = StreamId(8);
     pair.begin(next);
-    // Viewers of the first stream may still fetch its segments, but are not told that the stream is over.
+    // Viewers of the first stream may still fetch its segments, but do not see its end.
     assert_eq!(body(&pair.get("/live/streams/cam1.ts", [192, 0, 2, 1]).0), b"of the first");
     let waiting = pair.ask("/live/streams/cam.m3u8", [192, 0, 2, 1]);
     assert_eq!((pair.answer(waiting), &pair.sinks[..]), ((Vec::new(), false), &["hls"][..]));
@@ -377,7 +377,7 @@ fn who_waits_for_what_does_not_come_is_answered_in_time() {
     pair.pass(Duration::from_millis(200));
     assert!(pair.answer(waiting).1, "a file may have the name");
     assert_eq!(pair.workers[1].polled.awaited(), 0);
-    // Requests do not wait for a stream that is not there, or that the application does not have as HLS.
+    // Requests do not wait for a stream that does not exist, or if the application has HLS off.
     assert!(pair.get("/live/streams/other.m3u8", [192, 0, 2, 1]).1);
     let off = AppSettings::of(crate::protocol::schema(), "live", &[("hlsMuxingEnabled", "false")]).unwrap();
     pair.workers[1].handle_mail(pair.now, ToWorker::App(std::sync::Arc::new(off)));
@@ -398,7 +398,7 @@ fn who_asks_again_and_again_is_a_viewer_while_it_does() {
     ] {
         pair.get(target, from);
     }
-    // A token that nobody checks tells nobody apart.
+    // An unchecked token does not distinguish viewers.
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
     pair.now.mono += Duration::from_secs(6);
     pair.get("/live/streams/cam.m3u8?token=a", [192, 0, 2, 9]);
@@ -411,7 +411,7 @@ fn who_asks_again_and_again_is_a_viewer_while_it_does() {
 const PLAYLIST: &str = "ll-hls/cam/cam__video.m3u8";
 
 impl Pair {
-    /// With the settings of an application for all.
+    /// Makes a pair with these settings of the application.
     fn with(settings: &[(&str, &str)]) -> Self {
         let mut pair = Self::new();
         let app = AppSettings::of(crate::protocol::schema(), "live", settings).unwrap();
@@ -454,7 +454,7 @@ fn a_reload_waits_until_the_playlist_is_as_far_as_it_says() {
     pair.playlist(2, 7, 3);
     assert_eq!(body(&pair.answer(part).0), b"#EXTM3U 7.3");
     assert!(pair.answer(segment).0.is_empty());
-    // A part that the segment ended without is one of the next (RFC 8216bis 6.2.5.2).
+    // A part number beyond the end of a segment means a part of the next segment (RFC 8216bis 6.2.5.2).
     let beyond = pair.ask(&target("_HLS_msn=7&_HLS_part=50"), from);
     pair.playlist(3, 8, 0);
     assert_eq!(
@@ -462,14 +462,14 @@ fn a_reload_waits_until_the_playlist_is_as_far_as_it_says() {
         (&b"#EXTM3U 8.0"[..], &b"#EXTM3U 8.0"[..])
     );
     assert!(pair.get(&target("_HLS_msn=11"), from).0.starts_with(b"HTTP/1.1 400 "));
-    // Nothing comes: 503, and nobody waits any more.
+    // Without progress the response is 503, and no request is left waiting.
     let waiting = pair.ask(&target("_HLS_msn=9"), from);
     let gone = pair.ask(&target("_HLS_msn=9"), from);
     pair.workers[1].handle_path(pair.now, gone, PathId::default(), PathEvent::Broken("reset"));
     pair.pass(BLOB_WAIT + Duration::from_millis(100));
     assert!(pair.answer(waiting).0.starts_with(b"HTTP/1.1 503 "));
     assert_eq!(pair.workers[1].polled.awaited(), 0);
-    // At the end of the stream everybody is told.
+    // The end of the stream answers all waiting requests.
     let waiting = pair.ask(&target("_HLS_msn=9"), from);
     pair.publish_as(STREAM, PLAYLIST, 9, Bytes::from_static(b"over"), Progress::ENDED);
     assert_eq!(body(&pair.answer(waiting).0), b"over");
@@ -481,7 +481,7 @@ fn a_part_is_waited_for_when_it_is_the_next_one() {
     let target = |name: &str| format!("/live/streams/ll-hls/cam/cam__video{name}.m4s");
     let from = [192, 0, 2, 1];
     pair.playlist(1, 7, 2);
-    // The third of the run that began with number 5 is the seventh.
+    // The run began with segment number 5, so its third segment is number 7.
     let next = pair.ask(&target("_5_000000003.2"), from);
     assert_eq!(pair.answer(next), (Vec::new(), false));
     for absent in [
@@ -540,7 +540,7 @@ fn a_cookie_tells_viewers_of_one_address_apart() {
     let second = get(&mut pair, "User-Agent: b\r\n");
     assert_ne!(second.split("viewer=").nth(1).unwrap().split(';').next().unwrap(), cookie);
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)], "another user agent");
-    // A viewer that comes with its cookie is the same one as without it.
+    // A viewer is the same with its cookie as without it.
     let known = get(&mut pair, "User-Agent: a\r\nCookie: x=1; viewer=0123456789abcdef0123456789abcdef\r\n");
     assert!(!known.contains("Set-Cookie"));
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
@@ -567,7 +567,7 @@ fn who_is_checked_is_let_in_by_control_and_asked_about_again_in_time() {
     let request = verdict(&mut pair, Ok(()));
     assert_eq!((request.key, request.egress), (StreamKey::new("live", "cam"), "hls"));
     assert_eq!(body(&pair.answer(waiting).0), b"#EXTM3U\n#EXTINF:2,\n1.ts?token=t\n");
-    // The same credentials are known for a while, whatever is asked for with them.
+    // The same credentials are accepted for a while, for any file.
     assert_eq!(body(&pair.get("/live/streams/1.ts?token=t", from).0), b"media");
     assert!(pair.plays.is_empty());
     let other = pair.ask("/live/streams/1.ts?token=t", [192, 0, 2, 2]);
@@ -585,7 +585,7 @@ fn who_is_checked_is_let_in_by_control_and_asked_about_again_in_time() {
     let blocked = crate::auth::access::Denial::Blocked("x".into());
     verdict(&mut pair, Err(NoSubscription::Denied(blocked)));
     assert!(pair.answer(again).0.starts_with(b"HTTP/1.1 401 "));
-    // The verdict for a client that has gone meanwhile is dropped.
+    // The verdict for a client that has left is dropped.
     let gone = pair.ask("/live/streams/1.ts?token=u", from);
     pair.workers[1].handle_path(pair.now, gone, PathId::default(), PathEvent::Broken("reset"));
     verdict(&mut pair, Ok(()));
@@ -641,7 +641,7 @@ fn r_50_what_is_not_known_to_be_there_is_asked_about_again_when_it_is_found() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         assert!(pair.plays.is_empty());
     }
-    // Segments of a stream that is over, which are still in memory.
+    // Segments of an ended stream that are still in memory.
     pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
     let id = pair.ask("/live/streams/cam.m3u8?token=u", from);
     assert!(!verdict(&mut pair, Err(NoSubscription::NotFound)).1);
@@ -659,7 +659,7 @@ fn t_11_a_playlist_takes_no_credentials_that_are_longer_than_it_may_repeat() {
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 414 ") && answer.contains("1 KiB"), "{answer}");
     assert!(pair.plays.is_empty(), "nobody is asked");
-    // If nothing is checked, a long token is a parameter like any other.
+    // If nothing is checked, a long token is an ordinary parameter.
     let mut open = Pair::new();
     open.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U\n1.ts\n"));
     assert_eq!(body(&open.get(&target, [192, 0, 2, 1]).0), b"#EXTM3U\n1.ts\n");
@@ -696,7 +696,7 @@ fn t_11_text_for_one_viewer_has_a_cap_of_its_own() {
     let held = pair.workers[1].turn.blobs.own_text().count(vec![0; OWN_TEXT_MAX]);
     let get = |pair: &mut Pair| {
         let id = pair.ask("/live/streams/cam.m3u8?token=t", [192, 0, 2, 1]);
-        // A viewer with a pass is not asked about again.
+        // Control is not asked again about a viewer that it has admitted.
         for request in pair.plays.drain(..) {
             let mail = ToWorker::Pass { conn: request.session.conn, verdict: Ok(()) };
             pair.workers[1].handle_mail(pair.now, mail);

@@ -25,21 +25,21 @@ use crate::types::{ConnId, Handle, SessionRef, StreamId};
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Worker {
-    /// Appends timed data to a stream that is published here, at its newest time.
+    /// Appends timed data to a stream published here, with the DTS of its newest unit.
     pub(super) fn put_timed_data(&mut self, id: StreamId, track: TrackId, payload: Bytes, ahead_ms: u32) {
         let Some(stream) = self.live.streams.get(&id).filter(|stream| stream.source == self.turn.id) else {
             return;
         };
         let tracks = Arc::clone(stream.tracks());
         if tracks.is_empty() {
-            // Data is nothing without media, and who waits for tracks waits on.
+            // Data without media is useless, and subscribers that wait for tracks must go on waiting.
             return;
         }
         let dts = self.live.sources.get(&id).map_or(0, |source| source.position.dts_ms);
         let pts = dts.saturating_add(i64::from(ahead_ms));
         let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 0, payload };
         let entry = Entry::new(self.turn.now.mono, self.turn.now.wall_ms, unit, tracks);
-        // A format that panics leaves it out.
+        // If a format panics at the unit, the unit is left out.
         let _ = self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, id, entry);
         self.live.feed_mirrors(&mut self.turn, id);
     }
@@ -134,7 +134,7 @@ impl Live {
                     self.tell_wanted(turn, conns, stream);
                 }
             }
-            // The publisher went while control decided; control must not wait for its units.
+            // The publisher left before control's verdict came; tell control not to wait for its units.
             (None, Some((stream, position, epoch))) => {
                 let departure = Departure::Lost;
                 turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
@@ -160,7 +160,7 @@ impl Live {
         match conn.publications.remove(at).stream {
             None => turn.tell(ToControl::PublishAbandoned(session)),
             Some(stream) => {
-                // Another publisher may have taken the stream over.
+                // Another publisher may have taken over the stream.
                 let is_own = |count: &SourceCount| count.publisher.is_none_or(|one| one == session);
                 let own = self.sources.get(&stream).copied().filter(is_own);
                 if own.is_some() {
@@ -173,7 +173,7 @@ impl Live {
         }
     }
 
-    /// Ends all publications of a session that is gone.
+    /// Ends all publications of a session that has ended.
     pub(super) fn unpublish_all(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         while let Some(publication) = conns.get(id).and_then(|conn| conn.publications.last().copied()) {
             self.unpublish(turn, conns, id, publication.handle, Departure::Lost);
@@ -268,7 +268,8 @@ impl Live {
         Ok(())
     }
 
-    /// Notifies subscribers of a stream without tracks that it has tracks now, or of one with video or sound alone that it has both.
+    /// Notifies the subscribers of a stream that had no tracks that it now has some, or of a stream with only video
+    /// or only audio that it now has both.
     fn tell_tracks(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId, first: bool) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
@@ -283,9 +284,9 @@ impl Live {
         }
     }
 
-    /// Arms the deadline for units of a stream that wait to be sent. One table entry serves the stream: while video flows each frame
-    /// flushes, and the entry finds nothing to do when it fires. Deadlines are moved forward onto a grid, so that hundreds of streams share
-    /// a wake-up.
+    /// Arms the deadline for units that wait to be sent. Each stream needs a single table entry: while video flows,
+    /// each frame flushes the stream, and the entry finds nothing to do when it fires. Deadlines are rounded to a
+    /// grid, so that hundreds of streams share a wake-up.
     pub(super) fn arm_flush(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(at) = stream.flush.due() else { return };
@@ -414,7 +415,8 @@ impl Conns {
     }
 }
 
-/// Replaces a loopback address, which does not identify the requester, by the unspecified address, which only rules for everybody contain.
+/// Replaces a loopback address, which does not identify the requester, by the unspecified address, which matches only
+/// rules for all addresses.
 fn nobodys(peer: SocketAddr) -> SocketAddr {
     if peer.ip().to_canonical().is_loopback() {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), peer.port())

@@ -1,8 +1,9 @@
-//! Main tracks, each a group of streams. A viewer may list a main track: it is notified of its streams as they come and go, and plays each
-//! by a subscription of its own. Any other viewer of a main track without media of its own gets the subtrack that began first.
+//! Main tracks, each a group of streams. A viewer that accepts subtracks is notified of the streams as they come and
+//! go, and plays each with a separate subscription. Any other viewer of a main track without media of its own gets
+//! the subtrack that began first.
 //!
-//! Workers know of a main track by the records of its live subtracks ([`crate::mail::StreamDetails`]). Removing a watcher costs as much as
-//! it held: a session that watches one main track has two entries.
+//! A worker knows a main track from the records of its live subtracks ([`crate::mail::StreamDetails`]). Removing a
+//! watcher takes time in proportion to its own entries: two for each main track that it watches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(super) struct Rooms {
     main_of: BTreeMap<StreamId, StreamKey>,
     watchers: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
     watched: BTreeMap<SubscriptionId, Watched>,
-    /// Roles of the live streams that have one.
+    /// Roles of live streams, for those that have one.
     roles: BTreeMap<StreamId, Arc<str>>,
 }
 
@@ -138,12 +139,12 @@ impl Rooms {
 }
 
 impl Live {
-    /// Returns the streams of a main track: its own, if live, and its subtracks.
+    /// Returns the streams of a main track: its own if live, and its subtracks.
     fn streams_of_room(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
         self.own_of_room(main).into_iter().chain(self.rooms.members(main))
     }
 
-    /// Returns the stream that a publisher sends under the name of a main track. The view of a room is none.
+    /// Returns the stream that a publisher sends under the name of a main track; the view of a room does not count.
     fn own_of_room(&self, main: &StreamKey) -> Option<StreamId> {
         self.directory.get(main).copied().filter(|own| !is_view(self, Some(*own)))
     }
@@ -174,7 +175,8 @@ impl Live {
         self.rooms.is_watched_by(id, main.unwrap_or(key))
     }
 
-    /// Makes a viewer watch a main track: it is notified of the current streams, and of each that comes or goes.
+    /// Makes a viewer watch a main track. It is notified of the current streams, and of each later stream that begins
+    /// or ends.
     pub(super) fn watch_room(
         &mut self,
         turn: &mut Turn,
@@ -205,7 +207,7 @@ impl Live {
         stream: StreamId,
         is_new: bool,
     ) {
-        // A view is in no room, even if its room is a subtrack.
+        // A view is in no room, even if its room is itself a subtrack.
         let Some(key) = self.key_of(stream).filter(|_| !is_view(self, Some(stream))) else { return };
         let details = self.details.get(stream);
         let main = details.and_then(|details| details.main_track.clone());
@@ -235,7 +237,7 @@ impl Live {
             }
         }
         if is_new {
-            // A main track that has media of its own from now on.
+            // The main track now has media of its own.
             self.tell_who_sees(turn, conns, &key, stream, SubtrackNews::Came(&key));
         }
     }
@@ -394,7 +396,7 @@ pub(super) fn is_view(live: &Live, stream: Option<StreamId>) -> bool {
     stream.is_some_and(|stream| stream.ingest == Ingest::ROOM_VIEW)
 }
 
-/// True if a room of which control makes a view has this name.
+/// True if this is the name of a room that control can make a view of.
 pub(super) fn has_view(live: &Live, main: &StreamKey) -> bool {
     live.is_room(main) && !live.details.has_renditions(main)
 }
@@ -404,10 +406,10 @@ pub(super) fn has_view_for(live: &Live, ask: &PlayAsk) -> bool {
     has_view(live, &ask.key) && !ask.format.kind().is_for_nodes && role_of(ask).is_empty()
 }
 
-/// Returns the first stream of a main track that a viewer sees, if that is what the viewer plays: renditions of one programme have no view,
-/// and neither has a room for a viewer with a role.
+/// Returns the first stream of a main track that the viewer may see, if the viewer is sent that stream rather than a
+/// view. Renditions of one programme have no view, and a viewer with a role is not sent the view.
 pub(super) fn first_seen(live: &Live, turn: &Turn, ask: &PlayAsk) -> Option<StreamId> {
-    // A node has the streams of a room each by its own name.
+    // Nodes get each stream of a room under its own name.
     if ask.format.kind().is_for_nodes || has_view_for(live, ask) {
         return None;
     }
@@ -422,7 +424,7 @@ impl Conns {
         self.touch(turn, watcher.conn);
     }
 
-    /// Notifies control that a viewer of a main track, about which it was asked, is there.
+    /// Notifies control that a viewer which it has admitted to a main track now watches it.
     pub(super) fn tell_room_viewer(&mut self, turn: &mut Turn, id: ConnId, handle: Handle) {
         let session = turn.session_ref(id, handle);
         let Some(conn) = self.get_mut(id) else { return };

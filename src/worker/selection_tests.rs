@@ -1,5 +1,5 @@
-//! A stream of two videos and two audios, viewers of four selections on two workers, and a change of selection in
-//! mid-stream, in virtual time: every run is a seed.
+//! A stream of two video and two audio tracks, viewers with four selections on two workers, and changes of selection
+//! while the stream plays, in virtual time. Each run has a seed.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for some kinds of output")]
 
@@ -20,10 +20,10 @@ use crate::mail::StreamDetails;
 use crate::protocol::{Event, Format, PlayAsk, PublicationEvent, SubscriptionEvent};
 use crate::types::{Handle, Ingest, StreamKey};
 
-/// The content of a unit's payload: its track, and its number there.
+/// Content of a unit's payload: its track, and its number within the track.
 type Mark = (u8, u32);
 
-/// A tag as a viewer has it: kind, id on the wire, mark, key frame.
+/// A unit as read from a tag by a viewer: kind, id on the wire, mark, key frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     kind: TrackKind,
@@ -75,7 +75,7 @@ struct Scene {
     viewers: Vec<Viewer>,
     publisher: (ConnId, Actor),
     tracks: std::sync::Arc<Tracks>,
-    /// Next number and units to the next key frame, by track.
+    /// Next unit number, and number of units until the next key frame, by track.
     next: BTreeMap<TrackId, (u32, u64)>,
 }
 
@@ -142,7 +142,7 @@ impl Scene {
         self.settle(worker);
     }
 
-    /// Publishes a unit of some track.
+    /// Publishes a unit of a random track.
     fn publish(&mut self) {
         let all: Vec<TrackId> = self.next.keys().copied().collect();
         let track = all[usize::try_from(self.below(4)).unwrap()];
@@ -167,7 +167,7 @@ impl Scene {
         self.settle(0);
     }
 
-    /// Has a worker finish its turn; sockets take what chance allows.
+    /// Finishes a worker's turn; sockets accept random numbers of bytes.
     fn settle(&mut self, index: usize) {
         let now = self.now;
         self.workers[index].handle_timeout(now);
@@ -196,7 +196,7 @@ impl Scene {
         }
     }
 
-    /// Mail arrives, and sockets take bytes again.
+    /// Delivers mail, and lets sockets accept bytes again.
     fn drive(&mut self, index: usize, items: u64) {
         for _ in 0..items {
             match self.mail[index].pop_front() {
@@ -221,7 +221,7 @@ impl Scene {
         }
     }
 
-    /// Until everybody has everything.
+    /// Runs until all viewers have all units.
     fn drain(&mut self) {
         for _ in 0..200 {
             self.now.mono += Duration::from_millis(50);
@@ -239,7 +239,7 @@ impl Scene {
     }
 }
 
-/// The unit that a tag holds, if it holds one.
+/// Returns the units in a tag.
 fn seen(kind: TagKind, body: &Bytes) -> Vec<Seen> {
     let mark = |payload: &[u8]| (payload[0], u32::from_be_bytes(payload[1..5].try_into().unwrap()));
     match kind {
@@ -278,7 +278,7 @@ fn seen(kind: TagKind, body: &Bytes) -> Vec<Seen> {
     }
 }
 
-/// The units of one track: contiguous up to the last, and of video from a key frame on.
+/// Checks the units of one track: contiguous up to the last and, for video, beginning with a key frame.
 fn check_track(scene: &Scene, viewer: &Viewer, kind: TrackKind, n: u8, wire: u8, to_the_end: bool) {
     let of_video = u8::from(kind == TrackKind::Video) * 16;
     let units: Vec<&Seen> = viewer.seen.iter().filter(|seen| seen.mark.0 == of_video + n).collect();
@@ -320,7 +320,7 @@ fn four_selections_on_two_workers_get_their_tracks_whole() {
         scene.drain();
         for (viewer, which) in scene.viewers.iter().zip((0..4).cycle()) {
             let check = |kind, n, wire| check_track(&scene, viewer, kind, n, wire, true);
-            // The first chosen track of a kind is written as if there were no other.
+            // The first chosen track of a kind is written as if it were the only one.
             let (video, audio) = match which {
                 0 => (0, 0),
                 1 => (1, 0),
@@ -378,7 +378,7 @@ fn who_comes_where_others_are_sent_pictures_alone_has_the_sound_behind_its_key_f
         scene.join(1, Selection { audio: Pick::None, ..Selection::DEFAULT });
         scene.join(1, Selection::DEFAULT);
         scene.run(40);
-        // Some of the sound of this GOP is there when the only one who hears it goes.
+        // Some of this GOP's audio has arrived when the only viewer with audio leaves.
         scene.say(1, Event::Closed("gone".to_owned()));
         let between = scene.below(20);
         scene.run(usize::try_from(between).unwrap());
@@ -398,7 +398,7 @@ fn what_nobody_on_a_worker_selects_does_not_cross_to_it_but_sound() {
     scene.run(20);
     scene.join(1, Selection { audio: Pick::None, ..Selection::DEFAULT });
     scene.drive(0, 10);
-    // The first unit of any track brings what tracks there are, and is answered by what is wanted of them.
+    // The first unit of any track carries the list of tracks; the mirror answers it with the tracks that it wants.
     scene.publish();
     scene.drive(1, 100);
     scene.drive(0, 100);

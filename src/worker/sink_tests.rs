@@ -41,14 +41,14 @@ struct Rig {
     worker: Worker,
     publisher: (ConnId, Actor),
     disk: Arc<Memory>,
-    /// Jobs that were submitted and are not done.
+    /// Submitted jobs that are not done.
     jobs: VecDeque<(ConnId, Job)>,
     /// Mail to other workers.
     mail: Vec<ToWorker>,
 }
 
 impl Rig {
-    /// A worker with a stream that is published here, or on worker 1.
+    /// Makes a worker with a stream that is published here (`source` 0) or on worker 1.
     fn new(source: u16) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
         let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
@@ -86,13 +86,13 @@ impl Rig {
         self.turn();
     }
 
-    /// A turn of the worker, without jobs.
+    /// Runs a turn of the worker, without jobs.
     fn turn(&mut self) {
         self.worker.handle_timeout(self.now);
         loop {
             self.worker.finish_turn();
             while self.worker.next_write(Writers::All).is_some() {}
-            // Units that sinks have taken are dispatched.
+            // Handle the results of the units that sinks have taken.
             self.worker.finish_turn();
             let mut any = self.worker.has_writes(Writers::All);
             while let Some(output) = self.worker.poll_output() {
@@ -109,7 +109,7 @@ impl Rig {
         }
     }
 
-    /// The helper threads do what was submitted.
+    /// Runs the submitted jobs, as the job threads would.
     fn do_jobs(&mut self) {
         while let Some((conn, job)) = self.jobs.pop_front() {
             let outcome = match job.work {
@@ -198,7 +198,7 @@ fn a_file_sink_writes_every_track_and_ends_with_its_stream() {
     rig.publish(TrackId::AUDIO, false, b"audio", &tracks);
     rig.publish(TrackId::VIDEO, false, b"next", &tracks);
     rig.do_jobs();
-    // The rest is written before the sink goes, and sound that still waits for a picture.
+    // Before the sink ends, it writes the rest, including audio that still waits for a video frame.
     rig.publish(TrackId::VIDEO, false, b"last", &tracks);
     rig.publish(TrackId::AUDIO, false, b"sound", &tracks);
     let sessions = rig.worker.connections();
@@ -217,7 +217,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
     let mut rig = Rig::new(0);
     let tracks = Arc::new(Tracks::new(1, [video(0)]));
     start_file_sink(&mut rig);
-    // Ten seconds of frames, a key frame each second; the disk takes nothing.
+    // Ten seconds of frames with a key frame each second, while the disk accepts nothing.
     for n in 0..500 {
         rig.publish(TrackId::VIDEO, n % 50 == 0, &LARGE, &tracks);
         assert!(rig.jobs.len() <= 1, "one append at a time");
@@ -227,13 +227,13 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
     rig.do_jobs();
     let count = rig.written().len();
     assert!((250..=320).contains(&count), "{count}: what was gathered, and 5 s from a key frame on");
-    // The sink continues as if nothing had happened.
+    // The sink continues normally.
     rig.publish(TrackId::VIDEO, false, b"fresh", &tracks);
     rig.do_jobs();
     assert_eq!(rig.written().last().unwrap().1, b"fresh");
 }
 
-/// Selects what only a derived track can give.
+/// Selects tracks that only a derived track can provide.
 fn derived_only() -> Selection {
     Selection { audio: Pick::Only(TrackId::DERIVED), ..Selection::DEFAULT }
 }
@@ -362,7 +362,7 @@ fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
     assert!(wanted(&rig).contains(TrackId::AUDIO), "rather what few know than nothing");
     let left_out = |rig: &Rig| rig.worker.live.streams[&STREAM].left_out().iter().count();
     assert_eq!(left_out(&rig), 1);
-    // There is room, but it is not tried within a second; and not without room.
+    // Room alone does not suffice within the first second, and time alone does not suffice without room.
     for (limit, wait_ms, runs) in [(1, 900, 0), (0, 20_000, 0), (1, 0, 1)] {
         rig.worker.live.transcoders = Arc::new(TranscoderBudget::new(limit));
         rig.now.mono += Duration::from_millis(wait_ms);
@@ -403,7 +403,7 @@ fn silence_is_made_for_who_asks_in_step_with_the_video() {
         newest(&rig)
     };
     assert_eq!(made.unit.track, silent);
-    // Audio comes after all.
+    // Audio arrives after all.
     let both = Arc::new(Tracks::new(2, [video(0), a_law()]));
     rig.publish(TrackId::AUDIO, false, &AUDIO, &both);
     rig.publish(TrackId::VIDEO, false, b"next", &both);
@@ -438,7 +438,7 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         rig.worker.handle_mail(rig.now, mail);
         rig.turn();
         assert!(rig.worker.live.producers.is_empty(), "moves: {moves}");
-        // The new source hears what is wanted here.
+        // The new source is told the demand of this worker.
         let wanted = |mail: &ToWorker| matches!(mail, ToWorker::Mirror { wanted, .. } if wanted.contains(TrackId::DERIVED));
         assert_eq!(rig.mail.iter().any(wanted), moves);
     }
@@ -461,7 +461,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
         viewers.iter().for_each(|viewer| rig.say(viewer, ask(None)));
     }
     assert_eq!(asked(&rig).len(), 1);
-    // Another track is another request.
+    // A key frame of another track is a separate request.
     rig.say(&viewers[0], ask(TrackId::nth(TrackKind::Video, 1)));
     assert_eq!(asked(&rig).len(), 1);
     rig.now.mono += Duration::from_millis(499);
@@ -470,7 +470,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     rig.now.mono += Duration::from_millis(1);
     rig.say(&viewers[0], ask(None));
     assert_eq!((asked(&rig).len(), rig.worker.turn.meter.stats.key_frames_asked), (1, 3));
-    // A sink that is about to begin asks for a key frame when the newest is old.
+    // A sink about to begin requests a key frame if the newest one is old.
     let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(TrackId::VIDEO)));
     rig.publish(TrackId::VIDEO, true, b"key", &tracks);
     rig.now.mono += Duration::from_millis(1999);
@@ -480,7 +480,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(None));
     rig.say(&viewers[0], soon);
     assert_eq!(asked(&rig).len(), 1);
-    // A viewer of a track without a key frame needs no words.
+    // Selecting a track without a key frame requests one implicitly.
     rig.now.mono += Duration::from_millis(500);
     let second =
         Selection { video: Pick::Only(TrackId::nth(TrackKind::Video, 1).unwrap()), ..Selection::DEFAULT };
@@ -508,13 +508,13 @@ fn demand_crosses_to_the_worker_of_the_publisher() {
     rig.mail.clear();
     rig.say(&viewer, Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(selection)));
     let wants = |mail: &ToWorker| {
-        // Both until the switch has happened.
+        // Both tracks are wanted until the switch has happened.
         matches!(mail, ToWorker::MirrorWants { wanted, .. } if wanted.contains(second) && wanted.contains(TrackId::VIDEO))
     };
     assert!(rig.mail.iter().any(wants), "{:?}", rig.mail);
     let needs = |mail: &&ToWorker| matches!(mail, ToWorker::KeyFrameNeeded { track, .. } if *track == second);
     assert_eq!(rig.mail.iter().filter(needs).count(), 1);
-    // At the source it reaches the publisher.
+    // At the source the request reaches the publisher.
     let mut source = Rig::new(0);
     source.worker.handle_mail(source.now, ToWorker::KeyFrameNeeded { stream: STREAM, track: second });
     assert!(source.publisher.1.replies().iter().any(|reply| reply.contains("KeyFrameNeeded")));
@@ -587,7 +587,7 @@ fn several_streams_of_one_byte_stream_never_cut_into_each_others_units() {
                 rig.worker.gather(id, &mut gather);
                 gather.slices().iter().flat_map(|slice| slice.to_vec()).collect()
             };
-            // The socket takes a prime number of bytes.
+            // The socket accepts a prime number of bytes at a time.
             let taken = bytes.len().min(23);
             rig.worker.sent(rig.now.mono, id, taken, bytes.len());
             received.extend_from_slice(&bytes[..taken]);
@@ -616,7 +616,7 @@ fn m_26_sessions_create_sessions_up_to_a_cap_and_end_with_their_parent() {
     let replies = parent.1.replies();
     let spawned = replies.iter().filter(|reply| reply.contains("session: Some")).count();
     assert_eq!((spawned, replies.len()), (CHILDREN_MAX, CHILDREN_MAX + 1));
-    // The end of a child is reported, and makes room.
+    // The end of a child is reported, and frees its place.
     let before = rig.worker.connections();
     children[0].say(Event::Closed("done".to_owned()));
     let first = rig.worker.conns.get(parent.0).unwrap().family.as_ref().unwrap().children[0];
@@ -654,7 +654,7 @@ fn a_message_to_a_stream_reaches_its_sessions_on_every_worker_and_nobody_else() 
         panic!("no other worker was told")
     };
     assert_eq!((from, &*stream.id), (SessionRef::new(WorkerId(0), sender.0), "s"));
-    // As it comes from another worker, whose session has the number of one of these.
+    // The message comes from another worker, whose session has the same id as one here.
     let from = SessionRef { worker: WorkerId(1), ..from };
     rig.worker.handle_mail(rig.now, ToWorker::TellStream { from, stream, message: message.clone() });
     rig.turn();
@@ -671,14 +671,14 @@ fn sessions_speak_to_each_other_here_and_on_other_workers() {
     let to = SessionRef::new(WorkerId(0), two.0);
     rig.say(&one, Event::Family(FamilyEvent::Tell { to, message: message() }));
     assert!(two.1.replies()[0].starts_with("Family(Message"));
-    // To another worker it goes by mail, and comes by mail from there.
+    // A message to another worker is sent as mail, and one from there arrives as mail.
     let far = SessionRef::new(WorkerId(1), one.0);
     rig.say(&one, Event::Family(FamilyEvent::Tell { to: far, message: message() }));
     assert!(matches!(rig.mail.pop(), Some(ToWorker::Tell { to, .. }) if to == far));
     let from = SessionRef::new(WorkerId(1), two.0);
     rig.worker.handle_mail(rig.now, ToWorker::Tell { from, to, message: message() });
     assert!(two.1.replies()[0].starts_with("Family(Message"));
-    // An absent participant is reported, wherever the speaker is.
+    // An absent recipient is reported to the sender, on whichever worker the sender is.
     let gone = SessionRef::new(WorkerId(0), ConnId { slot: 99, generation: 0 });
     rig.say(&one, Event::Family(FamilyEvent::Tell { to: gone, message: message() }));
     assert!(one.1.replies()[0].starts_with("Family(Ended"));
@@ -687,7 +687,7 @@ fn sessions_speak_to_each_other_here_and_on_other_workers() {
     assert!(matches!(rig.mail.pop(), Some(ToWorker::SessionEnded { teller, .. }) if teller == from));
 }
 
-/// A rig whose stream has H.264, and whose segments are numbered by the clock.
+/// Prepares a stream with H.264 whose segments are numbered by the clock.
 fn segmented(rig: &mut Rig) -> (&'static str, Arc<Tracks>) {
     rig.now.wall_ms += 200_000_000_000;
     let config = CodecConfig::read(Codec::H264, vec![1, 0x64, 0, 0x1f, 0xff, 0xe0, 0].into()).unwrap();
@@ -738,7 +738,7 @@ fn t_15_a_sink_that_its_settings_make_outdated_is_heard_no_more_and_another_one_
     let both: Vec<_> = names(&former).intersection(&names(&new)).cloned().collect();
     assert_eq!(both, [Arc::<str>::from("s.m3u8")], "no segment's name has two contents");
     assert_eq!(rig.worker.polled.held_sinks(), 1);
-    // Other changes end nothing.
+    // Other changes of settings end no sink.
     rig.mail.clear();
     change_settings(&mut rig, &[("hls.encryption", "aes-128"), ("hlsTime", "4")]);
     rig.turn();

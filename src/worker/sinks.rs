@@ -1,5 +1,5 @@
-//! Sinks on this worker: their beginning, with a stream that is published here or by a request, and their end. A sink stays here when the
-//! publisher of its stream moves to another worker.
+//! The sinks on this worker. A sink begins with a stream published here or on request, and stays on this worker when
+//! the stream's publisher moves to another one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Polled {
         self.making.insert((stream, kind), conn);
     }
 
-    /// Withdraws what sinks of these kinds have published of streams that have ended.
+    /// Withdraws the blobs that sinks of these kinds have published of ended streams.
     fn withdraw_ended(&self, turn: &mut Turn, app: &str, kinds: &[&'static str]) {
         let ended = self.ended_keys.iter().filter(|(_, key)| *key.app == *app);
         ended.for_each(|(stream, _)| turn.blobs.withdraw(*stream, kinds));
@@ -79,8 +79,8 @@ impl Polled {
 }
 
 impl Worker {
-    /// Ends the sinks on this worker that a change of their application's settings makes outdated, withdraws what they have published on
-    /// all workers, and begins those that the application still has anew.
+    /// After a change of an application's settings, ends its outdated sinks on this worker, withdraws their blobs on
+    /// all workers, and restarts those sinks that the application still has.
     pub(super) fn renew_sinks(&mut self, app: &str, kinds: &Arc<[&'static str]>) {
         if kinds.is_empty() {
             return;
@@ -100,7 +100,7 @@ impl Worker {
                 }
             }
             for kind in begun_with(&self.turn, &self.live, stream) {
-                // Control knows whether another worker has it.
+                // Control knows whether the sink runs on another worker.
                 self.turn.order_sink(kind, stream);
             }
         }
@@ -120,14 +120,14 @@ impl Worker {
         }
         if !running.is_empty() {
             self.turn.blobs.withdraw(stream, kinds);
-            // Mail is in order: blobs of the ended sinks arrive before this message, those of new ones after it.
+            // Mail stays in order: blobs of the ended sinks arrive before this message, blobs of new sinks after it.
             let withdrawn = ToWorker::Withdrawn { stream, makers: Arc::clone(kinds) };
             self.turn.agenda.outputs.push_back(Output::Others(withdrawn));
         }
     }
 
-    /// Ends the session of a sink at once, with the files that it still had to write. Control is not told: it has the sink as running here,
-    /// and hears only if no other one follows.
+    /// Ends the session of a sink at once, dropping files that it has not written yet. Control is not told: it lists
+    /// the sink as running here and need only know if no new one follows.
     fn end_sink(&mut self, stream: StreamId, kind: &'static str, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.purpose = Purpose::Ended;
@@ -138,7 +138,7 @@ impl Worker {
 }
 
 impl Live {
-    /// Creates the session of a sink, with the settings that its application has now.
+    /// Creates the session of a sink, with the current settings of its application.
     pub(super) fn insert_sink(
         &self,
         turn: &mut Turn,
@@ -165,7 +165,7 @@ fn streams_of_app(live: &Live, app: &str) -> Vec<StreamId> {
     streams.map(|(stream, _)| *stream).collect()
 }
 
-/// Returns the sinks that begin with a stream without being asked for, if it is published here.
+/// Returns the sinks that begin without a request as soon as the stream is live, if the stream is published here.
 pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet<&'static str> {
     let source = live.streams.get(&stream).filter(|stream| stream.source == turn.id);
     let Some(source) = source else { return BTreeSet::new() };

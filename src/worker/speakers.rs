@@ -1,9 +1,10 @@
-//! The speakers of main tracks, by the loudness of their streams: news for viewers of each room, at a bounded rate.
+//! The speakers of main tracks, determined by the loudness of their streams. Viewers of each room are notified at a
+//! bounded rate.
 //!
-//! A stream speaks from [`SPEAKS`] on until it is quieter than [`RESTS`]. At most [`SPEAKERS_MAX`] of a room speak at a time, and one begins
-//! every [`BEGINS`] at most: a louder one takes the place of the quietest. A viewer hears of each when it begins, every [`REPEAT`] while it
-//! goes on, and when it ends: 32 times a second at most, however many are in the room. Streams whose loudness nobody knows
-//! never speak.
+//! A stream begins to speak at [`SPEAKS`] and ends when it is quieter than [`RESTS`]. At most [`SPEAKERS_MAX`]
+//! streams of a room speak at a time, and at most one begins per [`BEGINS`]; a louder stream replaces the quietest
+//! speaker. A viewer is notified when a speaker begins, every [`REPEAT`] while it goes on, and when it ends: at most
+//! 32 times a second, however many are in the room. Streams of unknown loudness never speak.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,9 +19,9 @@ use crate::mail::ToWorker;
 use crate::protocol::SubtrackNews;
 use crate::types::{ConnId, Handle, StreamId, StreamKey};
 
-/// The quietest level at which a stream begins to speak, in -dBov; larger numbers are quieter.
+/// Quietest level at which a stream begins to speak, in -dBov; larger numbers are quieter.
 const SPEAKS: u8 = 50;
-/// The quietest level at which a speaking stream goes on speaking, in -dBov.
+/// Quietest level at which a speaking stream goes on speaking, in -dBov.
 const RESTS: u8 = 60;
 /// Maximum number of simultaneous speakers of a room.
 const SPEAKERS_MAX: usize = 6;
@@ -28,7 +29,7 @@ const SPEAKERS_MAX: usize = 6;
 const LOUDER: u8 = 6;
 /// Interval of reports about a speaker that goes on.
 const REPEAT: Duration = Duration::from_millis(500);
-/// Minimum time between two speakers that begin.
+/// Minimum time between the beginnings of two speakers.
 const BEGINS: Duration = Duration::from_millis(100);
 /// The level of silence, in -dBov.
 const SILENCE: u8 = 127;
@@ -199,7 +200,7 @@ mod tests {
         assert!(speakers.rooms.is_empty());
     }
 
-    /// Fifty that shout over each other for a minute, heard four times a second each.
+    /// Fifty participants shout over each other for a minute, each reporting its loudness four times a second.
     #[test]
     fn a_room_costs_its_viewers_a_bounded_number_of_messages() {
         let (start, mut speakers) = (Instant::now(), Speakers::default());

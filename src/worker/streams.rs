@@ -25,7 +25,7 @@ use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey,
 
 /// Time without a picture after which a publisher's video counts as stopped.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
-/// Age up to which a stream counts as young: its publisher may still begin its video.
+/// Age from which a publisher that has sent no video is assumed to send none.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
 /// Minimum time between two log lines about stopped video.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub(super) struct Live {
     pub(super) details: Details,
     /// Viewers that wait for a stream that they have started.
     pub(super) holds: Holds,
-    /// Sessions that want a notice when a stream begins.
+    /// Sessions to notify when a stream begins.
     pub(super) awaited: Awaited,
     /// Main tracks and their watchers.
     pub(super) rooms: Rooms,
@@ -58,7 +58,7 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// True if a stream is so old that a publisher that has not begun video is assumed to send none.
+    /// True if a stream is so old that a publisher without video so far is assumed to send none.
     pub(super) fn is_seasoned(&self, stream: StreamId, now: Instant) -> bool {
         let since = |at: &Instant| now.saturating_duration_since(*at);
         self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
@@ -153,7 +153,8 @@ impl Details {
     }
 }
 
-/// Detects that a publisher's video stops while its audio goes on. The stream stays up for listeners; the log warns the operator.
+/// Detects that a publisher's video stops while its audio continues. The stream stays up for listeners; the log
+/// warns the operator.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct VideoWatch {
     last: Option<Instant>,
@@ -161,7 +162,8 @@ pub(super) struct VideoWatch {
 }
 
 impl VideoWatch {
-    /// Notes a unit. Returns true if it is audio and the operator should be warned that no picture has come for [`VIDEO_SILENCE`].
+    /// Notes a unit. Returns true if it is audio and the operator should be warned that no picture has arrived for
+    /// [`VIDEO_SILENCE`].
     pub(super) fn note(&mut self, now: Instant, is_video: bool) -> bool {
         if is_video {
             self.last = Some(now);
@@ -321,7 +323,7 @@ impl Worker {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
                 }
-                // The mirror first gets the contents of the ring: the next unit may be seconds away.
+                // The mirror is first sent the contents of the ring, because the next unit may be seconds away.
                 self.live.feed_mirrors(&mut self.turn, stream);
                 self.live.settle_demand(&mut self.turn, &mut self.conns, stream);
             }
@@ -338,7 +340,7 @@ impl Worker {
                 self.live.need_key_frame(&mut self.turn, &mut self.conns, stream, track)
             }
         }
-        // The next message must not meet a session that is gone.
+        // Remove panicked sessions, so that the next message does not meet them.
         self.end_panicked();
     }
 
@@ -351,7 +353,7 @@ impl Worker {
         if is_wanted
             && self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, stream, entry).is_err()
         {
-            // Its publisher is another worker's.
+            // The unit's publisher belongs to another worker, so the panic is only counted.
             self.turn.meter.stats.panics = self.turn.meter.stats.panics.saturating_add(1);
         }
         drop(credit);
@@ -376,7 +378,7 @@ impl Worker {
                 stream.leave_source();
             } else if stream.subscribers.is_empty() {
                 stream.leave_source();
-                // The retained units are old when the next viewer comes.
+                // The retained units would be too old for the next viewer.
                 stream.clear();
             } else {
                 let mail = mirror_request(stream, self.turn.id);
@@ -400,7 +402,7 @@ impl Worker {
         self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_own);
     }
 
-    /// Answers the requests and viewers that wait for a stream that does not come.
+    /// Answers the requests and viewers that wait for a stream that will not come up.
     fn not_coming(&mut self, key: &StreamKey) {
         self.live.holds.refuse_all_of(&mut self.turn, &mut self.conns, key);
         self.polled.end_blob_waits(&mut self.turn, &mut self.conns, key);
@@ -423,7 +425,7 @@ impl Worker {
             self.live.remove_from_room(&mut self.turn, &mut self.conns, id, &stream.key, end);
         }
         for subscriber in &stream.subscribers {
-            // The rest of a unit begun stays with the cursor and is sent before the goodbye.
+            // The rest of a partly sent unit stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;
             self.conns.blame(subscriber.conn, end.reason());
             self.conns.reply(
@@ -444,7 +446,8 @@ impl Worker {
         }
     }
 
-    /// Lets in no new viewers, or lets them in again. The other workers learn who watches by separate requests now.
+    /// Stops admitting viewers, or admits them again. When it stops, it tells the other workers which viewers by
+    /// separate requests it counts.
     fn leave(&mut self, is_leaving: bool) {
         self.turn.leaving = is_leaving;
         if !is_leaving {
@@ -488,7 +491,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Delivers an answer to a session that asked for something.
+    /// Delivers an answer to a session that made a request.
     pub(super) fn answer_session(&mut self, turn: &mut Turn, id: ConnId, reply: Reply<'_>) {
         self.reply(turn, id, reply);
         self.note_authenticated(turn, id);
@@ -512,7 +515,7 @@ impl Conns {
 }
 
 impl Live {
-    /// Notifies the sessions that await a stream that it has begun.
+    /// Notifies the sessions that await a stream that it is live.
     fn tell_awaiting(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for conn in self.awaited.take(key) {
             conns.reply(turn, conn, Reply::Request(RequestNews::StreamBegun(key)));
@@ -539,7 +542,7 @@ impl Live {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != turn.id {
-            // Asked of a former source: who asks has heard, or will hear, of the new one.
+            // The request was for a former source. Its sender has learned, or will learn, of the new source.
             return;
         }
         stream.add_mirror(asker, wanted, after);
@@ -558,7 +561,7 @@ mod tests {
         let mut told = Vec::new();
         for second in 0..200 {
             let now = start + Duration::from_secs(second);
-            // The track pauses for nine seconds, fifteen, fifteen again, and for good.
+            // The track pauses for nine seconds, for fifteen, for fifteen again, and then for good.
             let is_there = second < 1
                 || (10..20).contains(&second)
                 || (35..40).contains(&second)

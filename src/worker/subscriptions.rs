@@ -1,5 +1,6 @@
-//! Subscriptions, from the request to the end. They are admitted from the replica if nothing is checked, else by control. Control is
-//! notified of viewers only if it checks them or a hook reports them.
+//! Subscriptions, from the request to the end. This worker admits a viewer by its own replica if nothing must be
+//! checked; otherwise control decides. Control is notified of a viewer only if it has checked the viewer or a hook
+//! reports viewers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
 use crate::protocol::{Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
-/// Age from which a key frame counts as old, because a viewer that begins at it has much to catch up with.
+/// Age from which a key frame counts as old, because a viewer that begins with it has much to catch up on.
 const KEY_FRAME_OLD: Duration = Duration::from_secs(2);
 
 impl Worker {
@@ -47,7 +48,7 @@ impl Worker {
             SubscriptionEvent::Audience(viewers) => {
                 audience::note(&mut self.conns, id, subscription, viewers)
             }
-            // Bytes that follow on the connection, of a close or another play, must not fall into a partly sent unit.
+            // Later bytes on the connection, for a close or another play, must not fall into a partly sent unit.
             SubscriptionEvent::Unsubscribe => {
                 self.live.unsubscribe(&mut self.turn, &mut self.conns, id, subscription)
             }
@@ -63,8 +64,9 @@ impl Worker {
         self.conns.answer(&mut self.turn, &self.live, id, subscription, Ok(stream));
     }
 
-    /// True if a peer that closes its side no longer wants its request: RTMP has no half-closed connections, but an HTTP client may close
-    /// its side and read on. A server that is pulled from has asked for nothing, and may close after a short file.
+    /// True if a peer that closes its side gives up its pending request: RTMP has no half-closed connections, whereas
+    /// an HTTP client may close its side and still read. This does not apply to the server of a pull, which has made
+    /// no request and may close after a short file.
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
             let gives_up = |one: &Subscription| match &one.state {
@@ -156,7 +158,7 @@ impl Live {
         handle: Handle,
         ask: &PlayAsk,
     ) -> bool {
-        // Renditions of one programme are no room.
+        // Renditions of one programme do not form a room.
         let is_room = self.is_room(&ask.key) && !self.details.has_renditions(&ask.key);
         let enters = ask.takes_subtracks && is_room && !self.is_in_room_of(id, &ask.key);
         if enters {
@@ -178,7 +180,7 @@ impl Live {
         let Some(conn) = conns.get_mut(id) else { return };
         let is_asked =
             |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Asked(_));
-        // A session that has left meanwhile has reported it.
+        // If the session has left in the meantime, control was notified of that.
         let Some(at) = conn.subscriptions.iter().position(is_asked) else { return };
         let SubscriptionState::Asked(ask) = conn.subscriptions.remove(at).state else { return };
         let granted = verdict.is_ok();
@@ -281,7 +283,7 @@ impl Live {
         let switch = || stream.select(&mut playing.subscriber, format.key(), || format.package());
         match catch_unwind(AssertUnwindSafe(switch)) {
             Ok(true) => playing.format = format,
-            // The stream has too many formats: the viewer keeps what it has.
+            // The stream has too many formats, so the viewer keeps its present selection.
             Ok(false) => return,
             Err(_) => return conns.note_panic(id),
         }
@@ -321,7 +323,8 @@ impl Live {
         Some((stream_id, track.or_else(lead)?))
     }
 
-    /// Requests a key frame for a viewer that is about to begin, if the newest one is old, so that it need not catch up with a long GOP.
+    /// Requests a key frame for a viewer that is about to begin, if the newest one is old, so that the viewer need
+    /// not catch up on a long GOP.
     pub(super) fn key_frame_soon(
         &mut self,
         turn: &mut Turn,
@@ -364,14 +367,14 @@ impl Live {
 
     // ---- out
 
-    /// Ends a subscription, or the request for one. The rest of a unit begun is still sent.
+    /// Ends a subscription, or the request for one. The rest of a partly sent unit is still sent.
     pub(super) fn unsubscribe(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.holds.end(conns, id, handle);
         conns.keep_rest(id, handle);
         self.leave(turn, conns, id, handle);
     }
 
-    /// Ends a subscription because the server is shutting down; a unit begun is sent whole.
+    /// Ends a subscription because the server is shutting down; a partly sent unit is completed.
     pub(super) fn drain_subscription(
         &mut self,
         turn: &mut Turn,
@@ -400,7 +403,7 @@ impl Live {
         }
     }
 
-    /// Ends all subscriptions of a session that is gone.
+    /// Ends all subscriptions of a session that has ended.
     pub(super) fn leave_all(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         while let Some(handle) = conns.get(id).and_then(|conn| Some(conn.subscriptions.last()?.handle)) {
             self.leave(turn, conns, id, handle);
@@ -430,7 +433,7 @@ impl Live {
         self.settle_demand(turn, conns, stream_id);
     }
 
-    /// Ends a viewer that may no longer play. The unit begun is finished, then the session closes properly.
+    /// Ends a viewer that may no longer play. A partly sent unit is completed, then the session closes properly.
     pub(super) fn drop_viewer(
         &mut self,
         turn: &mut Turn,
@@ -460,7 +463,7 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// Ends a viewer's subscription to this stream, whatever admitted it.
+    /// Ends a viewer's subscription to this stream, however it was admitted.
     pub(super) fn end_viewer(
         &mut self,
         turn: &mut Turn,
@@ -558,8 +561,8 @@ impl Conns {
         if !(ask.format.kind().is_enabled)(app) {
             return Err(NoSubscription::Disabled);
         }
-        // A subscriber may be blocked, or there often enough, whatever else is checked; and what is counted apart has
-        // limits.
+        // Control must decide about subscribers, who may be blocked or have too many connections, and about formats
+        // that are counted separately, which have limits of their own.
         if live.is_in_room_of(id, &ask.key) {
             return Ok(false);
         }
@@ -620,7 +623,7 @@ impl Conns {
         }
     }
 
-    /// Logs that a viewer is sent nothing of a kind that it asked for and that the stream has.
+    /// Logs that a viewer gets no track of a kind that it requested and that the stream has.
     fn log_lacking(&self, live: &Live, id: ConnId, handle: Handle) {
         let Some(conn) = self.get(id).filter(|conn| conn.purpose == Purpose::Peer) else { return };
         let Some(playing) = conn.subscription(handle).and_then(Subscription::playing) else { return };
@@ -637,7 +640,7 @@ impl Conns {
             let reason = match (is_full, stream.is_mirrored_here()) {
                 (true, _) => "too many tracks are being transcoded (audio.max_transcoders)",
                 (false, false) => "no track is of a codec that it takes",
-                // The worker of the publisher transcodes, and logs what it leaves out.
+                // The publisher's worker transcodes, and logs the tracks that it leaves out.
                 (false, true) => "no track is of a codec that it takes, or none is transcoded to one",
             };
             let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
@@ -645,7 +648,7 @@ impl Conns {
         }
     }
 
-    /// Moves the rest of a unit begun into the session's queue, so that the peer sees whole messages.
+    /// Moves the rest of a partly sent unit into the session's queue, so that the peer sees whole messages.
     pub(super) fn keep_rest(&mut self, id: ConnId, handle: Handle) {
         let Some(conn) = self.get_mut(id) else { return };
         let Some(link) = &mut conn.bytes else { return };

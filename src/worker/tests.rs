@@ -22,16 +22,16 @@ use crate::protocol::{
 use crate::stats::WorkerFigures;
 use crate::types::{Handle, Ingest, SessionRef, StreamKey, SubscriptionId};
 
-/// The next acts of a session.
+/// The next actions of a session.
 #[derive(Debug)]
 struct Script {
     events: VecDeque<Event>,
     protocol: &'static str,
-    /// In which of its methods it panics.
+    /// The method in which the session panics.
     panics_in: &'static str,
-    /// The number of units that it has room for; `None`: it takes bytes.
+    /// Number of units that the session has room for; `None` if it takes bytes.
     room: Option<usize>,
-    /// The replies that it got.
+    /// Replies that the session got.
     replies: Vec<String>,
 }
 
@@ -46,12 +46,12 @@ impl Default for Script {
 pub(super) struct Actor(Arc<Mutex<Script>>);
 
 impl Actor {
-    /// Has it say this when it is asked next.
+    /// Makes the session return this event at the next call.
     pub(super) fn say(&self, event: Event) {
         self.script().events.push_back(event);
     }
 
-    /// The replies since the last look.
+    /// Returns the replies since the last call.
     pub(super) fn replies(&self) -> Vec<String> {
         std::mem::take(&mut self.script().replies)
     }
@@ -185,7 +185,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A worker that is the source of `live/s`.
+    /// Makes a worker that is the source of `live/s`.
     fn new() -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
@@ -210,7 +210,7 @@ impl Rig {
         (self.worker.conns.insert(conn).unwrap(), actor)
     }
 
-    /// Has the session of a connection say these.
+    /// Makes the session of a connection return these events.
     fn say(&mut self, id: ConnId, actor: &Actor, events: impl IntoIterator<Item = Event>) {
         actor.script().events.extend(events);
         self.worker.conns.touch(&mut self.worker.turn, id);
@@ -301,7 +301,7 @@ fn jumps_outlive_the_subscription_and_are_counted_once() {
         if round < 3 {
             rig.say(id, &actor, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe)]);
             assert_eq!(rig.measure().counters.jumps, 2 * round);
-            // For the line about its end.
+            // These figures are for the log line about its end.
             let conn = rig.worker.conns.get(id).unwrap();
             assert_eq!((conn.figures.jumps, conn.figures.skipped), (2 * round, 50 * round));
         }
@@ -325,7 +325,7 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
     rig.worker.sent(rig.now.mono, id, 0, 0);
     assert_eq!(rows(&mut rig), [(1, 0, 100, 0), (0, 0, 0, 0)]);
     actor.script().protocol = "http-flv";
-    // The bytes that made it something else were still those of a request.
+    // The bytes that turned it into a viewer still belonged to a request.
     rig.worker.handle_bytes(rig.now, id, &[0; 10]);
     assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 0, 0)]);
     rig.worker.handle_bytes(rig.now, id, &[0; 1]);
@@ -368,7 +368,7 @@ fn mirror(after_ms: Option<i64>) -> ToWorker {
     ToWorker::Mirror { stream: STREAM, to: WorkerId(1), request: 1, wanted, after }
 }
 
-/// The times of the units that worker 1 is sent.
+/// DTS of the units sent to worker 1.
 fn mirrored(rig: &mut Rig) -> Vec<i64> {
     let units = rig.outputs().into_iter().filter_map(|output| match output {
         Output::Mirrored(WorkerId(1), unit) => Some(unit.entry.unit.dts),
@@ -396,7 +396,7 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
     rig.say(id, &actor, [video_frame(0, true), video_frame(33, false)]);
-    // As without a GOP cache, or behind a GOP longer than the ring.
+    // As without a GOP cache, or after a GOP longer than the ring.
     rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     rig.worker.handle_mail(rig.now, mirror(None));
     rig.say(
@@ -406,7 +406,7 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     );
     assert_eq!(mirrored(&mut rig), [132, 165]);
     assert_eq!(rig.worker.turn.meter.stats.units_unmirrored, 0, "nothing was refused");
-    // A viewer that has the beginning goes on where it is.
+    // A mirror that has the beginning continues after it.
     rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     let again = mirror(Some(165));
     rig.worker.handle_mail(rig.now, again);
@@ -443,7 +443,7 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
     }
 }
 
-/// Packages a frame as its time; cannot name the time that it is asked for.
+/// Packages a frame as its time, and panics at the frame with this time.
 #[derive(Debug)]
 struct Fragile(i64);
 
@@ -463,7 +463,7 @@ impl Package for Fragile {
 }
 
 impl Rig {
-    /// A viewer in a format that fails at the frame of this time.
+    /// A viewer in a format that panics at the frame with this time.
     fn fragile_viewer(&mut self, name: &'static str, fails_at: i64) -> ConnId {
         let (id, _) = self.connect();
         self.play_fragile(id, Handle::ONLY, (name, fails_at));
@@ -488,7 +488,7 @@ impl Rig {
         self.worker.conns.get_mut(id).unwrap().subscriptions.push(Subscription { handle, state });
     }
 
-    /// Everything that each viewer is sent now.
+    /// Returns the bytes that each viewer is sent now.
     fn sent(&mut self) -> BTreeMap<ConnId, String> {
         self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, STREAM);
         let mut sent = BTreeMap::<ConnId, String>::new();
@@ -520,7 +520,7 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
     };
     assert!(rig.outputs().iter().any(gone));
     assert_eq!(rig.sent(), viewers.map(|viewer| (viewer, "[0][33]".to_owned())).into());
-    // A publisher that takes the stream over finds it in order.
+    // A new publisher can take the stream over.
     let (id, actor) = rig.publisher();
     rig.say(id, &actor, [video_frame(132, true), video_frame(165, false)]);
     assert_eq!(rig.sent(), viewers.map(|viewer| (viewer, "[132][165]".to_owned())).into());
@@ -540,7 +540,7 @@ fn who_keeps_up_is_sent_a_unit_before_those_that_catch_up() {
         rig.worker.sent(rig.now.mono, id, gather.bytes().min(taken), gather.bytes());
         Some(id)
     };
-    // The first one's socket takes no more than a byte of two units, and then all.
+    // The first viewer's socket accepts only one byte of two units, then everything.
     rig.say(id, &actor, [video_frame(33, false)]);
     assert_eq!(write(&mut rig, Writers::KeepUp, 1), Some(first));
     assert_eq!(write(&mut rig, Writers::KeepUp, 99), Some(second));
@@ -614,7 +614,7 @@ fn a_report_names_streams_that_have_viewers_and_no_others() {
 fn what_answers_an_earlier_request_for_a_stream_is_not_taken() {
     let mut rig = Rig::new();
     let viewer = rig.fragile_viewer("one", 999);
-    // The source has moved, or the last viewer has gone and another one has come.
+    // The source has moved, or the last viewer has left and a new one has come.
     let stream = rig.worker.live.streams.get_mut(&STREAM).unwrap();
     assert_eq!((stream.ask_source().0, stream.ask_source().0), (1, 2));
     for (request, dts, key_frame) in [(1, 33, true), (2, 0, true), (1, 66, true), (2, 33, false)] {
@@ -675,7 +675,7 @@ fn a_port_that_panics_at_an_unknown_peer_goes_on() {
     assert_eq!(script.lock().unwrap().1.len(), 1);
 }
 
-/// Everything that comes to this port is one session's.
+/// A port that routes all datagrams to one session.
 #[derive(Debug)]
 struct Door(Option<ConnId>);
 
@@ -719,7 +719,8 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     assert_eq!(carrier.replies(), [""; 0]);
     assert_eq!(rig.worker.conns.get(first).unwrap().figures.bytes_in, 1);
     assert_eq!(rig.worker.turn.meter.stats.bytes_in, 0, "it has counted where it came from");
-    // The carrier serves the first session, which opens its path twice, then the second, and closes with the second alone.
+    // The carrier serves the first session, which opens its path twice, then the second, and closes only when the
+    // second ends.
     rig.say(first, &one, [open(), open()]);
     assert_eq!(carrier.replies(), ["Port(Carries)"]);
     rig.say(second, &other, [open()]);
@@ -737,7 +738,7 @@ mod room_views;
 mod rooms;
 mod write;
 
-/// Any stream may be at another node: a viewer waits until control knows, and so does a node that asks for it.
+/// Any stream may be at another node: a viewer waits until control knows, and so does a node that requests it.
 #[test]
 fn who_plays_a_stream_that_is_not_here_waits_until_it_does_not_come() {
     let mut rig = Rig::new();

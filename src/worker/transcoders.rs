@@ -1,4 +1,4 @@
-//! The limit on derived tracks transcoded at the same time, by all workers together.
+//! The limit on simultaneously transcoded tracks, shared by all workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -27,7 +27,7 @@ pub(super) struct Turn {
     pub(super) blobs: Blobs,
     pub(super) agenda: Agenda,
     pub(super) meter: Meter,
-    /// True while no new viewers are let in, and those that are there stay.
+    /// True while no new viewers are admitted but existing ones stay.
     pub(super) leaving: bool,
     /// True while the server is shutting down.
     pub(super) draining: bool,
@@ -74,7 +74,7 @@ impl Turn {
         self.agenda.outputs.push_back(Output::Control(mail));
     }
 
-    /// Returns the address of a role of a session of this worker.
+    /// Returns a reference to one role of a session of this worker.
     pub(super) const fn session_ref(&self, conn: ConnId, handle: Handle) -> SessionRef {
         SessionRef { worker: self.id, conn, handle }
     }

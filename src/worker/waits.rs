@@ -19,11 +19,11 @@ pub(super) struct Wait {
     pub(super) name: BlobName,
     /// Progress that the blob must reach.
     pub(super) progress: Progress,
-    /// Stream, or main track of the ladder, that the blob is of.
+    /// The blob's stream, or the main track of its ladder.
     pub(super) key: StreamKey,
 }
 
-/// All requests of a worker that wait. Each session has one at most.
+/// All waiting requests of a worker, at most one for each session.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     waits: BTreeMap<ConnId, Wait>,
@@ -48,7 +48,7 @@ impl Waits {
         self.waits.is_empty()
     }
 
-    /// Begins the wait of a session, in place of its former one.
+    /// Begins the wait of a session, replacing an earlier one.
     pub(super) fn begin(&mut self, conn: ConnId, wait: Wait) {
         self.end(conn);
         self.due.insert((wait.until, conn));
@@ -71,7 +71,7 @@ impl Waits {
         self.names.contains_key(name)
     }
 
-    /// Returns the sessions whose wait for a blob ends with this progress of it.
+    /// Returns the sessions whose wait for a blob ends when the blob has this progress.
     pub(super) fn reached(&self, name: &BlobName, progress: Progress) -> Vec<ConnId> {
         let waiting = self.names.get(name).into_iter().flatten();
         waiting.take_while(|(wanted, _)| *wanted <= progress).map(|(_, conn)| *conn).collect()
@@ -82,8 +82,7 @@ impl Waits {
         self.keys.get(key).into_iter().flatten().copied().collect()
     }
 
-    /// Moves the deadline forward to `until` for sessions that wait for blobs of a stream of which `is_there` knows no
-    /// version.
+    /// Shortens to `until` the waits for those blobs of a stream that do not exist yet, according to `is_there`.
     pub(super) fn hasten(&mut self, key: &StreamKey, until: Instant, is_there: impl Fn(&BlobName) -> bool) {
         for conn in self.of(key) {
             let Some(wait) = self.waits.get_mut(&conn) else { continue };

@@ -65,7 +65,8 @@ impl Worker {
         None
     }
 
-    /// Gathers the slices that a session sends over its byte stream: the rest of a unit begun, its own bytes, then units.
+    /// Gathers the slices that a session sends over its byte stream: the rest of a partly sent unit, its own bytes,
+    /// then units.
     pub fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>) {
         let Some(conn) = self.conns.get(id) else { return };
         let Some(link) = &conn.bytes else { return };
@@ -113,7 +114,7 @@ impl Worker {
                     more |= stream.has_more(&playing.subscriber);
                 }
             }
-            // Told when its deadline fires: a look at the session with every frame costs a viewer more than the
+            // Reported to the session when its deadline fires: calling it with every frame would cost more than the
             // rest of this function.
             link.untold = link.untold.saturating_add(taken);
         }
@@ -135,8 +136,8 @@ impl Worker {
         if more || closes {
             self.after_drain(id);
         }
-        // Room in its queue may have let the session parse a request that it held. A viewer's session waits for
-        // nothing, and is written too often to be asked each time.
+        // The freed room may let the session parse a request that it held back. A viewer's session has no such
+        // request, and writes too often to be called each time.
         if taken > 0 && !is_viewer {
             self.conns.tell_sent(&self.turn, id, taken);
             self.conns.touch(&mut self.turn, id);
@@ -180,10 +181,11 @@ impl Live {
         }
     }
 
-    /// Hands the remaining units of a stream to sessions that take whole units, even if they are not due, because nothing follows.
+    /// Hands the remaining units of a stream to sessions that take whole units, even units that are not due,
+    /// because nothing follows.
     pub(super) fn feed_rest(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        // A format that panics here has no end.
+        // A format that panics here does not send its final bytes.
         let now = turn.now.mono;
         let _ = catch_unwind(AssertUnwindSafe(|| stream.finish(now)));
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
@@ -198,8 +200,8 @@ impl Live {
         }
     }
 
-    /// Lets a ring forget entries that no subscriber needs. Stalled subscribers jump first, so that a viewer that accepts nothing holds no
-    /// more than its lag.
+    /// Lets a ring drop entries that no subscriber needs. Stalled subscribers jump ahead first, so that a viewer
+    /// whose socket accepts nothing retains no more than its allowed lag.
     pub(super) fn trim(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut slowest = None;
@@ -227,7 +229,7 @@ impl Live {
         turn.meter.stats.units_unmirrored = turn.meter.stats.units_unmirrored.saturating_add(missed);
     }
 
-    /// Hands the units behind its cursors to a session that takes whole units, as far as it has room.
+    /// Hands the next units of its subscriptions to a session that takes whole units, as far as it has room.
     pub(super) fn feed_sink(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get_mut(id) else { return };
         let (mut forwarded, mut skipped) = (std::mem::take(&mut turn.meter.forwarded), 0);
@@ -240,7 +242,7 @@ impl Live {
             Ok(true) => {
                 match conns.get_mut(id).and_then(|conn| conn.datagrams.as_mut()) {
                     Some(link) => link.unsent = true,
-                    // The result is known when it is drained.
+                    // The effects of the unit appear when the session is drained.
                     None => conns.touch(turn, id),
                 }
             }
@@ -271,7 +273,7 @@ fn feed_units(
         let handle = subscription.handle;
         let Some(Playing { subscriber, .. }) = subscription.playing_mut() else { continue };
         let Some(stream) = streams.get_mut(&subscriber.stream) else { continue };
-        // Before a change of its selection, and behind it.
+        // Two rounds: before a change of its selection, and after it.
         for _ in 0..2 {
             *skipped = skipped.saturating_add(stream.prepare(subscriber));
             while sink.has_room()

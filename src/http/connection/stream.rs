@@ -1,5 +1,5 @@
-//! A connection that is one stream of HTTP/2: its request comes parsed, its body as bytes and an end, and its answer leaves as heads
-//! and slices. Limits, timers and verbs are those of any connection.
+//! A connection that is a single HTTP/2 stream. It takes a parsed request, then body bytes and their end; its
+//! response leaves as heads and slices. Limits, timers and methods are the same as for other connections.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +27,7 @@ pub struct StreamRequest {
     pub fields: Vec<(Bytes, Bytes)>,
     /// True if a body follows.
     pub has_body: bool,
-    /// The length of the body, where it is announced.
+    /// Length of the body, if announced.
     pub length: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// Returns the part of the response made since the last call. Its end is returned once.
+    /// Returns the part of the response made since the last call. The end of the response is returned once.
     pub fn poll_answer(&mut self) -> StreamAnswer {
         match &mut self.out {
             Answers::Text(_) => StreamAnswer::default(),

@@ -1,4 +1,4 @@
-//! Limits to the byte, and times from the moment that they count from.
+//! Limits exact to the byte, and time limits measured from their proper start.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Bodies that are taken as they come.
+//! Bodies that the application reads as they arrive.
 
 use super::*;
 
@@ -21,7 +21,7 @@ impl BodyLimits for Everything {
     }
 }
 
-/// A connection whose request waits to be told whether its body may come.
+/// Makes a connection with a request whose body waits to be accepted.
 fn asked(head: &str) -> Rig {
     let mut rig = Rig::new();
     rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);
@@ -96,7 +96,7 @@ fn r_45_a_body_is_invited_only_when_it_is_taken() {
     assert_eq!(rig.text(), "HTTP/1.1 100 Continue\r\n\r\n");
     rig.feed("hello");
     assert_eq!((came(&mut rig), rig.connection.is_body_complete()), (5, true));
-    // An answer without the body is the last one.
+    // A response sent before the body is accepted is the last one of the connection.
     let mut rig = asked("Expect: 100-continue\r\nContent-Length: 5\r\n");
     rig.respond(Response::error(403, "no"));
     assert!(rig.text().starts_with("HTTP/1.1 403 ") && rig.text().contains("Connection: close"));
@@ -121,7 +121,7 @@ fn r_45_a_body_has_its_limit_whether_it_is_told_or_not() {
 fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     let mut rig = asked("Content-Length: 100000000\r\n");
     take(&mut rig, u64::MAX);
-    // Fast at first: what was earned does not last.
+    // A fast start does not make up for slowness later.
     for _ in 0..10 {
         rig.feed(vec![0; 100_000]);
         came(&mut rig);
@@ -132,7 +132,7 @@ fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     assert!(!rig.connection.is_closing());
     rig.pass(Duration::from_secs(11));
     assert!(rig.text().starts_with("HTTP/1.1 408 "), "{}", rig.text());
-    // The window is full: the peer is not to blame.
+    // The window is full, so the peer is not to blame for the pause.
     let mut rig = asked("Content-Length: 100000000\r\n");
     take(&mut rig, u64::MAX);
     while rig.connection.wants_bytes() {
@@ -143,7 +143,7 @@ fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     came(&mut rig);
     rig.pass(Duration::from_secs(9));
     assert!(!rig.connection.is_closing());
-    // A peer that goes is no body.
+    // A peer that leaves ends the connection, not the body.
     rig.connection.handle_eof(rig.now);
     assert!(rig.event().is_none() && rig.closed == Some(CloseReason::PeerClosed));
 }
@@ -161,7 +161,7 @@ fn h_22_an_answer_that_is_taken_slowly_is_no_idling_and_the_rest_begins_with_its
         }
         rig.connection.poll_transmit(&mut rig.out);
         let mut left = rig.out.take_all().len();
-        // Nearly seven minutes, with progress.
+        // Nearly seven minutes, with steady progress.
         for _ in 0..20 {
             rig.now += Duration::from_secs(20);
             rig.connection.handle_timeout(rig.now).unwrap();
@@ -234,7 +234,7 @@ fn r_45_a_body_that_is_not_taken_yet_is_not_read_and_has_no_deadline() {
     assert!(rig.connection.wants_bytes());
     rig.feed([0]);
     assert!(!rig.connection.wants_bytes());
-    // Bytes that the transport had read by then.
+    // The transport had already read these bytes.
     let most = 64 * 1024;
     rig.feed(vec![0; most]);
     assert_eq!(rig.connection.stats().held_bytes, most + 1);
@@ -251,7 +251,7 @@ fn r_45_a_window_is_full_beyond_its_last_byte_and_only_then_the_peer_has_more_ti
         take(&mut rig, u64::MAX);
         rig.feed(vec![0; WINDOW + usize::from(is_full)]);
         assert_eq!(rig.connection.wants_bytes(), !is_full);
-        // The peer was fast for ten seconds, and is silent since.
+        // The peer was fast for ten seconds and has been silent since.
         rig.pass(Duration::from_secs(15));
         came(&mut rig);
         rig.pass(Duration::from_secs(5));
@@ -307,7 +307,7 @@ fn r_45_of_a_body_that_is_answered_before_its_end_no_more_is_held_than_what_came
     assert!(!rig.connection.wants_bytes());
 }
 
-/// A connection that was sent a PUT with these lines and this part of its body, and its request.
+/// Sends a PUT with these header lines and this beginning of its body. Returns the connection and the request.
 fn put(lines: &str, begun: &str) -> (Rig, Option<Request>) {
     let mut rig = Rig::new();
     rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);
@@ -327,7 +327,7 @@ fn h_37_the_head_comes_before_a_body_that_is_not_there_yet() {
         let request = request.unwrap();
         assert!(request.body_waits && request.body.is_empty(), "{lines}");
         assert!(!rig.connection.wants_bytes(), "nothing more is read");
-        // Bytes that the transport has read already are not looked at.
+        // Bytes that the transport has already read are not parsed.
         rig.feed(&more);
         assert!(rig.connection.stats().held_bytes <= more.len() + 2, "{lines}");
         rig.respond(Response::error(403, "no"));

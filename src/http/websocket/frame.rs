@@ -78,12 +78,12 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// Parses the head at the front of `bytes` and returns it with its length, or `None` if it is incomplete. A fault is reported at the
-    /// first byte that shows it.
+    /// Parses the head at the front of `bytes`. Returns it with its length, or `None` if it is incomplete. Each
+    /// fault is reported at the first byte that reveals it.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let Some(first) = bytes.first() else { return Ok(None) };
         if first & 0x70 != 0 {
-            // §5.2: no extension was agreed on that gives them a meaning.
+            // §5.2: these bits have no meaning, because no extension was negotiated.
             return Err(Error::Protocol("reserved bit"));
         }
         let opcode = Opcode::read(first & 0x0f).ok_or(Error::Protocol("reserved opcode"))?;

@@ -21,7 +21,7 @@ pub fn is_upgrade(request: &Request) -> bool {
     request.headers.has_token("upgrade", "websocket")
 }
 
-/// Judges a request (§4.2.1). `origin_allowed` is called with the origin of a browser's page.
+/// Checks a request (§4.2.1). `origin_allowed` is called with the origin of the browser's page, if there is one.
 ///
 /// # Errors
 /// The response to send instead of the upgrade: 400, 403 or 426 (which names the supported version, §4.4).
@@ -135,8 +135,8 @@ impl ClientHandshake {
             let is_wanted = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes());
             named.any(|header| header.value.split(|b| *b == b',').any(is_wanted))
         };
-        // The accept value is case-sensitive; its comparison without case costs nothing against a server that
-        // wants to be talked to.
+        // The accept value is case-sensitive, but ignoring its case does no harm: a server gains nothing by faking
+        // it.
         let accepted = has("upgrade", "websocket")
             && has("connection", "upgrade")
             && has("sec-websocket-accept", &self.accept);

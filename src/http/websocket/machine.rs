@@ -1,4 +1,4 @@
-//! The machine: bytes in, messages out, messages in, bytes out. The flow is in the module's documentation.
+//! The machine: it turns bytes into messages and messages into bytes. The module's documentation shows the flow.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -14,11 +14,11 @@ use wire::SendQueue;
 use super::frame::{FrameHead, Opcode, apply_mask};
 use super::{Error, Limits};
 
-/// Size of the pieces in which input is taken, so that one call's bytes are parsed before more are held.
+/// Input is taken in pieces of this size, so that each piece is parsed before more is held.
 const PIECE_BYTES: usize = 16 * 1024;
 /// Maximum number of bytes that a shell may have read before it saw that no bytes are wanted.
 const OVERRUN_BYTES: usize = 1024 * 1024;
-/// Size of tungstenite's reads from memory, for which it keeps a buffer.
+/// Size of tungstenite's reads from memory; tungstenite keeps a buffer of this size.
 const LIBRARY_BUFFER_BYTES: usize = 1024;
 /// Maximum number of pings waiting for a pong; if there are more, the oldest are not answered.
 const PONGS_MAX: usize = 16;
@@ -80,7 +80,7 @@ pub struct WebSocket {
     limits: Arc<Limits>,
     /// The source of a client's masking keys; `None` for a server.
     masks: Option<Random>,
-    /// State of tungstenite, made with the first message because many peers never send one.
+    /// State of tungstenite, created with the first message, because many peers never send one.
     library: Option<Box<WebSocketContext>>,
     held: BytesMut,
     /// Bytes of the fragmented message that tungstenite holds.
@@ -153,7 +153,7 @@ impl WebSocket {
     /// Handles deadlines that have passed.
     ///
     /// # Errors
-    /// The peer reads nothing, or gives no sign of life: the transport must be dropped.
+    /// The peer does not read, or gives no sign of life: the transport must be dropped.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         self.now = now;
         if self.closed {
@@ -192,7 +192,7 @@ impl WebSocket {
     /// Queues a text message.
     ///
     /// # Errors
-    /// The peer reads nothing, and too much output waits: the transport must be dropped.
+    /// The peer does not read and too much output waits: the transport must be dropped.
     pub fn send_text(&mut self, now: Instant, text: &str) -> Result<(), Error> {
         self.send(now, Opcode::Text, Bytes::copy_from_slice(text.as_bytes()))
     }
@@ -278,7 +278,8 @@ impl WebSocket {
         }
     }
 
-    /// Reads frames up to the next message, so that the application's answer goes out before the answer to a close frame that may follow.
+    /// Reads frames up to the next message. An answer of the application to that message is thus sent before the
+    /// answer to a close frame that may follow it.
     fn drive(&mut self) {
         while !self.closed && self.events.is_empty() {
             match self.next_frame() {
@@ -288,14 +289,14 @@ impl WebSocket {
             }
         }
         if self.held.is_empty() {
-            // An idle connection holds no buffer.
+            // An idle connection keeps no buffer.
             self.held = BytesMut::new();
         }
     }
 
     /// Reads the frame at the front; false if it is incomplete.
     fn next_frame(&mut self) -> Result<bool, Error> {
-        // In this order, so that the verdict does not depend on how the stream was cut.
+        // The bytes are checked in this order, so that the verdict does not depend on how the stream was split.
         FrameHead::read(self.held.get(..1).unwrap_or_default())?;
         if let Some(second) = self.held.get(1) {
             self.check_mask(second & 0x80 != 0)?;
@@ -351,7 +352,7 @@ impl WebSocket {
             Ok(Message::Text(text)) => self.events.push_back(Event::Text(text.as_str().to_owned())),
             Ok(Message::Binary(bytes)) => self.events.push_back(Event::Binary(bytes)),
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => {}
-            // A fragment: the message goes on.
+            // This was a fragment; the message continues.
             Err(Judgement::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(blame(&error)),
         }
@@ -402,7 +403,7 @@ impl WebSocket {
         if self.unsent > self.limits.queued_bytes { self.abort(Error::WriteStalled) } else { Ok(()) }
     }
 
-    /// Answers waiting pings (§5.5.3): all of them, or the newest ones of a flood.
+    /// Answers waiting pings (§5.5.3): all of them, or in a flood only the newest.
     fn answer_pings(&mut self) {
         while self.unsent <= PONG_QUEUE_BYTES
             && let Some(payload) = self.pongs.pop_front()

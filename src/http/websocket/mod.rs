@@ -1,25 +1,25 @@
 //! WebSocket (RFC 6455), both roles, as a sans-IO machine.
 //!
 //! Message flow of a server:
-//! 1. [`accept`] judges the request: 101 with the key's answer, or 400, 403, 426 (§4.2).
+//! 1. [`accept`] checks the request and returns the response: 101 with the accept value, or 400, 403 or 426 (§4.2).
 //! 2. The HTTP connection sends the 101 and hands over the bytes that it holds
-//!    ([`crate::http::Connection::upgrade`]); from then on the transport is this machine's.
-//! 3. [`WebSocket::handle_bytes`] takes any split of the stream. The head of each frame is checked before a byte of
-//!    its payload is held; no buffer is made by the length that it announces.
+//!    ([`crate::http::Connection::upgrade`]). From then on this machine owns the transport.
+//! 3. [`WebSocket::handle_bytes`] takes any split of the stream. The head of each frame is checked before any of its
+//!    payload is held, and no buffer is allocated by the length that the head announces.
 //! 4. [`Event::Text`] and [`Event::Binary`] hand out whole messages; [`WebSocket::send_text`] and
-//!    [`WebSocket::send_binary`] queue some. Pings are answered, the newest ones of a flood (§5.5.3).
-//! 5. A peer that is quiet is pinged, and closed when it does not answer. What breaks the protocol is closed with
-//!    1002, 1007 or 1009; then [`WebSocket::is_closing`] turns true: flush, half-close. [`Event::Closed`] comes
-//!    once, last.
+//!    [`WebSocket::send_binary`] queue messages. Pings are answered; in a flood only the newest are (§5.5.3).
+//! 5. A quiet peer is pinged, and the connection is closed if no answer comes. A violation of the protocol closes it
+//!    with 1002, 1007 or 1009. Then [`WebSocket::is_closing`] turns true, and the shell flushes and half-closes.
+//!    [`Event::Closed`] is the last event.
 //!
 //! A client begins with a [`ClientHandshake`]; its masks come from its seed.
 //!
-//! tungstenite unmasks, reassembles and checks the text of messages, and judges the peer's close frame. Its writing
-//! side is not used: it would answer every ping of a flood, draw a client's masks from the system, and make media
-//! frames of its own. Its reading side makes room by the announced length and takes lengths that are not minimal: so
-//! the heads are checked here, and it sees whole frames only.
+//! tungstenite unmasks, reassembles and checks the text of messages, and checks the peer's close frame. Its writing
+//! side is not used: it would answer every ping of a flood, draw a client's masks from the system, and frame media
+//! itself. Its reading side allocates by the announced length and accepts lengths that are not minimal; therefore
+//! the heads are checked here, and tungstenite sees whole frames only.
 //!
-//! Media of our own (WS-FLV) does not pass through the machine: [`media_frame_head`] makes the head of a frame that all
+//! Media sent by this server (WS-FLV) bypasses the machine: [`media_frame_head`] makes a frame head that all
 //! viewers share.
 
 mod frame;

@@ -1,5 +1,5 @@
-//! The rows of docs/robustness.md for WebSocket, in virtual time, and the property that a stream means the same in
-//! any split.
+//! The rows of docs/robustness.md for WebSocket, in virtual time, and the property that the meaning of a stream
+//! does not depend on how it is split.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use wire::SendQueue;
 use super::frame::apply_mask;
 use super::*;
 
-/// A server with its shell, and what the peer has received.
+/// A server with its shell, and the bytes that the peer has received.
 struct Rig {
     now: Instant,
     socket: WebSocket,
@@ -41,7 +41,7 @@ impl Rig {
         self.socket.handle_sent(self.now, bytes.len());
     }
 
-    /// The code of the close frame that was received, which is the last thing.
+    /// Returns the code of the close frame, which must be the last frame received.
     fn close_code(&self) -> Option<u16> {
         let mut rest = &self.received[..];
         while let Ok(Some((head, head_bytes))) = FrameHead::read(rest) {
@@ -75,7 +75,7 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// Feeds `bytes` whole and byte by byte: the close code is `code`, and nothing that follows is looked at.
+/// Feeds `bytes` whole and byte by byte. The close code is `code`, and later input is ignored.
 fn check_closed(bytes: &[u8], code: u16) {
     for split in [usize::MAX, 1, 7] {
         let mut rig = Rig::new();
@@ -124,7 +124,7 @@ fn w_02_lengths_that_lie_are_refused_and_make_no_room() {
     check_closed(b"\x82\xff\0\0\0\0\0\0\0\x0a\x01\x02\x03\x040123456789", 1002);
     check_closed(b"\x82\xfe\0\x0a\x01\x02\x03\x040123456789", 1002);
     let mut rig = Rig::new();
-    // 128 KiB announced, 4 bytes sent.
+    // The head announces 128 KiB; only 4 bytes are sent.
     rig.feed(b"\x82\xff\0\0\0\0\0\x02\0\0\x01\x02\x03\x04abcd");
     assert!(!rig.socket.is_closing() && rig.socket.stats().held_bytes < 64);
     assert!(rig.socket.held_capacity() < 1024);
@@ -171,7 +171,7 @@ fn w_06_a_flood_of_pings_is_answered_with_the_newest() {
     rig.feed(&flood);
     let newest = (9984..10_000u32).flat_map(|n| [&[0x8a, 4][..], &n.to_be_bytes()].concat());
     assert_eq!(rig.received, newest.collect::<Vec<u8>>());
-    // A peer that takes nothing gets no more of them.
+    // A peer that reads nothing gets no further pongs.
     for n in 0..100_000u32 {
         rig.socket.handle_bytes(rig.now, &frame(PING, &n.to_be_bytes()));
         rig.socket.poll_transmit(&mut SendQueue::new());

@@ -1,4 +1,4 @@
-//! A stream under random operations: what each viewer has been sent is held to what it must be, unit by unit.
+//! A stream under random operations. The output of each viewer is checked unit by unit.
 
 use bytes::Bytes;
 use crypto::{Random, Seed};
@@ -10,7 +10,7 @@ use super::*;
 use crate::stats::ForwardingTable;
 use crate::types::{ConnId, Handle};
 
-/// The most that a viewer may be behind, in milliseconds.
+/// Maximum time that a viewer may lag, in milliseconds.
 const LAG_MS: i64 = 1000;
 const VIEWERS_MAX: usize = 6;
 
@@ -25,9 +25,9 @@ struct Known {
 struct Viewer {
     id: SubscriptionId,
     subscriber: Subscriber,
-    /// The text that it was sent.
+    /// The text that was sent to the viewer.
     text: String,
-    /// True if it was paused at times: units that it missed then do not count.
+    /// True if the viewer was ever paused; units missed while paused do not count.
     was_paused: bool,
 }
 
@@ -102,7 +102,7 @@ impl Model {
     }
 
     fn push(&mut self, key: bool, after_ms: i64) {
-        // Other parameters come with a key frame.
+        // Parameters change only at a key frame.
         if key && self.below(3) == 0 {
             self.tracks = tracks(self.tracks.epoch + 1);
         }
@@ -116,7 +116,7 @@ impl Model {
         assert!(!key || pushed.trim, "with a key frame there is something to forget");
     }
 
-    /// A format fails at a unit, after others have packaged it, with the parameters that it brought.
+    /// Simulates a format that panics at a unit with new parameters, after other formats have packaged the unit.
     fn leave_out(&mut self) {
         let dts_ms = self.known.last().map_or(0, |last| last.dts_ms + 1);
         let mut entry = super::super::ring::tests::entry(dts_ms, true, 1);
@@ -159,7 +159,7 @@ impl Model {
         }
     }
 
-    /// As a worker does it.
+    /// Trims the ring the way a worker does.
     fn trim(&mut self) {
         let (before, mut slowest) = (self.stream.ring.base(), None);
         for viewer in &mut self.viewers {
@@ -174,7 +174,7 @@ impl Model {
         assert_eq!(ring.base(), needed.max(before), "neither more nor less is retained than is needed");
     }
 
-    /// Writes once, at most so many bytes.
+    /// Writes once, at most `room` bytes.
     fn write(&mut self, index: usize, room: usize) {
         let viewer = &mut self.viewers[index];
         let subscriber = &mut viewer.subscriber;
@@ -195,8 +195,8 @@ impl Model {
         viewer.text.push_str(std::str::from_utf8(&sent).unwrap());
     }
 
-    /// Checks that a viewer was sent whole units in their order, from a key frame on, each behind the parameters that it needs; a gap
-    /// ends with a key frame, and was counted.
+    /// Checks that a viewer was sent whole units in order, beginning with a key frame, each after the parameters that
+    /// it needs, and that each gap was counted and ends with a key frame.
     fn check(&self, viewer: &Viewer) {
         let (mut last, mut epoch) = (None::<usize>, None);
         let (mut prelude, mut numbers) = (None::<u32>, None);
@@ -213,7 +213,7 @@ impl Model {
             let dts_ms: i64 = inner.parse().unwrap();
             let index = self.known.binary_search_by_key(&dts_ms, |unit| unit.dts_ms).unwrap();
             let unit = self.known[index];
-            // Parameters are sent again behind a unit that was left out, since they have changed and changed back.
+            // After a unit that was left out the parameters are sent again, because they changed and changed back.
             let is_needed = epoch != Some(unit.epoch);
             assert!(prelude.is_some() == is_needed || self.left_out, "{}", viewer.text);
             assert!(prelude.is_some() || !is_needed, "{}", viewer.text);
@@ -234,7 +234,7 @@ impl Model {
         assert!(viewer.was_paused || (gaps <= jumps && missing <= skipped), "{gaps} gaps, {jumps} jumps");
     }
 
-    /// In the end everybody has the last unit.
+    /// Checks that in the end every viewer has the last unit.
     fn end(mut self) {
         self.push(true, 33);
         self.stream.flush();
@@ -252,7 +252,7 @@ impl Model {
             assert!(viewer.text.ends_with(&last) && !viewer.subscriber.cursor.has_rest(), "{}", viewer.text);
         }
         self.trim();
-        // All viewers stand at the head: the newest GOP is kept, for the next viewer.
+        // All viewers are at the head; the newest GOP is retained for the next viewer.
         assert_eq!(self.stream.ring.head() - self.stream.ring.base(), 1);
         while !self.viewers.is_empty() {
             self.unsubscribe(0);
@@ -282,7 +282,7 @@ fn sound_rides_with_the_next_frame_no_longer_than_its_time() {
     };
     let (video, sound) = (unit(TrackKind::Video), unit(TrackKind::Audio));
     let mut flush = FlushState::default();
-    // Without video there is nothing to ride with.
+    // Without video there is no frame to wait for.
     assert_eq!(flush.push(at(0), &sound, &settings), Flush::Now);
     assert_eq!(flush.push(at(0), &video, &settings), Flush::Now);
     assert_eq!(flush.push(at(10), &sound, &settings), Flush::By(at(50)));
@@ -291,11 +291,11 @@ fn sound_rides_with_the_next_frame_no_longer_than_its_time() {
     flush.flush(3);
     assert_eq!((flush.until(), flush.due()), (3, None));
     assert_eq!(flush.push(at(60), &sound, &settings), Flush::By(at(100)));
-    // Half a second after the last frame nobody waits for another.
+    // Half a second after the last frame audio no longer waits for another frame.
     assert_eq!(flush.push(at(499), &sound, &settings), Flush::By(at(100)));
     flush.flush(5);
     assert_eq!(flush.push(at(500), &sound, &settings), Flush::Now);
-    // A backlog that is sent early takes nothing back.
+    // Sending a backlog early does not move the flush position back.
     flush.advance(4);
     assert_eq!(flush.until(), 5);
     flush.advance(9);

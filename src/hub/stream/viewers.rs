@@ -35,7 +35,7 @@ fn track(id: TrackId, is_video: bool) -> Track {
     Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) }
 }
 
-/// So many video and audio tracks.
+/// Makes this many video and audio tracks.
 fn tracks(videos: u8, audios: u8) -> Arc<Tracks> {
     let videos = (0..videos).map(|n| track(nth(TrackKind::Video, n), true));
     let audios = (0..audios).map(|n| track(nth(TrackKind::Audio, n), false));
@@ -46,7 +46,7 @@ fn derived() -> Track {
     Track { origin: Origin::Derived { from: A0 }, ..track(TrackId::DERIVED, false) }
 }
 
-/// A stream with the tracks that its next units bring, and the number of its next viewer.
+/// A stream with the tracks of its next units and the number of its next viewer.
 struct Scene {
     stream: Stream,
     tracks: Arc<Tracks>,
@@ -59,7 +59,7 @@ impl Scene {
         Self { stream: stream(), tracks, now: Instant::now(), viewers: 0 }
     }
 
-    /// Appends a unit whose time is its name, and has it sent.
+    /// Appends a unit with its DTS as payload name, and flushes it.
     fn push(&mut self, track: TrackId, dts_ms: i64, key_frame: bool) -> Pushed {
         let payload = Bytes::from_static(b"0123456789");
         let unit = AccessUnit { track, dts: dts_ms, pts: dts_ms, key_frame, config_epoch: 1, payload };
@@ -82,7 +82,7 @@ impl Scene {
         self.stream.select(subscriber, key, || Some(Box::new(Plain)))
     }
 
-    /// Writes once, as far as there is something.
+    /// Writes once, as much as is available.
     fn write(&mut self, subscriber: &mut Subscriber) -> String {
         self.stream.prepare(subscriber);
         let bytes: Vec<u8> = {
@@ -94,7 +94,7 @@ impl Scene {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// Writes until there is nothing more: up to a change of selection, and then behind it.
+    /// Writes until nothing is left: up to a change of selection, and then what follows it.
     fn read(&mut self, subscriber: &mut Subscriber) -> String {
         let before = self.write(subscriber);
         if self.stream.switches_at(subscriber) { before + &self.write(subscriber) } else { before }
@@ -148,7 +148,7 @@ fn a_change_happens_at_the_next_key_frame_for_a_viewer_that_is_behind() {
     assert!(scene.select(&mut viewer, only(v1())));
     assert_eq!(scene.stream.key_needed(&viewer), None, "the key frame to change at is there");
     assert_eq!(scene.read(&mut viewer), "<2@0>[0]<1@1>[1][11]");
-    // The key frame that it was to change at is passed by, because it was too slow: the next one.
+    // The viewer was too slow and has skipped the key frame of its switch: it switches at the next one.
     assert!(scene.select(&mut viewer, only(V0)));
     scene.push(V0, 20, true);
     assert_eq!(scene.read(&mut viewer), "<1@20>[20]");
@@ -167,7 +167,7 @@ fn a_change_before_which_nothing_is_to_be_sent_happens_with_the_first_write() {
     let mut scene = Scene::new(tracks(2, 0));
     scene.push(V0, 0, true);
     let (_, mut viewer) = scene.join(only(V0));
-    // The second viewer has not begun, for want of a key frame.
+    // The second viewer has not begun because no key frame has come.
     let (_, mut waiting) = scene.join(only(v1()));
     assert_eq!([&mut viewer, &mut waiting].map(|who| scene.write(who)), ["<1@0>[0]", ""]);
     assert!(scene.select(&mut waiting, only(V0)));
@@ -195,7 +195,7 @@ fn other_sound_is_sent_at_once_and_the_video_goes_on() {
         scene.push(track, dts_ms, false);
     }
     assert_eq!(scene.read(&mut viewer), "<1@0>[10][12]");
-    // The video that it has not had a key frame of still waits for one.
+    // The video track without a key frame so far still waits for one.
     assert!(scene.select(&mut viewer, Selection { audio: Pick::None, ..VIDEOS }));
     scene.tracks = tracks(2, 2);
     scene.push(v1(), 20, false);
@@ -232,11 +232,11 @@ fn a_selection_that_is_changed_again_or_taken_back_leaves_no_format_behind() {
     assert!(scene.select(&mut viewer, only(V0)));
     assert_eq!((scene.formats(), scene.stream.key_needed(&viewer)), (1, None));
     assert_eq!(scene.read(&mut viewer), "<1@0>[0]");
-    // The end of a viewer in the middle of a change.
+    // A viewer leaves in the middle of a switch.
     assert!(scene.select(&mut viewer, v2));
     scene.stream.unsubscribe(id, &viewer);
     assert_eq!(scene.formats(), 0);
-    // A slot that is free is used again, and others are where they were.
+    // A free slot is reused, and the other formats keep their slots.
     let (first, one) = scene.join(only(V0));
     let (_, mut other) = scene.join(only(v1()));
     let slots = scene.stream.formats.len();
@@ -352,7 +352,7 @@ fn a_mirror_begins_at_the_newest_gop_or_behind_what_it_has() {
     assert_eq!(fed(&mut scene.stream, Some(10)), [30, 40, 50], "of what it lacks, what begins a GOP");
     assert!(fed(&mut scene.stream, Some(50)).is_empty());
     assert_eq!(scene.stream.mirrors.len(), 1);
-    // Without video it begins at the head.
+    // Without video the mirror begins at the head.
     let mut scene = Scene::new(tracks(0, 1));
     scene.push(A0, 0, true);
     scene.stream.add_mirror((WorkerId(1), 1), TrackSet::of(A0), Vec::new());
@@ -400,7 +400,7 @@ fn what_somebody_is_sent_is_wanted_here_or_by_way_of_another_worker() {
     scene.stream.mirror_wants(WorkerId(3), TrackSet::of(v1()));
     scene.stream.mirror_wants(WorkerId(4), TrackSet::of(a1()));
     assert_eq!(scene.stream.wanted_anew(), Some(both.or(data).with(v1())));
-    // A change that is pending wants both.
+    // A pending switch wants the tracks of both selections.
     scene.stream.remove_mirrors();
     assert!(scene.select(&mut viewer, only(v1())));
     assert_eq!(scene.stream.wanted(), both.or(data).with(v1()));
@@ -421,7 +421,7 @@ fn a_mirror_takes_what_it_asked_for_and_begins_nobody_at_other_key_frames() {
     let (_, _viewer) = scene.join(only(v1()));
     assert_eq!(scene.stream.wanted_of_source(), TrackSet::of(v1()));
     assert!(scene.stream.takes_mirrored(request, v1()) && !scene.stream.takes_mirrored(request, V0));
-    // More of the first track does not come here.
+    // No more units of the first track arrive here.
     let (_, mut other) = scene.join(only(V0));
     assert_eq!((scene.read(&mut other), scene.stream.key_needed(&other)), (String::new(), Some(V0)));
     assert_eq!(scene.stream.newest_key(V0), None);
@@ -499,7 +499,7 @@ fn what_follows_from_a_unit_is_told() {
     let (_, _viewer) = scene.join(Selection::DEFAULT);
     assert_eq!((scene.push(V0, 0, true).rechosen, scene.push(V0, 1, false).rechosen), (true, false));
     scene.stream.trim(None);
-    // Without key frames it is time after a number of units.
+    // Without key frames the ring is trimmed after a number of units.
     let told = (0..200).filter(|n| {
         let trim = scene.push(V0, 2 + n, false).trim;
         if trim {
@@ -543,7 +543,7 @@ fn a_ring_that_is_shrunk_keeps_what_somebody_is_being_sent_and_else_nothing_with
     scene.stream.unsubscribe(id, &viewer);
     scene.stream.shrink(usize::MAX);
     assert_eq!((scene.stream.ring.base(), scene.stream.retained_bytes()), (11, 0));
-    // With its key frame somebody could begin.
+    // With its key frame retained, a viewer could begin.
     scene.push(V0, 1100, true);
     scene.push(V0, 1200, false);
     scene.stream.shrink(usize::MAX);
@@ -563,7 +563,7 @@ fn a_stream_that_is_cleared_sends_nothing_old_and_goes_on_with_the_next_key_fram
     assert_eq!(scene.read(&mut viewer), "<1@20>[20]");
 }
 
-/// A format of packets, with a number as the edge of each track.
+/// A format of packets that reports a number as the edge of each track.
 #[derive(Debug)]
 struct Numbered(u32);
 
@@ -622,7 +622,7 @@ fn the_logs_of_a_format_of_packets_come_with_the_stream_and_with_each_unit() {
     assert!(scene.stream.logs(&plain).is_none());
 }
 
-/// A format that has no place for anything.
+/// A format that can carry no track.
 #[derive(Debug)]
 struct Nothing;
 
@@ -654,7 +654,7 @@ fn a_viewer_that_nothing_is_sent_of_is_not_behind() {
     assert!(!scene.stream.has_more(&viewer));
 }
 
-/// Sends each unit with the next one.
+/// A format that sends each unit with the next one.
 #[derive(Debug, Default)]
 struct OneLate(Option<i64>);
 

@@ -145,7 +145,7 @@ impl Driver {
                         machine.handle_datagram(now, id, path, from, datagram);
                     }
                 }
-                // A peer that is not there answers so (ICMP); the session's own patience decides.
+                // An ICMP error reports that the peer is unreachable. The session decides by its own timeout.
                 Err(error) => note_receive_error(&error),
             }
         }

@@ -1,4 +1,5 @@
-//! The limit of TLS handshakes in progress: those that wait for their peer are bounded per listener, and the oldest give way.
+//! The limit on TLS handshakes in progress. Handshakes that wait for their peer are bounded per listener; the
+//! oldest give way.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +23,7 @@ pub(super) struct Handshakes {
 }
 
 impl Driver {
-    /// Reads a ClientHello as far as it has come. Returns true if it is complete, or there is none to wait for.
+    /// Reads the ClientHello as far as it has arrived. Returns true if it is complete, or if none is awaited.
     pub(super) fn take_hello<M: Machine>(
         &mut self,
         now: Now,
@@ -37,7 +38,7 @@ impl Driver {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 socket.readable = false;
-                // A peer that says nothing holds nothing.
+                // Only a peer that has begun its ClientHello is listed; a silent one costs no memory.
                 let is_new =
                     socket.transport.holds_hello() && !std::mem::replace(&mut socket.hello_begun, true);
                 let listener = socket.listener;

@@ -61,7 +61,7 @@ pub(in crate::io) trait Machine {
 /// An action for the driver.
 #[derive(Debug)]
 pub(in crate::io) enum Output {
-    /// No action for the driver: the machine's owner has carried it out, and more may follow.
+    /// No action for the driver: the machine's owner has already carried it out. More actions may follow.
     Done,
     /// Connect; the outcome is reported to [`Machine::handle_path`].
     Connect {

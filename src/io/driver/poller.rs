@@ -1,8 +1,8 @@
 //! The wait for events, and the detection that the process was held up: stopped (SIGSTOP), suspended with its machine, or starved.
 //!
-//! After such a pause, received bytes wait in sockets although time has passed. They are read before deadlines are judged: until a poll
-//! finds nothing more to read, deadlines wait, for a bounded number of turns. Where other threads read for this one, as workers do that share
-//! a port, they wait a moment in any case.
+//! After such a pause, received bytes wait in the sockets although their time has passed. They are read before
+//! deadlines are handled: deadlines wait, for a bounded number of turns, until a poll finds nothing more to read.
+//! Where other threads may read for this one (workers that share a port), deadlines wait a moment in any case.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Poller {
         Self { poll, events: Events::with_capacity(EVENTS), held_up: HeldUp::new(Instant::now(), settle) }
     }
 
-    /// Waits for events. An interrupted wait has seen none, though there may be some.
+    /// Waits for events. An interrupted wait returns none, even if there are some.
     pub(super) fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
         let began = Instant::now();
         let mut interrupted = false;
@@ -47,7 +47,7 @@ impl Poller {
         Ok(())
     }
 
-    /// True if deadlines wait in this turn. `unread`: there is more to read.
+    /// True if deadlines wait in this turn. `unread` is true if there is more to read.
     pub(super) fn defers_deadlines(&mut self, unread: bool) -> bool {
         let full = self.events.iter().count() >= EVENTS;
         self.held_up.defers(unread || full)
@@ -56,7 +56,8 @@ impl Poller {
 
 /// Detects that the process was held up, and delays deadlines until the pending input is read.
 ///
-/// A pause during the delay does not lengthen it beyond [`TURNS_MAX`] turns: deadlines come in the end, however slow the machine is.
+/// A further pause during the delay does not extend it beyond [`TURNS_MAX`] turns, so deadlines are always handled
+/// in the end, however slow the machine is.
 #[derive(Debug, Clone, Copy)]
 struct HeldUp {
     /// Time at which the last wait ended.
@@ -91,7 +92,8 @@ impl HeldUp {
         self.woke = ended;
     }
 
-    /// True if deadlines wait in this turn, because more is to be read or this is the first poll since the pause.
+    /// True if deadlines wait in this turn, because there is more to read, or this is the first poll after the
+    /// pause.
     fn defers(&mut self, more: bool) -> bool {
         if self.turns == 0 {
             return false;
@@ -113,7 +115,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Turns of one millisecond each; in one of them the process is stopped, while it waits or while it works.
+    /// Simulates turns of one millisecond each. The process is stopped once, in a wait or in a turn.
     fn deferred(stop_in_wait: u64, stop_in_turn: u64, unread: impl Fn(u32) -> bool) -> Vec<bool> {
         let mut now = Instant::now();
         let mut held_up = HeldUp::new(now, Duration::ZERO);

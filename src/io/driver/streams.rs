@@ -48,13 +48,13 @@ pub(super) struct Socket {
     pub(super) hello_begun: bool,
 }
 
-/// A connection on its way to another worker.
+/// A connection that is being moved to another worker.
 #[derive(Debug)]
 pub(in crate::io) struct Moved {
     pub(in crate::io) stream: TcpStream,
-    /// The address of the client, which a proxy may have told.
+    /// Address of the client, possibly as named by a proxy.
     pub(in crate::io) peer: SocketAddr,
-    /// The name of the listener that accepted it.
+    /// Name of the listener that accepted the connection.
     pub(in crate::io) listener: &'static str,
     pub(in crate::io) permit: Permit,
     /// The bytes that were received.
@@ -152,16 +152,19 @@ impl Driver {
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let _ = self.poller.poll.registry().deregister(socket.transport.stream_mut());
-        // A connection that gave way has no permit any more, and lingering ones count.
+        // A connection that gave way has lost its permit and must not linger, because lingering connections count
+        // too.
         let gave_way = socket.permit.is_none() && !socket.listener.is_empty();
-        // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
+        // The alert may wait behind bytes that a slow peer has not accepted. Unread input of the peer would reset
+        // the connection, so let it linger.
         if (!abort && !gave_way) || socket.alerted {
             let ended = socket.ended && !socket.alerted;
             self.lingering.add(now, socket.transport, socket.permit, ended);
         }
     }
 
-    /// Takes an accepted connection without TLS out for another worker. `None` if it has given way meanwhile; then it is closed.
+    /// Takes an accepted connection without TLS out, for another worker. Returns `None`, closing the connection, if
+    /// it has given way in the meantime.
     pub(super) fn take_out(&mut self, id: ConnId, peer: SocketAddr, received: Bytes) -> Option<Moved> {
         let entry = self.sockets.get_mut(slot_of(id))?;
         let mut socket = entry.take_if(|socket| socket.generation == id.generation)?;
@@ -186,7 +189,7 @@ impl Driver {
     // ---- events
 
     pub(super) fn stream_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
-        // A stale event names a generation that is gone.
+        // A stale event refers to an earlier generation of the slot.
         let Some(socket) = self.socket(id) else { return };
         let ends = event.is_read_closed() || event.is_error();
         if socket.connecting {
@@ -203,8 +206,8 @@ impl Driver {
         }
     }
 
-    /// Handles an event of a session that may have a byte stream beside sockets of its own. They share a token; reading shows which was
-    /// meant.
+    /// Handles an event of a session that may have both a byte stream and sockets of its own. They share a token;
+    /// reading shows which one the event was for.
     pub(super) fn event_beside<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
         let Some(socket) = self.socket(id) else { return };
         if socket.connecting {
@@ -227,14 +230,15 @@ impl Driver {
         }
     }
 
-    /// Handles the end of a connect, when the socket has a peer or an error. `ending`: the peer has already closed its side.
+    /// Handles the end of a connect: the socket has a peer or an error. `ending` is true if the peer has already
+    /// closed its side.
     fn connect_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, ending: bool) {
         let Some(socket) = self.socket(id) else { return };
         let Some(result) = socket.end_connect(ending) else { return };
         let path = PathId::default();
         match result {
             Err(error) => machine.handle_path(now, id, path, PathEvent::Broken(&error.to_string())),
-            // With TLS the session hears of it when the peer is verified.
+            // With TLS, the session is notified once the peer is verified.
             Ok(()) if socket.transport.is_handshaking() => {}
             Ok(()) => {
                 let local = socket.transport.stream().local_addr().ok();
@@ -268,7 +272,7 @@ impl Driver {
                 return false;
             }
             if socket.transport.is_handshaking() {
-                // Until its hello is whole, a peer must not keep the others out.
+                // Until its ClientHello is complete, a peer must not use up the handshakes of the turn.
                 match self.take_hello(now, machine, id) {
                     Ok(true) => {}
                     Ok(false) => return false,
@@ -296,8 +300,8 @@ impl Driver {
                     return false;
                 }
                 Ok(Received { bytes: count, dry }) => {
-                    // A short read has emptied the socket; what comes later is reported anew. It saves the read that
-                    // would only say so.
+                    // A short read has emptied the socket, and the kernel will report later bytes. This saves a
+                    // read that would only return `WouldBlock`.
                     socket.readable = socket.ending || !dry;
                     let bytes = self.buffer.get(..count).unwrap_or_default();
                     machine.handle_bytes(now, id, bytes);
@@ -326,7 +330,8 @@ impl Driver {
         self.broken(now, machine, id, error);
     }
 
-    /// Notes that a peer left while a verdict about it is pending and nothing is read, so that it is not admitted.
+    /// Notes that a peer has left while a verdict about it is pending and its input is not read, so that it is not
+    /// admitted.
     fn note_forsaken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let leaves = |socket: &mut Socket| socket.ending && !std::mem::replace(&mut socket.ended, true);
         if machine.waits_for_verdict(id) && self.socket(id).is_some_and(leaves) {
@@ -395,7 +400,7 @@ impl Driver {
                 machine.sent(now.mono, id, 0, offered);
                 0
             }
-            // Tried again in the next round of this turn.
+            // The write is retried in the next round of this turn.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 machine.retry_write(id);
                 0

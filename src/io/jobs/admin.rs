@@ -70,8 +70,8 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
     })
 }
 
-/// Records the known applications in the home, including those whose settings are unusable. Without the record a lost settings file could
-/// not be told from one that never existed.
+/// Records the known applications in the home folder, including those with unusable settings. Without this record a
+/// lost settings file would look like an application that never existed.
 pub(in crate::io) fn remember(options: &Options, config: &Config) {
     let apps = config.apps.iter().map(|app| &*app.name).chain(config.lost.iter().map(|app| &*app.name));
     if let Err(error) = config::remember(options, apps) {

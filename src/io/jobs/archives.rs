@@ -22,7 +22,7 @@ pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
     let done = match work {
         ArchiveWork::Put { path, data } => put(root, path, data),
         ArchiveWork::Remove { path, begun_ms } => remove(root, path, *begun_ms),
-        // DVR jobs run elsewhere, where their files are counted.
+        // DVR jobs are handled elsewhere, where their files are counted.
         ArchiveWork::Dvr(_) => Err(nowhere()),
     };
     done.map_err(|error| blame_append(&error))
@@ -65,13 +65,13 @@ fn remove(root: &Path, path: &[String], begun_ms: Option<i64>) -> io::Result<()>
     }
     let mut text = Vec::new();
     file.take((PLAYLIST_BYTES_MAX as u64).saturating_add(1)).read_to_end(&mut text)?;
-    // A file that is no playlist was not written here.
+    // A file that is not a playlist was not written by this server.
     let Ok(Playlist::Media(playlist)) = Playlist::read(&text) else { return Ok(()) };
     let begun = playlist.segments.first().and_then(|segment| segment.program_date_time);
     if begun_ms.is_some() && begun_ms != begun {
         return Ok(());
     }
-    // The playlist first: it never names what is not there.
+    // The playlist is removed first, so that it never names a missing file.
     sys::remove_beside(folder.as_fd(), &name)?;
     sync_folder(&folder)?;
     remove_named(&folder, &playlist.segments)
@@ -132,7 +132,7 @@ mod tests {
         put(&root, "s1.ts", "old and long").unwrap();
         put(&root, "s1.ts", "new").unwrap();
         assert_eq!(fs::read(root.join("live/streams/s1.ts")).unwrap(), b"new");
-        // Torn by a crash before; and a link is no file of ours.
+        // A torn leftover of a crash is replaced; a link in its place is refused.
         fs::write(root.join("live/streams/.s1.ts.tmp_archive"), "torn and longer than what comes").unwrap();
         put(&root, "s1.ts", "more").unwrap();
         assert_eq!(

@@ -1,10 +1,12 @@
-//! Files of streams that viewers can go back in: `{application}/.dvr/{stream}/`, with a count of their bytes for each application.
+//! Files of streams that viewers can rewind, in `{application}/.dvr/{stream}/`, with a count of their bytes for
+//! each application.
 //!
-//! 1. The first job of an application counts the existing files; later jobs add and subtract.
-//! 2. A file beyond the application's bytes takes the place of folders of streams that are over, the one longest unchanged first. Where
-//!    there is none it is refused before anything is written: the stream has to give up something of its own.
-//! 3. Each minute folders go to which nothing was added for longer than viewers can go back: of streams that are over, or that a crash
-//!    has ended.
+//! 1. The first job of an application counts the existing files; later jobs add to the count and subtract from it.
+//! 2. If a file would exceed the application's limit, folders of ended streams are removed, the longest unchanged
+//!    first. If that does not suffice, the file is refused before anything is written, and the stream must give up
+//!    files of its own.
+//! 3. Each minute, folders are removed to which nothing was added for longer than viewers can rewind. They belong to
+//!    streams that have ended or were cut off by a crash.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,16 +25,16 @@ use super::files::{blame_append, checked, lead, nowhere, open_folder, open_or_ma
 use crate::io::clock;
 use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST, Writer};
 
-/// Time between two looks for folders that are too old.
+/// Interval of searches for expired folders.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Bytes of a list, which names a few segments.
+/// Maximum size of a list, which names a few segments.
 const LIST_BYTES_MAX: u64 = 256 << 10;
-/// Lists of a folder: a day of segments of a second.
+/// Maximum number of lists in a folder, enough for a day of one-second segments.
 const LISTS_MAX: usize = 10_000;
-/// The longest time for which viewers can go back, after which a folder is of no use whatever the settings say.
+/// Maximum time that viewers can rewind. Older folders are useless, whatever the settings are.
 const LONGEST: Duration = Duration::from_secs(25 * 3600);
 
-/// The bytes of the streams of each application.
+/// Bytes of the streams of each application.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<BTreeMap<String, Usage>>);
 
@@ -40,9 +42,9 @@ pub(super) struct Ledger(Mutex<BTreeMap<String, Usage>>);
 struct Usage {
     /// Bytes of each folder.
     folders: BTreeMap<String, u64>,
-    /// Streams that write to theirs.
+    /// Streams that write to their folders.
     writers: BTreeMap<String, Writer>,
-    /// Time for which folders stay to which nothing is added, as it was last said.
+    /// Time after which folders to which nothing was added are removed, as last given.
     keep: Option<Duration>,
     swept: Option<Instant>,
 }
@@ -52,7 +54,7 @@ impl Usage {
         self.folders.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// True if a stream writes to this folder: it stays.
+    /// True if a stream writes to this folder, which must therefore be kept.
     fn is_live(&self, name: &str) -> bool {
         self.writers.get(name).is_some_and(Writer::is_there)
     }
@@ -63,14 +65,15 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works with the usage of an application, which is counted first when it is not known.
+    /// Calls `work` with the usage of an application, counting its files first if they are unknown.
     fn with<T>(&self, root: &Path, app: &str, work: impl FnOnce(&mut Usage) -> T) -> T {
         self.know(app, || folders(root, app).map(|(name, path)| (name, bytes_in(&path))).collect());
         work(self.apps().entry(app.to_owned()).or_default())
     }
 
-    /// Has an application counted that is not known. No other application waits for that; where two jobs count, the first to be done is
-    /// right, because nothing is added or removed before.
+    /// Counts the files of an unknown application, without making other applications wait. If two jobs count at the
+    /// same time, the first result is used; it is right because nothing is added or removed before the count is
+    /// known.
     fn know(&self, app: &str, count: impl FnOnce() -> BTreeMap<String, u64>) {
         let is_known = self.apps().contains_key(app);
         if !is_known {
@@ -79,7 +82,8 @@ impl Ledger {
         }
     }
 
-    /// Counts bytes of a stream before they are written, so that two streams do not take the same room. Returns false if there is none.
+    /// Counts bytes of a stream before they are written, so that two streams cannot use the same space. Returns
+    /// false if there is no space.
     fn take(&self, root: &Path, (app, stream): (&str, &str), growth: u64, cap: u64) -> bool {
         self.with(root, app, |usage| {
             let has_room = growth == 0 || usage.bytes().saturating_add(growth) <= cap;
@@ -183,19 +187,19 @@ fn put(
     let old = length_of(root, folder, name);
     let growth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_sub(old);
     let take = || ledger.take(root, (app, stream), growth, cap);
-    // For a file that never fits nothing else goes.
+    // Nothing is removed for a file that could never fit.
     if growth > cap || (!take() && !make_room(root, ledger, (app, stream), keep, take)) {
         return Err(io::Error::from_raw_os_error(libc::EDQUOT));
     }
     let path: Vec<String> = folder.iter().cloned().chain([name.to_owned()]).collect();
-    // An application that is gone is not made anew: its folder is only opened.
+    // The folder of a removed application must not be recreated, so it is only opened.
     let is_app = Cell::new(true);
     let step = |folder: &OwnedFd, name: &CStr| match is_app.replace(false) {
         true => open_folder(folder, name),
         false => open_or_make_folder(folder, name),
     };
     let done = lead(root, &path, step).and_then(|place| archives::put_in(&place, data));
-    // Also after an error, which may come when the file is in its place.
+    // Correct the count even after an error, because the file may be in place nevertheless.
     let (counted, length) = (old.saturating_add(growth), length_of(root, folder, name));
     ledger.with(root, app, |usage| {
         let own = usage.folders.entry(stream.to_owned()).or_insert(counted);
@@ -204,8 +208,8 @@ fn put(
     done
 }
 
-/// Removes folders of an application until a file has its room: those that are too old, and then those of other streams that are over,
-/// the one longest unchanged first. Returns false if there is no room without them.
+/// Removes folders of an application until a file fits: expired ones first, then those of other ended streams, the
+/// longest unchanged first. Returns false if the file still does not fit.
 fn make_room(
     root: &Path,
     ledger: &Ledger,
@@ -244,7 +248,7 @@ fn make_room(
     take()
 }
 
-/// Returns the length of a file; 0: there is none.
+/// Returns the length of a file; 0 if it does not exist.
 fn length_of(root: &Path, folder: &[String], name: &str) -> u64 {
     let metadata = path_of(root, folder).and_then(|path| fs::symlink_metadata(path.join(name)));
     metadata.ok().filter(fs::Metadata::is_file).map_or(0, |metadata| metadata.len())
@@ -260,7 +264,7 @@ fn give_back(root: &Path, ledger: &Ledger, (app, stream): (&str, &str), bytes: u
 
 fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
-    // Counted before anything goes.
+    // Count the existing files before any are removed.
     ledger.with(root, app, |_| ());
     let path = match path_of(root, folder) {
         Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
@@ -274,7 +278,8 @@ fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> 
     Ok(ledger.done(root, app))
 }
 
-/// Removes files of a folder, and returns the bytes that they had. Those that cannot be removed stay, and the others go.
+/// Removes files of a folder and returns their bytes. A file that cannot be removed remains, and the others are
+/// still removed.
 fn remove_files<'a>(
     folder: &Path,
     names: impl Iterator<Item = &'a String>,
@@ -314,7 +319,7 @@ fn resume(
     writer: &Writer,
 ) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
-    // Before the look for old folders, from which this one is safe.
+    // Done before the search for expired folders, which must not remove this one.
     ledger.with(root, app, |usage| usage.writers.insert(stream.to_owned(), writer.clone()));
     sweep(root, ledger, app, keep);
     let path = match path_of(root, folder) {
@@ -326,10 +331,11 @@ fn resume(
     Ok(DvrDone { lists, ..ledger.done(root, app) })
 }
 
-/// Returns the lists of a folder and the bytes of what is in it, from which everything goes that no list names.
+/// Removes the files of a folder that no list names. Returns the folder's lists and the bytes of the remaining
+/// files.
 fn read_lists(path: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Result<(Vec<Bytes>, u64)> {
     let mut names: Vec<String> = files(path).map(|(name, _)| name).collect();
-    // Numbers of equal length, because they have nine digits until 2033, and then ten.
+    // Sort by length first: the numbers have nine digits until 2033, then ten.
     names.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     let mut lists = Vec::new();
     for name in names.iter().filter(|name| name.ends_with(LIST)).take(LISTS_MAX) {
@@ -345,7 +351,7 @@ fn read_lists(path: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Resu
     Ok((lists, bytes_in(path)))
 }
 
-/// Returns the names in a list: of segments, and of their initialization sections.
+/// Returns the files named in a list: segments and initialization sections.
 fn named(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter_map(|line| match line.strip_prefix("#EXT-X-MAP:URI=\"") {
         Some(map) => map.split('"').next(),
@@ -365,13 +371,13 @@ fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
     }
 }
 
-/// Removes folders of streams that are over to which nothing was added for so long, and returns how many.
+/// Removes folders of ended streams to which nothing was added for `keep`. Returns the number removed.
 fn sweep_now(root: &Path, ledger: &Ledger, app: &str, keep: Duration) -> usize {
     ledger.with(root, app, |usage| usage.swept = Some(clock::now().mono));
     let is_live = |name: &str| ledger.with(root, app, |usage| usage.is_live(name));
     let old = folders(root, app).filter(|(name, path)| is_older(path, keep) && !is_live(name));
     let removed = old.filter(|(_, path)| fs::remove_dir_all(path).is_ok()).count();
-    // Also those of an application that was removed meanwhile.
+    // Also forget folders of an application that has been removed in the meantime.
     let there: BTreeSet<String> = folders(root, app).map(|(name, _)| name).collect();
     ledger.with(root, app, |usage| {
         let live: BTreeSet<String> =
@@ -381,13 +387,13 @@ fn sweep_now(root: &Path, ledger: &Ledger, app: &str, keep: Duration) -> usize {
     removed
 }
 
-/// True if nothing was added to a folder for so long.
+/// True if nothing was added to a folder for longer than `keep`.
 fn is_older(path: &Path, keep: Duration) -> bool {
     let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
     changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > keep))
 }
 
-/// Removes what nobody can go back in any more, also of applications in which no stream does that now.
+/// Removes files that viewers can no longer rewind to, also in applications without such streams at present.
 fn remove_forgotten(root: &Path, ledger: &Ledger, apps: &[String]) {
     for app in apps {
         let keep = ledger.with(root, app, |usage| usage.keep).unwrap_or(LONGEST);
@@ -456,20 +462,20 @@ mod tests {
         assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
         assert_eq!(put(at, "b", "2.ts", &[1; 1001]), Err(AppendError::Full), "nothing of it is written");
         assert_eq!(names(&root, "b"), ["1.ts"]);
-        // The bytes of a write that fails for another reason are given back.
+        // If a write fails for another reason, its bytes no longer count.
         fs::create_dir(root.join("live").join(DVR).join("b").join("3.ts")).unwrap();
         assert!(put(at, "b", "3.ts", &[1; 900]).is_err());
         assert_eq!(put(at, "b", "2.ts", &[1; 1000]), Ok(10_000));
         let names_of_b = ["1.ts", "none.ts"].map(str::to_owned).to_vec();
         let drop = run(&root, &ledger, &DvrWork::Drop { folder: folder("b"), names: names_of_b }).unwrap();
         assert_eq!((drop.app_bytes, drop.folders), (7000, 2));
-        // Another application has its own.
+        // Another application has its own limit.
         let other = ["other", DVR, "a"].map(str::to_owned).to_vec();
         let data = Bytes::from(vec![0; 9000]);
         let work = DvrWork::Put { folder: other, name: "1.ts".to_owned(), data, cap: CAP, keep: KEEP };
         run(&root, &ledger, &work).unwrap();
         assert_eq!((total(&root, &ledger, "other"), total(&root, &ledger, "live")), (9000, 7000));
-        // After a restart it is counted again.
+        // After a restart the files are counted again.
         assert_eq!(put((&root, &Ledger::default()), "c", "1.ts", &[1; 3000]), Ok(10_000));
         let clear = run(&root, &ledger, &DvrWork::Clear { folder: folder("b") }).unwrap();
         assert_eq!((clear.app_bytes, names(&root, "b").len()), (6000, 0));
@@ -498,7 +504,7 @@ mod tests {
         for (name, data) in [("2.ts", &b"two"[..]), ("3.ts", b"three"), ("7.list", list)] {
             put((&root, &ledger), "a", name, data).unwrap();
         }
-        // Comes before the others and cannot be removed, as on a broken disk, or where it belongs to somebody else.
+        // A file that sorts before the others and cannot be removed, as on a broken disk or with another owner.
         let useless = |path: &Path| match path.ends_with("3.ts") {
             true => Err(io::ErrorKind::PermissionDenied.into()),
             false => fs::remove_file(path),
@@ -520,7 +526,7 @@ mod tests {
         let total = |ledger: &Ledger| ledger.with(&root, "live", |usage| usage.bytes());
         ledger.know("live", || {
             assert!(ledger.0.try_lock().is_ok(), "the lock is free");
-            // Another job of the application is quicker, and adds something.
+            // Another job of the application counts faster, and adds a file.
             assert_eq!(put((&root, &ledger), "a", "2.ts", b"xyz"), Ok(4));
             BTreeMap::from([("a".to_owned(), 1)])
         });
@@ -537,7 +543,7 @@ mod tests {
         assert!(!root.join("live").exists());
         assert_eq!(put((&root, &Ledger::default()), "a", "2.ts", b"x"), Err(AppendError::Path));
         assert!(!root.join("live").exists());
-        // A new one of its name begins with nothing.
+        // A new application of the same name starts with a count of zero.
         fs::create_dir(root.join("live")).unwrap();
         assert_eq!(put((&root, &ledger), "b", "1.ts", &[1; 10_000]), Ok(10_000));
     }
@@ -570,7 +576,7 @@ mod tests {
         let there = || ["a", "b"].map(|stream| !names(&root, stream).is_empty());
         assert_eq!(put("2.ts", 2000), Err(AppendError::Full), "all of them are live");
         drop((a, b));
-        // Folders from before the restart are in nobody's share.
+        // Folders from before the restart belong to no stream.
         let shares = resume(&root, &ledger, "c", &c);
         assert_eq!((shares.app_bytes, shares.folders, total(&root, &ledger, "live")), (3000, 1, 9000));
         let came_back = Arc::new(());
@@ -604,11 +610,11 @@ mod tests {
         assert_eq!(there(), [true; 3], "it never fits");
         assert_eq!(put((&root, &ledger), "c", "1.ts", &[1; 2000]), Ok(8000));
         assert_eq!(there(), [true, false, true]);
-        // Of those that are too old all go, though the last look for them was just now.
+        // All expired folders are removed, although the last search was just now.
         ["a", "d"].iter().for_each(|stream| set_age(&root, stream, KEEP + Duration::from_secs(5)));
         assert_eq!(put((&root, &ledger), "c", "2.ts", &[1; 3000]), Ok(5000));
         assert_eq!(there(), [false; 3]);
-        // A live one stays, however long nothing came.
+        // The folder of a live stream is kept, however old it is.
         set_age(&root, "c", KEEP + Duration::from_secs(5));
         put((&root, &ledger), "e", "1.ts", &[1; 5000]).unwrap();
         assert_eq!(put((&root, &ledger), "e", "2.ts", &[1; 1]), Err(AppendError::Full));
@@ -653,10 +659,11 @@ mod tests {
         set(KEEP + Duration::from_secs(5));
         put((&root, &ledger), "new", "2.ts", b"x").unwrap();
         assert!(old.exists(), "the last look was just now");
-        // The server starts again.
+        // A restart of the server.
         assert_eq!(put((&root, &Ledger::default()), "new", "3.ts", b"x"), Ok(3));
         assert!(!old.exists());
-        // Without another stream it goes by itself, when the time is over that streams of this run have said, or else after a day.
+        // Without other streams the folder is removed after the time given by streams of this run, or after a day
+        // if there were none.
         for (ledger, keep) in [(Ledger::default(), LONGEST), (ledger, KEEP)] {
             put((&root, &Ledger::default()), "old", "1.ts", b"x").unwrap();
             let sweep = DvrWork::Sweep { apps: ["none", "live"].map(str::to_owned).to_vec() };

@@ -34,11 +34,11 @@ pub(super) fn open(paths: &FilePaths, segments: &[String]) -> Result<OpenedFile,
     open_led(led)
 }
 
-/// Opens the answer to an ACME challenge, which ACME clients write below the folder that they take for the web root.
+/// Opens the answer to an ACME challenge, which ACME clients write below the folder that they use as the web root.
 pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFile, FileError> {
     let root = paths.challenges.as_ref().ok_or(FileError::NotFound)?;
     let segments = [".well-known", "acme-challenge", token].map(str::to_owned);
-    // A folder is no page here.
+    // A folder is not an answer to a challenge.
     open_led(lead(root, &segments, open_folder)).map_err(|error| match error {
         FileError::Directory => FileError::NotFound,
         error @ (FileError::NotFound | FileError::Failed) => error,
@@ -48,7 +48,7 @@ pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFil
 /// Opens the file of a name in a folder.
 fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError> {
     let found = led.and_then(|(folder, name)| {
-        // A pipe without a writer would hold the thread for ever.
+        // Opening a pipe without a writer would block the thread forever.
         let file = sys::open_beside(folder.as_fd(), &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
         let file = File::from(file);
         Ok((file.metadata()?, file))
@@ -70,7 +70,7 @@ fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError
     })
 }
 
-/// Appends to an open file, or to one that is opened or created now.
+/// Appends to an open file, or opens or creates the file first.
 pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Appended, AppendError> {
     let (file, name): (Arc<dyn AppendFile>, _) = match to {
         AppendTo::Open(file) => (file, None),
@@ -115,7 +115,7 @@ fn stands(root: &Path, path: &[String]) -> io::Result<()> {
 /// Opens the file with this path for appending, creating it and its folders if missing. A new name is synced to disk before use; otherwise
 /// a power cut could lose everything written to the file.
 fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenForAppend, AppendError> {
-    // A pipe without a reader would hold the thread for ever.
+    // Opening a pipe without a reader would block the thread forever.
     let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
     let made = lead(root, segments, open_or_make_folder).and_then(|(folder, name)| {
         let file = File::from(sys::open_beside(folder.as_fd(), &name, flags)?);
@@ -166,7 +166,7 @@ pub(super) fn open_or_make_folder(folder: &OwnedFd, name: &CStr) -> io::Result<O
         opened => return opened,
     }
     match sys::make_folder_beside(folder.as_fd(), name) {
-        // Somebody else was quicker.
+        // Another thread has created it in the meantime.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         Ok(()) | Err(_) => {}
     }
@@ -333,7 +333,7 @@ mod tests {
     fn a_file_grows_by_what_is_appended_and_its_folders_are_made() {
         let root = TempFolder::new();
         let path = || ["live", "streams", "a.flv"].map(str::to_owned).to_vec();
-        // More pieces than one write takes, empty ones among them.
+        // More pieces than one write accepts, some of them empty.
         let pieces: Vec<Bytes> = (0..2000).map(|n| Bytes::from("ab".repeat(n % 3))).collect();
         let total: usize = pieces.iter().map(Bytes::len).sum();
         let first = append(&root, AppendTo::New { path: path() }, &pieces).unwrap();
@@ -344,7 +344,7 @@ mod tests {
         assert!(matches!(append(&root, AppendTo::New { path: path() }, &[]), Err(AppendError::Exists)));
         let again = append(&root, AppendTo::Path { path: path() }, &[]).unwrap();
         assert_eq!(again.length, total as u64 + 3);
-        // Recordings take the first name that is free.
+        // A recording gets the first free name.
         let recording = || append(&root, AppendTo::Recording { path: path() }, &[Bytes::from("r")]);
         assert_eq!(recording().unwrap().name.as_deref(), Some("a_1.flv"));
         std::os::unix::fs::symlink("nowhere", root.join("live/streams/a_2.flv")).unwrap();

@@ -1,7 +1,7 @@
 //! Imported folders: a link in an application's `streams`, which is followed here and nowhere else.
 //!
-//! A link counts only if it leads below a folder that the operator has named (`vod.import_folders`); from there on no further link is
-//! followed. Only media files are served from there.
+//! A link counts only if it leads below a folder that the operator has named (`vod.import_folders`); below that, no
+//! further link is followed. Only media files are served from such folders.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, OpenOptions};
@@ -58,7 +58,7 @@ pub(super) fn lead_linked(paths: &FilePaths, segments: &[String]) -> Option<io::
     }))
 }
 
-/// Opens a folder: named ones by any path, those below name by name.
+/// Opens a folder: folders named in the settings by any path, folders below them name by name.
 fn open_below(named: &[PathBuf], target: &Path) -> io::Result<OwnedFd> {
     let (root, below) = split(named, target).ok_or_else(nowhere)?;
     let mut folder = OwnedFd::from(OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(root)?);
@@ -78,7 +78,7 @@ fn split<'p>(named: &[PathBuf], path: &'p Path) -> Option<(PathBuf, &'p Path)> {
 fn link(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
     let asked = paths.options.home.join(folder);
     let Ok(target) = asked.canonicalize() else {
-        // The answer is the same whether or not something exists outside of the allowed folders.
+        // The answer does not reveal whether something exists outside of the allowed folders.
         let is_named = |named: &PathBuf| asked.starts_with(named) && !asked.iter().any(|part| part == "..");
         let is_inside = paths.import_folders.iter().any(is_named);
         return Ok(if is_inside { ImportOutcome::Missing } else { ImportOutcome::Outside });
@@ -112,7 +112,7 @@ fn link(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome>
 
 fn unlink(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
     let asked = paths.options.home.join(folder);
-    // The folder may be gone, or be named no more.
+    // The folder may have been deleted or removed from the settings.
     let target = asked.canonicalize().unwrap_or(asked);
     let Some(name) = target.file_name().and_then(OsStr::to_str) else { return Ok(ImportOutcome::Missing) };
     let (streams, _) = lead(&paths.root, &[app, STREAMS, name].map(str::to_owned), open_folder)?;

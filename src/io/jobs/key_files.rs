@@ -7,7 +7,8 @@ use std::path::Path;
 
 use crate::jobs::{KEY_BYTES, KEY_INFO_BYTES_MAX, KeyInfo, KeyInfoLines};
 
-/// Reads a key info file and the key that it names. An error is a reason for the log, without anything of the content.
+/// Reads a key info file and the key that it names. An error is a reason for the log, without any of the file's
+/// content.
 pub(super) fn read(file: &Path) -> Result<KeyInfo, String> {
     let bytes = small(file, KEY_INFO_BYTES_MAX).map_err(|reason| format!("the file {reason}"))?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
@@ -18,7 +19,7 @@ pub(super) fn read(file: &Path) -> Result<KeyInfo, String> {
     Ok(KeyInfo { key, uri: lines.uri, vector: lines.vector })
 }
 
-/// Reads a regular file of so many bytes at most. A pipe or a device is not waited for.
+/// Reads a regular file of at most `bytes_max` bytes. Pipes and devices are refused, so that the read cannot block.
 fn small(path: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
     let cannot = |error: &std::io::Error| format!("cannot be read: {}", error.kind());
     let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);

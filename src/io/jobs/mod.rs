@@ -1,9 +1,10 @@
 //! The job service: threads for everything that may block, by class ([`crate::jobs`]).
 //!
-//! 1. [`Jobs::submit`] counts the job against the bounds of its class, without a lock, and hands it to the dispatcher; or it
-//!    gives the job back as busy. So a worker never waits here, and never starts a thread.
-//! 2. The dispatcher, one thread, keeps the lines of each class ([`shares`]) and gives jobs to idle threads of the class. It starts
-//!    one when none is idle and the class may have more, and ends those that were idle for [`IDLE`].
+//! 1. [`Jobs::submit`] counts the job against the limits of its class, without a lock, and hands it to the
+//!    dispatcher, or returns it as busy. A worker thus never waits here and never starts a thread.
+//! 2. The dispatcher, a single thread, keeps the queues of each class ([`shares`]) and gives jobs to idle threads of
+//!    the class. It starts a thread if none is idle and the class may have more, and ends those that were idle for
+//!    [`IDLE`].
 //! 3. The thread does the work ([`Runner`]), delivers the answer, and reports itself idle.
 
 mod admin;
@@ -126,7 +127,8 @@ impl Load {
         self.parts.get(usize::try_from(hasher.finish() % parts).unwrap_or(0))
     }
 
-    /// Counts a job, if there is room. An application may not have more waiting jobs than there are free places.
+    /// Counts a job, if there is room. An application may not have more waiting jobs than there are free places
+    /// left.
     fn enter(&self, app: Option<&Arc<str>>, bytes: usize) -> bool {
         let before = self.jobs.fetch_add(1, Ordering::Relaxed);
         let part = self.part(app);
@@ -136,7 +138,7 @@ impl Load {
             return false;
         }
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A job that waits alone may exceed the bound, or it would never be accepted.
+        // A single waiting job may exceed the limit, or it would never be accepted.
         if before > 0 && before.saturating_add(bytes) > self.limits.bytes {
             self.leave(app, bytes);
             return false;
@@ -173,7 +175,7 @@ impl Drop for Handle {
 }
 
 impl Jobs {
-    /// Starts the dispatcher, and no other thread.
+    /// Starts the dispatcher only; the other threads are started on demand.
     pub(super) fn start(
         paths: FilePaths,
         policy: OutboundPolicy,
@@ -244,10 +246,11 @@ const fn busy(id: JobId) -> JobDone {
 struct Pool {
     waiting: Lines<Task>,
     shares: shares::Threads,
-    /// Running turns by thread, with their beginning.
+    /// Running turns by thread, with their start times.
     turns: BTreeMap<u64, (shares::Turn, Instant)>,
     threads: BTreeMap<u64, Sender<Task>>,
-    /// Idle threads with the time since when. The last one is used first, so that the others can end.
+    /// Idle threads, each with the time since which it is idle. The last one is used first, so that the others can
+    /// end.
     idle: Vec<(u64, Instant)>,
 }
 
@@ -354,7 +357,7 @@ impl Dispatcher {
         self.pools.entry(class).or_insert_with(|| Pool::new(class, &self.loads))
     }
 
-    /// Returns the next message, or times out when a thread was idle for long enough.
+    /// Returns the next message, or times out when a thread has been idle for [`IDLE`].
     fn next(&self, messages: &Receiver<Message>) -> Result<Message, RecvTimeoutError> {
         let oldest = self.pools.values().flat_map(|pool| &pool.idle).map(|(_, since)| *since).min();
         let Some(due) = oldest.and_then(|since| since.checked_add(IDLE)) else {
@@ -373,7 +376,7 @@ impl Dispatcher {
                     self.count += 1;
                     match self.threads.start(class, self.count) {
                         Ok(thread) => drop(pool.threads.insert(self.count, thread)),
-                        // Another thread of the class will take the job.
+                        // Another thread of the class will take the job later.
                         Err(_) if !pool.threads.is_empty() => return,
                         Err(error) => {
                             tracing::error!(%error, class = class.name(), "job thread not started")
@@ -424,10 +427,10 @@ mod tests {
         PasswordDigest, PasswordWork, Post, Receiver as For, RecordingWork, RelayWork,
     };
 
-    /// Holds jobs back until it is opened.
+    /// A gate that holds jobs back until it is opened.
     #[derive(Default)]
     struct Gate {
-        /// The number of jobs that have reached it, and whether it is open.
+        /// Number of jobs that have reached the gate, and whether it is open.
         state: Mutex<(usize, bool)>,
         changed: Condvar,
     }
@@ -451,7 +454,7 @@ mod tests {
         }
     }
 
-    /// Work of each class; nobody does it.
+    /// Makes work of each class, which is never actually done.
     fn work(class: Class, bytes: usize) -> Work {
         let post = |receiver| {
             let url = HookUrl::parse("http://h.example/").unwrap();
@@ -523,7 +526,7 @@ mod tests {
         }
     }
 
-    /// A service whose jobs wait for the gate of their class, and the answers.
+    /// Makes a service whose jobs wait at the gate of their class. Also returns the gate and the answers.
     fn gated(blocked: Class) -> (Jobs, Arc<Gate>, Receiver<JobDone>) {
         let gate = Arc::new(Gate::default());
         let (answers, received) = channel();
@@ -588,7 +591,7 @@ mod tests {
         assert!(matches!(submit(&jobs, 4, work(Class::FileWrite, 1)), Some(Outcome::Busy)));
         gate.open();
         assert_eq!(answers.iter().take(limits.threads + 4).count(), limits.threads + 4);
-        // A job larger than the bound is done when it waits alone.
+        // A job larger than the limit is done if no other job waits.
         assert!(submit(&jobs, 9, work(Class::FileWrite, limits.bytes + 1)).is_none());
         assert_eq!(answers.recv().unwrap().id, JobId(9));
     }
@@ -610,7 +613,7 @@ mod tests {
         let order: Vec<JobId> = received.iter().take(50).collect();
         assert_eq!(order, (0..50).map(JobId).collect::<Vec<_>>());
         drop(jobs);
-        // The last handle is gone: the threads end, and with them the senders of both channels.
+        // The last handle is dropped: the threads end, and with them the senders of both channels.
         assert!(received.recv().is_err());
         assert!(named.iter().all(|name| name == "admin-1"));
     }
@@ -630,7 +633,7 @@ mod tests {
         assert!(submit(&jobs, 2, Work::Compute(Compute::new(|| 6 * 7))).is_none());
         let Outcome::Computed(computed) = received.recv().unwrap().outcome else { panic!("no result") };
         assert_eq!(computed.take::<i32>(), Some(42));
-        // The length of a block is bounded whoever asks.
+        // The length of a block is bounded for every caller.
         #[derive(Debug)]
         struct Lengths;
         impl BlockSource for Lengths {

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Maximum number of addresses used of a name.
+/// Maximum number of addresses of a name that are used.
 const ADDRESSES_MAX: usize = 8;
 
 pub(super) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {

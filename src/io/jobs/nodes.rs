@@ -38,7 +38,7 @@ pub(super) fn run(config: &Arc<ClientConfig>, work: &NodeWork) -> NodeOutcome {
     }
 }
 
-/// Returns the time that a call has left.
+/// Returns the time left for a call.
 fn left(work: &NodeWork) -> Duration {
     work.until.saturating_duration_since(clock::now().mono)
 }
@@ -62,7 +62,7 @@ fn secure(config: &Arc<ClientConfig>, mut socket: TcpStream, timeout: Duration) 
     socket.set_nodelay(true).map_err(text)?;
     socket.set_read_timeout(Some(timeout)).map_err(text)?;
     socket.set_write_timeout(Some(timeout)).map_err(text)?;
-    // Certificates of nodes have no names.
+    // Certificates of nodes contain no names.
     let name = ServerName::try_from("node").map_err(|error| error.to_string())?;
     let mut tls = ClientConnection::new(Arc::clone(config), name).map_err(|error| error.to_string())?;
     while tls.is_handshaking() {

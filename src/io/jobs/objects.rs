@@ -146,7 +146,7 @@ impl<'a> Remote<'a> {
         let (url, body) = (action.sign(SIGNED_FOR), Bytes::from(action.body()));
         let answer =
             retried(|| self.send("POST", url.clone(), &Fields::new(), Some(Blocks::memory(body.clone()))))?;
-        // Its failure may come after the head was sent.
+        // The upload may fail after the head of a successful response was sent.
         match code_of(&answer.body) {
             Some(code) => Err(code),
             None => Ok(()),

@@ -53,7 +53,7 @@ fn verify(digest: &PasswordDigest, stored: &str) -> bool {
             pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, &given, &hash).is_ok()
         }
         None => {
-            // As long as for a user that exists.
+            // Take as long as for an existing user.
             let _ = make(digest, [0; 16]);
             false
         }
@@ -100,7 +100,7 @@ mod tests {
         assert_ne!(stored, make(&digest, [8; 16]));
         assert!(verify(&digest, &stored));
         assert!(!verify(&digest_of("Password").unwrap(), &stored));
-        // The stored text is no password: it is not even one in form.
+        // The stored hash is not a valid password, not even in form.
         assert_eq!(PasswordDigest::parse(&stored), None);
         for odd in [
             "",

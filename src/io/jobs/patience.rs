@@ -1,7 +1,7 @@
-//! Connections of requests to other servers, which read what has come before they give up.
+//! Connections for requests to other servers. They read the bytes that have already arrived before they give up.
 //!
-//! A request has a time limit. When the process was held up (stopped, suspended with its machine), the limit may have passed while the
-//! answer waits in the socket. A read that times out therefore looks once more.
+//! A request has a time limit. If the process was held up (stopped, or suspended with its machine), the limit may
+//! have passed while the answer waits in the socket. Therefore a read that times out tries once more.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, NextTimeout, RustlsConnector, TcpConnector, Transport, time,
 };
 
-/// Time that a read has after its time limit.
+/// Time for which a read tries once more after its time limit.
 const MOMENT: Duration = Duration::from_millis(10);
-/// Time after which a connection whose time limit has passed is not read any more, whatever has come.
+/// Time after the limit until which such reads are still tried, even if more bytes keep arriving.
 const MOMENTS: Duration = Duration::from_secs(1);
 
 /// Makes connections over TCP, and over TLS for `https`.
@@ -32,11 +32,11 @@ impl<T: Transport> Connector<T> for Patient {
     }
 }
 
-/// A connection that is read for a moment after its time limit.
+/// A connection that is still read for a moment after its time limit.
 #[derive(Debug)]
 struct PatientTransport<T> {
     inner: T,
-    /// Time from which it is not, since the first read that timed out.
+    /// Time after which such reads are no longer tried, set by the first read that timed out.
     until: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection whose reads time out, but for one that finds something.
+    /// A connection whose reads time out, except one that finds input.
     #[derive(Debug)]
     struct Socket {
         buffers: LazyBuffers,
@@ -125,7 +125,7 @@ mod tests {
         assert!(read(&mut transport, 5), "what has come is read");
         assert!(!read(&mut transport, 0), "nothing has");
         assert_eq!(transport.inner.limits, [Duration::from_secs(5), MOMENT, Duration::ZERO, MOMENT]);
-        // Somebody who sends a little again and again.
+        // A server that keeps sending a little.
         transport.until = Some(Instant::now());
         assert!(!read(&mut transport, 0));
         assert_eq!(transport.inner.limits.last(), Some(&Duration::ZERO));

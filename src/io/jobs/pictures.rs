@@ -1,14 +1,14 @@
-//! The processes that make pictures of key frames: one for each thread of the class, started when it is first needed and ended when it
-//! has nothing to do.
+//! The processes that make pictures of key frames: one for each thread of the class, started on first use and ended
+//! when idle.
 //!
-//! 1. [`Pictures::run`] takes a free place, and starts the process if the place has none: this program again, as `preview-worker`
-//!    ([`crate::io::preview_worker`]), with a socket for its standard input and nothing else.
-//! 2. The request goes over the socket, the answer comes back. A process that does not answer within [`PATIENCE`], dies, or breaks the form
-//!    of messages is killed; the next picture gets a new one.
-//! 3. A process that made [`PICTURES_MAX`] pictures is replaced; one that had none to make for [`IDLE`] is ended.
+//! 1. [`Pictures::run`] takes a free place, and starts its process if there is none: this program again, as
+//!    `preview-worker` ([`crate::io::preview_worker`]), with only a socket as its standard input.
+//! 2. The request is sent over the socket, and the answer is read from it. A process that does not answer within
+//!    [`PATIENCE`], dies, or sends a malformed message is killed; the next picture gets a new process.
+//! 3. A process that has made [`PICTURES_MAX`] pictures is replaced; one without work for [`IDLE`] is ended.
 //!
-//! The stream whose key frame ended a process waits longer for its next picture: that is for whoever submits. If no process can be
-//! started or confined, nobody gets pictures for [`PAUSE`].
+//! If a key frame ended its process, its stream must wait longer for the next picture; the submitter takes care of
+//! that. If no process can be started or confined, no pictures are made for [`PAUSE`].
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 const PLACES: usize = Class::Picture.limits().threads;
 /// Bytes read at a time, so that no buffer is allocated by a length that the process announced.
 const PIECE_BYTES: usize = 64 * 1024;
-/// The path of this program, whatever has become of its file.
+/// Path of the running program, which works even if its file was replaced or removed.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// The processes.
@@ -64,7 +64,7 @@ struct Place {
 struct Helper {
     child: Child,
     socket: UnixStream,
-    /// Number of pictures asked for.
+    /// Number of pictures requested.
     pictures: u32,
     used: Instant,
 }
@@ -80,9 +80,9 @@ impl Pictures {
         Self { places: (0..PLACES).map(|_| Mutex::default()).collect(), program, patience }
     }
 
-    /// Makes a picture, and blocks meanwhile.
+    /// Makes a picture, blocking until it is done.
     pub(super) fn run(&self, work: &PictureWork) -> PictureOutcome {
-        // Sizes that the headers tell need no process.
+        // Sizes found in the headers can be checked without a process.
         picture::look(&work.0.config, &work.0.payload).map_err(NoPicture::Refused)?;
         let message = work.0.write().map_err(NoPicture::Refused)?;
         let (at, mut place) = self.free_place().ok_or_else(nothing_free)?;
@@ -112,7 +112,7 @@ impl Pictures {
             Err(TryLockError::WouldBlock) => None,
         };
         let mut free = self.places.iter().enumerate().filter_map(|(at, place)| Some((at, free(place)?)));
-        // A process that runs is better than one to start.
+        // Prefer a place with a running process.
         let first = free.next()?;
         if first.1.helper.is_some() {
             Some(first)
@@ -168,7 +168,7 @@ fn end_when_idle(places: &[Mutex<Place>], at: usize) {
 }
 
 impl Place {
-    /// Drops a process that has ended without a picture to make: no stream is to blame.
+    /// Drops a process that has ended without having a picture to make, so that no stream is blamed.
     fn drop_dead(&mut self) {
         let status = self.helper.as_mut().and_then(|helper| helper.child.try_wait().ok().flatten());
         if let Some(status) = status {
@@ -201,7 +201,7 @@ impl Helper {
         let child = Command::new(program)
             .arg0("millstream")
             .arg(PREVIEW_WORKER)
-            // The environment may have secrets, and signals of a terminal are for the server.
+            // The environment may contain secrets, and the terminal's signals are meant for the server.
             .env_clear()
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -252,7 +252,8 @@ impl Helper {
             error.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
         );
-        // A child that is ending keeps its own status; a child that has only closed its socket is not waited for.
+        // A child that is already ending keeps its own status. A child that has only closed its socket is killed,
+        // so that waiting for it does not block.
         let _ = self.child.kill();
         match self.child.wait() {
             Ok(status) if is_over => status.to_string(),
@@ -283,7 +284,8 @@ fn left(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Calls until no signal interrupts. A time limit that has passed is one error, whatever the system calls it.
+/// Repeats a call that a signal has interrupted. An expired time limit is always reported as `TimedOut`, whatever
+/// error the system reports for it.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -304,7 +306,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A VP8 key frame of 16x16 without its data, and bytes behind it.
+    /// Makes a VP8 key frame of 16x16 pixels without data, followed by `bytes` bytes.
     pub(in crate::io::jobs) fn work(bytes: usize) -> PictureWork {
         let head = [0x10, 0, 0, 0x9d, 0x01, 0x2a, 16, 0, 16, 0];
         let payload: Vec<u8> = head.into_iter().chain(std::iter::repeat(0)).take(bytes).collect();
@@ -340,7 +342,7 @@ pub(super) mod tests {
         let ends = Pictures::of_program("/bin/true", PATIENCE);
         assert_eq!(died(&ends), "exit status: 0");
         assert!(ends.places.iter().all(|place| place.lock().unwrap().helper.is_none()));
-        // `yes` writes to its standard output, which is nowhere: no answer comes.
+        // `yes` writes to its standard output, which is discarded: no answer arrives.
         let hangs = Pictures::of_program("/usr/bin/yes", Duration::from_millis(50));
         assert_eq!(died(&hangs), "no answer in time");
         assert!(hangs.places.iter().all(|place| place.lock().unwrap().helper.is_none()));

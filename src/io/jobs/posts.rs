@@ -1,8 +1,9 @@
 //! POSTs to operators' receivers: hooks, and admission hooks.
 //!
-//! A connection goes only to an address that the policy has allowed: the resolver below gives ureq no other, resolves every name anew, and
-//! connections are not kept, so no later answer of a name server counts (docs/robustness.md U-31, U-32). No redirect is followed (U-33),
-//! and no proxy of the environment is used.
+//! Connections are made only to addresses that the policy allows. The resolver below resolves each name anew and
+//! gives ureq only allowed addresses, and connections are not reused, so no later DNS answer can change the address
+//! (docs/robustness.md U-31, U-32). Redirects are not followed (U-33), and proxies named in the environment are not
+//! used.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -40,7 +41,8 @@ const ADDRESSES_MAX: usize = 4;
 /// Resolves a name; tests supply their own.
 type Lookup = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// The policy on addresses that the threads may connect to. The lock is held for as long as a check of a name's addresses takes.
+/// The policy on addresses that the threads may connect to. The lock is held while the addresses of one name are
+/// checked.
 pub(super) type Policy = Arc<RwLock<OutboundPolicy>>;
 
 pub(super) fn policy(policy: OutboundPolicy) -> Policy {
@@ -93,7 +95,8 @@ pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u1
     let sent = asked.send(&body[..]);
     let mut response = sent.map_err(|error| reason(&error))?;
     let status = response.status().as_u16();
-    // So that the receiver is not cut off in the midst of an answer of a usual size. What it says does not matter.
+    // Read the response, so that a receiver is not cut off while it sends one of usual size. The content does not
+    // matter.
     let body = response.body_mut().as_reader();
     let _ = std::io::copy(&mut body.take(ANSWER_BYTES_MAX), &mut std::io::sink());
     Ok(status)
@@ -220,7 +223,7 @@ mod tests {
     use crate::auth::{HookUrl, cidr};
     use crate::jobs::Receiver;
 
-    /// A receiver that gives each connection the same answer and counts them.
+    /// Starts a receiver that gives each connection the same answer and counts the connections.
     fn receiver(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -355,7 +358,7 @@ mod tests {
         };
         let agent = agent(Arc::new(RwLock::new(policy)), Arc::new(lookup));
         let url = "http://rebinding.example/hook";
-        // The checked address is the one connected to, though the name resolves to another by now.
+        // The connection is made to the checked address, although the name resolves to another one by then.
         assert_eq!(send(&agent, &request(url)), Ok(200));
         assert!(send(&agent, &request(url)).is_err());
         assert_eq!((at_good.load(Ordering::SeqCst), at_bad.load(Ordering::SeqCst)), (1, 0));
@@ -386,7 +389,7 @@ mod tests {
             sent
         });
         assert_eq!(send(&agent, &request(&format!("http://{address}/"))), Ok(200));
-        // The amount that the two kernels buffer, and no more.
+        // The sender could send only what the two kernels buffer.
         assert!(sender.join().unwrap() < 32 << 20);
         let head: &'static [u8] = Box::leak(
             [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &vec![b'x'; 100_000], b"\r\n\r\n"]
@@ -404,12 +407,12 @@ mod tests {
         let agent = with_policy(OutboundPolicy::default());
         let request = Post { timeout: Duration::from_millis(100), ..request(&url) };
         assert_eq!(send(&agent, &request), Err("timed out".to_owned()));
-        // The wait for a thread counts.
+        // The time waited for a thread counts against the timeout.
         let waited = post(&agent, &request, Duration::from_millis(100));
         assert_eq!(waited, Err("all threads are busy".to_owned()));
     }
 
-    /// The value stands whole between its boundaries, whatever it is; a receiver finds no field in it that a peer has made up.
+    /// The value appears whole between its boundaries, whatever it contains: a peer cannot forge a field.
     #[test]
     fn a_message_of_a_data_channel_is_the_field_data_of_a_form() {
         let forged = b"x\r\n--millstream\r\nContent-Disposition: form-data; name=\"admin\"\r\n\r\n1";

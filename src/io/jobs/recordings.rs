@@ -1,10 +1,10 @@
 //! Finishes recordings: a file written in fragments becomes a seekable file (`mp4`, `webm`) and gets its final name.
 //!
-//! After a crash the next [`RecordingWork::Finish`] continues: each step is on disk before the next begins, and until the last write the
-//! file is as its sink wrote it.
+//! After a crash the next [`RecordingWork::Finish`] continues: each step is on the disk before the next one begins,
+//! and until the last write the file remains as its sink wrote it.
 //!
-//! 1. What there is is found again, from the file alone. What a crash has torn is cut off.
-//! 2. The index is written, and at last the few bytes that make it count.
+//! 1. The content is determined from the file alone. A fragment torn by a crash is cut off.
+//! 2. The index is written, and finally the few bytes that make it valid.
 //! 3. The file gets its name.
 
 mod mp4;
@@ -45,7 +45,8 @@ const FIRST_BYTES: usize = 256;
 const WEBM: &str = ".webm";
 /// Suffix of the name of a file that cannot be finished.
 const DAMAGED: &str = ".damaged";
-/// Maximum size of a torn fragment that may be cut off: more than a sink writes, which is 8 MiB and what comes until the next key frame.
+/// Maximum size of a torn fragment that may be cut off. It exceeds what a sink writes: 8 MiB, and the rest until
+/// the next key frame.
 const CUT_BYTES_MAX: u64 = 32 << 20;
 /// Bytes examined for zeros at a time.
 const ZEROS_AT_ONCE: usize = 1 << 20;
@@ -164,7 +165,7 @@ fn remove(root: &Path, path: &[String]) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         place => place?,
     };
-    // Once the name is free, another recording may take it: it goes last.
+    // The name is freed last, because another recording may take it.
     place.remove(&place.copy)?;
     place.remove(&place.unfinished)?;
     place.remove(&place.name)?;
@@ -187,7 +188,7 @@ enum Finish {
     Done(Finished),
     /// No media was written; the file is removed.
     Nothing,
-    /// The file holds data that is no recording. It is kept under this name.
+    /// The file contains data but is not a recording. It is kept under this name.
     SetAside(String),
 }
 
@@ -195,9 +196,9 @@ enum Finish {
 enum Complete {
     /// A file that can be played.
     File(File),
-    /// The file is empty, or holds only the head of a recording.
+    /// The file is empty, or contains only the head of a recording.
     Nothing,
-    /// The file is no recording.
+    /// The file is not a recording.
     Junk,
 }
 
@@ -208,7 +209,7 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
         place => place?,
     };
     let file = match place.open(&place.unfinished, libc::O_RDWR) {
-        // The file had its name before the crash, or somebody has removed it.
+        // The file got its name before a crash, or was removed by hand.
         Err(error) if is_missing(&error) => {
             return match place.open(&place.name, libc::O_RDONLY) {
                 Err(error) if is_missing(&error) => Ok(Finish::Nothing),
@@ -226,21 +227,21 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
             return place.sync().map(|()| Finish::Nothing);
         }
         Ok(Complete::Junk) => return place.set_aside().map(Finish::SetAside),
-        // No later try would make more of it.
+        // A retry would give the same result.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             return place.set_aside().map(Finish::SetAside);
         }
         Err(error) => return Err(error),
     };
     let finished = finished(&file)?;
-    // An earlier life may have made the last change, and ended before it was on the disk.
+    // An earlier run may have made the last change and ended before that reached the disk.
     file.sync_all()?;
     place.name_it()?;
     Ok(Finish::Done(finished))
 }
 
-/// True if everything from an offset on may be cut off: zeros, as a power cut leaves them, or no more than a last fragment that a crash may
-/// have torn.
+/// True if everything from an offset on may be cut off: zeros, as a power cut leaves them, or at most one last
+/// fragment that a crash may have torn.
 fn may_be_cut(file: &File, from: u64, is_fragment: bool) -> io::Result<bool> {
     let rest = file.metadata()?.len().saturating_sub(from);
     Ok(is_fragment && rest <= CUT_BYTES_MAX || is_zero(file, from)?)

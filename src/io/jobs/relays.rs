@@ -25,13 +25,13 @@ pub(super) fn run(agent: &Agent, work: &RelayWork) -> Result<(), String> {
     };
     let mut response = sent.map_err(|error| posts::reason(&error))?;
     let status = response.status();
-    // The answer does not matter, but it is not cut off.
+    // The content of the answer does not matter, but it is read so that the server is not cut off.
     let body = response.body_mut().as_reader();
     let _ = std::io::copy(&mut body.take(ANSWER_BYTES_MAX), &mut std::io::sink());
     if status.is_success() { Ok(()) } else { Err(format!("the server answers {}", status.as_u16())) }
 }
 
-/// Returns the URL of a name below the base URL's path; the query stays.
+/// Returns the URL of a name below the base URL's path, with the base URL's query.
 fn url_of(base: &Url, name: &str) -> Url {
     let mut url = base.clone();
     if let Ok(mut segments) = url.path_segments_mut() {

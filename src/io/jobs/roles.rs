@@ -20,7 +20,7 @@ use crate::io::clock;
 const MACHINE: &str = "http://169.254.169.254";
 /// The service that `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` is relative to.
 const CONTAINER: &str = "http://169.254.170.2";
-/// Hosts that a container's environment may name without TLS, besides this machine.
+/// Hosts that a container's environment may name without TLS, in addition to this machine.
 const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
 /// Time in milliseconds before expiry at which credentials are requested again.
 const EARLY_MS: u64 = 300_000;
@@ -91,7 +91,7 @@ impl Roles {
                 Ok(new)
             }
             Ok(_) => Err("the role's credentials have expired".to_owned()),
-            // Kept credentials are good for some minutes still.
+            // The cached credentials may still be valid for some minutes.
             Err(reason) => kept.as_ref().filter(|kept| is_good(kept, 0)).cloned().ok_or(reason),
         }
     }
@@ -223,7 +223,7 @@ fn unix_ms(text: &str) -> Option<u64> {
     let is_sane = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
     let is_sane =
         is_sane && (0..24).contains(&hour) && (0..60).contains(&minute) && (0..=60).contains(&second);
-    // Years that begin in March, so that a leap day is the last one.
+    // Years begin in March here, so that a leap day is the last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 719_469;
     let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
@@ -238,7 +238,7 @@ mod tests {
     use std::sync::{Arc, Mutex as Lock};
     use std::thread;
 
-    /// A service that answers by the first line of a request, and keeps the requests.
+    /// Starts a service that answers by the first line of a request, and keeps the requests.
     fn service(answer: impl Fn(&str) -> String + Send + 'static) -> (String, Arc<Lock<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -256,7 +256,7 @@ mod tests {
                 let head =
                     format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
                 let _ = write!(&stream, "{head}{body}");
-                // A socket that is closed with unread bytes is reset, and the answer with it.
+                // Closing a socket with unread bytes would reset the connection, and the answer would be lost.
                 thread::spawn(move || std::io::copy(&mut &stream, &mut std::io::sink()));
             }
         });
@@ -302,7 +302,7 @@ mod tests {
         let count = std::sync::atomic::AtomicU32::new(0);
         let (base, heard) = service(move |_| {
             let nth = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            // The first ones are good, and about to expire.
+            // The first credentials are valid, but about to expire.
             let soon = clock::now().wall_ms + 60_000;
             let civil = crate::types::Civil::of_unix_ms(soon);
             let soon = format!(

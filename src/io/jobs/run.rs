@@ -28,7 +28,7 @@ pub(in crate::io) struct FilePaths {
     pub(in crate::io) certificate: CertificateFiles,
     /// The root folder for paths of files.
     pub(in crate::io) root: PathBuf,
-    /// The folder that ACME clients take for the web root.
+    /// The folder that ACME clients use as the web root.
     pub(in crate::io) challenges: Option<PathBuf>,
     /// Folders below which imported folders may lie.
     pub(in crate::io) import_folders: Vec<PathBuf>,
@@ -53,7 +53,7 @@ pub(in crate::io) struct Runner {
     agent: OnceLock<Agent>,
     roles: Roles,
     pictures: Pictures,
-    /// Bytes that viewers can go back in, by application.
+    /// Bytes of streams that viewers can rewind, by application.
     dvr: dvr::Ledger,
     /// TLS settings for connections to other nodes.
     nodes: Arc<ClientConfig>,
@@ -81,7 +81,7 @@ impl Runner {
         self.agent.get_or_init(|| posts::system_agent(posts::Policy::clone(&self.policy)))
     }
 
-    /// Does the work and blocks meanwhile; `submitted` is the time of submission.
+    /// Does the work, blocking until it is done; `submitted` is the time of submission.
     pub(super) fn run(&self, work: Work, submitted: Instant) -> Outcome {
         match work {
             Work::Resolve { host, port } => Outcome::Resolved(names::resolve(&host, port)),

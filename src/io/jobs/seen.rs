@@ -9,13 +9,13 @@ use ice::stun::{Class, Message, MessageWriter, TransactionId};
 
 use super::names;
 
-/// Waits for an answer to each request; behind the last one the server counts as silent.
+/// Times to wait for an answer after each request. After the last one, the server counts as silent.
 const WAITS: [Duration; 4] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(1)];
 /// Maximum length of an answer that is read.
 const ANSWER_BYTES_MAX: usize = 1500;
 
-/// Returns the addresses of this machine, one for each of IPv4 and IPv6 by which the server answers.
+/// Returns the addresses of this machine, one for each IP version over which the server answers.
 pub(super) fn seen(server: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let servers = names::resolve(server, port)?;
     let (mut found, mut failure) = (Vec::new(), "the server has no address".to_owned());
@@ -104,7 +104,7 @@ mod tests {
     fn the_address_is_that_of_the_answer_to_the_request() {
         let honest = server(|id| vec![answer(Class::Success, id, "203.0.113.9:40000")]);
         assert_eq!(seen("127.0.0.1", honest.port()), Ok(vec!["203.0.113.9:40000".parse().unwrap()]));
-        // Answers to others, errors and noise come first.
+        // Answers to other requests, errors and noise arrive first.
         let noisy = server(|id| {
             vec![
                 b"noise".to_vec(),

@@ -18,7 +18,8 @@ const READ_BYTES: usize = 256 * 1024;
 /// Maximum sleep of a reader, so that it notices the end.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// Measures with a reader that spins, if there is a core for it, and with one that sleeps. Ends early when `stop` is set.
+/// Measures with a reader that spins, if there is a core for it, and with one that sleeps. Ends early if `stop` is
+/// set.
 ///
 /// # Errors
 /// Sockets cannot be opened.

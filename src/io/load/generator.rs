@@ -1,5 +1,5 @@
-//! The peers of a load generator's thread, as the driver drives them: input reaches them with the time after the read, output waits in a
-//! queue of each, and their outcome is kept.
+//! The peers of a load generator's thread, as the driver drives them. They get input with the time after the read,
+//! each has a queue of output, and their outcomes are kept.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,10 +18,10 @@ use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 use crate::worker::{Destination as SendTo, Way, Writers};
 
-/// Maximum queued bytes of a peer; a server that lets more wait is not reading.
+/// Maximum queued bytes of a peer. If more bytes wait, the server is not reading.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 
-/// Generations of the two connections that a peer may have, which tell them apart.
+/// Generations that distinguish the two connections that a peer may have.
 const STREAM: u32 = 0;
 const DATAGRAMS: u32 = 1;
 
@@ -75,9 +75,9 @@ struct Conn {
     /// The byte stream, until it is closed.
     stream: Option<Stream>,
     socket: Option<Socket>,
-    /// True if the server has consented.
+    /// True if the server has accepted the peer.
     ready: bool,
-    /// The reason the peer is gone, once it is.
+    /// The reason why the peer is gone; `None` while it is there.
     gone: Option<String>,
     /// True if the peer must be drained.
     dirty: bool,
@@ -86,7 +86,7 @@ struct Conn {
 }
 
 impl Conn {
-    /// True if the peer's socket is a connection of its own, which goes on without the byte stream.
+    /// True if the peer has a UDP connection of its own, which continues without the byte stream.
     fn has_own_socket(&self) -> bool {
         self.socket.as_ref().is_some_and(|socket| socket.generation == DATAGRAMS)
     }
@@ -101,7 +101,7 @@ impl Conn {
     }
 }
 
-/// All peers of a thread. The slot of a peer's connections is its index in the list, and is not reused.
+/// All peers of a thread. A peer's connections use its index in the list as their slot, which is not reused.
 #[derive(Debug)]
 pub(super) struct Generator {
     conns: Vec<Conn>,
@@ -133,8 +133,8 @@ impl Generator {
         (id_of(index, STREAM), id_of(index, DATAGRAMS))
     }
 
-    /// Adds a peer whose connections are opened under [`Generator::next_ids`]. `local` is the address at which it receives datagrams, if
-    /// they do not come from its byte stream's server.
+    /// Adds a peer whose connections are opened under [`Generator::next_ids`]. `local` is the address of the peer's
+    /// own UDP socket, if it has one beside its byte stream.
     pub(super) fn add(
         &mut self,
         peer: Box<dyn Peer>,
@@ -306,7 +306,7 @@ impl Generator {
         self.conns.get_mut(index)?.stream.as_mut()
     }
 
-    /// Handles the end of the byte stream. A peer that goes on over datagrams no longer needs it.
+    /// Handles the end of the byte stream. A peer that continues over datagrams no longer needs the byte stream.
     fn hang_up(&mut self, index: usize, why: Option<&str>) {
         let Some(conn) = self.conns.get_mut(index) else { return };
         conn.peer.handle_hangup(Load::now(), why);
@@ -325,7 +325,8 @@ impl Generator {
         }
     }
 
-    /// Closes the byte stream of a peer that is gone, once its output is sent. Its socket is closed when it has no more to send.
+    /// Closes the byte stream of a peer that is gone, after its output was sent. The peer's socket is closed when
+    /// it has nothing more to send.
     fn give_back_idle(&mut self, index: usize) {
         let Some(conn) = self.conns.get(index).filter(|conn| conn.gone.is_some()) else { return };
         if conn.stream.as_ref().is_some_and(|stream| !stream.has_writes()) {
@@ -417,7 +418,7 @@ impl Machine for Generator {
                 continue;
             };
             conn.scheduled = None;
-            // The time of the write, not of the turn.
+            // Take the time of the write, not of the turn.
             let tally = self.tallies.of(conn.peer.role());
             conn.peer.handle_timeout(Load::now(), tally);
             self.touch(index);
@@ -427,7 +428,7 @@ impl Machine for Generator {
     }
 
     fn note_refused(&mut self, _why: Refused) {
-        // The load generator has chosen the servers itself.
+        // Not applicable: the load generator chooses its servers itself.
     }
 
     fn wants_bytes(&mut self, id: ConnId) -> bool {

@@ -1,8 +1,8 @@
-//! The loop of the load generator: many peers of `bench`, each behind a socket, driven by one thread as a worker drives its sessions
-//! (`driver`).
+//! The loop of the load generator: many peers of `bench`, each with a socket of its own. One thread drives them, as
+//! a worker drives its sessions (`driver`).
 //!
-//! Received bytes are stamped with the time after the read that brought them, sent ones before the write.
-//! [`run()`] makes a whole run of it, with several threads.
+//! Received bytes are stamped with the time after their read, sent bytes with the time before their write.
+//! [`run()`] makes a whole run, with several threads.
 
 mod floor;
 mod generator;
@@ -27,8 +27,8 @@ use generator::Generator;
 pub use floor::measure_floor;
 pub use run::run;
 
-/// The loop's bounds: a turn reads all available input and writes all that sockets accept, because a load that held back would measure
-/// itself.
+/// Bounds of the loop. A turn reads all available input and writes all that sockets accept, because a load
+/// generator that holds back would measure itself.
 const BOUNDS: Bounds = Bounds {
     read: 256 * 1024,
     read_turn: usize::MAX,
@@ -82,7 +82,8 @@ impl Destination {
         Some(TlsClient { name: name.as_str().into(), config: Arc::clone(config) })
     }
 
-    /// Returns a port chosen by the kernel, at the local address from which this host reaches the server.
+    /// Returns the local address from which this host reaches the server, with port 0, so that the kernel chooses a
+    /// port.
     fn own_port(&self) -> io::Result<SocketAddr> {
         let any: IpAddr = match self.address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -99,15 +100,15 @@ impl Destination {
 pub struct Outcome<'a> {
     /// The number given by the owner.
     pub tag: usize,
-    /// True if the server had consented.
+    /// True if the server had accepted the peer.
     pub ready: bool,
-    /// The reason the connection is gone; `None` while it is open.
+    /// The reason why the connection is gone; `None` while it is open.
     pub gone: Option<&'a str>,
     /// The units received or missed.
     pub score: Score,
 }
 
-/// The figures of publishers and players, which a benchmark may mix in one loop.
+/// Figures of publishers and of players, both of which one loop of a benchmark may contain.
 #[derive(Debug)]
 struct Tallies {
     published: Tally,
@@ -144,7 +145,7 @@ impl Tallies {
 pub struct Load {
     driver: Driver,
     generator: Generator,
-    /// True to never sleep: on loopback a server pays for each wake-up of a reader.
+    /// True to never sleep: on loopback the server would pay for each wake-up of the reader.
     spin: bool,
 }
 
@@ -162,8 +163,8 @@ impl Load {
         })
     }
 
-    /// Returns the current time for peers. The wall clock is read once, because figures are differences of stamps and must not jump when
-    /// the clock is set.
+    /// Returns the current time for peers. The wall clock is read only once, because figures are differences of
+    /// stamps and must not jump if the clock is set.
     #[must_use]
     pub fn now() -> Now {
         static BEGAN: OnceLock<Now> = OnceLock::new();
@@ -209,7 +210,7 @@ impl Load {
             if self.spin { Some(Duration::ZERO) } else { self.driver.patience(&self.generator, [limit]) };
         self.driver.poll(patience)?;
         let now = clock::now();
-        // All sockets are the driver's.
+        // The driver owns all sockets.
         self.driver.take_events(now, &mut self.generator, |_| {});
         self.driver.read_ready(now, &mut self.generator);
         self.driver.finish(now, &mut self.generator);
@@ -260,7 +261,7 @@ impl Load {
         self.generator.finish();
     }
 
-    /// Closes all connections in the way of their protocol. Connections that end because of it do not count as lost.
+    /// Closes all connections as their protocols require. Connections that end because of it do not count as lost.
     pub fn close(&mut self) {
         self.generator.close();
         self.driver.drain(clock::now(), &mut self.generator);

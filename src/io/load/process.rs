@@ -51,7 +51,7 @@ pub fn machine() -> String {
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // A kernel's local version may name a machine; the number is what matters.
+    // A kernel's local version may contain a machine's name, so only the number is used.
     let release = release.split('-').next().unwrap_or_default().trim();
     format!("{cores} x {}, Linux {release}", model.map_or("unknown", |(_, model)| model))
 }

@@ -1,8 +1,9 @@
 //! A complete run of the load generator: threads that connect, a measured window, a report.
 //!
-//! 1. Each thread opens its share of the connections at the rate, and says when all are ready or failed.
-//! 2. After the warm-up the window begins for all of them; figures are cleared and processes are read.
-//! 3. At its end, or at the order to stop, figures are kept, goodbyes are said, the rest is read.
+//! 1. Each thread opens its share of the connections at the given rate, and reports when all are ready or have
+//!    failed.
+//! 2. After the warm-up the window begins for all threads; figures are cleared and the processes' counters are read.
+//! 3. At the end of the window, or when `stop` is set, figures are kept, peers say goodbye, and the rest is read.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -98,7 +99,7 @@ fn clip(options: &Options) -> Result<Arc<Clip>, String> {
         }
         None => Clip::read(SAMPLE).map_err(|error| error.to_string())?,
     };
-    // WebRTC carries no AAC, and a room needs to hear who speaks.
+    // WebRTC carries no AAC, and a room needs audio to determine the speaker.
     let clip = if options.room.is_some() && options.clip.file.is_none() { clip.with_opus() } else { clip };
     match options.clip.bits_per_second {
         Some(rate) => clip.padded(rate).map_err(|error| error.to_string()),
@@ -225,7 +226,7 @@ impl Worker<'_> {
             }
             phase = now_phase;
         }
-        // Clients that were never opened.
+        // Count the clients that were never opened.
         let share = self.options.connections().saturating_sub(self.index).div_ceil(self.options.threads);
         (connections.requested..share).for_each(|_| connections.ended(false, "the run was ended"));
         connections.requested = share;
@@ -247,14 +248,14 @@ impl Worker<'_> {
     fn peer(&self, connection: usize, target: Target) -> Box<dyn Peer> {
         let (now, options) = (Load::now(), self.options);
         let number = u64::try_from(connection).unwrap_or(0);
-        // Of the process and the moment, so that no two runs ask with the same keys.
+        // Seeded by process and time, so that no two runs use the same keys.
         let seed = Seed::from_number(now.unix_nanos ^ u64::from(std::process::id())).derive("peer", number);
         let timeout = options.connect_timeout;
         let (turns, number) = (self.turns, connection.checked_rem(options.count).unwrap_or(0));
         let participant = options.room.map(|_| Participant { number, turns });
         match options.role_of(connection) {
             Role::Publish => {
-                // Participants of a room make key frames when they are asked to.
+                // Participants of a room make key frames on request.
                 let gop = if options.room.is_some() { 0 } else { self.clip.gop_ms() };
                 let gop = Duration::from_millis(gop).as_secs_f64();
                 let phase = Duration::from_secs_f64(gop * connection as f64 / options.count as f64);

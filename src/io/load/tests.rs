@@ -1,4 +1,4 @@
-//! The loop with peers that write down what they hear.
+//! The loop with peers that record what they receive.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -15,13 +15,13 @@ use crate::protocol::{PathId, To};
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// The number of bytes that came.
+    /// Number of bytes received.
     bytes: usize,
     /// Number of bytes received before the end.
     ended_after: Option<usize>,
-    /// The bytes that it sends.
+    /// Bytes that the peer sends.
     says: Bytes,
-    /// The time at which it is due, once.
+    /// Time of the peer's only deadline.
     due: Option<Instant>,
 }
 
@@ -76,7 +76,8 @@ impl PeerStream for Witness {
     }
 }
 
-/// A peer that asks over a byte stream, is answered in datagrams, and says goodbye over another byte stream.
+/// A peer that sends a request over a byte stream, is answered in datagrams, and says goodbye over another byte
+/// stream.
 #[derive(Debug, Default)]
 struct Both {
     local: Option<SocketAddr>,
@@ -185,7 +186,7 @@ fn a_peer_of_both_asks_goes_on_in_datagrams_and_comes_again_to_say_goodbye() {
     server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     assert_eq!(server.read(&mut asked).unwrap(), 0, "the byte stream is given back");
 
-    // The end of the byte stream is no end; media comes from wherever it is sent.
+    // The end of the byte stream does not end the peer; media is accepted from any address.
     let local = peer.lock().unwrap().local.unwrap();
     assert!(local.ip() == address.ip() && local.port() > 0);
     media.send_to(b"media", local).unwrap();
@@ -203,11 +204,11 @@ fn a_peer_of_both_asks_goes_on_in_datagrams_and_comes_again_to_say_goodbye() {
     let mut goodbye = [0; 3];
     server.read_exact(&mut goodbye).unwrap();
     assert_eq!(&goodbye, b"bye");
-    // Bytes of the socket count as those of the stream do.
+    // Bytes received on the socket count like those of the byte stream.
     assert_eq!(load.tally(Role::Play).bytes, 3 + 5);
 }
 
-/// A loop with one witness, who says this first, and the server's end of its connection.
+/// Makes a loop with one witness that sends `says` first, and the server's end of its connection.
 fn connected(says: &'static [u8]) -> (Load, Witness, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to =
@@ -220,7 +221,7 @@ fn connected(says: &'static [u8]) -> (Load, Witness, TcpStream) {
     (load, witness, server)
 }
 
-/// Runs a few turns: events of one wake-up are not reported again.
+/// Runs a few turns, because the events of one wake-up are not reported again.
 fn turn(load: &mut Load) {
     for _ in 0..5 {
         load.turn(Instant::now() + Duration::from_millis(50)).unwrap();
@@ -243,7 +244,7 @@ fn a_server_is_heard_to_the_end_by_a_peer_whose_write_fails() {
     turn(&mut load);
     server.peek(&mut [0; 5]).unwrap();
     server.write_all(b"the last words").unwrap();
-    // Something of the peer is unread: the connection is reset, and the next write fails.
+    // Some of the peer's bytes are unread: the connection is reset, and the next write fails.
     drop(server);
     witness.0.lock().unwrap().says = Bytes::from_static(b"more");
     load.close();
@@ -260,7 +261,7 @@ fn a_server_that_lets_too_much_wait_is_given_up() {
     turn(&mut load);
     assert_eq!(load.outcomes().next().unwrap().gone, Some("the server does not read"));
     assert_eq!(load.unsettled(), 0);
-    // And the connection is closed.
+    // The connection is closed as well.
     let mut received = Vec::new();
     server.read_to_end(&mut received).unwrap();
     assert_eq!(received, b"hello");

@@ -49,7 +49,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     }
 }
 
-/// True if the bytes, as far as they have come, match this beginning.
+/// True if the bytes received so far match this beginning.
 fn begins(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.iter().zip(beginning).all(|(a, b)| a == b)
 }
@@ -65,7 +65,7 @@ fn read_line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     let mut words = line.split(' ').skip(1);
     let malformed = Malformed("malformed PROXY line");
     let source = match words.next() {
-        // §2.1: what follows is ignored.
+        // §2.1: the rest of the line is ignored.
         Some("UNKNOWN") => None,
         Some(family @ ("TCP4" | "TCP6")) => {
             let mut address = || words.next().and_then(|word| address_of(family, word)).ok_or(malformed);
@@ -105,7 +105,7 @@ fn read_binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     if total > HEADER_BYTES_MAX {
         return Err(Malformed("PROXY header too long"));
     }
-    // §2.2: what stands behind is of this family when the command is PROXY.
+    // §2.2: the addresses that follow have this family if the command is PROXY.
     let family = match (command, family) {
         (0x20, _) => Family::None,
         (0x21, 0x00 | 0x31) => Family::None,
@@ -218,7 +218,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes, and any damage to a good header, are judged without harm, and a verdict stands whatever follows.
+        /// Any bytes, and any damage to a valid header, are handled safely, and the verdict does not depend on the
+        /// bytes that follow.
         #[test]
         fn r_20_bytes_do_no_harm(which in 0usize..11, damage in prop::collection::vec((0usize..60, any::<u8>()), 0..4),
                                  more in prop::collection::vec(any::<u8>(), 0..300)) {

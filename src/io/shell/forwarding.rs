@@ -1,8 +1,9 @@
-//! Datagrams that the kernel gave to another worker than that of their session: gathered while the ports are read, and posted to the
-//! mailbox of the session's worker, not each by itself.
+//! Datagrams that the kernel delivered to another worker than that of their session. They are collected while the
+//! ports are read, and posted in batches to the mailbox of the session's worker.
 //!
-//! The bytes that wait for a worker are bounded for all senders together, apart for datagrams of validated paths and for those that anybody can
-//! send, so that a flood of the latter takes nothing from the former. Datagrams over the bound are lost, as in the buffer of a socket.
+//! The bytes that wait for a worker are bounded over all senders, with separate limits for datagrams of validated
+//! paths and for those that anybody can send, so that a flood of the latter does not displace the former. Datagrams
+//! beyond the limit are lost, as in a socket's buffer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +12,11 @@ use crate::io::mailbox::{Mail, MailSender};
 use crate::protocol::{Elsewhere, Port, Remote};
 use crate::types::WorkerId;
 
-/// Maximum bytes of datagrams of validated paths that wait for one worker, like the buffer of a socket.
+/// Maximum bytes of datagrams of validated paths that wait for one worker, similar to a socket's buffer.
 const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum bytes of other datagrams that wait for one worker.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
-/// Bytes counted for a datagram beside its own.
+/// Bytes counted for a datagram in addition to its content.
 const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Bytes from which a mail is posted.
 const MAIL_BYTES: usize = 64 * 1024;
@@ -273,10 +274,10 @@ mod tests {
         let (passed, lost) = flood(&mut rig, Elsewhere::Path(WorkerId(2)));
         assert!(passed * entry <= PATHS_BYTES_MAX as u64 && passed * entry > PATHS_BYTES_MAX as u64 / 2);
         assert!(lost > 0);
-        // Another worker's inbox has its own room.
+        // Another worker's inbox has its own limit.
         rig.push(Elsewhere::Path(WorkerId(0)), b"media");
         assert_eq!(rig.flush(), (1, 0));
-        // Taken mail makes room again.
+        // Taking mail out frees room.
         drop(rig.mails(2));
         rig.push(Elsewhere::Path(WorkerId(2)), b"media");
         rig.push(Elsewhere::Name(WorkerId(2)), b"a check");

@@ -22,7 +22,7 @@ use crate::worker::{self, Destination, Way, Worker, Writers};
 pub(super) struct Colleagues {
     /// Id of the worker that sends.
     pub(super) id: WorkerId,
-    /// Mailboxes of all workers, itself included.
+    /// Mailboxes of all workers, including this one.
     pub(super) workers: Vec<MailSender>,
     pub(super) control_sender: ControlSender,
     pub(super) jobs: Jobs,

@@ -77,7 +77,7 @@ impl Shell {
             return;
         }
         port.muted_until = None;
-        // To be registered tells nothing of what came before.
+        // Registering a socket does not report datagrams that arrived before.
         port.readable = true;
         if let Err(error) = self.driver.watch_port(index) {
             tracing::error!(%error, "UDP port lost");
@@ -115,7 +115,7 @@ impl Shell {
             }
         };
         self.make_room(now);
-        // A slot that was freed in this turn may be given out again: its former owner must be gone by then.
+        // This slot may have been freed in this turn: its former owner must be gone before the slot is reused.
         self.driver.perform_all(now, &mut self.machine);
         if let Some(id) = self.machine.worker.accept_peer(now, port, from) {
             self.driver.install_peer(id, Some(permit));

@@ -1,4 +1,4 @@
-//! A process that gives up all rights but to compute, and to read and write one socket.
+//! A process that gives up all rights except computing, and reading and writing one socket.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,12 +11,12 @@ use seccompiler::{
 
 /// Bytes of address space beyond those at the start.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
-/// Seconds of processor time in all; the last resort against a process that nobody kills.
+/// Maximum processor time in seconds, a last resort if the process is not killed from outside.
 const CPU_SECONDS_MAX: u64 = 120;
 /// Descriptors from this number on are closed.
 const FIRST_FREE: libc::c_uint = 3;
 
-/// Gives up the rights of this process for good. Returns what was its standard input, a socket, to read and write.
+/// Gives up the rights of this process for good. Returns its former standard input, a socket to read and write.
 ///
 /// # Errors
 /// A step that the system refuses; the process must then end.
@@ -71,8 +71,8 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     }
 }
 
-/// Returns the filter of system calls: memory that is not executable, time, random numbers, reading and writing, and the end. All others,
-/// those of files, networks and processes among them, fail with EPERM.
+/// Returns the filter of system calls. Allowed are non-executable memory, time, random numbers, reading, writing,
+/// and exiting. All others, including those for files, networks and processes, fail with EPERM.
 fn filter() -> io::Result<BpfProgram> {
     const FREE: [libc::c_long; 21] = [
         libc::SYS_read,

@@ -1,16 +1,16 @@
-//! Memory that the kernel sends from without copying it first: each piece is a file that exists in memory only (`memfd_create`), sealed,
-//! and mapped to be read like any other memory.
+//! Memory from which the kernel sends without copying: each piece is a file that exists only in memory
+//! (`memfd_create`), sealed, and mapped so that it can be read like any other memory.
 //!
-//! 1. [`MemoryFiles::keep`] makes a file of bytes and gives it out as [`Bytes`].
-//! 2. A write that comes across such bytes finds the file by their address, and has the kernel send its pages
+//! 1. [`MemoryFiles::keep`] copies bytes into a file and returns them as [`Bytes`].
+//! 2. A write that meets such bytes finds their file by the address, and makes the kernel send its pages
 //!    ([`MemoryFiles::send`], `sendfile`).
-//! 3. The last reference goes, on whichever thread: the file is closed. What the kernel still sends of it stays in memory until it is
-//!    acknowledged.
+//! 3. When the last reference is dropped, on whichever thread, the file is closed. Pages that the kernel is still
+//!    sending remain in memory until they are acknowledged.
 //!
-//! A file is used once. Pages that are given out again could change under a packet that is on its way.
+//! A file is used only once: pages that were reused could change under a packet on its way.
 //!
-//! Addresses are reserved at the start, in slots of equal length, so that an address tells its slot, and the slot its file, without a
-//! lock.
+//! Addresses are reserved at the start, in slots of equal length. An address thus determines its slot, and the slot
+//! its file, without a lock.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -146,7 +146,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let Some(slot) = self.files.slots.get(self.slot) else { return };
         slot.store(BUSY, Ordering::Release);
-        // A slot whose addresses the system does not take back is used no more.
+        // A slot is no longer used if the system refuses to reserve its addresses again.
         if reserve(self.files.address(self.slot), self.len, libc::MAP_FIXED).is_ok() {
             slot.store(FREE, Ordering::Release);
         }
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(files.slot_of(&[0; 9]), None);
     }
 
-    /// Bytes that the peer has not read yet are those that were sent, whatever happens to the file.
+    /// The peer gets the bytes that were sent, even if it reads them late and whatever happens to the file.
     #[test]
     fn what_is_on_its_way_does_not_change() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -103,7 +103,8 @@ impl CertificateFiles {
         Ok(true)
     }
 
-    /// Ends a replacement that a crash has cut off: after it the files are the old ones or the new ones.
+    /// Completes or undoes a replacement that a crash has cut off; afterwards the files are either all old or all
+    /// new.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -139,7 +140,7 @@ impl CertificateFiles {
         Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
     }
 
-    /// Replaces the files, if the new ones match each other; the watch puts them into use.
+    /// Replaces the files if the new ones match each other; the watch then puts them into use.
     ///
     /// # Errors
     /// The fault of the files or of the disk; the certificate in use stays.
@@ -156,10 +157,10 @@ impl CertificateFiles {
         ])
     }
 
-    /// Writes files together, when what there is then fits each other.
+    /// Writes files together, if the resulting set of files matches.
     fn write(&self, files: &[(&Path, &[u8], u32)]) -> Result<(), CertificateError> {
         let mut is_behind = behind();
-        // Files left by an earlier replacement are not drafts of this one.
+        // Drafts left by an earlier replacement do not belong to this one.
         self.recover()?;
         *is_behind = false;
         let together = self.together();
@@ -187,7 +188,7 @@ impl CertificateFiles {
             })
     }
 
-    /// Puts a stored replacement in place that the disk did not take before.
+    /// Puts a stored replacement in place if the disk refused it before.
     fn finish(&self) {
         let mut is_behind = behind();
         if !*is_behind {
@@ -214,7 +215,8 @@ impl CertificateFiles {
     }
 }
 
-/// True while a stored replacement is not in place yet. Held by the thread that changes the files: the watch finishes what a job could not.
+/// True while a stored replacement is not in place yet. The lock is held by the thread that changes the files; the
+/// watch completes what a job could not.
 fn behind() -> MutexGuard<'static, bool> {
     static BEHIND: Mutex<bool> = Mutex::new(false);
     BEHIND.lock().unwrap_or_else(PoisonError::into_inner)
@@ -276,8 +278,8 @@ fn watch(files: &CertificateFiles, expiry: &Expiry, shells: &[MailSender], asked
         if ask.is_err() && version == known {
             continue;
         }
-        // The key may be written a moment after the certificate: what does not fit now is looked at again with the
-        // next change.
+        // The key may be written a moment after the certificate. If they do not match now, they are loaded again at
+        // the next change.
         known = version;
         match files.load() {
             Ok(configs) => {
@@ -298,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// The files of a folder that is not there yet.
+    /// Names the files of a folder that does not exist yet.
     fn files(folder: &TempFolder) -> CertificateFiles {
         let folder = folder.join("conf");
         CertificateFiles {
@@ -326,7 +328,7 @@ mod tests {
         let mut files = files(&home);
         let folder = files.key.parent().unwrap().to_owned();
         fs::create_dir_all(&folder).unwrap();
-        // No folder can be made where a file is.
+        // A folder cannot be created where a file exists.
         let blocked = folder.join("blocked");
         fs::write(&blocked, "").unwrap();
         files.certificate = blocked.join("fullchain.pem");
@@ -348,7 +350,7 @@ mod tests {
         assert!(files.replace(&certificate, &certificate, &key).is_err() && !home.join("conf").exists());
     }
 
-    /// A certificate and its key, as they are uploaded.
+    /// Returns a certificate and its key, as they are uploaded.
     fn pair(name: &str) -> (Vec<u8>, Vec<u8>) {
         let (certificate, key) = self_signed(vec![name.to_owned()]).unwrap();
         (certificate.pem().into_bytes(), key.serialize_pem().into_bytes())
@@ -357,7 +359,7 @@ mod tests {
     #[test]
     fn b_19_a_replacement_that_is_cut_off_anywhere_leaves_a_certificate_with_its_key() {
         let home = TempFolder::new();
-        // The same name with two endings, as operators have it.
+        // The same name with two extensions, as some operators have it.
         let folder = home.join("conf");
         let files = CertificateFiles {
             certificate: folder.join("server.pem"),
@@ -395,7 +397,7 @@ mod tests {
         }
         files.replace(&former[0], &former[0], &former[1]).unwrap();
         assert_eq!(fs::read(&files.key).unwrap(), former[1]);
-        // Refused and gone: a certificate of another key.
+        // A certificate that does not match the key is refused, and leaves no files.
         assert!(files.replace(&certificate, &certificate, &former[1]).is_err());
         assert_eq!((fs::read_dir(&folder).unwrap().count(), files.load().is_ok()), (3, true));
     }
@@ -415,12 +417,13 @@ mod tests {
         assert!(files.load().unwrap_err().to_string().contains("fullchain.pem"));
     }
 
-    /// Runs `packaging/certificates/deploy.sh`, which dies as it begins this command of those that it runs. False if it came to its end.
+    /// Runs `packaging/certificates/deploy.sh`, which is killed when it begins its command number `cut`. Returns
+    /// false if it completed.
     fn deploy(home: &Path, bin: &Path, pair: [&Path; 2], cut: usize) -> bool {
         let count = bin.join("count");
         fs::write(&count, "0\n").unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/certificates/deploy.sh");
-        // Its process has the number of this shell.
+        // The script's process has the id of this shell.
         let mut command = std::process::Command::new("sh");
         command.args(["-c", r#"SCRIPT=$$ exec sh "$@""#, "sh"]).arg(script).args(pair);
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
@@ -438,7 +441,7 @@ mod tests {
         let bin = home.join("bin");
         fs::create_dir(&bin).unwrap();
         for name in ["mktemp", "cat", "id", "chown", "chmod", "mv", "sync", "rm"] {
-            // Names in place are what is looked at; nothing loses its power here.
+            // Only the names in place are checked; no power cut is simulated here.
             let run = if name == "sync" { "exit 0".to_owned() } else { format!("exec /bin/{name} \"$@\"") };
             let text = format!(
                 "#!/bin/sh\nread n < \"$COUNT\"\necho $((n + 1)) > \"$COUNT\"\n\
@@ -455,7 +458,7 @@ mod tests {
             fs::write(&given[0], &certificate).unwrap();
             fs::write(&given[1], &key).unwrap();
             let was_cut = deploy(&home, &bin, [&given[0], &given[1]], cuts);
-            // The next start does this before it reads them.
+            // Done at the next start before the files are read.
             files.recover().unwrap();
             files.load().unwrap();
             let found = [&files.certificate, &files.key].map(|file| fs::read(file).unwrap());

@@ -8,7 +8,7 @@ use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 
 use super::{CertificateError, expiry};
 
-/// Preferred cipher suites: with hardware AES they are cheapest, and one order for both sides keeps it so.
+/// Preferred cipher suites. They are the cheapest with hardware AES, and the same order on both sides selects them.
 const PREFERRED: [CipherSuite; 3] = [
     CipherSuite::TLS13_AES_128_GCM_SHA256,
     CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,

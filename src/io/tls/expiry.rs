@@ -18,7 +18,7 @@ use crate::types::Civil;
 const SEQUENCE: u8 = 0x30;
 /// Tag of the version, which certificates of version 1 lack.
 const VERSION: u8 = 0xa0;
-/// Tags of the two forms of a date: with two digits of a year, and with four.
+/// Tags of the two forms of a date: with a two-digit or a four-digit year.
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 /// Value for an unknown time.
@@ -52,7 +52,7 @@ fn not_after_ms(certificate: &[u8]) -> Option<u64> {
     let mut certificate = element(&mut Reader::new(certificate), SEQUENCE)?;
     let mut signed = element(&mut certificate, SEQUENCE)?;
     let (first, _) = any_element(&mut signed)?;
-    // Serial number behind a version, algorithm, issuer.
+    // Skip the optional version, the serial number, the algorithm and the issuer.
     for _ in 0..if first == VERSION { 3 } else { 2 } {
         any_element(&mut signed)?;
     }
@@ -80,7 +80,7 @@ fn any_element<'a>(from: &mut Reader<'a>) -> Option<(u8, Reader<'a>)> {
     Some((tag, from.sub(length).ok()?))
 }
 
-/// Reads a date in UTC, with seconds and without fractions, as RFC 5280 has it.
+/// Reads a date in UTC, with seconds and without fractions, as RFC 5280 requires.
 fn date_ms(kind: u8, text: &[u8]) -> Option<u64> {
     let (digits, zone) = text.split_last_chunk::<1>()?;
     let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|c| c.is_ascii_digit()))?;
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_chain_expires_with_its_first_certificate() {
-        // 2031 has two digits in a certificate, 2050 four.
+        // A certificate writes the year 2031 with two digits and 2050 with four.
         let (soon, late) = (certificate(2031, 3, 1), certificate(2050, 1, 1));
         let (soon_ms, late_ms) = (1_930_089_600_000, 2_524_608_000_000);
         assert_eq!(of_chain(std::slice::from_ref(&late)), Some(late_ms));
@@ -135,7 +135,7 @@ mod tests {
     fn c_03_what_is_no_certificate_has_no_date() {
         let whole = certificate(2031, 3, 1);
         for end in 0..whole.len() {
-            // Behind the dates nothing is looked at, but every length before them must be true.
+            // Nothing after the dates is read, but every length before them must be correct.
             assert!(not_after_ms(&whole[..end]).is_none(), "{end}");
         }
         for (kind, text) in [

@@ -1,5 +1,5 @@
-//! The client side of TLS for the load generator, which may measure a server with an untrusted certificate. Nothing else can be made not to
-//! verify.
+//! The client side of TLS for the load generator, which may measure a server with an untrusted certificate. No
+//! other client can skip verification.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! TLS of the listeners and of outgoing connections: rustls over the loop's sockets, certificates off the loop.
+//! TLS of the listeners and of outgoing connections: rustls runs in the loops, certificates are handled outside of
+//! them.
 //!
-//! [`Transport`] is a socket with or without TLS, for the shell. [`certificates`](self) loads, makes and watches the
-//! server's certificate on a thread of its own and hands finished [`Configs`] to the shells: connections that are
-//! open keep theirs, new ones get the new.
+//! [`Transport`] is a socket with or without TLS, for the shell. [`certificates`](self) loads, makes and watches
+//! the server's certificate in a thread of its own, and hands complete [`Configs`] to the shells. Open connections
+//! keep their configuration; new ones get the new configuration.
 
 mod certificates;
 mod configs;

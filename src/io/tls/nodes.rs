@@ -54,7 +54,7 @@ impl NodeConfigs {
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(same.clone())
             .with_single_cert(chain.clone(), private())?;
-        // A node connects seldom: nothing is gained by tickets.
+        // Nodes connect rarely, so session tickets would gain nothing.
         server.send_tls13_tickets = 0;
         let client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?

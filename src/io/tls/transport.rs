@@ -1,7 +1,7 @@
 //! A socket with or without TLS: plain bytes above, wire bytes below.
 //!
-//! With TLS, bytes that were taken but not yet accepted by the kernel wait inside; [`Transport::flush`] moves them.
-//! They are bounded by [`PENDING_BYTES_MAX`] and what one record adds.
+//! With TLS, bytes that were accepted here but not yet by the kernel wait inside; [`Transport::flush`] sends them.
+//! They are bounded by [`PENDING_BYTES_MAX`] plus the overhead of one record.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -22,7 +22,7 @@ const PENDING_BYTES_MAX: usize = 64 * 1024;
 pub(in crate::io) struct Received {
     /// Number of bytes read into the buffer; 0 if the peer ended its side.
     pub(in crate::io) bytes: usize,
-    /// True if the socket has no more for now.
+    /// True if the socket has no more bytes at present.
     pub(in crate::io) dry: bool,
 }
 
@@ -96,7 +96,7 @@ impl Transport {
         self.hello.as_ref().is_some_and(|hello| hello.accepted.is_none())
     }
 
-    /// True if a part of a ClientHello has come.
+    /// True if a part of a ClientHello has arrived.
     pub(in crate::io) fn holds_hello(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.begun)
     }
@@ -164,7 +164,7 @@ impl Transport {
             match tls.connection.reader().read(buffer) {
                 Ok(bytes) => return Ok(Received { bytes, dry: false }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The connection ended without a word: for the session an end like any other.
+                // The connection ended without `close_notify`; the session treats this as any other end.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Ok(Received { bytes: 0, dry: true });
                 }
@@ -172,7 +172,7 @@ impl Transport {
             }
             tls.connection.read_tls(&mut self.stream)?;
             let processed = tls.connection.process_new_packets();
-            // An alert, a flight of the handshake, a ticket.
+            // Send TLS's own output: an alert, a flight of the handshake, or a ticket.
             let _ = tls.flush(&mut self.stream);
             if let Err(error) = processed {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -197,7 +197,7 @@ impl Transport {
         let Some(tls) = &mut self.tls else {
             return files.write(&mut self.stream, slices);
         };
-        // During the handshake there is nothing to write with; its end is told.
+        // During the handshake nothing can be written; its end is reported.
         if tls.connection.is_handshaking() || !tls.flush(&mut self.stream)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -1,5 +1,5 @@
-//! Fifty applications in virtual time, of which one misbehaves: how long the others wait for their threads, beside the same run
-//! without it.
+//! Fifty applications in virtual time, one of which misbehaves. Compares how long the others wait for threads with
+//! a run without misuse.
 
 use crypto::Seed;
 
@@ -7,15 +7,15 @@ use super::*;
 
 const APPS: usize = 50;
 const THREADS: usize = 16;
-/// Duration of an answer.
+/// Duration of an answered job.
 const FAST_MS: u64 = 50;
-/// Duration of a silent target's job: the patience of the one who asks.
+/// Duration of a job with a silent target: the requester's timeout.
 const SILENT_MS: u64 = 5000;
 const RUN_MS: u64 = 40_000;
-/// A job of each application, once in so long on average.
+/// Average interval between the jobs of an application.
 const PERIOD_MS: u64 = 1000;
 
-/// A way to take more than a share.
+/// A way to use more than a fair share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Misuse {
     Nothing,
@@ -25,9 +25,9 @@ enum Misuse {
     SilentTargets,
     /// A new silent target with each job.
     EndlessTargets,
-    /// Jobs without an end, which are answered.
+    /// Unlimited jobs, which are answered.
     Flood,
-    /// Jobs without an end to targets that are silent.
+    /// Unlimited jobs with silent targets.
     SilentFlood,
 }
 
@@ -35,8 +35,8 @@ fn app(n: usize) -> Option<Arc<str>> {
     Some(format!("app{n}").into())
 }
 
-/// The waits of the others' jobs in milliseconds, sorted; and those of the misuser's own healthy target. Without shares, everything
-/// is the server's own, first come, first served.
+/// Returns the sorted waiting times, in milliseconds, of the others' jobs, and those for the misusing application's
+/// own healthy target. Without shares, all jobs count as the server's own and are first come, first served.
 fn run(misuse: Misuse, with_shares: bool) -> (Vec<u64>, Vec<u64>) {
     let payer = |app: Option<&Arc<str>>, target: &str| {
         if with_shares { Payer::new(app, target) } else { Payer::default() }
@@ -47,7 +47,7 @@ fn run(misuse: Misuse, with_shares: bool) -> (Vec<u64>, Vec<u64>) {
     let (mut waits, mut own_waits, mut made) = (Vec::new(), Vec::new(), 0_u64);
     for now in 0..RUN_MS {
         for n in 0..APPS {
-            // The same draws in every run.
+            // Each run draws the same random numbers.
             let due = random.below(PERIOD_MS) == 0;
             if due {
                 lines.push(&payer(app(n).as_ref(), "healthy.example"), (now, n, FAST_MS));
@@ -109,7 +109,7 @@ fn q_16_one_of_fifty_that_misuses_threads_slows_no_other_down() {
         let without = p99(&begun) + FAST_MS;
         println!("| {misuse:?} | {base} ms | {there} ms | {without} ms, {} begun |", begun.len());
         assert!(there * 4 <= base * 5, "{misuse:?}: {there} ms beside {base} ms");
-        // The simulation sees what shares are for.
+        // The simulation shows the problem that shares solve.
         assert!(without * 4 > base * 5 || begun.len() < alone.len(), "{misuse:?}: {without} ms");
         assert!(!own.is_empty(), "{misuse:?}: its own healthy target had no turn");
     }
@@ -119,7 +119,7 @@ fn q_16_one_of_fifty_that_misuses_threads_slows_no_other_down() {
 fn q_16_a_silent_target_leaves_the_others_of_its_application_alone() {
     for misuse in [Misuse::SilentTarget, Misuse::SilentTargets] {
         let (_, own) = run(misuse, true);
-        // In the beginning nobody knows which targets are silent.
+        // At first it is not known which targets are silent.
         assert!(p99(&own) <= SILENT_MS, "{misuse:?}: {} ms", p99(&own));
         let median = own[own.len() / 2];
         assert!(median <= FAST_MS, "{misuse:?}: {median} ms");
@@ -152,7 +152,7 @@ fn slow_targets_are_forgotten_when_there_are_too_many() {
     }
     assert_eq!((threads.known.len(), threads.order.len()), (KNOWN_MAX, KNOWN_MAX));
     assert_eq!(threads.slow_of.values().sum::<usize>(), KNOWN_MAX);
-    // Each becomes fast in turn, until nothing is suspected.
+    // Each target becomes fast in turn, until none is suspected.
     for n in 100..KNOWN_MAX + 100 {
         let turn = threads.begin(Payer::new(app(1).as_ref(), &n.to_string()));
         threads.end(turn, Duration::ZERO);
@@ -170,7 +170,7 @@ fn the_server_itself_goes_first_and_has_every_thread() {
     assert_eq!(lines.len(), 8);
 }
 
-/// Fills the limit: the first application takes all it can get, then each of the others.
+/// Fills the limit: first one application takes all it can get, then each of the others.
 fn fill(limit: usize, apps: usize) -> Vec<usize> {
     let mut held = vec![0; apps];
     for n in 0..apps {
@@ -199,7 +199,7 @@ fn q_17_who_comes_later_finds_room() {
 
 #[test]
 fn q_17_who_is_there_keeps_a_part_of_what_is_left() {
-    // Fifty applications hold a little; one of them wants everything.
+    // Fifty applications hold a few items each; one of them takes all it can.
     let (limit, mut held) = (100_000, vec![10_usize; 50]);
     let others = |held: &[usize]| held[1..].to_vec();
     while Room::new(limit, held[0], others(&held).into_iter()).is_there() {

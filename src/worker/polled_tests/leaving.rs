@@ -1,4 +1,4 @@
-//! Requests to a worker that lets in no new viewers.
+//! Requests to a worker that admits no new viewers.
 
 use super::*;
 use crate::mail::{Laddered, MainTrack};
@@ -39,7 +39,7 @@ impl Pair {
     }
 }
 
-/// A main track without a stream of its own, and one with it.
+/// Tests a main track with and without a stream of its own.
 #[test]
 fn c_20_viewers_of_renditions_are_served_on_in_each_rendition_and_newcomers_in_none() {
     for show in ["virtual", "cam"] {

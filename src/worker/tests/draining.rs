@@ -1,8 +1,8 @@
-//! A worker that lets in no new viewers.
+//! A worker that admits no new viewers.
 
 use super::*;
 
-/// Verdicts among the replies of a session: true for a stream.
+/// Verdicts among the replies of a session: true for an accepted stream.
 fn verdicts(actor: &Actor) -> Vec<bool> {
     let verdicts = actor.replies().into_iter().filter(|reply| reply.contains("Verdict("));
     verdicts.map(|reply| reply.contains("Verdict(Ok(")).collect()
@@ -24,7 +24,7 @@ fn c_20_sessions_with_a_role_take_others_and_newcomers_get_none_until_the_drain_
     rig.say(new, &newcomer, [subscribe()]);
     let told = newcomer.replies();
     assert!(told.iter().any(|reply| reply.contains("Verdict(Err(Draining))")), "{told:?}");
-    // Viewers and publishers that are there go on, with other streams too.
+    // Existing viewers and publishers continue, and may use other streams too.
     rig.say(there, &viewer, [subscribe_as(Handle(7), flv())]);
     assert_eq!(verdicts(&viewer), [true]);
     rig.say(publisher, &encoder, [subscribe_as(Handle(7), flv())]);

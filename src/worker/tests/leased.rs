@@ -1,4 +1,5 @@
-//! Viewers without a connection over many workers: each is counted once, and control is told once that it came and once that it went.
+//! Viewers without a connection across many workers: each is counted once, and control is told once that it came and
+//! once that it went.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use crate::types::Ingest;
 
 const STREAM: StreamId = StreamId(7);
 
-/// Workers that divide the viewers of a stream between them, and hand on what one has for another.
+/// Workers that share the counting of a stream's viewers and pass requests on to the counting worker.
 struct Many(Now, Vec<Worker>, Vec<LeaseNews>);
 
 impl Many {
@@ -81,7 +82,7 @@ impl Many {
         }
     }
 
-    /// The news that control got since the last look: `+` or `-` and the value of the parameter.
+    /// Returns the news that control got since the last call: `+` or `-` and the value of the parameter.
     fn told(&mut self) -> String {
         let word = |news: LeaseNews| {
             let sign = if news.came { "+" } else { "-" };
@@ -116,7 +117,7 @@ fn a_viewer_is_counted_once_whichever_workers_it_asks() {
             known.insert(format!("a:{viewer}"));
             assert_eq!(usize::try_from(many.count()).unwrap(), known.len(), "seed {seed}");
         }
-        // The same, with the cookies that they have by now.
+        // The same viewers, now with cookies.
         for viewer in 0..40 {
             let (name, former) = (format!("c:{viewer}"), format!("a:{viewer}"));
             many.ask(usize::try_from(below(workers)).unwrap(), &name, Some(&former));
@@ -124,7 +125,7 @@ fn a_viewer_is_counted_once_whichever_workers_it_asks() {
             known.insert(name);
             assert_eq!(usize::try_from(many.count()).unwrap(), known.len(), "seed {seed}");
         }
-        // No viewer holds all of them.
+        // No single worker holds all leases.
         let most = many.1.iter().map(|worker| worker.polled.leases.len()).max().unwrap();
         assert!(workers < 3 || most < known.len(), "seed {seed}");
         many.0.mono += Duration::from_secs(11);
@@ -142,14 +143,14 @@ fn a_viewer_s_coming_and_going_are_told_once_whichever_workers_it_asks() {
             many.ask(worker, "a", None);
         }
         assert_eq!(many.told(), "+a", "{workers}");
-        // The viewer has a cookie by now, and is no other viewer.
+        // The viewer now has a cookie, and is still the same viewer.
         for worker in [last, 0] {
             many.ask(worker, "c", Some("a"));
         }
         assert_eq!(many.told(), "", "{workers}");
         many.wait(11);
         assert_eq!(many.told(), "-c", "{workers}");
-        // The viewer kept its cookie, and comes again.
+        // The viewer has kept its cookie and returns.
         many.ask(last, "c", Some("a"));
         many.ask(0, "d", None);
         assert_eq!(many.told(), "+c +d", "{workers}");

@@ -1,6 +1,7 @@
-//! The cost of leaving is what was held: sessions and streams that end together cost in proportion to how many they are. Each row
-//! fills a table of the worker that a peer can fill, at one size and at eight times it, and compares the processor time that emptying
-//! takes: 8 when each leaves at the cost of its own entries, 64 when each walks the table.
+//! Leaving costs as much as the leaving session or stream held: ending all of them takes time in proportion to their
+//! number. Each row fills a worker's table that a peer can fill, once with a few entries and once with eight times as
+//! many, and compares the processor time of emptying it. The ratio is 8 if each leaves at the cost of its own
+//! entries, and 64 if each walks the whole table.
 
 use super::*;
 use crate::hub::Selection;
@@ -11,10 +12,10 @@ use crate::protocol::WantedBlob;
 const FEW: usize = 1500;
 /// The size of the large run, as a multiple of the small one.
 const TIMES: usize = 8;
-/// Between 8 and 64, with room for caches that are too small for the large run.
+/// Limit between 8 and 64, with some margin because the large run may exceed the processor's caches.
 const RATIO_MAX: f64 = 24.0;
 
-/// Processor time of this thread in nanoseconds. The kernel adds it up when a thread gives way.
+/// Processor time of this thread in nanoseconds. The kernel updates it when a thread yields.
 fn thread_nanos() -> u64 {
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
@@ -51,7 +52,7 @@ impl Rig {
     }
 }
 
-/// The one to leave.
+/// The sessions or streams that leave.
 enum Leaves {
     Sessions(Vec<ConnId>),
     Streams(Vec<StreamId>),
@@ -104,7 +105,7 @@ fn viewers_of_one(rig: &mut Rig, count: usize) -> Leaves {
             .attach(&mut rig.worker.turn, &mut rig.worker.conns, *id, Handle::ONLY, STREAM, format)
             .unwrap();
     }
-    // The first to come is the last to leave: what is looked for from either end is far away for half of them.
+    // The first to come leave last, so that for half of them a search from either end is long.
     Leaves::Sessions(sessions.into_iter().rev().collect())
 }
 
@@ -152,7 +153,7 @@ fn streams_with_pushes(rig: &mut Rig, count: usize) -> Leaves {
     Leaves::Streams(streams)
 }
 
-/// Processor time of leaving, the least of three runs.
+/// Processor time of leaving, the minimum of three runs.
 fn cost(fill: fn(&mut Rig, usize) -> Leaves, count: usize) -> u64 {
     let run = || {
         let mut rig = Rig::new();

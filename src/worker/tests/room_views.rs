@@ -1,4 +1,4 @@
-//! Views of rooms: who is shown to viewers that play one stream, and what they get of it.
+//! Views of rooms: which participant viewers of the single stream see, and which units they get.
 
 use super::*;
 use crate::mail::{Grant, PullOrder, PullState, StreamEnd};
@@ -12,7 +12,7 @@ fn room() -> StreamKey {
 }
 
 impl Rig {
-    /// A viewer that plays the room, and has room for so many units.
+    /// Adds a viewer that plays the room and has room for this many units.
     fn plays_room(&mut self) -> (ConnId, Actor) {
         self.plays_room_as(&[])
     }
@@ -37,7 +37,7 @@ impl Rig {
         .collect()
     }
 
-    /// Control has the view begun. Returns its session.
+    /// Makes control begin the view. Returns the view's session.
     fn begins_view(&mut self) -> ConnId {
         let target = outbound::view_of(&room()).unwrap();
         let order = PullOrder {
@@ -93,7 +93,7 @@ impl Rig {
         }
     }
 
-    /// Has all sinks take what there is: the view what was published, and viewers what the view has made of it.
+    /// Lets all sinks take their units: the view those that were published, and viewers those that the view has made.
     fn send(&mut self) {
         for stream in [StreamId(11), StreamId(12), VIEW] {
             self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, stream);
@@ -109,7 +109,7 @@ impl Rig {
     }
 }
 
-/// Times of the units that a viewer has got since the last look.
+/// Returns the times of the units that a viewer got since the last call.
 fn times(of: &(ConnId, Actor)) -> Vec<i64> {
     let units = of.1.replies().into_iter().filter_map(|reply| Some(reply.split_once(" of ")?.0.to_owned()));
     units.filter_map(|dts| dts.parse().ok()).collect()
@@ -135,7 +135,7 @@ fn a_viewer_of_one_stream_follows_who_speaks_at_key_frames() {
     assert_eq!(times(&viewer), [0, 40, 80]);
     rig.pictures(&ben, [(30, true)]);
     ben.1.replies();
-    // Another one speaks: it is asked for a key frame, and until that comes the first goes on.
+    // Another participant speaks. It is asked for a key frame; until that arrives, the first remains visible.
     rig.speak(&ben, 30);
     rig.worker.handle_timeout(rig.now);
     rig.now.mono += Duration::from_secs(2);
@@ -151,7 +151,7 @@ fn a_viewer_of_one_stream_follows_who_speaks_at_key_frames() {
     assert!(shown[0] > 3_000 && shown[1] == shown[0] + 40, "on the clock of arrival: {shown:?}");
     rig.pictures(&ann, [(5_160, true)]);
     assert!(times(&viewer).is_empty(), "no longer shown");
-    // The shown participant leaves: the other follows, from its newest key frame on.
+    // The visible participant leaves: the other one follows, beginning with its newest key frame.
     rig.down(12);
     rig.pictures(&ann, [(5_200, false)]);
     let shown = times(&viewer);
@@ -222,7 +222,7 @@ fn a_view_of_a_room_within_a_room_is_in_neither() {
         rig.down(VIEW.0);
         assert!(!rig.worker.live.is_room(&above), "nor is one that is over");
     }
-    // A publisher who takes the view over is one.
+    // A publisher that takes over the view's name counts as a publisher.
     rig.view_up_in(Ingest::ROOM_VIEW, details());
     rig.view_up_in(Ingest { publish_type: "RTMP", name: "rtmp" }, details());
     assert!(rig.worker.live.is_room(&above));

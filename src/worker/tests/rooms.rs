@@ -1,11 +1,11 @@
-//! Rooms: who hears that somebody speaks, and who hears a message.
+//! Rooms: which sessions are notified of speakers, and which get a message.
 
 use super::*;
 use crate::mail::{DataSender, Message, StreamData};
 use crate::protocol::FamilyEvent;
 
 impl Rig {
-    /// A stream of `live/room` that a session here publishes.
+    /// Adds a stream of `live/room` that a session here publishes.
     pub(super) fn participant(&mut self, number: u64, id: &str) -> (ConnId, Actor) {
         let stream = StreamId(number);
         self.up(number, id, "");
@@ -17,7 +17,7 @@ impl Rig {
         (conn, actor)
     }
 
-    /// The record of a stream of `live/room` is this, or has become so.
+    /// Sets or changes the record of a stream of `live/room`.
     fn up(&mut self, number: u64, id: &str, role: &str) {
         let (stream, settings) = (StreamId(number), Arc::new(AppSettings::defaults("live").unwrap()));
         let details =
@@ -44,7 +44,7 @@ impl Rig {
         (conn, actor)
     }
 
-    /// Has a publisher be so loud, some time later.
+    /// Makes a publisher report this loudness, some time later.
     pub(super) fn speak(&mut self, (id, actor): &(ConnId, Actor), level: u8) {
         self.now.mono += Duration::from_secs(1);
         self.worker.turn.now = self.now;
@@ -52,7 +52,7 @@ impl Rig {
     }
 }
 
-/// News that a session had of the speakers of its room: ids and levels.
+/// Returns the news about speakers that a session got: ids and levels.
 fn speakers(of: &(ConnId, Actor)) -> Vec<String> {
     let told = of.1.replies().into_iter().filter(|reply| reply.contains("Loudness"));
     let named = |reply: &String| {
@@ -79,7 +79,7 @@ fn viewers_of_a_room_hear_who_speaks_on_every_worker() {
     rig.speak(&ben, 90);
     assert_eq!(speakers(&watcher), ["ann 30"]);
     assert!(speakers(&stranger).is_empty() && speakers(&ann).is_empty());
-    // Every other worker hears all, and decides alike.
+    // Every other worker gets all levels, and reaches the same decisions.
     let mail: Vec<(StreamId, u8)> = rig
         .outputs()
         .into_iter()
@@ -89,7 +89,7 @@ fn viewers_of_a_room_hear_who_speaks_on_every_worker() {
         })
         .collect();
     assert_eq!(mail, [(StreamId(11), 30), (StreamId(12), 90)]);
-    // A later viewer learns who speaks.
+    // A later viewer is told who is speaking.
     let late = rig.watcher();
     assert_eq!(speakers(&late), ["ann 30"]);
     rig.speak(&ann, 127);
@@ -97,7 +97,7 @@ fn viewers_of_a_room_hear_who_speaks_on_every_worker() {
         (speakers(&watcher), speakers(&late)),
         (vec!["ann 127".to_owned()], vec!["ann 127".to_owned()])
     );
-    // A speaker that leaves speaks no more.
+    // A speaker that leaves stops speaking.
     rig.speak(&ben, 20);
     rig.worker.handle_mail(
         rig.now,
@@ -115,7 +115,8 @@ fn the_loudness_of_a_stream_without_a_room_costs_nobody_a_message() {
     assert!(!rig.outputs().iter().any(|output| matches!(output, Output::Others(_))));
 }
 
-/// A message to a room reaches all publishers in it and all who watch it; one to a stream its viewers and those of its room.
+/// A message to a room reaches all its publishers and watchers; one to a stream reaches its viewers and those of its
+/// room.
 #[test]
 fn messages_of_rooms_reach_all_who_are_in_them_once() {
     let mut rig = Rig::new();
@@ -137,7 +138,7 @@ fn messages_of_rooms_reach_all_who_are_in_them_once() {
     assert_eq!(heard(), [0; 5]);
 }
 
-/// Many viewers who may each send little are one flood to those who hear them.
+/// Many viewers with small messages each are together limited like one flood.
 #[test]
 fn the_viewers_of_a_room_are_no_flood_together() {
     let mut rig = Rig::new();
@@ -158,12 +159,13 @@ fn the_viewers_of_a_room_are_no_flood_together() {
         rig.say(*id, actor, [Event::Family(FamilyEvent::TellStream { stream, message })]);
     }
     assert_eq!(heard(&ann), 512, "a megabyte of 2048 bytes each");
-    // A dropped message goes to no other worker either.
+    // A dropped message is not sent to other workers either.
     let mail = rig.outputs();
     assert_eq!(mail.iter().filter(|output| matches!(output, Output::Others(_))).count(), 512);
 }
 
-/// The streams that a session was told of, with a sign for each: `=` there from the beginning, `+` came, `-` left, `*` another role.
+/// Streams that a session was notified of, each with a sign: `=` present from the beginning, `+` came, `-` left, `*`
+/// changed role.
 fn streams(of: &(ConnId, Actor)) -> Vec<String> {
     let signs = [
         ("Subtracks(Room(", '='),
@@ -190,7 +192,7 @@ fn roles_say_who_sees_whom_while_they_are_live() {
     let of =
         |lists: [&[&str]; 4]| lists.map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
     assert_eq!(told(), of([&["=ann"], &["=ann"], &["=cat"], &["=cat"]]));
-    // A participant that is let onto the stage is seen; the others hear of no role that they do not see.
+    // A participant that becomes visible is shown; viewers are not told of roles that they may not see.
     rig.up(12, "ben", "active_attendee");
     assert_eq!(told(), of([&["+ben"], &["+ben"], &[], &[]]));
     rig.up(12, "ben", "speaker");
@@ -199,7 +201,7 @@ fn roles_say_who_sees_whom_while_they_are_live() {
     assert_eq!(told(), of([&["-ben"], &["-ben"], &["+ben"], &["+ben"]]));
     rig.up(14, "dan", "attendee");
     assert_eq!(told(), of([&[], &[], &[], &[]]));
-    // The operator changes the matrix.
+    // The operator changes the visibility matrix.
     let all = AppSettings::with("live", &[("participantVisibilityMatrix", "{}")]).unwrap();
     rig.worker.handle_mail(rig.now, ToWorker::App(Arc::new(all)));
     assert_eq!(

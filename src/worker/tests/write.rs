@@ -1,4 +1,4 @@
-//! The way out: what is offered to a socket, and what follows from how much of it was taken.
+//! Output: the bytes offered to a socket, and the effects of how many it accepts.
 
 use media::TrackKind;
 
@@ -7,21 +7,21 @@ use crate::hub::Selection;
 use crate::mail::StreamEnd;
 
 impl Rig {
-    /// A viewer of [`STREAM`] whose units are their times in brackets.
+    /// Adds a viewer of [`STREAM`] whose units are written as their times in brackets.
     fn viewer(&mut self) -> (ConnId, Actor) {
         let (id, actor) = self.connect();
         self.play_fragile(id, Handle::ONLY, ("one", -1));
         (id, actor)
     }
 
-    /// Frames are published and flushed; the first of all is a key frame.
+    /// Publishes and flushes frames; the frame with time 0 is a key frame.
     fn frames(&mut self, publisher: &(ConnId, Actor), times: impl IntoIterator<Item = i64>) {
         let frames: Vec<Event> = times.into_iter().map(|at| video_frame(at, at == 0)).collect();
         self.say(publisher.0, &publisher.1, frames);
         self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, STREAM);
     }
 
-    /// The next write: whose it is, and what is named for it.
+    /// Returns the session of the next write and the bytes offered to its socket.
     fn offer(&mut self) -> Option<(ConnId, String)> {
         let (id, way) = self.worker.next_write(Writers::All)?;
         assert_eq!(way, Way::Bytes);
@@ -31,20 +31,21 @@ impl Rig {
         Some((id, String::from_utf8(bytes).unwrap()))
     }
 
-    /// Writes to a socket that takes only this many of the offered bytes.
+    /// Writes to a socket that accepts only this many of the offered bytes.
     fn write(&mut self, taken: usize) -> Option<String> {
         let (id, offered) = self.offer()?;
         self.worker.sent(self.now.mono, id, taken, offered.len());
         Some(offered)
     }
 
-    /// The socket takes bytes again; a write in which it takes so much.
+    /// Makes the socket writable, then writes; the socket accepts this many bytes.
     fn write_again(&mut self, id: ConnId, taken: usize) -> Option<String> {
         self.worker.handle_writable(self.now, id);
         self.write(taken)
     }
 
-    /// A session that takes units whole, and has room for so many; it is subscribed to the first video of the stream.
+    /// Adds a session that takes whole units and has room for `room`; it subscribes to the first video track of the
+    /// stream.
     fn sink(&mut self, room: usize) -> (ConnId, Actor) {
         let (id, actor) = self.connect();
         actor.script().room = Some(room);
@@ -53,7 +54,7 @@ impl Rig {
         (id, actor)
     }
 
-    /// Flushes everything, and has all but sinks write.
+    /// Flushes everything. Only sinks have taken units, so nothing is left to write.
     fn flush(&mut self) {
         self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, STREAM);
         assert_eq!(self.worker.next_write(Writers::All), None);
@@ -64,7 +65,7 @@ impl Rig {
         link.queue.push(Bytes::from(text));
     }
 
-    /// Closed connections, and whether they were aborted.
+    /// Returns the closed connections, and whether they were aborted.
     fn closed(&mut self) -> Vec<(ConnId, bool)> {
         let closed = self.outputs().into_iter().filter_map(|output| match output {
             Output::Close { conn, abort } => Some((conn, abort)),
@@ -103,7 +104,7 @@ fn a_session_is_in_the_queue_once_and_comes_again_while_there_is_more() {
     rig.worker.conns.enqueue_write(&mut rig.worker.turn, viewer);
     assert_eq!(rig.worker.next_write(Writers::All), Some((viewer, Way::Bytes)));
     assert_eq!(rig.worker.next_write(Writers::All), None);
-    // All that was offered is taken, and more has come meanwhile.
+    // All offered bytes are accepted, while more units have come.
     rig.frames(&publisher, [33]);
     assert_eq!(rig.worker.next_write(Writers::All), Some((viewer, Way::Bytes)));
     rig.worker.sent(rig.now.mono, viewer, 3, 3);
@@ -167,7 +168,7 @@ fn the_time_of_a_stalled_socket_counts_from_the_last_byte_that_it_took() {
     rig.frames(&publisher, [0, 33]);
     rig.write(0);
     pass(&mut rig, 10);
-    // The socket becomes writable but takes nothing: no progress.
+    // The socket becomes writable but accepts nothing: this is no progress.
     rig.write_again(viewer, 0);
     assert_eq!(pass(&mut rig, 29), []);
     rig.write_again(viewer, 1);
@@ -217,7 +218,7 @@ fn who_has_taken_everything_does_not_stall() {
     rig.now.mono += Duration::from_secs(3600);
     rig.worker.handle_timeout(rig.now);
     assert_eq!(rig.closed(), []);
-    // Bytes that come then have their whole time.
+    // Bytes queued later get the full time.
     rig.frames(&publisher, [33]);
     rig.write(0);
     rig.now.mono += Duration::from_secs(29);
@@ -254,7 +255,7 @@ fn a_session_hears_at_once_how_much_was_taken_and_a_viewer_when_its_time_comes()
     rig.worker.finish_turn();
     rig.write_again(peer, 0);
     assert_eq!(actor.replies(), [""; 0]);
-    // The session's use of the room is seen in the same turn.
+    // The effect of the freed room on the session shows in the same turn.
     actor.say(Event::Closed("done".to_owned()));
     rig.write_again(peer, 2);
     rig.worker.finish_turn();
@@ -282,7 +283,7 @@ fn a_ring_keeps_what_its_slowest_viewer_has_not_had() {
     rig.write(1);
     let (fast, _) = rig.connect();
     rig.play_fragile(fast, Handle::ONLY, ("two", -1));
-    // A GOP later nobody but the slow one needs the first.
+    // A GOP later only the slow viewer still needs the first one.
     let key = |at| video_frame(at, true);
     rig.say(publisher.0, &publisher.1, [video_frame(33, false), key(66), video_frame(99, false)]);
     rig.worker.live.flush_stream(&mut rig.worker.turn, &mut rig.worker.conns, STREAM);
@@ -297,7 +298,7 @@ fn a_ring_keeps_what_its_slowest_viewer_has_not_had() {
     assert!(rig.worker.retained_bytes() < before, "it is let go with the last who needs it");
 }
 
-/// A frame of one of two video tracks.
+/// Makes a frame of one of two video tracks.
 fn frame_of(n: u8, dts: i64, key_frame: bool) -> Event {
     let track = |n| {
         let config = CodecConfig::read(Codec::Vp8, Bytes::new()).unwrap().unwrap();
@@ -315,7 +316,7 @@ fn frame_of(n: u8, dts: i64, key_frame: bool) -> Event {
 #[test]
 fn a_sink_is_handed_what_lies_before_and_behind_its_change_of_tracks_at_once() {
     let other = Selection::only(TrackKind::Video, TrackId::nth(TrackKind::Video, 1).unwrap());
-    // Also when nothing of its former track lies before the change.
+    // Also if no unit of the former track precedes the change.
     for (before, expected) in
         [(true, &["33 of 0", "66 of 1", "99 of 1"][..]), (false, &["66 of 1", "99 of 1"])]
     {
@@ -353,7 +354,7 @@ fn a_sink_that_panics_at_a_write_is_closed_before_the_next_turn() {
 fn a_session_that_takes_units_whole_is_offered_its_own_bytes_alone() {
     let mut rig = Rig::new();
     let (sink, actor) = rig.connect();
-    // The units stay where they are, for want of room.
+    // Without room the units stay in the ring.
     actor.script().room = Some(0);
     rig.say(sink, &actor, []);
     rig.play_fragile(sink, Handle::ONLY, ("one", -1));

@@ -12,7 +12,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A home with two applications, and folders that may and that may not be imported from.
+    /// A home with two applications, and folders of which some may be imported from.
     fn new() -> Self {
         let home = TempFolder::new();
         for folder in
@@ -86,7 +86,7 @@ fn a_folder_is_linked_and_its_media_are_found_and_served() {
     assert_eq!(rig.unlink("media/films"), ImportOutcome::Missing);
     let absolute = rig.home.join("media/empty");
     assert_eq!(rig.link(absolute.to_str().unwrap()), ImportOutcome::Linked(Vec::new()));
-    // A folder that is gone is still forgotten.
+    // An imported folder that no longer exists can still be unlinked.
     let absolute = absolute.canonicalize().unwrap();
     fs::remove_dir(&absolute).unwrap();
     assert!(matches!(rig.unlink(absolute.to_str().unwrap()), ImportOutcome::Unlinked(_)));
@@ -136,19 +136,19 @@ fn h_16_a_link_is_followed_below_folders_that_are_named_and_nowhere_else() {
     for path in ["secret/x.mp4", "dots/x.mp4", "relative/a.mp4", "through/x.mp4", "other/o.mp4"] {
         assert_eq!(rig.open(&format!("live/streams/{path}")), Err(FileError::NotFound), "{path}");
     }
-    // Links inside a linked folder lead nowhere, and neither do dots.
+    // Links inside a linked folder are not followed, and `..` is refused.
     rig.link("media/films");
     for path in ["out/x.mp4", "x.mp4", "../../../secret/x.mp4", "old/../a.mp4", "./a.mp4", "/a.mp4"] {
         assert_eq!(rig.open(&format!("live/streams/films/{path}")), Err(FileError::NotFound), "{path}");
     }
-    // Only a link in `streams` itself.
+    // Only links directly in `streams` count.
     symlink(home.join("media/films"), rig.home.join("webapps/live/films")).unwrap();
     assert_eq!(rig.open("live/films/a/a.mp4"), Err(FileError::NotFound));
-    // A name that is taken by something else is not touched.
+    // If the name is taken by something else, that is not touched.
     fs::create_dir(streams.join("empty")).unwrap();
     assert_eq!(rig.link("media/empty"), ImportOutcome::Taken("empty".to_owned()));
     assert_eq!(rig.unlink("media/empty"), ImportOutcome::Missing);
-    // A folder that is named no more is served no more, and can be forgotten.
+    // A folder removed from the settings is no longer served, but can be unlinked.
     let paths = FilePaths { import_folders: Vec::new(), ..rig.paths.clone() };
     let rig = Rig { paths, ..rig };
     assert_eq!(rig.open("live/streams/films/a.mp4"), Err(FileError::NotFound));

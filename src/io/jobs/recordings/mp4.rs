@@ -17,7 +17,7 @@ use crate::io::sys;
 
 /// Bytes of the head of a box.
 const BOX_HEAD_BYTES: usize = 8;
-/// The boxes before the fragments, and those that a fragment begins with.
+/// The boxes before the fragments, and the boxes that a fragment may begin with.
 const HEAD: [&[u8; 4]; 3] = [b"ftyp", b"free", b"moov"];
 const FRAGMENT: [&[u8; 4]; 2] = [b"moof", b"styp"];
 
@@ -61,7 +61,8 @@ fn is_plain(file: &File) -> io::Result<bool> {
     }
 }
 
-/// True if a file without samples holds only what its sink begins with: the head or a part of it, and a torn fragment.
+/// True if a file without samples contains only what its sink writes first: the head or a part of it, and a torn
+/// fragment.
 fn is_begun_only(file: &File) -> io::Result<bool> {
     let mut at = 0;
     for _ in 0..BOXES_MAX {
@@ -83,7 +84,7 @@ fn index(file: &File) -> io::Result<Option<Indexed>> {
     while let Some((offset, length)) = indexer.wanted() {
         match indexer.take(&read(file, offset, length)?) {
             Ok(()) => {}
-            // Not even its head was written.
+            // Not even the head of the file was written.
             Err(fmp4::Error::NoIndex | fmp4::Error::Unfinished { .. }) => return Ok(None),
             Err(error) => return Err(damaged(error)),
         }
@@ -106,11 +107,11 @@ fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Optio
             PlainHead::Short(short) => short.next_multiple_of(block),
         };
         if block >= indexed.moov_at || insert(file.as_fd(), block, short).is_err() {
-            // Boxes that were inserted already stay: the file is read again when it is copied.
+            // Boxes that were already inserted may stay: the file is read again for the copy.
             return Ok(None);
         }
         moved = moved.saturating_add(short);
-        // Until now zeros stood where `free` ended.
+        // Until now the end of the `free` box was followed by zeros.
         let free = indexed.moov_at.saturating_add(moved).saturating_sub(from);
         let free = u32::try_from(free).map_err(|_| io::ErrorKind::FileTooLarge)?;
         file.write_all_at(&free.to_be_bytes(), from)?;
@@ -129,7 +130,7 @@ fn switch(file: &File, head: &Bytes, from: u64) -> io::Result<()> {
 
 /// Writes a plain copy beside the fragmented file and replaces it, still under the unfinished name.
 fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
-    // Room may have been inserted since.
+    // Room may have been inserted since the file was indexed.
     let again = index(file)?;
     let indexed = again.as_ref().unwrap_or(indexed);
     let (from, _) = box_at(file, 0)?;
@@ -138,7 +139,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     let head = loop {
         match plain_head(indexed, from, moved).map_err(damaged)? {
             PlainHead::Fits(head) => break head,
-            // File systems that share blocks do so where they lie alike.
+            // File systems can share blocks between files only if these are equally aligned.
             PlainHead::Short(short) => moved = short.saturating_add(moved).next_multiple_of(block),
         }
     };
@@ -150,7 +151,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     let (mut media, at) = (file, indexed.moov_at);
     media.seek(SeekFrom::Start(at))?;
     to.seek(SeekFrom::Start(at.saturating_add(moved)))?;
-    // Within the kernel, where it can.
+    // Copied within the kernel where possible.
     io::copy(&mut media.take(indexed.end.saturating_sub(at)), &mut to)?;
     to.sync_all()?;
     sys::replace_beside(place.folder.as_fd(), &place.copy, &place.unfinished)?;

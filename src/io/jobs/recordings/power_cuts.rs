@@ -1,7 +1,8 @@
-//! The power goes in front of every change and every sync of a history of recordings and of an archive of HLS.
+//! Power cuts before every change and every sync in a history of recordings and of an HLS archive.
 //!
-//! A child, this test once more, lives the history; `tests/suite/crash/power_cut.c` ends it and keeps what was synced. Of everything
-//! else any part may have arrived: [`Image`] makes several disks of it. Each is recovered from as a start does.
+//! The history runs in a child process, which is this test again. `tests/suite/crash/power_cut.c` ends the child
+//! and keeps what was synced. Any part of the unsynced changes may have reached the disk: [`Image`] makes several
+//! disks from them, and each is recovered from as at a start.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +18,7 @@ use crate::tests::TempFolder;
 const CHILD: &str = "MILLSTREAM_POWER_CUT_CHILD";
 const TEST: &str =
     "io::jobs::recordings::power_cuts::b_33_the_power_goes_at_every_step_of_recordings_and_archives";
-/// Each recording with its number of fragments and the room for its index, which is too small in the second one.
+/// Each recording with its number of fragments and the room for its index. The room of the second one is too small.
 const RECORDINGS: [(&str, u32, u32); 2] = [("a.mp4", 4, 64 << 10), ("b.mp4", 40, 256)];
 
 fn path(name: &str) -> Vec<String> {
@@ -33,7 +34,7 @@ fn segment(n: u32) -> String {
     format!("segment {n} ").repeat(1000)
 }
 
-/// The history; each line says what was acknowledged so far.
+/// Runs the history. Each line of output says what has been acknowledged so far.
 fn live(root: &Path) {
     let say = |what: &str| println!("\nacknowledged {what}");
     for (name, fragments, room) in RECORDINGS {
@@ -65,7 +66,7 @@ fn live(root: &Path) {
     say("a.mp4 removed");
 }
 
-/// The changes without a confirming sync that are on the disk all the same.
+/// The unsynced changes that have reached the disk nevertheless.
 #[derive(Debug, Clone, Copy)]
 struct Image {
     names: bool,
@@ -76,9 +77,9 @@ struct Image {
 enum Content {
     Synced,
     All,
-    /// The first half of the changed blocks.
+    /// Only the first half of the changed blocks has arrived.
     Torn,
-    /// Appended bytes are zeros.
+    /// Appended bytes have arrived as zeros.
     Zeros,
 }
 
@@ -98,7 +99,7 @@ const IMAGES: [Image; 8] = {
     ]
 };
 
-/// The disk as the child saw it when it ended, and the part of it that was synced.
+/// The disk as the child saw it at its end, and the part of it that was synced.
 struct Left {
     root: PathBuf,
     shadow: PathBuf,
@@ -176,7 +177,7 @@ impl Left {
     }
 }
 
-/// Looks at a disk after the cut, and after a start; adds what is wrong.
+/// Checks a disk after the cut and after the next start, and adds the faults found to `wrong`.
 fn judge(root: &Path, acknowledged: &str, what: &str, wrong: &mut Vec<String>) {
     let is_acknowledged =
         |what: &str| acknowledged.lines().any(|line| line == format!("acknowledged {what}"));
@@ -241,8 +242,8 @@ impl Cutter {
         Self(folder)
     }
 
-    /// Cuts the history off behind so many changes and syncs; judges every disk that may be left. `lies`: syncs of these do nothing.
-    /// True if the history came to its end.
+    /// Cuts the history after this many changes and syncs, and checks every disk that may be left. Syncs of the
+    /// kind `lies` do nothing. Returns true if the history was completed.
     fn cut(&self, after: usize, lies: &str, wrong: &mut Vec<String>) -> bool {
         let [root, shadow, disk] = ["root", "shadow", "disk"].map(|name| self.0.join(name));
         for folder in [&root, &shadow] {
@@ -280,7 +281,7 @@ fn b_33_the_power_goes_at_every_step_of_recordings_and_archives() {
     assert!(wrong.is_empty(), "{}: {:#?}", wrong.len(), wrong.iter().take(10).collect::<Vec<_>>());
     println!("{} cuts", (steps + 1) * IMAGES.len());
     assert!(steps > 80, "{steps}");
-    // The simulation notices syncs that do nothing.
+    // The simulation detects syncs that do nothing.
     for lies in ["file", "folder"] {
         let mut wrong = Vec::new();
         for after in (0..steps).step_by(13) {

@@ -11,12 +11,12 @@ use super::*;
 
 const ROOM: u32 = 64 << 10;
 
-/// A recorded file of so many fragments, as its sink leaves it.
+/// Returns a recorded file with this many fragments, as its sink leaves it.
 pub(super) fn recorded(fragments: u32) -> Vec<u8> {
     recorded_with(fragments, ROOM).concat()
 }
 
-/// The same in pieces: its head, with so much room behind it, and each fragment.
+/// Returns the same file in pieces: its head with `room` bytes after it, and each fragment.
 pub(super) fn recorded_with(fragments: u32, room: u32) -> Vec<Vec<u8>> {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
     let track = Description::new(1, config, Timescale::new(48_000));
@@ -36,7 +36,7 @@ pub(super) fn recorded_with(fragments: u32, room: u32) -> Vec<Vec<u8>> {
     file
 }
 
-/// The times and the payload of each sample, as a reader finds them.
+/// Returns time and payload of each sample, as a reader finds them.
 pub(super) fn read_samples(file: &[u8]) -> Result<Vec<(i64, Bytes)>, fmp4::Error> {
     let mut reader = Reader::new(Limits::default());
     let mut input = file;
@@ -50,7 +50,7 @@ pub(super) fn read_samples(file: &[u8]) -> Result<Vec<(i64, Bytes)>, fmp4::Error
     Ok(found)
 }
 
-/// The same of a whole file.
+/// Returns the samples of a whole file.
 pub(super) fn samples(file: &[u8]) -> Vec<(i64, Bytes)> {
     read_samples(file).unwrap()
 }
@@ -98,7 +98,7 @@ fn is_index_first(file: &[u8]) -> bool {
 
 #[test]
 fn a_recording_becomes_a_plain_file_with_its_index_first() {
-    // In the room, in room that the file system makes, in a copy.
+    // The index is put into the existing room, into room inserted by the file system, or into a copy.
     for (fragments, insert) in
         [(3, sys::insert_range as Insert), (1500, sys::insert_range), (1500, refuse), (0, refuse)]
     {
@@ -127,17 +127,17 @@ fn a_crash_in_any_step_is_gone_on_from() {
         assert!(samples(&folder.read()) == expected && folder.names() == ["a.mp4"], "{what}");
     };
     let room = ROOM as usize;
-    // Torn: the last fragment is not whole.
+    // The last fragment is torn.
     let torn = [&file[..], &recorded(1)[room..][..900]].concat();
     check(&Folder::new(&torn), "torn");
-    // Room is made; `free` does not have it yet, or has it.
+    // Room was inserted; the `free` box does not cover it yet, or does.
     let gap = [&file[..4096], &[0; 262_144], &file[4096..]].concat();
     check(&Folder::new(&gap), "gap");
     let mut told = gap.clone();
     let from = u32::from_be_bytes(file[..4].try_into().unwrap()) as usize;
     told[from..from + 4].copy_from_slice(&u32::try_from(room + 262_144 - from).unwrap().to_be_bytes());
     check(&Folder::new(&told), "told");
-    // The index is there, but for what makes it count; then it counts, and has no name.
+    // The index is there but not yet valid; then it is valid, but the file has no name yet.
     let folder = Folder::new(&file);
     folder.finish(sys::insert_range).unwrap();
     let plain = folder.read();
@@ -147,11 +147,11 @@ fn a_crash_in_any_step_is_gone_on_from() {
     almost[from..from + 4].copy_from_slice(&u32::try_from(grown).unwrap().to_be_bytes());
     check(&Folder::new(&almost), "almost");
     check(&Folder::new(&plain), "plain");
-    // A copy was begun; the name was given.
+    // A copy was begun but not completed, and then the file gets its name.
     let folder = Folder::new(&file);
     fs::write(folder.0.join("live/streams/a.mp4.tmp_copy"), vec![7; 9_000_000]).unwrap();
     assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);
-    // The copy is in the place of the fragmented file, and has no name yet.
+    // The copy has replaced the fragmented file but has no name yet.
     fs::rename(folder.0.join("live/streams/a.mp4"), folder.0.join("live/streams/a.mp4.tmp_extension"))
         .unwrap();
     assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);
@@ -265,7 +265,7 @@ fn b_16_what_is_no_recording_is_set_aside_and_never_deleted() {
             assert_eq!(folder.names().len(), 2, "{what}, {name}");
         }
     }
-    // A begun file that a power cut leaves as zeros holds nothing.
+    // A file that a power cut has left as zeros contains nothing.
     for zeros in [0, 1, 4096, 3 << 20] {
         assert!(Folder::new(&vec![0; zeros]).finish(refuse).is_none(), "{zeros}");
     }

@@ -18,7 +18,7 @@ pub(super) fn complete(file: File) -> io::Result<Complete> {
         return Ok(Complete::File(file));
     }
     let Some(indexed) = index(&file, length)? else {
-        // Of a head that was cut, as much as there is.
+        // If the head was cut, this reads as much of it as there is.
         let first = read(&file, 0, FIRST_ID.len())?;
         let begins = !first.is_empty() && FIRST_ID.starts_with(&first);
         return Ok(if may_be_cut(&file, 0, begins)? { Complete::Nothing } else { Complete::Junk });
@@ -41,7 +41,7 @@ fn index(file: &File, length: u64) -> io::Result<Option<Indexed>> {
     while let Some((offset, length)) = indexer.wanted() {
         match indexer.take(&read(file, offset, length)?) {
             Ok(()) => {}
-            // Not even its head was written.
+            // Not even the head of the file was written.
             Err(Error::NoMedia | Error::Truncated(_)) => return Ok(None),
             Err(error) => return Err(damaged(error)),
         }
@@ -87,7 +87,7 @@ mod tests {
     use crate::jobs::Finished;
     use crate::tests::TempFolder;
 
-    /// Opus of so many seconds, as its sink leaves it.
+    /// Makes an Opus recording of this many seconds, as its sink leaves it.
     fn recorded(seconds: i64) -> Vec<u8> {
         let config = CodecConfig::Opus(opus::Config::read(Bytes::new()).unwrap());
         let track = Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS);
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(outcome, RecordingOutcome::Finished(finished));
             assert_eq!(frames(&done, seconds), 50 * usize::try_from(seconds).unwrap());
             assert!(webm::is_finished(&done[..256], done.len() as u64));
-            // The name was not given before the crash; it was.
+            // Finishing works again after a crash just before the file got its name, and just after.
             assert_eq!(finish(&done).0, RecordingOutcome::Finished(finished));
             let path = ["live", "streams", "a.webm"].map(str::to_owned).to_vec();
             assert_eq!(run(&root, &RecordingWork::Finish { path }), RecordingOutcome::Finished(finished));
