@@ -76,7 +76,7 @@ impl Track {
         Ok(())
     }
 
-    /// Writes the track into an index and its media behind that of the others. `zero` is the time at which the file
+    /// Writes the track into an index and appends its media to `media`. `zero` is the time at which the file
     /// begins.
     fn write(&self, id: u32, zero: i64, media: &mut Vec<u8>) -> Result<Option<TrackIndex>, Failure> {
         let (Some(config), Some(first)) = (&self.config, self.units.first()) else { return Ok(None) };

@@ -89,7 +89,7 @@ fn descriptor<'a>(reader: &mut Reader<'a>, tag: u8) -> Result<Option<Reader<'a>>
     Ok(None)
 }
 
-/// Reads a sizeOfInstance: seven bits per byte; the eighth says that more follow.
+/// Reads a sizeOfInstance: seven bits per byte; the eighth bit says that more bytes follow.
 fn length(reader: &mut Reader<'_>) -> Result<usize, Error> {
     let mut length = 0;
     for _ in 0..LENGTH_BYTES_MAX {
@@ -102,7 +102,7 @@ fn length(reader: &mut Reader<'_>) -> Result<usize, Error> {
     Err(Error::Invalid("sizeOfInstance"))
 }
 
-/// Writes the payload of the box behind its version and flags.
+/// Writes the payload of the box after its version and flags.
 pub(crate) fn write(out: &mut Out, track: u32, object_type: u8, info: &[u8], rate: BitRate) {
     let info_bytes = if info.is_empty() { 0 } else { descriptor_bytes(info.len()) };
     let config_bytes = 13usize.saturating_add(info_bytes);

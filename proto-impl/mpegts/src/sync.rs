@@ -106,14 +106,15 @@ impl Sync {
         }
     }
 
-    /// Drops the bytes before a sync byte that others follow at a packet's distance. Returns true if there is one.
+    /// Drops the bytes before the first sync byte that is followed by others at the distance of packets.
+    /// Returns true if there is one.
     fn search(&mut self) -> bool {
         let mut skip = self.held.len();
         for at in 0..self.held.len() {
             match self.stride_at(at) {
                 Verdict::Packets(stride) => {
                     (self.stride, self.in_step) = (stride, true);
-                    // An earlier candidate that is still open is not waited for.
+                    // Do not wait for an earlier candidate that is still undecided.
                     skip = at;
                     break;
                 }

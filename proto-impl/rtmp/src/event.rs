@@ -86,7 +86,7 @@ impl Verb {
 pub struct ConnectRequest {
     /// `app` before its `?`, as sent; [`ConnectRequest::app`] parses it.
     pub path: String,
-    /// Part of `app` behind a `?`; not used for any security decision.
+    /// Part of `app` after its `?`; not used for any security decision.
     pub query: String,
     /// URL that the peer claims to use (`tcUrl`).
     pub tc_url: String,

@@ -105,11 +105,11 @@ impl AudioBody {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudioTag {
-    /// Codec in either form; AAC for an empty body, which names none.
+    /// Codec in either form; AAC for an empty body, which names no codec.
     pub codec: Codec,
     /// Type of the packet.
     pub packet: AudioPacket,
-    /// Stereo flag of the legacy header, which only G.711 depends on.
+    /// Stereo flag of the legacy header. Only G.711 depends on it.
     pub stereo: bool,
     /// Nanoseconds to add to the timestamp (Enhanced RTMP v2, `TimestampOffsetNano`).
     pub offset_nanos: u32,

@@ -41,8 +41,8 @@ pub enum PlainHead {
     Short(u64),
 }
 
-/// Returns the bytes that turn a recorded file into a plain one, if its `ftyp` ends at `from` and everything from its
-/// `moov` on was moved by `moved` bytes.
+/// Returns the bytes that turn a recorded file into a plain one, if its `ftyp` ends at `from` and the `moov`
+/// and everything after it was moved by `moved` bytes.
 ///
 /// # Errors
 /// The index exceeds the limits of the file format.
