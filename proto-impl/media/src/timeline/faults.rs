@@ -12,15 +12,15 @@ pub enum ClockFault {
     Jump,
     /// Single units were stamped far off, and the clock came back.
     Outlier,
-    /// A track's clock stood still while it was silent, and the other tracks went on.
+    /// A track's clock stood still while the track was silent and other tracks continued.
     Pause,
-    /// A track lay farther from the others than it arrived.
+    /// The timestamps of a track were farther from those of the others than its arrival was.
     Apart,
-    /// A track's clock runs faster or slower than time passes.
+    /// A track's clock runs faster or slower than real time.
     Drift,
-    /// Units came, and their timestamps did not advance.
+    /// Units arrived whose timestamps did not advance.
     Frozen,
-    /// Sender reports disagree with the arrival of what they describe.
+    /// Sender reports disagree with the arrival of the media that they describe.
     Report,
 }
 
@@ -58,16 +58,16 @@ impl ClockFault {
     }
 }
 
-/// A fault as it is reported.
+/// A fault as reported to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultNews {
     /// The kind.
     pub fault: ClockFault,
-    /// The track whose clock it is.
+    /// The track whose clock has the fault.
     pub track: TrackId,
-    /// The error of the clock, in milliseconds; positive: ahead of where it should be.
+    /// Error of the clock in milliseconds; positive if it is ahead of where it should be.
     pub off_ms: i64,
-    /// Faults of the kind since it was last reported.
+    /// Number of faults of this kind since the last report of the kind.
     pub count: u64,
 }
 
@@ -76,8 +76,8 @@ pub struct FaultNews {
 pub enum ClockNews {
     /// A fault was corrected.
     Fault(FaultNews),
-    /// Milliseconds that the stream has been given beyond what its timestamps advanced, in all; below zero when they
-    /// ran too fast. Jumps do not count.
+    /// Total number of milliseconds that were added to the stream beyond the advance of its timestamps;
+    /// negative if the timestamps ran too fast. Jumps do not count.
     MadeUp(i64),
 }
 
@@ -103,7 +103,7 @@ impl FaultCounts {
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Counts so many more.
+    /// Adds `more` faults of a kind.
     pub fn add(&mut self, fault: ClockFault, more: u64) {
         if let Some(count) = self.0.get_mut(fault as usize) {
             *count = count.saturating_add(more);
@@ -115,10 +115,10 @@ impl FaultCounts {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     pub(super) counts: FaultCounts,
-    /// The newest fault of each kind that was not reported yet.
+    /// The newest unreported fault of each kind.
     news: [Option<FaultNews>; ClockFault::ALL.len()],
     has_news: bool,
-    /// The pace as it was last reported, and as it is.
+    /// The last reported value of [`ClockNews::MadeUp`], and the current one.
     pace_told: i64,
     pace: i64,
 }

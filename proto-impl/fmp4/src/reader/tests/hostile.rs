@@ -80,7 +80,8 @@ fn tables_do_not_hold_what_they_claim() {
         let claimed = with(&file, kind, at, &MANY);
         assert!(matches!(fault(&claimed), Error::Truncated { kind: of, .. } if of.0 == *kind));
     }
-    // A size of 0 for all samples means that each has an entry in the table, which the box does not contain.
+    // The file's `stsz` has one size for all samples. Set to 0, it needs a table, which is missing. With a
+    // huge count, reading stops at the end of the file.
     let sizes = with(&file, b"stsz", 4, &[0; 4]);
     assert!(matches!(fault(&sizes), Error::Truncated { kind, .. } if kind.0 == *b"stsz"));
     let many = with(&with(&file, b"stsz", 8, &MANY), b"stsc", 12, &MANY);

@@ -10,7 +10,7 @@ use crate::nal::unescape;
 
 /// Reference pictures of a slice, at most.
 const REFERENCES_MAX: u32 = 32;
-/// Operations of a list of reference pictures, or of their marking, at most.
+/// Maximum number of operations on a reference picture list, or of marking operations.
 const OPERATIONS_MAX: usize = 70;
 
 /// The parameter sets of a track by their ids.
@@ -122,7 +122,7 @@ impl Sets {
             bits.se().ok()?;
             bits.se().ok()?;
         }
-        // cabac_alignment_one_bit (§7.3.4). If it is not there, a field was missed.
+        // cabac_alignment_one_bit (§7.3.4). If a bit is not one, the header was not read correctly.
         let ones = u32::try_from(bits.remaining() % 8).ok()?;
         let is_aligned = !pps.is_cabac || bits.bits(ones).ok()? == (1 << ones) - 1;
         is_aligned.then_some(())
@@ -182,7 +182,7 @@ impl Sps {
         Some(Self { has_planes, has_chroma, frame_num_bits, order, frames_only: bits.bit().ok()? })
     }
 
-    /// Skips what tells the picture of a slice.
+    /// Skips the fields that identify the picture of a slice.
     fn skip_picture(&self, pps: &Pps, is_idr: bool, bits: &mut BitReader<'_>) -> Option<()> {
         if self.has_planes {
             bits.skip(2).ok()?;
@@ -228,7 +228,7 @@ impl Pps {
         let sps = bits.ue().ok()?;
         let is_cabac = bits.bit().ok()?;
         let has_bottom_order = bits.bit().ok()?;
-        // Groups of slices are of the Extended profile, which nobody sends.
+        // Slice groups belong to the Extended profile, which no encoder uses.
         if bits.ue().ok()? != 0 {
             return None;
         }
@@ -267,7 +267,7 @@ fn skip_modification(bits: &mut BitReader<'_>) -> Option<()> {
     None
 }
 
-/// Skips pred_weight_table (§7.3.3.2) of so many pictures.
+/// Skips pred_weight_table (§7.3.3.2) for `count` pictures.
 fn skip_weights(bits: &mut BitReader<'_>, has_chroma: bool, count: u32) -> Option<()> {
     bits.ue().ok()?;
     if has_chroma {

@@ -20,7 +20,7 @@ const PICTURES_MAX: u32 = 16;
 const SHORT_SETS_MAX: u32 = 64;
 /// Long-term pictures of an SPS or a slice, at most.
 const LONG_MAX: u32 = 33;
-/// Entry points of a slice, at most: rows and tiles of the largest picture.
+/// Maximum number of entry points of a slice: rows and tiles of the largest picture.
 const ENTRY_POINTS_MAX: u32 = 440;
 /// Bytes of a slice header extension, at most (§7.4.7.1).
 const EXTENSION_BYTES_MAX: u32 = 256;
@@ -113,7 +113,8 @@ impl Sets {
             let bytes = ue(bits).filter(|bytes| *bytes <= EXTENSION_BYTES_MAX)?;
             bits.skip(usize::try_from(bytes).ok()?.saturating_mul(8)).ok()?;
         }
-        // byte_alignment( ): a one, then zeros (§7.3.2.5). If it is not there, a field was missed.
+        // byte_alignment( ): a one, then zeros (§7.3.2.5). If it is missing, the header was not read
+        // correctly.
         let is_aligned = flag(bits)? && bits.bits(u32::try_from(bits.remaining() % 8).ok()?).ok()? == 0;
         is_aligned.then_some(())
     }
@@ -253,7 +254,8 @@ impl Slice<'_> {
         ue(bits).map(drop)
     }
 
-    /// Skips pred_weight_table (§7.3.6.3), whose flags are the same for all pictures of other layers and orders.
+    /// Skips pred_weight_table (§7.3.6.3). Every reference has its flags, because references to the current picture
+    /// itself, which have none, only occur with extensions that are not read.
     fn skip_weights(&self, references: [u32; 2], bits: &mut BitReader<'_>) -> Option<()> {
         ue(bits)?;
         if self.sps.has_chroma {
@@ -394,7 +396,7 @@ impl Pps {
         let has_extension = flag(bits)?;
         let mut has_offset_lists = false;
         if flag(bits)? {
-            // pps_range_extension_flag, and those of extensions whose headers are not read.
+            // pps_range_extension_flag, and the flags of extensions for which slice headers are not read.
             let has_range = flag(bits)?;
             if bits.bits(7).ok()? != 0 {
                 return None;
@@ -443,7 +445,8 @@ fn reads_offset_lists(has_skips: bool, bits: &mut BitReader<'_>) -> Option<bool>
 }
 
 impl ShortSet {
-    /// Reads st_ref_pic_set (§7.3.7, §7.4.8) behind those of the SPS; `is_of_slice` in a slice header.
+    /// Reads st_ref_pic_set (§7.3.7, §7.4.8). `before` are the sets already read; `is_of_slice` is true in a
+    /// slice header.
     fn read(bits: &mut BitReader<'_>, before: &[Self], is_of_slice: bool) -> Option<Self> {
         if !before.is_empty() && flag(bits)? {
             return Self::predicted(bits, before, is_of_slice);
@@ -478,7 +481,8 @@ impl ShortSet {
             flags.push((is_used, is_kept));
         }
         let of = |at: usize| flags.get(at).filter(|(_, is_kept)| *is_kept).map(|(is_used, _)| *is_used);
-        // The pictures of the other set, moved by the difference, and its own picture.
+        // The pictures of the referenced set, moved by the difference, and the picture to which that set
+        // belongs.
         let behind = reference.negative.len();
         let mut all: Vec<(i32, bool)> = Vec::new();
         for (at, (order, _)) in reference.negative.iter().chain(&reference.positive).enumerate() {
