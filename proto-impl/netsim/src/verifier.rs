@@ -117,7 +117,7 @@ impl Lane {
         self.counts.first.get_or_insert(counter);
         match self.counts.last {
             Some(last) if counter <= last => {
-                // Before the first one it is neither missing nor a double, only late.
+                // A unit before the first received one is neither missing nor a duplicate, only late.
                 if self.missing.remove(&counter) || self.counts.first.is_some_and(|first| counter < first) {
                     self.counts.reordered += 1;
                     self.counts.received += 1;

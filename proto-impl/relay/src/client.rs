@@ -67,8 +67,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client that asks a server of this cluster for a stream. `via` lists the nodes that the copy is for,
-    /// the client's own first.
+    /// Creates a client that asks a server of this cluster for a stream. `via` lists the nodes that the copy
+    /// is for, beginning with the client's own.
     #[must_use]
     pub fn new(now: Instant, cluster: &str, (app, id): (&str, &str), via: &[String]) -> Self {
         let mut out = SendQueue::new();
@@ -191,7 +191,7 @@ impl Client {
         }
     }
 
-    /// Reports the number of viewers of the copy at this node and at the nodes behind it.
+    /// Reports the number of viewers of the copy at this node and at the nodes that copy from it.
     pub fn tell_viewers(&mut self, viewers: &Viewers) {
         if !self.is_closed {
             self.out.push(viewers.frame());

@@ -31,7 +31,7 @@ use rtsp::{CloseReason, Config, Event, Seed, SendQueue, Server, Status, Transpor
 
 type Failure = Box<dyn Error>;
 
-/// Pictures that a player may be behind. A slower player is disconnected.
+/// Maximum number of pictures by which a player may lag. A slower player is disconnected.
 const LAG_PICTURES_MAX: usize = 256;
 const PAYLOAD_TYPE: u8 = 96;
 /// Largest payload: no packet becomes longer than 1400 bytes.
@@ -200,7 +200,7 @@ impl Session {
             let now = Instant::now();
             match read {
                 Ok(0) => self.machine.close(now, CloseReason::PeerClosed),
-                // An error is fatal, and its `Closed` comes below.
+                // An error is fatal: the `Closed` event handled below reports it.
                 Ok(length) => drop(self.machine.handle_bytes(now, buffer.get(..length).unwrap_or_default())),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(error.into()),
@@ -241,7 +241,7 @@ fn listen(listener: &TcpListener, camera: &Arc<Camera>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Input of the camera, and what shows its pictures from the first parameter sets on.
+/// Input of the camera, and the camera itself once parameter sets have arrived.
 struct Input {
     listener: TcpListener,
     begun: Option<(Encoder, Arc<Camera>)>,

@@ -210,7 +210,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                         Ok(message) => message,
                         Err(TryRecvError::Empty) => break,
                         Err(TryRecvError::Disconnected) => {
-                            // Packets on their way may still have to be sent again.
+                            // Packets in flight may still have to be retransmitted.
                             let latency = connection.latencies().map_or(Duration::ZERO, |(_, send)| send);
                             ends_at = Some(now + latency + Duration::from_millis(500));
                             break;

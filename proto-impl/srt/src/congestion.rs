@@ -39,10 +39,11 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// `LOSS_QUEUE_US`: a short queue overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// Minimum number of losses that count as those of a burst, in a round whose queue was too long for a moment.
+/// Minimum number of losses that count as a burst's, in a round whose queue was too long for a moment.
 const BURST_LOSSES_MIN: u64 = 3;
-/// Share of losses in one round, in a thousand, from which on a burst has overflowed a short queue. Delays do not show such a queue:
-/// acknowledgements are held back until the lost packets have been sent again.
+/// Share of losses in one round, in thousandths, from which on a burst is assumed to have overflowed a short
+/// queue. Delays do not show such a queue, because acknowledgements are held back until the lost packets have
+/// been retransmitted.
 const BURST_SHARE: u64 = 300;
 /// Number of losses below which their share is not judged.
 const LOSSES_MIN: u64 = 10;
@@ -50,7 +51,8 @@ const LOSSES_MIN: u64 = 10;
 const TRIAL_ROUNDS: u32 = 10;
 /// Number of rounds at the start of a trial that do not count because they show earlier packets.
 const TRIAL_SKIPS: u32 = 4;
-/// Time for which losses found to be the path's own, and up to half as many again, start no new trial.
+/// Time for which losses that were found to be caused by the path itself start no new trial, even if they
+/// increase by half.
 const OWN_US: i64 = 30_000_000;
 /// Span of time over which the shortest delay is taken; the last one or two spans count.
 const BASE_US: i64 = 10_000_000;
@@ -58,10 +60,10 @@ const BASE_US: i64 = 10_000_000;
 const TAKEN_PERCENT: u64 = 95;
 /// Limit while the queue drains, in percent of the limit set when the path is full.
 const DRAIN_PERCENT: u64 = 75;
-/// Least time, in microseconds, that a queue is given to become shorter before the limit is halved; [`DRAIN_ROUNDS`] times its length if
-/// that is longer.
+/// Minimum time, in microseconds, in which a queue must become shorter before the limit is halved. If
+/// [`DRAIN_ROUNDS`] times the queue's length is longer, that applies.
 const DRAIN_US: i64 = 500_000;
-/// Multiple of the queue's length that is allowed if it is longer than [`DRAIN_US`].
+/// Multiple of the queue's length that is allowed for draining if it is longer than [`DRAIN_US`].
 const DRAIN_ROUNDS: i64 = 3;
 /// Number of halvings after which a delay that has not fallen is taken for a longer path.
 const HALVINGS: u32 = 3;
@@ -72,11 +74,11 @@ const REPORTED_PERCENT: u64 = 120;
 const GROWTH_MIN: u64 = 6;
 /// Maximum growth of the limit in percent per second.
 const GROWTH_MAX: u64 = 100;
-/// Share of a round, in percent, for which packets must wait to show that more than the limit is wanted. Single packets
-/// wait for their pace at any limit.
+/// Share of a round, in percent, for which packets must wait to show that the stream needs more than the
+/// limit. Single packets wait for their pace at any limit.
 const WAITED_PERCENT: i64 = 45;
-/// Growth of the limit in percent a second when packets waited in at most half of the last rounds, so only bursts need
-/// more.
+/// Growth of the limit in percent per second if packets waited in at most half of the last rounds: then only
+/// bursts need more.
 const GROWTH_AMPLE: u64 = 3;
 /// Time without a waiting packet after which the limit is lifted.
 const RELEASE_US: i64 = 10_000_000;
@@ -120,7 +122,7 @@ struct Round {
     delay_us: Option<u32>,
     delays: u32,
     longest_us: u32,
-    /// An acknowledgement covered a retransmitted packet, and with it the packets that had waited behind it.
+    /// An acknowledgement covered a retransmitted packet, and thus also packets that had waited for it.
     is_mended: bool,
     /// Time in this round during which packets waited for their pace.
     waited_us: i64,
@@ -285,7 +287,7 @@ impl Congestion {
             self.waited_us = now_us;
         }
         let (queue, peak) = self.queue_of(now_us, &round, rtt_us);
-        // Packets behind the burst are acknowledged at once, but for those behind a lost one.
+        // Packets after the burst are acknowledged at once, except those that wait for a lost one.
         let overflows = peak > QUEUE_MAX_US && losses.lost >= BURST_LOSSES_MIN;
         let is_lossy = self.is_lossy(now_us, losses);
         if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
@@ -300,8 +302,8 @@ impl Congestion {
         self.look_at_drain(now_us, queue);
     }
 
-    /// Returns the queue of the path during a round, and its peak, both in microseconds: a burst fills a queue only for a
-    /// moment.
+    /// Returns the queue of the path during a round, and its peak, both in microseconds. A burst fills a
+    /// queue only for a moment.
     fn queue_of(&mut self, now_us: i64, round: &Round, rtt_us: u32) -> (u32, u32) {
         let by_rtt = self.rtt.above(now_us, rtt_us);
         let Some(shortest) = round.delay_us else { return (by_rtt, 0) };
@@ -343,7 +345,7 @@ impl Congestion {
         let taken = (self.carried().saturating_mul(TAKEN_PERCENT) / 100).max(LIMIT_MIN);
         self.limit = Some(self.limit.map_or(taken, |limit| limit.min(taken)));
         self.drain = Some(Drain { since_us: now_us, queue_us, halvings: 0 });
-        // A limit counts as waited for from its start.
+        // A new limit counts as in use from its start.
         self.waited_us = now_us;
     }
 
@@ -368,8 +370,8 @@ impl Congestion {
         self.rounds.iter().fold(Losses::default(), |sum, round| sum.add(round.losses))
     }
 
-    /// True if the last rounds, or this one alone, lost more than the path loses by itself. At first, acknowledgements wait
-    /// for retransmissions.
+    /// True if the last rounds together, or this round alone, lost more than the path itself loses. A single
+    /// round may show few losses, because acknowledgements wait for retransmissions at first.
     fn is_lossy(&self, now_us: i64, of_round: Losses) -> bool {
         let own = if now_us < self.own.until_us { self.own.share } else { 0 };
         let of_all = self.losses();
@@ -456,7 +458,7 @@ mod tests {
         acknowledge(&mut this, 1600, 6000, 45, 2);
         let grown = this.rate().unwrap();
         assert!(grown > limit * 2, "{limit} has grown to {grown}");
-        // Only a burst each second waits for it.
+        // Only one burst per second waits for the limit.
         for ms in (6000..7000).step_by(10) {
             this.wait(ms * 1000, ms % 1000 < 300);
             let acked = Acked { packets: 1, bytes: 1000, delay_us: Some(45_000) };
@@ -464,7 +466,7 @@ mod tests {
         }
         let more = this.rate().unwrap() * 100 / grown;
         assert!((100..=140).contains(&more), "{more}");
-        // Nothing waits any more, or not for long.
+        // No packet waits any more, or only for a short time.
         this.wait(7_000_000, false);
         for ms in (7000..18_000).step_by(10) {
             this.wait(ms * 1000, ms % 40 == 0);
@@ -485,7 +487,7 @@ mod tests {
             }
             this.limit.unwrap()
         };
-        // 95 % of 120 % of what it has received.
+        // 95 % of 120 % of the rate that it received.
         assert_eq!(limit(50_000), 57_000);
         assert!(limit(0) > 150_000, "it reports nothing");
     }

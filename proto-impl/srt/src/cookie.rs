@@ -49,7 +49,7 @@ impl Cookies {
         };
         let hash = hmac_sha256(&self.secret, &[&address, &from.port().to_be_bytes(), &minute.to_be_bytes()]);
         let [a, b, c, d, ..] = hash;
-        // Zero is what an induction carries.
+        // Zero is the cookie of an induction request.
         u32::from_be_bytes([a, b, c, d]).max(1)
     }
 }

@@ -80,7 +80,7 @@ pub struct Stats {
     pub damaged: u64,
     /// Encoded units.
     pub encoded: u64,
-    /// Times that samples were put in step by more than stretching, because of gaps or repetitions.
+    /// Number of times that samples were moved by more than stretching, because of gaps or repetitions.
     pub jumps: u64,
     /// Samples that stretching added or removed.
     pub stretched: u64,

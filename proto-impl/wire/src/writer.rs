@@ -82,8 +82,8 @@ impl Writer {
         self.buffer.is_empty()
     }
 
-    /// Takes the written bytes without a copy. The writer continues behind them in the same allocation while there is
-    /// room.
+    /// Takes the written bytes without a copy. The writer continues after them in the same allocation while
+    /// there is room.
     pub fn take(&mut self) -> Bytes {
         self.buffer.split().freeze()
     }

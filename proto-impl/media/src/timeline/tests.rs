@@ -295,7 +295,8 @@ fn a_track_that_is_far_behind_is_stepped_and_not_slewed() {
 }
 
 /// Maps five pictures per second, each passed on when the next one begins, and audio whose timestamps are 4 s
-/// earlier. Returns the largest lead of the audio over the pictures.
+/// earlier. Returns the largest error of their distance, compared with arrival, and the number of jumps and
+/// outliers.
 fn lead_of_sound_beside_held_pictures(map: impl Fn(&mut Timeline, u64, Instant) -> i64) -> (i64, u64) {
     const BEHIND: u64 = 4_000;
     let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
@@ -308,7 +309,7 @@ fn lead_of_sound_beside_held_pictures(map: impl Fn(&mut Timeline, u64, Instant) 
             pictures.insert(now - 200, map(&mut t, now - 200, at(now - 200)));
         }
         let sound = t.map(TrackId::AUDIO, now - BEHIND);
-        // The latest picture that was mapped, and the audio that belongs to it.
+        // The newest complete picture, and the audio that arrives now.
         let (before, out) = (now / 200 * 200 - 200, sound);
         if let Some(picture) = pictures.get(&before) {
             let apart = out - picture - i64::try_from(now - before).unwrap();

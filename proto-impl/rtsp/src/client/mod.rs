@@ -163,14 +163,14 @@ impl Client {
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // A burst leaves no memory behind.
+            // Return the memory that a burst of events took.
             self.events.shrink_to(8);
         }
         event
     }
 
-    /// Moves all queued output behind the contents of `out`. Returns true if there was any. The output is whole
-    /// messages and frames: insert it between the owner's frames, never into one.
+    /// Appends all queued output to `out`. Returns true if there was any. The output is whole messages and
+    /// frames: insert it between the owner's frames, never into one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;

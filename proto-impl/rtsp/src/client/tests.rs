@@ -99,7 +99,7 @@ fn a_push_records() {
         assert!(is_ready(&line.events), "{:?}", line.events);
         let Event::Announce(request) = &line.rig.events[0] else { panic!("{:?}", line.rig.events) };
         assert_eq!(request.stream.target.query.as_deref(), Some("token=secret"));
-        // As ffmpeg asks: behind the query.
+        // Like ffmpeg, the client appends the track after the query.
         assert!(line.asked.contains(&format!("SETUP {URL}/streamid=1 RTSP/1.0\r\n")), "{}", line.asked);
         assert!(line.client.send_frame(1, false, Bytes::from_static(b"media")));
         assert!(!line.client.send_frame(1, false, vec![0; 70_000].into()));
@@ -260,7 +260,7 @@ fn a_session_is_kept_alive_at_half_of_its_time() {
         script.answer(now + secs(20), "454 Session Not Found", "", "");
         assert_eq!(script.closed(), Some(&CloseReason::Rejected));
     }
-    // A hostile server does not make it chatter, nor silent.
+    // A hostile server can make the client neither flood nor fall silent.
     for (session, every) in [("a;timeout=0", 1), ("a;timeout=4294967295", 300), ("a", 30)] {
         let script = Script::playing(now, "OPTIONS", session);
         assert_eq!(script.client.dialog.keep_alive_every, secs(every), "{session}");

@@ -36,7 +36,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Adds a gap behind all others, to be reported from `report_at` on. Returns false when the list is full.
+    /// Appends a gap, to be reported from `report_at` on. Returns false when the list is full.
     pub(crate) fn push(&mut self, report_at: i64, first: Seq, last: Seq) -> bool {
         if self.ranges.len() >= RANGES_MAX {
             return false;
@@ -50,10 +50,10 @@ impl Losses {
         self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
     }
 
-    /// Reports these packets, all missing, at the next opportunity.
+    /// Reports these packets, all of them missing, at the next opportunity.
     pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
         let Some(from) = first.ahead_of(base) else { return };
-        // If the list is full, its ranges are reported at their own time.
+        // If the list is full, the gaps in it are still reported when they are due.
         if self.ranges.len() >= RANGES_MAX {
             return;
         }

@@ -27,7 +27,7 @@ impl Slot {
 /// The effect of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The expected packet, or a packet behind a gap; then the first and last packet now missing.
+    /// The packet was expected, or it is beyond a gap; then the first and last packet of the gap.
     New(Option<(Seq, Seq)>),
     /// Fills a gap.
     Filled,
@@ -81,7 +81,7 @@ impl ReceiveBuffer {
         self.seq_at(self.complete)
     }
 
-    /// Sequence number behind the newest packet received.
+    /// Sequence number after the newest packet received.
     pub(crate) fn end(&self) -> Seq {
         self.seq_at(self.slots.len())
     }
@@ -164,7 +164,7 @@ impl ReceiveBuffer {
         count
     }
 
-    /// True if nothing waits that could be delivered.
+    /// True if there is nothing left to deliver.
     pub(crate) const fn is_empty(&self) -> bool {
         self.first.is_none()
     }

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Counts from the start. Many calls of a turn have the same time, which is converted once.
+/// Counts from the start of the connection. Many calls of a turn have the same time, which is converted only
+/// once.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,

@@ -37,7 +37,7 @@ fn run_with(
         let mut sim = lossy(seed, latency_ms, overhead_percent, &links);
         send_all(&mut sim, MINUTE, RATE);
         let delivered = u32::try_from(sim.b.received.len()).unwrap();
-        // The very last may be lost without anything behind them that shows it.
+        // The last packet may be lost without a later one that shows it.
         let uncounted = u64::from(MINUTE - delivered).checked_sub(sim.b.skipped);
         assert!(uncounted.is_some_and(|n| n <= 1), "seed {seed}: {uncounted:?} lost and not counted");
         missing.push(MINUTE - delivered);

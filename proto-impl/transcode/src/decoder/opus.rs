@@ -41,7 +41,7 @@ impl Opus {
     }
 
     pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
-        // An empty packet would be a lost one to the library.
+        // The library would take an empty packet for a lost one.
         packet_samples(payload).ok_or(Error::Damaged)?;
         self.run(payload, PACKET_FRAMES_MAX, false, pcm)
     }
