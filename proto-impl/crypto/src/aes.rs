@@ -43,7 +43,7 @@ impl AesKeyLength {
     }
 }
 
-/// Returns the key in the form that the library needs, or `None` if it has none of the three lengths.
+/// Returns the key in the form that the library needs, or `None` if its length is not 16, 24 or 32 bytes.
 fn unbound(key: &[u8]) -> Option<UnboundCipherKey> {
     let algorithm = match AesKeyLength::from_bytes(key.len())? {
         AesKeyLength::Bytes16 => &AES_128,

@@ -98,8 +98,8 @@ impl Samples {
     }
 }
 
-/// Returns the configuration with a NAL length size of four bytes, which access units always have, whatever
-/// size the publisher used (ISO/IEC 14496-15 §5.3.3.1, §8.3.3.1).
+/// Returns the configuration with a NAL length size of four bytes, which access units always have, regardless
+/// of the size that the publisher used (ISO/IEC 14496-15 §5.3.3.1, §8.3.3.1).
 #[must_use]
 pub fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
     let patched = |record: &Bytes, at: usize| {

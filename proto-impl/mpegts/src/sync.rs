@@ -1,8 +1,8 @@
 //! Splits bytes into packets of 188, with resynchronization after lost or inserted bytes.
 //!
-//! Packets are 188 bytes apart, or 192 with four bytes of arrival time before each (M2TS), or 204 with parity behind
-//! each (ETSI EN 300 429 §6.2). Only the distance of their sync bytes distinguishes these, so the bytes between two
-//! packets are skipped without knowing to which they belong.
+//! Packets are 188 bytes apart, or 192 with four bytes of arrival time before each (M2TS), or 204 with parity
+//! after each (ETSI EN 300 429 §6.2). Only the distance of their sync bytes distinguishes these, so the bytes
+//! between two packets are skipped without knowing to which they belong.
 //!
 //! In sync, a packet is accepted if its first byte is the sync byte, without waiting for more. Out of sync, a sync byte
 //! counts only if another follows at the known distance (ISO/IEC 13818-1 annex G.1 recommends checking more than one),

@@ -107,15 +107,15 @@ struct Chance {
     duplicate: f64,
 }
 
-/// Additional delay of each datagram, up to `most`, and whether datagrams overtake each other by it.
+/// Additional delay of each datagram, up to `most`, and whether it lets datagrams overtake each other.
 #[derive(Debug)]
 struct Jitter {
     most: Duration,
     overtaking: bool,
 }
 
-/// A direction of a path, perfect by default. All randomness comes from the seed: the n-th datagram has the same fate
-/// whenever it is sent, whatever its length and whatever happens to the others.
+/// A direction of a path, perfect by default. All randomness comes from the seed: the n-th datagram always
+/// has the same fate, regardless of its time, its length and the other datagrams.
 #[derive(Debug)]
 pub struct Link {
     seed: Seed,
@@ -602,7 +602,7 @@ mod tests {
             let before = link.stats();
             link.send(clock.now(), Bytes::from(vec![0; bytes]));
             let after = link.stats();
-            // A packet that was dropped for another reason was not affected by chance.
+            // Packets dropped for another reason count as lost too.
             let elsewhere = |s: LinkStats| s.dark + s.too_big + s.faded + s.overflowed;
             if after.lost > before.lost || elsewhere(after) > elsewhere(before) {
                 lost.push(number);

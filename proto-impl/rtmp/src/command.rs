@@ -30,7 +30,7 @@ impl Command {
         Ok(Self { name, transaction, values })
     }
 
-    /// Returns the command object, or whatever value was sent instead of it.
+    /// Returns the command object, or the value that was sent instead of it.
     pub(crate) fn object(&self) -> &Value {
         self.values.first().unwrap_or(&Value::Null)
     }

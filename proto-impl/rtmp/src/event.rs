@@ -161,7 +161,7 @@ impl std::fmt::Debug for PublishRequest {
 /// The publishing type of `publish`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PublishMode {
-    /// Live: the publisher asks for no recording.
+    /// Live: the publisher requests no recording.
     #[default]
     Live,
     /// Recorded to a new file.

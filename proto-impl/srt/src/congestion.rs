@@ -1,22 +1,25 @@
-//! Live congestion control. Estimates from acknowledgements how much a narrow path carries, and slows down before the
-//! queues of the path overflow. (libsrt's, draft-sharabayko-srt-01 §5.1, sends at the rate of its input, whatever arrives.)
+//! Live congestion control. Estimates from acknowledgements how much a narrow path carries, and slows down
+//! before the queues of the path overflow. (The one of libsrt, draft-sharabayko-srt-01 §5.1, sends at the
+//! rate of its input, regardless of what arrives.)
 //!
-//! Time is cut into rounds of a round trip, and of [`ROUND_MIN_US`] at least. A round has:
+//! Time is divided into rounds of a round trip, but of at least [`ROUND_MIN_US`]. A round measures:
 //!
-//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that were sent once and did
-//!   not wait behind a missing one. The excess of a delay over the shortest of the last [`BASE_US`] is the queue of the
-//!   path;
+//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that were sent
+//!   once and did not wait for a missing one. The excess of a delay over the shortest of the last [`BASE_US`]
+//!   is the queue of the path;
 //! - the *rate* at which packets were acknowledged;
 //! - the share of packets that the peer reported as lost.
 //!
-//! The path counts as full when the queue exceeds [`QUEUE_MAX_US`] during a whole round, or when packets are lost while
-//! there is a queue. The limit then becomes the rate that the path has just delivered, and sending stays below it until the
-//! queue is gone. After that the limit grows, slowly at first, as long as packets wait for it. There is no limit before the
-//! path is found to be full, and none after packets have not waited for it for [`RELEASE_US`].
+//! The path counts as full when the queue exceeds [`QUEUE_MAX_US`] during a whole round, or when packets are
+//! lost while there is a queue. The limit is then set to the rate that the path has just delivered, and
+//! sending stays below it until the queue is empty. After that the limit grows, slowly at first, as long as
+//! packets wait for it. There is no limit before the path is first found to be full, and the limit is lifted
+//! when no packet has waited for it for [`RELEASE_US`].
 //!
-//! Losses without a queue can have three causes: a queue that was full before the first delay was measured, a short queue,
-//! or the path itself. A [`Trial`] tells them apart by sending less for a while. If the losses decrease, a queue caused
-//! them. Otherwise the former limit is restored, and such losses start no trial for [`OWN_US`].
+//! Losses without a queue can have three causes: a queue that was full before the first delay was measured, a
+//! short queue, or the path itself. A [`Trial`] distinguishes them by sending less for a while. If the losses
+//! decrease, a queue caused them. Otherwise the former limit is restored, and such losses start no trial for
+//! [`OWN_US`].
 
 use std::collections::VecDeque;
 

@@ -101,10 +101,11 @@ pub struct Transcoder {
 }
 
 impl Transcoder {
-    /// Creates a transcoder. The source configuration comes with the units.
+    /// Creates a transcoder. Each unit brings its source configuration.
     ///
     /// # Errors
-    /// Returns [`Error::Configuration`] if the encoder refuses the bit rate, [`Error::Codec`] if this build has none.
+    /// Returns [`Error::Configuration`] if the encoder refuses the bit rate, [`Error::Codec`] if this build
+    /// has no such encoder.
     pub fn new(target: Target) -> Result<Self, Error> {
         Ok(Self {
             target,

@@ -12,7 +12,7 @@ pub struct Timers<T, const N: usize> {
 }
 
 impl<T: Copy + PartialEq, const N: usize> Timers<T, N> {
-    /// Makes a table of these timers, none of which runs.
+    /// Makes a table of these timers. All are stopped.
     #[must_use]
     pub const fn new(names: [T; N]) -> Self {
         Self { names, deadlines: [None; N] }

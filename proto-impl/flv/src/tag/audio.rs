@@ -26,7 +26,7 @@ const MULAW: u8 = 8;
 const SIXTEEN_BITS: u8 = 0x02;
 /// Stereo flag, the lowest bit.
 const STEREO: u8 = 0x01;
-/// Flags for 44 kHz, 16 bit, stereo, which §E.4.2.1 requires of AAC whatever its real parameters.
+/// Flags for 44 kHz, 16 bit, stereo, which §E.4.2.1 requires for AAC regardless of its real parameters.
 const AAC_FLAGS: u8 = 0x0f;
 
 /// `AudioPacketType` of Enhanced RTMP v2.

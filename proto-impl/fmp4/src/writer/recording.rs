@@ -5,8 +5,8 @@
 //! afterwards            ftyp | moov | free | mdat head | moov moof mdat moof mdat ...
 //! ```
 //!
-//! The former fragmented file becomes the payload of one `mdat`. The first eight bytes behind `ftyp` decide between the
-//! two forms; they are written last, when all others are on the disk.
+//! The former fragmented file becomes the payload of one `mdat`. The first eight bytes after `ftyp` decide
+//! between the two forms; they are written last, when all others are on the disk.
 
 use bytes::Bytes;
 

@@ -183,8 +183,8 @@ impl Connection {
                 setting::MAX_FRAME_SIZE if !(16_384..=0xff_ffff).contains(&value) => {
                     return Err(Error::protocol("SETTINGS_MAX_FRAME_SIZE"));
                 }
-                // MAX_FRAME_SIZE is ignored: frames larger than the default would only keep other streams
-                // waiting.
+                // Other settings are ignored. These include MAX_FRAME_SIZE: frames larger than the default
+                // would only keep other streams waiting.
                 _ => {}
             }
         }

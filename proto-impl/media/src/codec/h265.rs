@@ -104,7 +104,7 @@ impl Config {
         let present = arrays.iter().filter(|(_, sets)| !sets.is_empty());
         out.put_u8(u8::try_from(present.clone().count()).unwrap_or(0));
         for (kind, sets) in present {
-            // array_completeness: no further sets come in band.
+            // array_completeness: no more parameter sets follow in band.
             out.put_u8(0x80 | kind);
             out.put_u16(u16::try_from(sets.len()).unwrap_or(0));
             sets.iter().for_each(|set| super::put_set(set, &mut out));

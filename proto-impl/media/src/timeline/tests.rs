@@ -18,7 +18,7 @@ fn milliseconds() -> Timeline {
     Timeline::new(32, Timescale::MILLISECONDS, Position::default())
 }
 
-/// Seeds of a run; `MILLSTREAM_SEEDS` asks for more.
+/// Seeds of a run; `MILLSTREAM_SEEDS` sets a larger number.
 fn seeds() -> u64 {
     std::env::var("MILLSTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200)
 }

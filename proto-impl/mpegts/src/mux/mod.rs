@@ -8,12 +8,13 @@
 //! The tables are written before key frames, when the streams change, after [`Packing::tables_interval`], and when the
 //! owner asks ([`Muxer::begin`]).
 //!
-//! **The clock.** A PCR is at least [`PCR_LEAD`] before the DTS of the unit it is sent with, and never behind the DTS
-//! of a later unit, provided that streams lag by at most [`LATE_MAX`]. The lead is the time that a receiver has to get
-//! and decode the unit, and to compensate for uneven audio and video; a player that follows the PCR (VLC, set-top
-//! boxes) is delayed by as much. ffmpeg uses 700 ms, GStreamer 125 ms; here it is 200 ms, and more only when a stream
-//! lags by more. The PCR is in the first video stream, or in the first audio stream if there is no video, and at most
-//! 100 ms old. If frames are rarer than that, PCR-only packets are written.
+//! **The clock.** A PCR is at least [`PCR_LEAD`] before the DTS of the unit it is sent with, and never after
+//! the DTS of a later unit, provided that streams lag by at most [`LATE_MAX`]. The lead is the time that a
+//! receiver has to get and decode the unit, and to compensate for uneven audio and video; a player that
+//! follows the PCR (VLC, set-top boxes) is delayed by as much. ffmpeg uses 700 ms, GStreamer 125 ms; here it
+//! is 200 ms, and more only when a stream lags by more. The PCR is in the first video stream, or in the first
+//! audio stream if there is no video, and at most 100 ms old. If frames are rarer than that, PCR-only packets
+//! are written.
 
 mod clock;
 #[cfg(test)]

@@ -283,7 +283,7 @@ fn m_02_a_stall_closes_after_5_and_after_10_seconds() {
         let mut rig = Rig::new();
         rig.feed(&full[..held]);
         rig.pass(secs(9));
-        // Commands that lead nowhere do not buy time.
+        // Commands that lead to no publish or play do not extend the deadline.
         if held == full.len() {
             rig.feed(&create_stream());
         }
@@ -397,7 +397,7 @@ fn m_08_windows_and_acknowledgements_may_be_absurd() {
         rig.feed(&video(1, 0, &[1; 1000]));
     }
     assert_eq!((rig.media().len(), rig.closed()), (4, None));
-    // A window of 1 is served as 16 KiB: no storm.
+    // A window of 1 is treated as 16 KiB, so acknowledgements do not flood the peer.
     rig.feed(&control(5, &1u32.to_be_bytes()));
     let acks = |rig: &Rig| rig.messages().iter().filter(|message| message.kind == 3).count();
     let before = acks(&rig);

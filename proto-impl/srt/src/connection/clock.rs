@@ -30,7 +30,7 @@ impl Clock {
         us
     }
 
-    /// Returns the time that lies this many microseconds after the start.
+    /// Returns the time that is this many microseconds after the start.
     pub(super) fn instant(&self, us: i64) -> Instant {
         self.start + Duration::from_micros(u64::try_from(us).unwrap_or(0))
     }

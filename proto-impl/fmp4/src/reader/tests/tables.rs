@@ -49,7 +49,7 @@ fn full(out: &mut Out, kind: &[u8; 4], version: u8, fields: &[u32]) {
     });
 }
 
-/// Position of the media in such a file. The tables have the same size with any offset.
+/// Position of the media in such a file. The tables have the same size for any offset.
 fn media_at(tables: impl Fn(&mut Out, u32), edits: Option<&[u8]>) -> u32 {
     u32::try_from(file(|out| tables(out, 0), edits, &[]).len()).unwrap()
 }

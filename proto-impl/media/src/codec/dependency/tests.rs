@@ -200,7 +200,7 @@ proptest! {
                 let _ = Dependency::of(&av1(), false, &unit(&[cut]));
             }
         }
-        // A sequence header that lies.
+        // A sequence header with false contents.
         let record = [&[0x81, 0, 0x0c, 0][..], &AV1_SEQUENCE[..2], &bytes].concat();
         if let Ok(Some(config)) = CodecConfig::read(Codec::Av1, record.into()) {
             let _ = Dependency::of(&config, false, &unit(&[AV1_FRAMES[1]]));
