@@ -163,7 +163,7 @@ mod tests {
         let over = Bytes::from_static(b"\0\0\0\x09abcd!\0\0\0\x0defgh!!!!");
         let last = children(&over).last().unwrap().err();
         assert_eq!(last, Some(Error::Size { kind: FourCc(*b"efgh"), at: 9 }));
-        // To the end of the file is not to the end of the parent.
+        // A box that extends to the end of the file is not allowed inside another box.
         let open = Bytes::from_static(b"\0\0\0\0abcd!");
         assert_eq!(children(&open).count(), 1);
         assert!(children(&open).all(|child| child.is_err()));

@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn short_lengths_and_optional_fields_are_read() {
-        // Dependence, a URL of two bytes, OCR; a descriptor that is not known.
+        // Dependence, a URL of two bytes, OCR; an unknown descriptor.
         let bytes = [
             &[0, 0, 0, 0, 3, 32, 0, 1, 0xe0, 0, 2, 2, b'a', b'b', 0, 3, 0x70, 1, 9][..],
             &[4, 17, 0x6b, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 1, 2],

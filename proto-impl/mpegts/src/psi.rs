@@ -253,7 +253,7 @@ impl Pat {
         let mut reader = Reader::new(section.body);
         while !reader.is_empty() {
             let (program, pid) = (reader.u16()?, Pid::new(reader.u16()?));
-            // Program 0 is the network's.
+            // Program 0 is the network information.
             if program != 0 && pid.is_assignable() {
                 return Ok(Some(Self { transport_stream: section.id, program, pmt_pid: pid }));
             }
@@ -453,7 +453,7 @@ pub(crate) mod tests {
             let [high, low] = (0x100 + n % 40).to_be_bytes();
             body.extend([0x0f, 0xe0 | high, low, 0xf0, 0]);
         }
-        // Of tables and of stuffing.
+        // Streams with the PIDs of tables and of stuffing.
         body.extend([0x1b, 0xe0, 0, 0xf0, 0, 0x1b, 0xff, 0xff, 0xf0, 0]);
         let pmt = Pmt::read(&section(TABLE_PMT, &body), 16).unwrap();
         assert_eq!((pmt.streams.len(), pmt.streams_left_out), (16, 186));

@@ -544,7 +544,7 @@ mod tests {
         );
         (0..10).for_each(|_| link.send(clock.now(), datagram()));
         assert_eq!(link.bottleneck_bytes(), BottleneckBytes { offered: 12_500, overflowed: 2_500 });
-        // Two at a millisecond each, six at ten.
+        // Two datagrams take a millisecond each, six take ten.
         assert_eq!(link.backlog(clock.now()), ms(62));
         assert_eq!(link.backlog(clock.at(ms(60))), ms(2));
         // A packet has left the queue, so another fits.

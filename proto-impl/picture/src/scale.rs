@@ -58,7 +58,7 @@ pub(crate) fn small(planes: &Planes<'_>, to: (usize, usize)) -> Option<Small> {
     let (width, height) = planes.size;
     let half = (width.div_ceil(2), height.div_ceil(2));
     let luma = shrink(planes.luma, planes.strides.0, planes.size, to)?;
-    // Odd sides: a decoder may leave the last half pixel out.
+    // With odd dimensions a decoder may leave out the last half pixel.
     let of_chroma = |plane: &[u8], stride: usize| {
         let floor = ((width / 2).max(1), (height / 2).max(1));
         shrink(plane, stride, half, to).or_else(|| shrink(plane, stride, floor, to))

@@ -158,7 +158,7 @@ impl Client {
 
     fn take_unit(&mut self, body: &bytes::Bytes) -> Result<(), Error> {
         let unit = frame::read_unit(body)?;
-        // Timed data have no parameter sets, and are not among the tracks.
+        // Data tracks have no parameter sets, and are not in the list of tracks.
         let epoch = match self.tracks.get(unit.track) {
             Some(track) => track.epoch,
             None if unit.track.is_data() => 0,

@@ -106,7 +106,7 @@ impl Encoder {
         let key_frame = Nals::new(unit, 4).flatten().any(|nal| h264::nal_type(nal) == h264::NAL_IDR);
         let mut payloads = Payloads::new();
         self.packetizer.packetize(&self.config, key_frame, unit, &mut payloads)?;
-        // The clock of RTP is that of transport streams, in fewer bits.
+        // RTP and transport streams use the same clock rate, but RTP has fewer bits.
         let timestamp = u32::try_from(pts & u64::from(u32::MAX))?;
         Ok(Picture { timestamp, key_frame, payloads: payloads.take().collect() })
     }

@@ -90,7 +90,7 @@ fn split_port(host: &str) -> Option<(&str, Option<u16>)> {
     };
     // `host:` has no port (RFC 3986 §3.2.3).
     let port = if port.is_empty() { None } else { Some(crate::message::number(port)?) };
-    // A colon or a bracket elsewhere would have a second reading.
+    // A colon or a bracket elsewhere would be ambiguous.
     let inner = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_host = match inner {
         Some(address) => !address.is_empty() && !address.contains(['[', ']']),

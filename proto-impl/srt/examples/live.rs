@@ -172,7 +172,7 @@ impl Shell {
         output.flush()?;
         while connection.poll_transmit(now, &mut self.out) {
             for index in 0..self.out.len() {
-                // A full socket buffer or an unreachable port is a loss like another.
+                // A full socket buffer or an unreachable port counts as ordinary loss.
                 let _ = self.socket.send_to(self.out.get(index), peer);
             }
             self.out.clear();

@@ -362,7 +362,7 @@ mod tests {
         caller.count(REFRESH, oldest);
         assert_eq!((caller.current(), caller.refreshes()), (KeyFlag::Odd, 1));
         assert!(pass(&mut caller, &mut listener, 301));
-        // A packet of the old key, sent again.
+        // A retransmitted packet of the old key.
         let mut out = Vec::new();
         assert_eq!(caller.seal(KeyFlag::Even, Seq::new(5), b"x", &mut out), KeyFlag::Even);
         assert!(listener.unseal(KeyFlag::Even, Seq::new(5), &mut out) && out == b"x");

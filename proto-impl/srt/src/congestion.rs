@@ -312,7 +312,7 @@ impl Congestion {
         let Some(shortest) = round.delay_us else { return (by_rtt, 0) };
         let by_delay = self.delay.above(now_us, shortest);
         let peak = by_delay.saturating_add(round.longest_us.saturating_sub(shortest));
-        // A single delay may belong to an acknowledgement that was sent again.
+        // A single delay may be that of an acknowledgement that was sent again.
         let queue = if round.delays >= DELAYS_MIN { by_delay } else { by_delay.min(by_rtt) };
         (queue, peak)
     }
@@ -335,7 +335,7 @@ impl Congestion {
             .map(|round| rate(round.bytes, round.us))
             .max()
             .map_or(together, |fastest| fastest.max(together));
-        // Packets that the peer has given up are acknowledged too.
+        // The reported rate is an upper limit, because acknowledgements also cover packets that the peer has given up.
         let reported = self.reported.saturating_mul(REPORTED_PERCENT) / 100;
         if reported > 0 { fastest.min(reported) } else { fastest }
     }
@@ -358,7 +358,7 @@ impl Congestion {
         if now_us.saturating_sub(self.waited_us) >= RELEASE_US {
             self.limit = None;
         } else if has_waited {
-            // On a long path a queue shows late.
+            // On a long path a queue becomes visible late.
             let step = i64::try_from(us.saturating_mul(2)).unwrap_or(i64::MAX).saturating_add(1_000_000);
             let steps = u32::try_from(now_us.saturating_sub(self.full_us) / step).unwrap_or(0);
             let is_ample = self.rounds.iter().filter(|round| round.has_waited).count() <= ROUNDS / 2;
@@ -379,7 +379,7 @@ impl Congestion {
         let own = if now_us < self.own.until_us { self.own.share } else { 0 };
         let of_all = self.losses();
         let is_steady = of_all.lost >= LOSSES_MIN && of_all.share() > LOSS_SHARE.max(own * 3 / 2);
-        // Single rounds differ more.
+        // The share of a single round varies more.
         let is_burst = of_round.lost >= LOSSES_MIN && of_round.share() > BURST_SHARE.max(own * 3);
         self.rounds.len() >= ROUNDS / 2 && (is_steady || is_burst)
     }

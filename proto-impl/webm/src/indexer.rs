@@ -175,7 +175,7 @@ impl Indexer {
         match self.state {
             State::Start => self.start(bytes),
             State::Top => match self.top(bytes) {
-                // Bytes that are no element end the media.
+                // Bytes that are not an element end the media.
                 Err(_) if self.tracks_at.is_some() => {
                     self.state = State::Done;
                     Ok(())

@@ -162,7 +162,7 @@ impl Indexer {
 
     fn head(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.movie.is_none() && bytes.first_chunk() == Some(&[0; HEAD_BYTES]) {
-            // A gap that was made for a head that was not written any more.
+            // Skip a gap of zeros that was left for a head that was never written.
             self.at = (self.at / BLOCK_BYTES).saturating_add(1).saturating_mul(BLOCK_BYTES);
             return Ok(());
         }

@@ -130,7 +130,7 @@ impl TrackIndex {
                 out.u32(*count).u32(*value);
             });
         });
-        // Sync samples (§8.6.2): without the box all are.
+        // Sync samples (§8.6.2). Without the box every sample is one.
         if !self.key_frames.is_empty() && self.key_frames.len() < self.sizes.len() {
             out.full(b"stss", 0, 0, |out| {
                 out.u32(count(&self.key_frames));
@@ -164,7 +164,7 @@ impl TrackIndex {
         }
         out.full(b"stsc", 0, 0, |out| {
             out.u32(count(&runs));
-            // All are of the first sample entry.
+            // All samples use the first sample entry.
             runs.iter().for_each(|(first, samples)| {
                 out.u32(*first).u32(*samples).u32(1);
             });

@@ -28,7 +28,7 @@ pub(super) fn fragmented(out: &mut Out, tracks: &[&Description]) -> Result<(), E
         }
         out.boxed(b"mvex", |out| {
             for track in tracks {
-                // §8.8.3: sample entry 1; the fragments say the rest.
+                // §8.8.3: sample entry 1. The fragments contain the other defaults.
                 out.full(b"trex", 0, 0, |out| {
                     out.u32(track.id).u32(1).zeros(12);
                 });

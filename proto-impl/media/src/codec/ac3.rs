@@ -201,7 +201,7 @@ impl EnhancedHead {
         let (acmod, lfe, bsid) = (bits.bits(3)?, bits.bits(1)?, bits.bits(5)?);
         let mut locations = 0;
         if stream_type == DEPENDENT {
-            // dialnorm and compr, of 1+1 twice.
+            // dialnorm and compr, twice for 1+1 channels.
             for _ in 0..if acmod == 0 { 2 } else { 1 } {
                 bits.skip(5)?;
                 if bits.bit()? {

@@ -135,7 +135,7 @@ fn a_file_keeps_its_pauses_and_loses_its_jumps() {
     let mut t = file();
     assert_eq!(map_all(&mut t, &[60_000, 60_033, 60_066]), [330, 363, 396]);
     assert_eq!(t.faults().of(ClockFault::Jump), 1);
-    // A picture each nine seconds is no jump.
+    // A picture every nine seconds is not a jump.
     let slides: Vec<u64> = (0..20).map(|n| n * 9_000).collect();
     let mut t = milliseconds();
     assert!(map_all(&mut t, &slides).iter().zip(&slides).all(|(out, raw)| *out == raw.cast_signed()));
@@ -203,7 +203,7 @@ fn a_file_sent_faster_than_real_time_keeps_its_times() {
     let mut t = milliseconds();
     let began = began();
     for n in 0..3_000u64 {
-        // Forty times as fast.
+        // The stream arrives forty times faster than real time.
         t.arrive(began + Duration::from_millis(n));
         assert_eq!(t.map(TrackId::VIDEO, n * 40), i64::try_from(n * 40).unwrap());
         assert_eq!(t.map(TrackId::AUDIO, n * 40 + 7), i64::try_from(n * 40 + 7).unwrap());
@@ -325,7 +325,7 @@ fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
     assert!(held.0 <= 20 && held.1 == 0, "{held:?}");
     let late = lead_of_sound_beside_held_pictures(|t, raw, _| t.map(TrackId::VIDEO, raw));
     assert!(late.0 >= 180, "the test shows nothing: {late:?}");
-    // No publisher is believed to have held a unit for long.
+    // A unit does not count as held for a minute: that is longer than the limit.
     let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
     t.arrive(began);
     t.map(TrackId::AUDIO, 0);

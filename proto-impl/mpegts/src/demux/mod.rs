@@ -295,7 +295,7 @@ impl Demuxer {
             let taken = section.and_then(|section| match (is_pat, section.table_id) {
                 (true, TABLE_PAT) => self.take_pat(&section),
                 (false, TABLE_PMT) => self.take_pmt(&section),
-                // A PID of tables may carry others.
+                // Other tables may share the PID.
                 _ => Ok(()),
             });
             if taken.is_err() {

@@ -148,7 +148,7 @@ impl Assembly {
     fn append(&mut self, payload: &[u8], room: usize, sink: &mut Sink) {
         if payload.len() > room {
             sink.stats.pes_oversized = sink.stats.pes_oversized.saturating_add(1);
-            // A buffer of that size is not kept.
+            // Free the buffer, which has become large.
             self.buffer = BytesMut::new();
             return self.drop_begun();
         }

@@ -362,7 +362,7 @@ impl Muxer {
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
         let is_alone =
             duration == 0 || payload >= audio_bytes || unit.kind != Kind::Audio || unit.pts != unit.dts;
-        // The rest of changed streams must not grow.
+        // Nothing is held while packets of former streams wait, so that these cannot grow.
         if is_alone || !self.past.is_empty() {
             return self.write(unit);
         }

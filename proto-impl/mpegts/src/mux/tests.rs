@@ -90,7 +90,7 @@ fn the_clock_is_its_lead_before_a_frame_and_never_falls() {
     assert_eq!(clocks(&third), [(VIDEO_PID, 136_800 - PCR_LEAD)]);
     // A unit earlier than the last carries no PCR.
     assert_eq!(clocks(&muxer.write(&unit(Kind::Video, 129_000, &[&[1]]))), []);
-    // At the end of the clock.
+    // The clock is at its wrap.
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);
     let first = clocks(&muxer.write(&unit(Kind::Video, 0, &[&[1]])));
@@ -171,7 +171,7 @@ fn a_program_of_many_streams_has_them_all_on_pids_of_their_own() {
     }
     seen.sort_unstable_by_key(|(_, length)| *length);
     assert_eq!(seen, [(VIDEO_PID, 1), (Pid::new(MORE_VIDEO_PID + 1), 300)]);
-    // Tables that are due wait for a unit that everybody is sent.
+    // Tables that are due wait for a unit that every receiver gets.
     muxer.begin();
     assert_eq!(
         packets(&muxer.write(&Unit { dts: 3001, pts: 3001, ..second }))[0].pid,
@@ -322,7 +322,7 @@ fn what_is_not_one_after_the_other_shares_no_packet() {
     let mut muxer = Muxer::with_packing(Packing::SEGMENT);
     muxer.set_streams(None, Some(StreamKind::AacAdts));
     let mut pack = |dts: u64, duration| muxer.pack(&unit(Kind::Audio, dts, &[&[7; 50]]), duration);
-    // Milliseconds: rounded down.
+    // Timestamps in milliseconds, rounded down.
     assert!([0, 1890, 3780, 5760].iter().all(|dts| pack(126_000 + dts, FRAME).is_empty()));
     let times = |bytes: &[u8]| read(bytes).iter().map(|pes| pes.pts.unwrap() - 126_000).collect::<Vec<_>>();
     // A frame is missing.

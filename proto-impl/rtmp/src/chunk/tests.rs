@@ -249,7 +249,7 @@ fn m_06_a_chunk_stream_begins_with_a_full_header() {
         let bytes = [&[(format << 6) | 6], rest].concat();
         assert_eq!(violation(read(&bytes)), Some(Violation::FirstHeader { chunk_stream: 6, format }));
     }
-    // Except librtmp's control stream.
+    // The exception is the control stream of librtmp.
     let ping = b"\x42\0\0\0\0\0\x06\x04\0\x07\0\0\0\x01";
     assert_eq!(times(&read(ping).unwrap()), [(0, 6)]);
     assert!(read(b"\x82\0\0\0x").is_err());

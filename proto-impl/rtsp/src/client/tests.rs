@@ -272,7 +272,7 @@ fn frames_of_other_channels_neither_end_a_pull_nor_keep_it() {
     let now = start();
     let mut script = Script::playing(now, "OPTIONS", "a");
     script.feed(now + secs(5), &b"$\x09\x00\x01x".repeat(10_000));
-    // RTCP, and RTP that the owner does not take.
+    // An RTCP packet, and an RTP packet that the owner does not report as progress.
     script.feed(now + secs(9), b"$\x01\x00\x01x$\x00\x00\x01x");
     assert_eq!((script.closed(), script.client.stats().frames_ignored), (None, 10_000));
     assert_eq!(script.client.poll_timeout(), Some(now + secs(10)));
@@ -428,7 +428,7 @@ fn cameras_have_their_ways() {
     );
     assert!(matches!(&script.events[2], ClientEvent::Interleaved(frame) if frame.track == 0));
     assert_eq!(script.events.last(), Some(&ClientEvent::Ready { rtp_info: vec![] }));
-    // A server that answers UDP with interleaving is followed.
+    // The client accepts a server that answers an offer of UDP with interleaving.
     let mut client = player(config());
     let first = format!(
         "RTSP/1.0 200 OK\r\n\r\nRTSP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{DESCRIPTION}",

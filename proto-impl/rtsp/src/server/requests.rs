@@ -63,7 +63,7 @@ impl Server {
             Method::GetParameter => self.answer_in_session(request),
             Method::SetParameter if request.body.is_empty() => self.answer_in_session(request),
             Method::SetParameter => return Err(Status::PARAMETER_NOT_UNDERSTOOD),
-            // Known, and not for a server to receive.
+            // A known method that a server must not receive.
             Method::Redirect => return Err(Status::METHOD_NOT_ALLOWED),
             Method::Other(_) => return Err(Status::NOT_IMPLEMENTED),
         }

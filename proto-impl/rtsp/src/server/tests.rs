@@ -333,7 +333,7 @@ fn p_10_descriptions_that_cannot_be_are_refused() {
         let request = ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", body);
         assert_eq!(status(&rig().feed(&request)), 400, "{:.40}", body);
     }
-    // A control is compared and never followed.
+    // A control is only compared and never resolved.
     for control in ["../../etc", "rtsp://192.0.2.1/x/y"] {
         let body = format!("{none}m=audio 0 RTP/AVP 0\r\na=control:{control}\r\nm=audio 0 RTP/AVP 0\r\n");
         let mut rig = rig();
@@ -398,7 +398,7 @@ fn a_connection_without_a_session_is_closed_however_it_chatters() {
     rig.now = begin + secs(9);
     through(&mut rig, &[ask("OPTIONS", "*", "", ""), describe()]);
     assert_eq!(rig.server.poll_timeout(), Some(begin + secs(10)));
-    // The owner's time is not the peer's.
+    // The time of the owner's decision does not count as the peer's.
     rig.server.handle_bytes(rig.now, &describe()).unwrap();
     assert_eq!(rig.server.poll_timeout(), None);
     rig.now = begin + secs(100);

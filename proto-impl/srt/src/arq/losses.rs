@@ -225,7 +225,7 @@ mod tests {
         assert_eq!((taken, gaps.len()), (RANGES_MAX, RANGES_MAX));
         let first = report(&mut gaps, 0);
         assert!(first.len() < 400);
-        // The rest follows in further reports of the same moment.
+        // Further reports at the same time contain the rest.
         assert_eq!(report(&mut gaps, 0)[0].0, first.last().unwrap().0 + 2);
     }
 }

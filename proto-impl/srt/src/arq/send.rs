@@ -266,7 +266,7 @@ impl SendBuffer {
             if let Some(index) = self.index_of(seq) {
                 return self.entries.get_mut(index).map(|entry| (seq, entry));
             }
-            // Acknowledged or given up meanwhile.
+            // The packet was acknowledged or given up in the meantime.
             self.lost.pop_front();
         }
     }
@@ -516,7 +516,7 @@ mod tests {
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(7)), Some(0));
         assert_eq!(report(&mut buffer, &[(6, 6)], 0), Reported::default());
         assert_eq!(report(&mut buffer, &[(8, 8)], 0), Reported { named: 1, fresh: 1, gone: None });
-        // Up to the last that was sent.
+        // A report is valid up to the last packet sent.
         assert_eq!(report(&mut buffer, &[(19, 19)], 0).named, 1);
         assert_eq!(report(&mut buffer, &[(19, 20)], 0), Reported::default());
     }
@@ -583,7 +583,7 @@ mod tests {
         let mut buffer = lost_twice(false);
         buffer.new_sent();
         assert!(!buffer.has_lost(), "no room");
-        // Acknowledged meanwhile, or asked for again already.
+        // The packet was acknowledged in the meantime, or requested again already.
         let mut buffer = lost_twice(true);
         acknowledge(&mut buffer, FIRST.plus(4));
         buffer.new_sent();

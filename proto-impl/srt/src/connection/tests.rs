@@ -203,7 +203,7 @@ fn s_06_a_connection_before_media_is_small() {
     let mut ends = Ends::new(Seq::new(7), Config::default());
     let State::Connected(link) = &ends.caller.state else { panic!("not connected") };
     assert_eq!((link.sending.buffer.len(), link.receiving.buffer.bytes()), (0, 0));
-    // After media, room is given back.
+    // All media is delivered, and the send buffer is empty again.
     let config = Arc::new(Config::default());
     for n in 0..2000_u32 {
         let now = ends.clock.now();

@@ -114,7 +114,7 @@ fn x_7_what_cannot_be_rebuilt_is_asked_for_on_request() {
             assert!(sent.pkt_retrans > 0 && sent.pkt_retrans <= 3 * came.filter.pkt_rcv_loss, "seed {seed}");
         }
     }
-    // A single loss in a row is never requested again.
+    // A single loss in a row is never reported.
     let mut sim = line(1, "fec,cols:10", 500, |l| l.latency(ms(40)));
     sim.b.swallow = Some(|_, datagram| data_number(datagram).is_some_and(|n| n % 10 == 7));
     send_all(&mut sim, 1000, RATE);

@@ -122,7 +122,7 @@ fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     assert!(port.insert(SocketId(5), from, SocketId(999), 43), "the id is free");
     // The same caller's conclusion is a new one, and not a repetition for the connection that now has its id.
     assert!(verdict(&mut port, &clock, &conclusion).is_ok());
-    // A second connection under the same peer's name outlives the first.
+    // A second connection with the same peer socket id outlives the first.
     assert!(port.insert(SocketId(6), from, peer, 44) && port.insert(SocketId(7), from, peer, 45));
     assert_eq!(port.remove(SocketId(6)), Some(44));
     assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "session 45");
@@ -158,7 +158,7 @@ fn a_port_that_accepts_knows_the_connection_by_a_name_that_is_free() {
     let mut data = vec![0; 100];
     data[12..16].copy_from_slice(&second.local().0.to_be_bytes());
     assert_eq!(verdict(&mut one, &clock, &data).unwrap_err(), "session 71");
-    // The same draws at a port where the first name is taken.
+    // The same random draws at a port where the first id is taken.
     let mut other = port();
     assert!(other.insert(first.local(), address(FROM), SocketId(5), 5));
     assert_ne!(accept(&mut other, 70).local(), first.local());
@@ -308,7 +308,7 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
         ControlWriter { timestamp: 0, to: SocketId(to) }.write(&Control::Shutdown, &mut datagram);
         datagram
     };
-    // A few for connections that are over are honest.
+    // A few shutdowns for ended connections are normal.
     for to in 1..16 {
         assert_eq!(verdict(&mut port, &clock, &goodbye(to)).unwrap_err(), "UnknownSocket");
     }

@@ -111,7 +111,7 @@ fn a_room_that_is_not_one_void_is_not_gone_on_with() {
 
 #[test]
 fn a_recorded_file_becomes_a_seekable_one_with_the_same_blocks() {
-    // The cues fit in front, or do not.
+    // In the first case the cues fit in front of the media, in the second they do not.
     for (room, in_front) in [(ROOM, true), (200, false)] {
         let media = media(10);
         let file = recorded(&media, room);
@@ -189,7 +189,7 @@ fn a_file_that_is_torn_at_any_byte_keeps_all_whole_blocks() {
         let done = finished(torn);
         assert_eq!(payload(&done), media[..whole], "{length}");
         assert!(is_finished(&done[..256], done.len() as u64));
-        // Bytes that the disk has not taken may read as zeros.
+        // Bytes that did not reach the disk may read as zeros.
         let mut zeros = torn.to_vec();
         zeros.resize(length + 300, 0);
         let kept = payload(&finished(&zeros));
@@ -240,7 +240,7 @@ fn hostile_files_are_indexed_without_harm() {
             if finish(&indexed).is_err() {
                 continue;
             }
-            // The result does not change with further bytes.
+            // Each finishing step leaves the indexed result unchanged.
             let all = steps(&damaged);
             for after in &all {
                 let again = index(after).0.unwrap();

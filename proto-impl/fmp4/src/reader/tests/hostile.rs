@@ -101,7 +101,7 @@ fn fields_with_impossible_values() {
     assert_eq!(fault(&large), Error::SampleTooLarge { size: u32::MAX });
     let outside = with(&file, b"stsz", 4, &[0, 0, 0, 5]);
     assert!(matches!(fault(&outside), Error::Outside { size: 5, .. }));
-    // The longest durations are counted.
+    // The longest durations do not overflow.
     let long = samples(&read(&with(&file, b"stts", 12, &[0xff; 4])).unwrap());
     assert_eq!(long[2].dts, 2 * i64::from(u32::MAX));
 }

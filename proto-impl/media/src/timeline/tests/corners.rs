@@ -68,7 +68,7 @@ fn a_source_that_reports_have_moved_resumes_behind_a_mute_where_they_have_it() {
     let mut sources = Sources::new();
     for n in 0..1_400 {
         let at = n * 40;
-        // The reports correct themselves by 300 ms.
+        // The reports change by 300 ms.
         let ahead = if n < 300 { 600 } else { 900 };
         let stood = if n >= 1_000 { 4_000 } else { 0 };
         let told = n < 900;
@@ -263,7 +263,7 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
         (vec![drift(Of::One(1), 100_000)], 60_000),
         (vec![still(Of::One(0))], 60_000),
         (vec![still(Of::All)], 30_000),
-        // A jump is no pace.
+        // Jumps do not count as a change of pace.
         (vec![jump(30_000)], 60_000),
         (vec![jump(-15_000)], 60_000),
     ];
