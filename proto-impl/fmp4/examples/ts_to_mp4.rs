@@ -23,7 +23,7 @@ struct Unit {
     payload: Bytes,
 }
 
-/// Stream of the program.
+/// A stream of the program.
 struct Track {
     stream: mpegts::Stream,
     config: Option<CodecConfig>,

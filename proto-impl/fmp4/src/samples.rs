@@ -9,9 +9,9 @@ use crate::{Description, FragmentSample, Subsample};
 /// the newest sample is never complete.
 #[derive(Debug)]
 pub struct Samples {
-    /// The track.
+    /// Id of the track in the stream.
     pub id: TrackId,
-    /// The description of the track in an init segment.
+    /// Description of the track in an init segment.
     pub description: Description,
     /// Newest sample, whose duration is not known yet, with its decode time.
     open: Option<(i64, FragmentSample)>,
@@ -21,7 +21,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Creates the samples of a track that is `number` in the file.
+    /// Creates an empty list for a track that gets the number `number` in the file.
     #[must_use]
     pub fn new(number: u32, track: &Track) -> Self {
         Self {

@@ -18,19 +18,19 @@ const SEI_BYTES_MAX: usize = 4096;
 const MESSAGES_MAX: usize = 32;
 /// Maximum number of NAL units examined before the first slice.
 const NALS_MAX: usize = 32;
-/// `user_data_registered_itu_t_t35` (H.264 §D.1.6).
+/// payloadType of `user_data_registered_itu_t_t35` (H.264 §D.1.6).
 const T35: usize = 4;
 /// Country (USA), provider (ATSC), `GA94` and the type of caption data (A/53 part 4 §6.2.3).
 const CAPTIONS: [u8; 8] = [0xb5, 0x00, 0x31, b'G', b'A', b'9', b'4', 0x03];
-/// Bytes of a packet of CEA-708 (CTA-708-E §5).
+/// Maximum number of bytes of a CEA-708 packet (CTA-708-E §5).
 const PACKET_BYTES_MAX: usize = 128;
 
-/// A channel of captions.
+/// A caption channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
-    /// CEA-608: CC1 to CC4.
+    /// Channel of CEA-608: CC1 to CC4.
     Line21(u8),
-    /// CEA-708: services 1 to 63.
+    /// Service of CEA-708: 1 to 63.
     Service(u8),
 }
 
@@ -63,7 +63,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// No channel.
+    /// The empty set.
     pub const NONE: Self = Self { line_21: 0, services: 0 };
 
     /// Adds a channel.
@@ -74,7 +74,7 @@ impl Channels {
         }
     }
 
-    /// Returns the channels of both.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self { line_21: self.line_21 | other.line_21, services: self.services | other.services }

@@ -6,9 +6,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// Largest tag: it fits one PES packet with room to spare.
 pub const TAG_BYTES_MAX: usize = 32 * 1024;
-/// Bytes of the header of a tag (§3.1), and of that of a frame (§4).
+/// Length in bytes of a tag header (§3.1), and of a frame header (§4).
 const HEAD_BYTES: usize = 10;
-/// Text encoding UTF-8 (§4).
+/// Code of the text encoding UTF-8 (§4).
 const UTF_8: u8 = 3;
 
 /// Returns a tag with one text under a name that the sender chooses (frame `TXXX`, §4.2.6), which players

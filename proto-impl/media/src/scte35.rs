@@ -15,20 +15,20 @@ use crate::crc32;
 pub const SECTION_BYTES_MAX: usize = 4096;
 /// Maximum number of events read from one section; a time_signal may have several segmentation descriptors.
 pub const EVENTS_MAX: usize = 16;
-/// Ticks of times and durations in a second.
+/// Ticks per second of times and durations.
 pub const TICKS_PER_SECOND: u32 = 90_000;
 
 /// table_id of a splice_info_section.
 const TABLE_ID: u8 = 0xfc;
-/// Bits of times.
+/// Mask of the 33 bits of a time.
 const TIME_MASK: u64 = (1 << 33) - 1;
 /// Number of bytes that section_length does not count.
 const HEAD_BYTES: usize = 3;
 /// Position of encrypted_packet, encryption_algorithm and pts_adjustment.
 const ADJUSTMENT_AT: usize = 4;
-/// splice_command_length of encoders that follow the first edition.
+/// splice_command_length that encoders of the first edition write: unknown.
 const LENGTH_UNKNOWN: u16 = 0xfff;
-/// splice_command_type (§9.6.1).
+/// Values of splice_command_type (§9.6.1).
 const NULL: u8 = 0x00;
 const INSERT: u8 = 0x05;
 const TIME_SIGNAL: u8 = 0x06;
@@ -46,7 +46,7 @@ pub enum Kind {
     In,
     /// Any other mark.
     Other,
-    /// An event that was announced is cancelled.
+    /// A previously announced event is cancelled.
     Cancel,
 }
 
@@ -377,7 +377,7 @@ mod tests {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// A section with this command, without descriptors.
+    /// Makes a section with this command and without descriptors.
     fn section(command: u8, body: &[u8], length: u16) -> Vec<u8> {
         let mut out = BytesMut::new();
         out.put_u8(TABLE_ID);

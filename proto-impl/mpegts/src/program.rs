@@ -17,7 +17,7 @@ use crate::{
     CLOCK_MASK, Kind, Muxer, PROGRAM_STREAMS_MAX, Packing, StreamKind, StreamNumber, TICKS_PER_SECOND, Unit,
 };
 
-/// Ticks of PTS and DTS.
+/// Timescale of PTS and DTS.
 const TICKS: Timescale = Timescale::new(TICKS_PER_SECOND);
 /// Time of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock, which
 /// is at most [`LATE_MAX`](crate::LATE_MAX) earlier than the unit, is then never negative.
@@ -27,7 +27,7 @@ const MPEG2_RATE: u32 = 32_000;
 /// Pieces of a payload. Most frames need no more than fit here without an allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 
-/// A program of tracks.
+/// A program made from the tracks of a stream.
 #[derive(Debug)]
 pub struct Program {
     muxer: Muxer,
@@ -37,7 +37,7 @@ pub struct Program {
     has_metadata: bool,
     /// True if a stream of splice information is announced beside the tracks.
     has_splices: bool,
-    /// Streams of the tracks.
+    /// Streams of the tracks, with their kinds.
     streams: Vec<(StreamNumber, StreamKind)>,
 }
 
@@ -203,7 +203,7 @@ fn ticks(scale: Timescale, time: i64) -> u64 {
     scale.convert(time, TICKS).cast_unsigned().wrapping_add(ZERO) & CLOCK_MASK
 }
 
-/// The position of a track in the program.
+/// Returns the number of a track's stream in the program.
 fn stream_number(track: &Track, [video, audio]: [Option<TrackId>; 2]) -> StreamNumber {
     let (kind, first) =
         if track.kind() == TrackKind::Video { (Kind::Video, video) } else { (Kind::Audio, audio) };
@@ -282,7 +282,7 @@ mod tests {
         Track::new(id, CodecConfig::Aac(aac), Timescale::new(48_000))
     }
 
-    /// A frame of the first sound.
+    /// Makes a frame of the first audio track.
     fn frame(dts: i64) -> AccessUnit {
         AccessUnit {
             track: TrackId::AUDIO,

@@ -307,7 +307,7 @@ pub struct Pmt {
     pub streams: Vec<Stream>,
     /// Number of streams left out: too many, or with a PID already in use.
     pub streams_left_out: usize,
-    /// Languages of streams that tell.
+    /// Languages of the streams that announce one.
     pub(crate) languages: Vec<(Pid, Language)>,
 }
 

@@ -49,7 +49,7 @@ pub struct Counts {
     pub lost: u64,
     /// Units that came after a later one.
     pub reordered: u64,
-    /// Units that came repeatedly.
+    /// Units that were received more than once.
     pub duplicated: u64,
     /// Number of the first received unit.
     pub first: Option<u64>,

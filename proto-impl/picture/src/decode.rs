@@ -16,7 +16,7 @@ pub const SIDE_MAX: u32 = 4096;
 /// Minimum height from which on video without a colour description is assumed to be ITU-R BT.709.
 const HD_HEIGHT: usize = 720;
 
-/// The codecs that are decoded.
+/// The codecs that can be decoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Decodable<'a> {
     H264(&'a h264::Config),
@@ -24,7 +24,7 @@ pub(crate) enum Decodable<'a> {
 }
 
 impl<'a> Decodable<'a> {
-    /// Returns the configuration of a codec that is decoded.
+    /// Returns the configuration of a supported codec.
     pub(crate) const fn of(config: &'a CodecConfig) -> Result<Self, Error> {
         match config {
             CodecConfig::H264(config) => Ok(Self::H264(config)),
@@ -43,7 +43,7 @@ impl<'a> Decodable<'a> {
     }
 }
 
-/// True if a decoder takes a codec at all.
+/// True if the codec can be decoded at all.
 #[must_use]
 pub const fn can_decode(config: &CodecConfig) -> bool {
     Decodable::of(config).is_ok()

@@ -73,7 +73,7 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No decoder takes this codec.
+    /// Unsupported codec.
     #[error("no decoder takes this codec")]
     Codec,
     /// Unsupported profile: more than 8 bits, not 4:2:0, or interlaced.

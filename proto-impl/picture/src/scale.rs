@@ -10,13 +10,13 @@ pub(crate) struct Planes<'a> {
     pub(crate) luma: &'a [u8],
     /// Cb and Cr, half as wide and high.
     pub(crate) chroma: (&'a [u8], &'a [u8]),
-    /// Bytes from row to row of each.
+    /// Bytes from one row to the next in each plane.
     pub(crate) strides: (usize, usize, usize),
     /// True for the coefficients of ITU-R BT.709, false for those of BT.601.
     pub(crate) is_hd: bool,
 }
 
-/// A picture of RGB.
+/// A scaled RGB picture.
 #[derive(Debug)]
 pub(crate) struct Small {
     pub(crate) width: u16,

@@ -20,7 +20,7 @@ pub const REQUEST_BYTES_MAX: usize = 8 << 20;
 /// Maximum bytes of an answer, without its length.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// Codes of codecs.
+/// Numbers of the codecs in a request.
 const H264: u8 = 1;
 const VP8: u8 = 2;
 

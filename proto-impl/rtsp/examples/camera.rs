@@ -74,7 +74,7 @@ impl Camera {
     }
 }
 
-/// Cutter of access units into payloads.
+/// Splits access units into payloads.
 struct Encoder {
     config: CodecConfig,
     packetizer: Packetizer,
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Sends the packets that have arrived since, from a key frame on.
+    /// Sends the packets that have arrived in the meantime, beginning at a key frame.
     fn play(&mut self, now: Instant) {
         while let Some(feed) = &self.feed {
             let picture = match feed.try_recv() {

@@ -43,9 +43,9 @@ pub(crate) const SRT_VERSION: u32 = 0x01_05_03;
 
 /// Request types (§3.2.1.3).
 pub mod request {
-    /// Requests a cookie.
+    /// The caller requests a cookie.
     pub const INDUCTION: u32 = 1;
-    /// Returns the cookie, with the extensions.
+    /// The caller returns the cookie, with its extensions; also the type of the listener's answer.
     pub const CONCLUSION: u32 = 0xffff_ffff;
 }
 

@@ -54,7 +54,7 @@ struct Clock {
     base: Option<i64>,
     /// Number of samples per channel since the last jump.
     frames: i64,
-    /// Mean distance of times from samples, positive if samples are missing.
+    /// Mean lateness of units, times `DRIFT_UNITS`; positive if samples are missing.
     drift: i64,
     /// True if stretching is reducing the distance.
     stretches: bool,

@@ -128,7 +128,7 @@ pub struct Reader {
     failed: Option<Error>,
     /// Samples are located only by their offsets, since the index was given in advance.
     has_index_ahead: bool,
-    /// A box was read since the file or segment began.
+    /// At least one box was read since the file or segment began.
     is_begun: bool,
 }
 

@@ -13,7 +13,7 @@ use media::TrackKind;
 pub const SUBSAMPLES_MAX: usize = 42;
 /// Version 1.0 of the scheme (ISO/IEC 23001-7 §4.1).
 const VERSION: u32 = 0x0001_0000;
-/// Protected and clear blocks of the pattern of video (§10.4).
+/// Number of protected and clear blocks in the pattern for video (§10.4).
 const VIDEO_PATTERN: u8 = 0x19;
 /// Flag of `senc`: the box contains subsamples (§7.2.2).
 const HAS_SUBSAMPLES: u32 = 2;
@@ -21,7 +21,7 @@ const HAS_SUBSAMPLES: u32 = 2;
 const SUBSAMPLE_BYTES: usize = 6;
 const COUNT_BYTES: usize = 2;
 
-/// Encryption of a track by the scheme `cbcs`.
+/// Encryption of a track with the scheme `cbcs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
     /// Identifier of the key (default_KID).
@@ -30,7 +30,7 @@ pub struct Protection {
     pub vector: [u8; 16],
 }
 
-/// A part of a sample.
+/// A range of a sample: clear bytes, followed by protected ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subsample {
     /// Bytes in the clear.

@@ -76,7 +76,7 @@ pub const SPLICE_SCHEME: &str = "urn:scte:scte35:2013:bin";
 pub struct EventMessage<'a> {
     /// Scheme of the data: [`ID3_SCHEME`] or [`SPLICE_SCHEME`]. The `value` field of the box stays empty.
     pub scheme: &'a str,
-    /// Tells events of a scheme apart.
+    /// Id that distinguishes events of the same scheme.
     pub id: u32,
     /// Time on the timeline of decode times, in milliseconds.
     pub time_ms: u64,

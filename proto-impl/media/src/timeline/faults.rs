@@ -2,15 +2,15 @@
 
 use crate::TrackId;
 
-/// Changes of the pace below this are not news.
+/// Smallest change of the pace that is reported.
 const PACE_STEP_MS: i64 = 100;
 
 /// A kind of fault of a publisher's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClockFault {
-    /// A track's clock went on from elsewhere.
+    /// A track's clock continued from another value.
     Jump,
-    /// Single units were stamped far off, and the clock came back.
+    /// Single units had timestamps that were far off, and the clock then continued as before.
     Outlier,
     /// A track's clock stood still while the track was silent and other tracks continued.
     Pause,
@@ -29,7 +29,7 @@ impl ClockFault {
     pub const ALL: [Self; 7] =
         [Self::Jump, Self::Outlier, Self::Pause, Self::Apart, Self::Drift, Self::Frozen, Self::Report];
 
-    /// The name in figures and metrics.
+    /// Returns the name used in statistics and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl ClockFault {
         }
     }
 
-    /// The correction in words, for the log.
+    /// Returns a description of the correction, for the log.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl ClockFault {
 /// A fault as reported to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultNews {
-    /// The kind.
+    /// Kind of the fault.
     pub fault: ClockFault,
     /// The track whose clock has the fault.
     pub track: TrackId,
@@ -71,7 +71,7 @@ pub struct FaultNews {
     pub count: u64,
 }
 
-/// News of a publisher's clock.
+/// A report about a publisher's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockNews {
     /// A fault was corrected.
@@ -86,7 +86,7 @@ pub enum ClockNews {
 pub struct FaultCounts([u64; ClockFault::ALL.len()]);
 
 impl FaultCounts {
-    /// Faults of this kind.
+    /// Returns the number of faults of this kind.
     #[must_use]
     pub fn of(&self, fault: ClockFault) -> u64 {
         self.0.get(fault as usize).copied().unwrap_or(0)

@@ -46,11 +46,11 @@ use self::slew::{Slew, Thresholds};
 use self::track::{Alignment, Suspect, TrackClock};
 use crate::{TRACKS_MAX, Timescale, TrackId, nearest};
 
-/// Steps of the publisher's clock that are remembered.
+/// Maximum number of remembered steps of the publisher's clock.
 const STEPS_MAX: usize = 4;
 /// Lengths in bits at which clocks of some encoders wrap although the protocol has room for more bits.
 const SHORT_CLOCKS: [u32; 3] = [24, 31, 32];
-/// Bits of timestamps that do not wrap.
+/// Number of bits of timestamps that do not wrap.
 const UNWRAPPED_BITS: u32 = 62;
 /// Number of successive windows in which a track must be far off before it is moved in one step.
 const FAR_WINDOWS: u8 = 2;
@@ -64,7 +64,7 @@ pub struct Position {
     pub started: bool,
 }
 
-/// Arrival of the current units; `now` counts ticks since the first.
+/// Arrival of the current units; `now` counts ticks since the first arrival.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
     began: Instant,
@@ -84,11 +84,11 @@ struct Step {
 pub struct Timeline {
     bits: u32,
     limits: Limits,
-    /// Each track counts from anywhere.
+    /// The timestamps of each track have their own origin.
     independent: bool,
     arrival: Option<Arrival>,
     tracks: Vec<TrackClock>,
-    /// The newest is last.
+    /// Known steps of the publisher's clock, the newest last.
     steps: Vec<Step>,
     /// Offset added to all tracks, and its value when the last window ended.
     common: i64,
@@ -96,7 +96,7 @@ pub struct Timeline {
     common_slew: Slew,
     ramp: Ramp,
     window_ends: i64,
-    /// The last DTS of data.
+    /// Last DTS given to a unit that is neither audio nor video.
     beside: i64,
     /// The highest DTS assigned so far.
     head: i64,
@@ -137,7 +137,7 @@ impl Timeline {
         Self { independent: true, limits: Limits::showing(timescale), ..timeline }
     }
 
-    /// The units that follow arrived at `now`.
+    /// Sets the arrival time of the units that follow.
     pub fn arrive(&mut self, now: Instant) {
         let arrival = self.arrival.get_or_insert(Arrival { began: now, at: now, now: 0 });
         if arrival.at == now {
@@ -152,7 +152,7 @@ impl Timeline {
         }
     }
 
-    /// The stream's DTS for a unit that the publisher stamped `raw`.
+    /// Returns the stream's DTS for a unit with the publisher's timestamp `raw`.
     pub fn map(&mut self, track: TrackId, raw: u64) -> i64 {
         if let Some(dts) = self.follow(track, raw) {
             return dts;
@@ -250,7 +250,7 @@ impl Timeline {
         Some(dts)
     }
 
-    /// DTS never falls within a track.
+    /// Returns the DTS for a place, never less than the last DTS of the track.
     fn settle(&mut self, track: TrackId, at: i64) -> i64 {
         let clock = self.tracks.iter_mut().find(|clock| clock.id == track);
         let dts = clock.map_or(at, |clock| clock.monotone(at));
@@ -289,7 +289,7 @@ impl Timeline {
         out
     }
 
-    /// The first unit of a track.
+    /// Starts a track with its first unit. Returns the unit's place.
     fn begin(&mut self, track: TrackId, raw: u64, sampled: Option<i64>) -> i64 {
         let now = self.now();
         let lead = self.tracks.iter().max_by_key(|clock| clock.arrived);
@@ -553,7 +553,7 @@ fn shared(values: impl Iterator<Item = i64> + Clone) -> Option<i64> {
     Some(if least > 0 { least } else { most.min(0) })
 }
 
-/// The latest place that a track's next unit can have.
+/// Returns the latest place that a track's next unit can have.
 fn bound(clock: &TrackClock, live: Option<i64>, limits: &Limits) -> i64 {
     let next = clock.top.saturating_add(clock.typical());
     match live {

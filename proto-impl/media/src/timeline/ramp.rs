@@ -10,17 +10,17 @@ const WINDOWS_MAX: u8 = 20;
 const STANDS_WINDOWS: u8 = 2;
 /// Errors below this count as zero.
 const CALM_US: i64 = 25_000;
-/// An error beyond this is looked at.
+/// Smallest error that counts as a delay.
 const LARGE_US: i64 = 100_000;
 
 /// Course of the common error of all tracks since it was last small.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ramp {
-    /// Windows since the error was small.
+    /// Number of windows since the error was last small.
     windows: u8,
     /// Number of successive windows in which the error did not grow.
     stands: u8,
-    /// The error of the last window.
+    /// Error of the last window.
     before: i64,
 }
 

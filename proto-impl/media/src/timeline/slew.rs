@@ -21,20 +21,20 @@ const LEARNT_MIN_PPM: i64 = 2_000;
 /// Weight of the newest window in the average noise, as a divisor, and the most noise that a window counts.
 const NOISE_DIVISOR: i64 = 8;
 const NOISE_MAX_US: i64 = 500_000;
-/// Noise below this is little.
+/// Largest noise at which arrival counts as even.
 const QUIET_US: i64 = 5_000;
-/// Windows of measurement in a second.
+/// Number of measurement windows per second.
 const WINDOWS_A_SECOND: i64 = 2;
 const MILLION: i64 = 1_000_000;
 
-/// Thresholds of a loop, in microseconds.
+/// Thresholds of a control loop, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thresholds {
     /// Larger errors in [`Thresholds::windows`] successive windows start the loop.
     pub(super) start_us: i64,
     /// Errors below this count as zero.
     pub(super) calm_us: i64,
-    /// Windows in a row.
+    /// Number of successive windows.
     pub(super) windows: u8,
 }
 
@@ -97,12 +97,12 @@ impl Slew {
         noise: Noise::NONE,
     };
 
-    /// True if arrival has been even of late.
+    /// True if arrival has recently been even.
     pub(super) const fn is_quiet(&self) -> bool {
         self.noise.mean_us < QUIET_US
     }
 
-    /// True if a correction is being made.
+    /// True if a correction is active.
     pub(super) const fn is_active(&self) -> bool {
         self.active
     }

@@ -30,7 +30,7 @@ const STEP_PARTS: i64 = 64;
 const NUDGE_DIVISOR: i64 = 8;
 /// Maximum delay by the network, in windows, that is expected to end suddenly: five seconds.
 const TAKEN_WINDOWS: i64 = 10;
-/// No measurement in this window.
+/// Marks a window without a measurement.
 const NONE: i64 = i64::MIN;
 
 /// A unit whose timestamp does not follow from those before.
@@ -43,7 +43,7 @@ pub(super) struct Suspect {
 /// A sender's reports about one source.
 #[derive(Debug, Clone, Copy)]
 struct Reports {
-    /// Sender time minus the source's timestamps.
+    /// Sender time minus the source's timestamp, from the last report.
     told: i64,
     /// Distance from the reference track that the reports last showed, and the time since which they have
     /// shown it.
@@ -53,9 +53,9 @@ struct Reports {
     moved: i64,
     /// Current distance according to the reports.
     off: i64,
-    /// The first agreement has been acted on.
+    /// The track was moved to where the reports place it.
     aligned: bool,
-    /// A disagreement has been noted.
+    /// A disagreement was reported.
     doubted: bool,
 }
 
@@ -72,11 +72,11 @@ pub(super) enum Alignment {
 #[derive(Debug, Clone, Copy)]
 struct Reference {
     lead: Option<i64>,
-    /// The lead in the first window.
+    /// Lead in the first window.
     first: i64,
     /// Number of windows from which the lead was found.
     warm_up: u8,
-    /// Windows since.
+    /// Number of windows since the lead was found.
     measured: u8,
     /// Part of `lead` that the network took by a delay, zero or negative. When the delay is over, units
     /// arrive with the lead `lead - taken` again.
@@ -87,15 +87,15 @@ struct Reference {
 #[derive(Debug, Clone)]
 pub(super) struct TrackClock {
     pub(super) id: TrackId,
-    /// The last timestamp that was believed.
+    /// Last timestamp that was believed.
     pub(super) raw: i64,
-    /// Added to timestamps.
+    /// Offset that is added to timestamps.
     pub(super) offset: i64,
     /// The part of the offset that makes up for the pace of the clock.
     pub(super) made_up: i64,
-    /// The latest place given to a unit.
+    /// Latest place given to a unit.
     pub(super) top: i64,
-    /// Average distance of units, in parts of a tick.
+    /// Average interval of units, in ticks times `STEP_PARTS`.
     typical: i64,
     /// Number of units from which the interval was learnt, counted up to `YOUNG_UNITS`.
     learnt: u8,
@@ -111,12 +111,12 @@ pub(super) struct TrackClock {
     still_since: i64,
     /// Interval given to units that arrive together while the clock stands still; `None` while it runs.
     frozen: Option<i64>,
-    /// The last DTS given out.
+    /// Last DTS returned.
     last: i64,
     /// Greatest `place - arrival` in this window, and in the last one that had units.
     window: i64,
     previous: i64,
-    /// The lead when all is well.
+    /// Ordinary lead.
     reference: Reference,
     /// Lead beyond the reference in the last window, and in the last window that was measured.
     pub(super) error: Option<i64>,
@@ -303,7 +303,7 @@ impl TrackClock {
         }
     }
 
-    /// Takes note of a unit that was believed.
+    /// Notes a unit whose timestamp was believed.
     pub(super) fn accept(&mut self, raw: i64, out: i64, now: i64, limits: &Limits) {
         let advance = out.saturating_sub(self.top);
         if (1..=limits.step_max).contains(&advance) {
@@ -380,7 +380,7 @@ impl TrackClock {
         }
     }
 
-    /// The change of the lead from the first window to the reference.
+    /// Returns the change of the lead from the first window to the reference.
     pub(super) fn warmed(&self) -> Option<i64> {
         Some(self.reference.lead?.saturating_sub(self.reference.first))
     }

@@ -32,9 +32,9 @@ enum State {
 /// Evidence that a stuffed packet ends its PES packet, as [`super`] describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filling {
-    /// The assumption has been right this many times.
+    /// The assumption has been right this many times in a row.
     Seen(u32),
-    /// The assumption was wrong.
+    /// The assumption was wrong, and is no longer used.
     MeansNothing,
 }
 

@@ -174,7 +174,7 @@ struct Lane {
     continuity: u8,
     /// DTS of the last unit written; before the first, the least DTS expected.
     edge: Option<u64>,
-    /// The stream has had a unit.
+    /// At least one unit of the stream was written.
     begun: bool,
     held: Option<Held>,
 }

@@ -34,7 +34,7 @@ use crate::{
 };
 use dialog::Dialog;
 
-/// Answer that is expected, in the order of the exchange.
+/// The answer expected next, in the order of the exchange.
 #[derive(Debug)]
 enum Phase {
     Options,

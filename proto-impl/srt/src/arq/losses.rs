@@ -31,7 +31,7 @@ struct Range {
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     ranges: VecDeque<Range>,
-    /// A lower bound of when the next report is due.
+    /// Earliest time at which the next report may be due.
     next_at: Option<i64>,
 }
 

@@ -29,11 +29,11 @@ impl Slot {
 pub(crate) enum Arrival {
     /// The packet was expected, or it is beyond a gap; then the first and last packet of the gap.
     New(Option<(Seq, Seq)>),
-    /// Fills a gap.
+    /// The packet fills a gap.
     Filled,
     /// Received before.
     Duplicate,
-    /// Already delivered or given up.
+    /// The packet was already delivered or given up.
     Belated,
     /// Too far ahead, or the buffered bytes are at their limit.
     NoRoom,

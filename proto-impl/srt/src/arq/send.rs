@@ -288,7 +288,7 @@ impl SendBuffer {
         }
     }
 
-    /// True if something waits to be sent again.
+    /// True if packets wait for retransmission.
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }

@@ -8,7 +8,7 @@ use super::SETS_MAX;
 use crate::codec::h264::{NAL_IDR, NAL_PPS, NAL_SPS, PROFILES_WITH_CHROMA, nal_type, read_chroma, set_id};
 use crate::nal::unescape;
 
-/// Reference pictures of a slice, at most.
+/// Maximum number of reference pictures of a slice.
 const REFERENCES_MAX: u32 = 32;
 /// Maximum number of operations on a reference picture list, or of marking operations.
 const OPERATIONS_MAX: usize = 70;
@@ -33,11 +33,11 @@ struct Sps {
 /// pic_order_cnt_type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// 0, with the bits of pic_order_cnt_lsb.
+    /// Type 0, with the number of bits of pic_order_cnt_lsb.
     Lsb(u32),
-    /// 1, with delta_pic_order_always_zero_flag.
+    /// Type 1, with delta_pic_order_always_zero_flag.
     Cycle(bool),
-    /// 2.
+    /// Type 2.
     Decoding,
 }
 
@@ -215,7 +215,7 @@ impl Sps {
     }
 }
 
-/// Reads the logarithm of a range, less 4.
+/// Reads a log2 value that is coded minus 4.
 fn log2(bits: &mut BitReader<'_>) -> Option<u32> {
     bits.ue().ok().filter(|above| *above <= 12).map(|above| above.saturating_add(4))
 }

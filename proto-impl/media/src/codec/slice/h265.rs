@@ -14,15 +14,15 @@ use crate::nal::unescape;
 /// nal_unit_types of IRAP pictures, and of IDR pictures among them (Table 7-1).
 const NAL_IRAP: core::ops::RangeInclusive<u8> = 16..=23;
 const NAL_IDR: core::ops::RangeInclusive<u8> = 19..=20;
-/// Pictures of a reference picture set, at most (§A.4.2).
+/// Maximum number of pictures of a reference picture set (§A.4.2).
 const PICTURES_MAX: u32 = 16;
-/// Short-term reference picture sets of an SPS, at most (§7.4.3.2.1).
+/// Maximum number of short-term reference picture sets of an SPS (§7.4.3.2.1).
 const SHORT_SETS_MAX: u32 = 64;
-/// Long-term pictures of an SPS or a slice, at most.
+/// Maximum number of long-term pictures of an SPS or a slice.
 const LONG_MAX: u32 = 33;
 /// Maximum number of entry points of a slice: rows and tiles of the largest picture.
 const ENTRY_POINTS_MAX: u32 = 440;
-/// Bytes of a slice header extension, at most (§7.4.7.1).
+/// Maximum number of bytes of a slice header extension (§7.4.7.1).
 const EXTENSION_BYTES_MAX: u32 = 256;
 
 /// The parameter sets of a track by their ids.
@@ -63,7 +63,7 @@ struct Pps {
     has_cabac_init: bool,
     references: [u32; 2],
     has_chroma_offsets: bool,
-    /// weighted_pred_flag and weighted_bipred_flag: of P and of B slices.
+    /// weighted_pred_flag (for P slices) and weighted_bipred_flag (for B slices).
     weighted: [bool; 2],
     has_entry_points: bool,
     crosses_slices: bool,

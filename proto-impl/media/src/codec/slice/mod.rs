@@ -18,7 +18,7 @@ const HEADER_BYTES_MAX: usize = 1024;
 /// Maximum number of parameter sets of one kind.
 const SETS_MAX: usize = 64;
 
-/// Reads how long slice headers are, by the parameter sets of a track.
+/// Finds the length of slice headers, with the parameter sets of a track.
 #[derive(Debug, Clone)]
 pub struct SliceHeaders(Sets);
 

@@ -273,7 +273,7 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
     }
 }
 
-/// Jitter draws a line now and then.
+/// Checks that jitter, whose errors occasionally form a line, is not taken for drift.
 #[test]
 fn uneven_arrival_at_the_beginning_is_no_drift() {
     for seed in 0..600u64 {

@@ -1,4 +1,4 @@
-//! Publishers with every kind of faulty clock through a timeline.
+//! Runs publishers with every kind of faulty clock through a timeline.
 
 use std::time::{Duration, Instant};
 
