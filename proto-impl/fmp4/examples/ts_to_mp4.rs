@@ -35,7 +35,8 @@ impl Track {
     fn handle_pes(&mut self, pes: &Pes) -> Result<(), Failure> {
         let Some(pts) = pes.pts else { return Ok(()) };
         let dts = self.clock.unwrap(pes.dts.unwrap_or(pts));
-        // The presentation time is near its decoding time, whichever wraps first.
+        // The presentation time is taken as the value nearest to the decoding time, even if only one of them
+        // has wrapped.
         let pts = self.clock.clone().unwrap(pts);
         if self.stream.kind == StreamKind::H264 {
             self.handle_picture(dts, pts, &pes.payload)

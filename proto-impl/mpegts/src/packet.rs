@@ -155,8 +155,9 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet that begins with the sync byte. An adaptation field that exceeds the packet is an error. If only
-    /// its contents exceed the field, it is marked as malformed, since the start of the payload is known nevertheless.
+    /// Reads a packet that begins with the sync byte. An adaptation field that exceeds the packet is an
+    /// error. If only its contents exceed the field, it is marked as malformed, because the start of the
+    /// payload is still known.
     pub fn read(bytes: &'a [u8; PACKET_BYTES]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != SYNC_BYTE {

@@ -178,7 +178,7 @@ fn refusal(code: &'static str) -> Rejection {
     Rejection { code: code.into(), description: "not here".to_owned(), close: true }
 }
 
-/// Waits for the next message of a player's feed; for ever without one.
+/// Waits for the next message of a player's feed. Without a player it waits for ever.
 async fn next(player: &mut Option<Player>) -> Result<MediaMessage, RecvError> {
     match player {
         Some(player) => player.feed.recv().await,

@@ -209,7 +209,8 @@ impl EnhancedHead {
                 }
             }
             if bits.bit()? {
-                // Its fifth bit is Lc/Rc, the first of chan_loc; the last of those is the second LFE, its fourteenth.
+                // chanmap counts bits from the most significant one. Its bits 5 (Lc/Rc) to 12 are bits 0 to 7
+                // of chan_loc, and its bit 14 (the second LFE) is bit 8.
                 let map = bits.bits(16)?.reverse_bits() >> 16;
                 let low = (map >> 5) & 0xff;
                 locations = u16::try_from(low | (map >> 14 & 1) << 8).unwrap_or(0);

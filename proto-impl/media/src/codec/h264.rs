@@ -188,8 +188,7 @@ pub fn set_id(set: &[u8]) -> Result<u32, Error> {
         NAL_PPS => 0,
         _ => return Err(Error::Invalid("parameter set nal_unit_type")),
     };
-    // Emulation prevention cannot occur before the id of a PPS, nor affect the number of skipped bits before
-    // the id of an SPS.
+    // The id is within the first bytes of the set, so only these are unescaped.
     let head = unescape(set.get(1..set.len().min(12)).unwrap_or_default());
     let mut bits = BitReader::new(&head);
     bits.skip(skipped)?;

@@ -135,7 +135,7 @@ impl Clock {
             let next = beat.span.max(self.beat.map_or(0, |(_, step)| step));
             return beat.is_start || step.saturating_add(next) > PCR_INTERVAL;
         }
-        // Packets for the clock alone are only written when its stream is slow, or has stopped.
+        // PCR-only packets are written only when the stream with the clock is slow, or has stopped.
         let is_slow = self.beat.is_none_or(|(at, between)| {
             let silent = u64::try_from(signed(at, beat.dts)).unwrap_or(0);
             between > PCR_INTERVAL_MAX || silent > PCR_LEAD.saturating_add(between.saturating_mul(2))

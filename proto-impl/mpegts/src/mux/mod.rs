@@ -490,8 +490,8 @@ impl Muxer {
                 .tables_interval
                 .is_some_and(|interval| u64::try_from(signed(at, dts)).is_ok_and(|since| since >= interval))
         };
-        // A receiver that waits for a key frame of a further video stream skips that stream's other packets.
-        // Tables must not be among those packets.
+        // A receiver that waits for a key frame of a further video stream does not get that stream's other
+        // packets, so tables must not be written with those.
         let is_for_all = piece.random_access
             || self
                 .lanes

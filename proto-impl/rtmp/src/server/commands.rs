@@ -276,7 +276,8 @@ impl Server {
                 self.link.send_status(message_stream, "status", code, "Stopped playing stream.");
                 self.events.push_back(Event::PlayEnded { message_stream });
             }
-            // Reading stops while a request is pending, so no command can arrive in these states.
+            // There is nothing to stop. (While a request is pending, reading stops, so no command reaches
+            // this point.)
             Some(State::Idle | State::PublishPending { .. } | State::PlayPending { .. }) | None => {}
         }
     }

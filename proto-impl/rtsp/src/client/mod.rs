@@ -204,8 +204,9 @@ impl Client {
         matches!(self.phase, Phase::Ready) && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
     }
 
-    /// Notes that media of the stream arrived, as a frame or a datagram. Only the owner can tell: a server that sends
-    /// only reports, or packets that were not described, has stalled.
+    /// Notes that media of the stream arrived, as a frame or a datagram. The owner must call this, because
+    /// only it knows what is media: a server that sends only reports, or packets that were not described, has
+    /// stalled.
     pub fn media_progress(&mut self, now: Instant) {
         if let Some(timeout) = self.config.stall_timeout
             && matches!(self.phase, Phase::Ready)

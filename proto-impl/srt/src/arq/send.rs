@@ -165,8 +165,8 @@ impl SendBuffer {
         }
     }
 
-    /// Handles the peer's acknowledgement of everything before `next`. Returns `None` when `next` lies beyond the packets
-    /// sent.
+    /// Handles the peer's acknowledgement of everything before `next`. Returns `None` when `next` is beyond
+    /// the packets sent.
     pub(crate) fn acknowledge(&mut self, next: Seq, now: u32) -> Option<Acked> {
         let Some(count) = next.ahead_of(self.first).and_then(|count| usize::try_from(count).ok()) else {
             // The acknowledgement is before the first packet: it is old, or about packets that were given up.

@@ -16,8 +16,8 @@ use crate::stats::count;
 /// Message number of rebuilt packets, whose real number is not known; each packet is a whole message.
 const REBUILT_MESSAGE: u32 = 1;
 
-/// Margin beyond two round trips for two attempts, for timers and for the wait for an event that causes
-/// sending.
+/// Margin added to the two round trips that two attempts take, for timers and for the wait until something is
+/// sent.
 const ATTEMPT_MARGIN_US: i64 = 20_000;
 
 impl Link {

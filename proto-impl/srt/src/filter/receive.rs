@@ -202,7 +202,7 @@ impl FilterReceiver {
                 None => return false,
             },
         };
-        // Parity is at most a lost burst ahead of the newest data packet. Anything beyond that is forged.
+        // Parity is at most a lost burst ahead of the newest data packet. Anything beyond that is refused.
         if at >= self.data_end.saturating_add(self.lead()) {
             return false;
         }
