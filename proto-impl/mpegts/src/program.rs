@@ -31,7 +31,8 @@ type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 #[derive(Debug)]
 pub struct Program {
     muxer: Muxer,
-    /// The first video and the first audio track, which are the first streams of their kinds, whatever their ids.
+    /// Ids of the first video and the first audio track. They are the first streams of their kinds,
+    /// regardless of these ids.
     firsts: [Option<TrackId>; 2],
     /// True if a stream of timed metadata is announced beside the tracks.
     has_metadata: bool,

@@ -160,7 +160,8 @@ impl StreamKind {
         !self.is_video() && !matches!(self, Self::Id3 | Self::Splice | Self::Other(_))
     }
 
-    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG. Sections have none.
+    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG.
+    /// (Splice information is sent in sections, without PES packets.)
     #[must_use]
     pub const fn stream_id(self) -> u8 {
         match self {

@@ -57,8 +57,8 @@ pub struct Counts {
     pub last: Option<u64>,
 }
 
-/// Counter of the units that a subscriber receives. A subscriber may join at any time, and the units before its first
-/// one are not lost.
+/// Counts the units that a subscriber receives. A subscriber may join at any time, and units before its first
+/// one do not count as lost.
 #[derive(Debug, Default)]
 pub struct Verifier {
     video: Lane,

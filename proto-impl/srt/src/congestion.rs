@@ -42,7 +42,8 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// `LOSS_QUEUE_US`: a short queue overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// Minimum number of losses that count as a burst's, in a round whose queue was too long for a moment.
+/// Minimum number of losses that count as caused by a burst, in a round whose queue was too long for a
+/// moment.
 const BURST_LOSSES_MIN: u64 = 3;
 /// Share of losses in one round, in thousandths, from which on a burst is assumed to have overflowed a short
 /// queue. Delays do not show such a queue, because acknowledgements are held back until the lost packets have
@@ -326,8 +327,8 @@ impl Congestion {
         rate(bytes, us)
     }
 
-    /// Estimates the rate of the path. Takes the fastest of the last rounds in which no packets were released together by a
-    /// missing one, or else the mean of all rounds.
+    /// Estimates the rate of the path: the highest rate of the last rounds in which no packets waited for a
+    /// retransmitted one, but at least the mean rate of all rounds.
     fn carried(&self) -> u64 {
         let together = self.mean_rate();
         let clean = self.rounds.iter().rev().take(ROUNDS / 2).filter(|round| !round.is_mended);

@@ -18,7 +18,7 @@ pub(crate) struct Cookies {
 }
 
 impl Cookies {
-    /// Creates a maker of cookies; two with the same secret and epoch accept each other's.
+    /// Creates a maker of cookies. Makers with the same secret and epoch accept each other's cookies.
     pub(crate) fn new(epoch: Instant, secret: &Seed) -> Self {
         let mut key = [0; 32];
         secret.derive("srt cookie", 0).random().fill(&mut key);

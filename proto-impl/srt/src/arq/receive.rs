@@ -27,7 +27,8 @@ impl Slot {
 /// The effect of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The packet was expected, or it is beyond a gap; then the first and last packet of the gap.
+    /// The packet is the next one expected (`None`), or it is beyond a new gap, of which this is the first
+    /// and last packet.
     New(Option<(Seq, Seq)>),
     /// The packet fills a gap.
     Filled,

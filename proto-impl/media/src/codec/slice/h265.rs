@@ -32,7 +32,8 @@ pub(super) struct Sets {
     pps: BTreeMap<u32, Pps>,
 }
 
-/// A short-term reference picture set: true for each picture that the current one may refer to; pictures before it first.
+/// A short-term reference picture set, with the pictures before the current one first. Each value is true if
+/// the current picture may refer to that picture.
 #[derive(Debug, Clone, Default)]
 struct ShortSet {
     negative: Vec<(i32, bool)>,
