@@ -62,7 +62,7 @@ impl Aead {
         let nonce = Nonce::assume_unique_for_key(nonce);
         let mut tag = [0; AEAD_TAG_BYTES];
         if self.0.seal_in_place_scatter(nonce, Aad::from(associated), in_out, &[], &mut tag).is_err() {
-            // Only more than 64 GiB are refused; clear text must not leave, whatever happens.
+            // The library only refuses more than 64 GiB. Even then, no plaintext may leave.
             in_out.fill(0);
         }
         tag

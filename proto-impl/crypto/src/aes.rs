@@ -43,7 +43,7 @@ impl AesKeyLength {
     }
 }
 
-/// Returns the key in the form that the library needs, or `None` if it has none of the three lengths.
+/// Returns the key in the form that the library needs, or `None` if its length is not 16, 24 or 32 bytes.
 fn unbound(key: &[u8]) -> Option<UnboundCipherKey> {
     let algorithm = match AesKeyLength::from_bytes(key.len())? {
         AesKeyLength::Bytes16 => &AES_128,
@@ -69,7 +69,7 @@ impl AesCtr {
     pub fn apply(&self, initial: [u8; BLOCK_BYTES], in_out: &mut [u8]) {
         let context = EncryptionContext::Iv128(FixedLength::from(initial));
         if self.0.less_safe_encrypt(in_out, context).is_err() {
-            // The library refuses only contexts of another mode; clear text must not leave, whatever happens.
+            // The library only refuses contexts of another mode. Even then, no plaintext may leave.
             in_out.fill(0);
         }
     }
@@ -138,7 +138,7 @@ impl AesCbcSealer {
         }
         let context = EncryptionContext::Iv128(FixedLength::from(self.previous));
         if self.key.less_safe_encrypt(in_out, context).is_err() {
-            // The library refuses only contexts of another mode; clear text must not leave, whatever happens.
+            // The library only refuses contexts of another mode. Even then, no plaintext may leave.
             in_out.fill(0);
             return false;
         }
@@ -210,7 +210,7 @@ mod tests {
             let mut data = plain.clone();
             cipher.apply(initial, &mut data);
             assert_eq!(data, hex(wanted));
-            // The same object again, on a part of a block: nothing is left over from before.
+            // The same object again, on part of a block: no state remains from the first use.
             cipher.apply(initial, &mut data[..19]);
             assert_eq!(data[..19], plain[..19]);
         }

@@ -10,8 +10,8 @@ pub const HEADER_SAMPLE_BYTES: usize = 16;
 /// Length of the longest key in bytes.
 const KEY_BYTES_MAX: usize = 32;
 
-/// Key that masks the numbers in packet headers. The key schedule is made anew for each mask: a session has several of
-/// these keys and seldom uses them, and kept schedules would be most of its memory.
+/// Key that masks the numbers in packet headers. The key schedule is computed again for each mask: a session
+/// has several of these keys and seldom uses them, and stored schedules would take most of its memory.
 pub struct HeaderKey {
     algorithm: AeadAlgorithm,
     key: [u8; KEY_BYTES_MAX],

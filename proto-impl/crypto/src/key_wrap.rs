@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Compares the own steps with the library for the key lengths that it supports.
+    /// Compares this module's own steps with the library, for the key lengths that the library supports.
     #[test]
     fn own_steps_agree_with_the_library() {
         for kek_bytes in [16usize, 32] {
@@ -191,7 +191,7 @@ mod tests {
                     assert_eq!(wrap_key(&kek, &key).as_ref(), Some(&wrapped), "{id}");
                     counts[0] += 1;
                 }
-                // "acceptable" are keys of eight bytes, which RFC 3394 does not have.
+                // Wycheproof calls keys of eight bytes "acceptable"; RFC 3394 does not have them.
                 _ => {
                     assert_eq!(unwrap_key(&kek, &wrapped), Err(NotUnwrapped), "{id} {result}");
                     counts[1] += 1;

@@ -17,7 +17,7 @@ pub(crate) struct PrivateKey(Vec<u8>);
 impl PrivateKey {
     pub(crate) fn from_private_key(group: &'static Algorithm, bytes: &[u8]) -> Result<Self, NotAuthentic> {
         let hash = sha256(&[bytes]);
-        // Of a point the other coordinate follows from the first.
+        // The first coordinate of a point is repeated as the second.
         Ok(Self(if *group == X25519 { hash.to_vec() } else { [&[4][..], &hash, &hash].concat() }))
     }
 

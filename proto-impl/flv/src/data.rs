@@ -25,7 +25,7 @@ pub fn unwrap(body: &Bytes) -> Bytes {
     }
 }
 
-/// Returns the body behind `@setDataFrame`, as servers expect it from a publisher.
+/// Returns the body after a leading `@setDataFrame`, as servers expect it from a publisher.
 #[must_use]
 pub fn wrap(body: &[u8]) -> Bytes {
     let mut wrapped = BytesMut::with_capacity(SET_DATA_FRAME.len().saturating_add(body.len()));
@@ -39,7 +39,7 @@ pub fn wrap(body: &[u8]) -> Bytes {
 pub struct Data {
     /// Name: `onMetaData`, `onFI`, `onCuePoint`, ...
     pub name: String,
-    /// Values behind the name.
+    /// Values after the name.
     pub values: Vec<Value>,
 }
 

@@ -88,7 +88,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if the bytes are well-formed but of an unsupported codec, so that a publisher can be told.
+    /// True if the bytes are well-formed but of an unsupported codec, so that the publisher can be given the
+    /// reason.
     #[must_use]
     pub const fn is_unsupported(&self) -> bool {
         matches!(

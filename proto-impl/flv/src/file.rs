@@ -10,7 +10,7 @@ use crate::Error;
 
 /// Length of a [`TagHead`].
 pub const TAG_HEAD_BYTES: usize = 11;
-/// Length of a tag header, as included in the size field behind a tag.
+/// Length of a tag header, as included in the size field after a tag.
 const TAG_HEAD_SIZE: u32 = 11;
 /// Length of the previous-tag-size field.
 const PREVIOUS_SIZE_BYTES: usize = 4;
@@ -164,7 +164,8 @@ impl Reader {
         self.header
     }
 
-    /// Returns the next complete tag; `None` until more is pushed. After an error nothing more can be read.
+    /// Returns the next complete tag, or `None` until more bytes are pushed. After an error nothing more can
+    /// be read.
     pub fn poll_tag(&mut self) -> Result<Option<Tag>, Error> {
         loop {
             match self.next {
@@ -197,7 +198,7 @@ impl Reader {
                     }
                     let body = self.buffer.split_to(size).freeze();
                     self.at = self.at.saturating_add(u64::from(head.size));
-                    // The size behind the tag is redundant, and wrong in files of some recorders.
+                    // The size after the tag is redundant, and wrong in files of some recorders.
                     self.next = Next::Skip(PREVIOUS_SIZE_BYTES);
                     return Ok(Some(Tag { kind: head.kind, timestamp: head.timestamp, body }));
                 }

@@ -10,7 +10,7 @@ mod error;
 pub mod file;
 pub mod tag;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::Bytes;
 pub use media;
 pub use wire::{Reader, Writer};

@@ -23,7 +23,7 @@ struct Unit {
     payload: Bytes,
 }
 
-/// Stream of the program.
+/// A stream of the program.
 struct Track {
     stream: mpegts::Stream,
     config: Option<CodecConfig>,
@@ -35,7 +35,8 @@ impl Track {
     fn handle_pes(&mut self, pes: &Pes) -> Result<(), Failure> {
         let Some(pts) = pes.pts else { return Ok(()) };
         let dts = self.clock.unwrap(pes.dts.unwrap_or(pts));
-        // The presentation time is near its decoding time, whichever wraps first.
+        // The presentation time is taken as the value nearest to the decoding time, even if only one of them
+        // has wrapped.
         let pts = self.clock.clone().unwrap(pts);
         if self.stream.kind == StreamKind::H264 {
             self.handle_picture(dts, pts, &pes.payload)
@@ -76,7 +77,7 @@ impl Track {
         Ok(())
     }
 
-    /// Writes the track into an index and its media behind that of the others. `zero` is the time at which the file
+    /// Writes the track into an index and appends its media to `media`. `zero` is the time at which the file
     /// begins.
     fn write(&self, id: u32, zero: i64, media: &mut Vec<u8>) -> Result<Option<TrackIndex>, Failure> {
         let (Some(config), Some(first)) = (&self.config, self.units.first()) else { return Ok(None) };

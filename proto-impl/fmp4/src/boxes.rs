@@ -57,7 +57,7 @@ impl Head {
             size => (u64::from(size), HEAD_BYTES),
         };
         let payload = size.checked_sub(head_bytes as u64).ok_or(Error::Size { kind, at })?;
-        // No file ends behind the last offset that can be counted.
+        // The end of the box must be an offset that fits 64 bits.
         at.checked_add(size).ok_or(Error::Size { kind, at })?;
         Ok(Some(Self { kind, payload: Some(payload), bytes: head_bytes }))
     }
@@ -95,7 +95,7 @@ pub(crate) fn children(body: &Bytes) -> impl Iterator<Item = Result<Child, Error
 fn first_child(rest: &mut Bytes, at: u64) -> Result<(Child, u64), Error> {
     let kind = FourCc(rest.get(4..8).and_then(|kind| kind.try_into().ok()).unwrap_or_default());
     let head = Head::read(rest, at)?.ok_or(Error::Size { kind, at })?;
-    // Only a box of the file may last to its end.
+    // Only a top-level box may extend to the end of the file.
     let payload = head.payload.and_then(|payload| usize::try_from(payload).ok());
     let payload = payload.ok_or(Error::Size { kind, at })?;
     let end = head.bytes.checked_add(payload).filter(|end| *end <= rest.len());
@@ -163,7 +163,7 @@ mod tests {
         let over = Bytes::from_static(b"\0\0\0\x09abcd!\0\0\0\x0defgh!!!!");
         let last = children(&over).last().unwrap().err();
         assert_eq!(last, Some(Error::Size { kind: FourCc(*b"efgh"), at: 9 }));
-        // To the end of the file is not to the end of the parent.
+        // A box that extends to the end of the file is not allowed inside another box.
         let open = Bytes::from_static(b"\0\0\0\0abcd!");
         assert_eq!(children(&open).count(), 1);
         assert!(children(&open).all(|child| child.is_err()));

@@ -30,17 +30,17 @@ pub enum Error {
         /// Offset of the box header: in the file for a top-level box, else in the parent.
         at: u64,
     },
-    /// The first box is not one that a file begins with.
+    /// The first box is of a type with which no file begins.
     #[error("no MP4: it begins with '{kind}'")]
     NotMp4 {
         /// Type of the first box.
         kind: FourCc,
     },
-    /// The media precedes the index (`moov`). With the index, at `index_at` or behind, the file can be read by
-    /// [`crate::Reader::with_moov`].
+    /// The media precedes the index (`moov`). The file can be read by [`crate::Reader::with_moov`] once the
+    /// index, which is at `index_at` or later, has been fetched.
     #[error("the media is before its index; the index is at byte {index_at} or behind")]
     MediaBeforeIndex {
-        /// Offset of the first byte behind the media.
+        /// Offset of the first byte after the media.
         index_at: u64,
     },
     /// The media precedes any index and lasts to the end of the file.

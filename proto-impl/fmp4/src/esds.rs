@@ -89,7 +89,7 @@ fn descriptor<'a>(reader: &mut Reader<'a>, tag: u8) -> Result<Option<Reader<'a>>
     Ok(None)
 }
 
-/// Reads a sizeOfInstance: seven bits per byte; the eighth says that more follow.
+/// Reads a sizeOfInstance: seven bits per byte; the eighth bit says that more bytes follow.
 fn length(reader: &mut Reader<'_>) -> Result<usize, Error> {
     let mut length = 0;
     for _ in 0..LENGTH_BYTES_MAX {
@@ -102,7 +102,7 @@ fn length(reader: &mut Reader<'_>) -> Result<usize, Error> {
     Err(Error::Invalid("sizeOfInstance"))
 }
 
-/// Writes the payload of the box behind its version and flags.
+/// Writes the payload of the box after its version and flags.
 pub(crate) fn write(out: &mut Out, track: u32, object_type: u8, info: &[u8], rate: BitRate) {
     let info_bytes = if info.is_empty() { 0 } else { descriptor_bytes(info.len()) };
     let config_bytes = 13usize.saturating_add(info_bytes);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn short_lengths_and_optional_fields_are_read() {
-        // Dependence, a URL of two bytes, OCR; a descriptor that is not known.
+        // Dependence, a URL of two bytes, OCR; an unknown descriptor.
         let bytes = [
             &[0, 0, 0, 0, 3, 32, 0, 1, 0xe0, 0, 2, 2, b'a', b'b', 0, 3, 0x70, 1, 9][..],
             &[4, 17, 0x6b, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 1, 2],

@@ -5,15 +5,15 @@ use media::{AccessUnit, CodecConfig, Track, TrackId};
 
 use crate::{Description, FragmentSample, Subsample};
 
-/// The samples of one track that are in no fragment yet. A unit lasts until the next one of its track, so the newest is never
-/// complete.
+/// Samples of one track that are not yet in a fragment. A sample lasts until the next unit of the track, so
+/// the newest sample is never complete.
 #[derive(Debug)]
 pub struct Samples {
-    /// The track.
+    /// Id of the track in the stream.
     pub id: TrackId,
-    /// The description of the track in an init segment.
+    /// Description of the track in an init segment.
     pub description: Description,
-    /// The newest, whose duration is not known yet, and its decode time.
+    /// Newest sample, whose duration is not known yet, with its decode time.
     open: Option<(i64, FragmentSample)>,
     /// Decode time of the first complete sample, in ticks of the stream.
     at: i64,
@@ -21,7 +21,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Creates the samples of a track that is `number` in the file.
+    /// Creates an empty list for a track that gets the number `number` in the file.
     #[must_use]
     pub fn new(number: u32, track: &Track) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Samples {
         }
     }
 
-    /// True if no unit has come.
+    /// True if no unit was pushed yet.
     #[must_use]
     pub const fn is_new(&self) -> bool {
         self.open.is_none() && self.complete.is_empty()
@@ -48,12 +48,12 @@ impl Samples {
         self.complete.is_empty()
     }
 
-    /// Takes a unit. The one before it is complete.
+    /// Adds a unit, which completes the previous sample.
     pub fn push(&mut self, unit: &AccessUnit) {
         self.push_protected(unit, unit.payload.clone(), Vec::new());
     }
 
-    /// Takes a unit with the payload that its encryption has made, and the parts of that.
+    /// Adds a unit with an encrypted `payload`, and the clear and protected parts of that payload.
     pub fn push_protected(&mut self, unit: &AccessUnit, payload: Bytes, subsamples: Vec<Subsample>) {
         let lasted = self.open.as_ref().map_or(0, |(_, sample)| sample.duration);
         let sample = FragmentSample {
@@ -66,26 +66,26 @@ impl Samples {
         let Some((dts, mut before)) = self.open.replace((unit.dts, sample)) else { return };
         before.duration = u32::try_from(unit.dts.saturating_sub(dts)).unwrap_or(0);
         if let Some((_, sample)) = &mut self.open {
-            // The last one of all lasts as long as the one before it.
+            // Until the next unit arrives, the newest sample is assumed to last as long as the previous one.
             sample.duration = before.duration;
         }
         self.add(dts, before);
     }
 
-    /// Nothing follows the last one directly.
+    /// Completes the newest sample with its assumed duration, because no unit follows it directly.
     pub fn finish(&mut self) {
         if let Some((dts, sample)) = self.open.take() {
             self.add(dts, sample);
         }
     }
 
-    /// Number of complete samples, and how many ticks they last.
+    /// Number of complete samples, and their total duration in ticks.
     #[must_use]
     pub fn measure(&self) -> (usize, u64) {
         (self.complete.len(), self.complete.iter().map(|sample| u64::from(sample.duration)).sum())
     }
 
-    /// The complete samples, for a fragment, with the decode time of the first.
+    /// Takes the complete samples for a fragment, with the decode time of the first.
     pub fn take(&mut self) -> (i64, Vec<FragmentSample>) {
         (self.at, std::mem::take(&mut self.complete))
     }
@@ -98,8 +98,8 @@ impl Samples {
     }
 }
 
-/// The configuration of units with four-byte NAL lengths, as access units have them, whatever it said when it came (ISO/IEC 14496-15
-/// §5.3.3.1, §8.3.3.1).
+/// Returns the configuration with a NAL length size of four bytes, which access units always have, regardless
+/// of the size that the publisher used (ISO/IEC 14496-15 §5.3.3.1, §8.3.3.1).
 #[must_use]
 pub fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
     let patched = |record: &Bytes, at: usize| {

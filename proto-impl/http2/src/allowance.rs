@@ -1,4 +1,4 @@
-//! A budget for frames that cost the peer less than us: a burst, and a number per second.
+//! A budget for frames that cost the peer less than us: a burst, and a rate per second.
 
 use std::time::Instant;
 

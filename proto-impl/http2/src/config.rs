@@ -25,9 +25,9 @@ pub struct Config {
     pub stream_window: u32,
     /// Maximum number of bytes of all request bodies that wait for the application; at least 65 535.
     pub connection_window: u32,
-    /// Bytes waiting for the transport from which on no further DATA is made.
+    /// Number of bytes waiting for the transport from which on no more DATA is made.
     pub send_ahead_bytes: usize,
-    /// Bytes of a response body per [`crate::Event::Sent`], while more of it waits.
+    /// Number of bytes of a response body per [`crate::Event::Sent`], while more of the body waits.
     pub sent_step_bytes: usize,
 }
 

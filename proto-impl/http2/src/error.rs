@@ -11,7 +11,7 @@ impl Code {
     pub const PROTOCOL_ERROR: Self = Self(0x1);
     /// Internal error of the sender.
     pub const INTERNAL_ERROR: Self = Self(0x2);
-    /// The receiver of the code sent more than its window allows.
+    /// The peer that receives this code has sent more than the flow-control window granted to it.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
     /// Settings were not acknowledged in time.
     pub const SETTINGS_TIMEOUT: Self = Self(0x4);

@@ -34,7 +34,7 @@ pub enum Event {
     BodyEnd {
         /// Stream of the request.
         stream: StreamId,
-        /// Trailer fields behind the body.
+        /// Trailer fields after the body.
         trailers: Vec<Field>,
     },
     /// Parts of a response's body moved from the stream's queue to the transport.

@@ -1,7 +1,8 @@
-//! Closed captions within video: CEA-608 and CEA-708 in the SEI of H.264 and H.265 (ANSI/CTA-708-E §4.4, ETSI TS 101 154 annex B,
-//! ATSC A/53 part 4 §6.2.3).
+//! Closed captions within video: CEA-608 and CEA-708 in the SEI of H.264 and H.265 (ANSI/CTA-708-E §4.4, ETSI
+//! TS 101 154 annex B, ATSC A/53 part 4 §6.2.3).
 //!
-//! Captions stay where they are; this tells which ones there are, from what they say: bytes that pad are no captions.
+//! Captions are not extracted from the video. This module only finds out which caption channels a stream has,
+//! from the channels that have content: padding does not count.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,30 +12,30 @@ use crate::codec::{h264, h265};
 use crate::nal::Nals;
 use crate::{AccessUnit, Codec};
 
-/// Bytes of one SEI that are read: captions of a picture have 110 at most.
+/// Maximum number of bytes read of one SEI. The captions of a picture have at most 110.
 const SEI_BYTES_MAX: usize = 4096;
-/// SEI messages of one picture that are read.
+/// Maximum number of SEI messages read of one picture.
 const MESSAGES_MAX: usize = 32;
-/// NAL units before the first slice that are looked at.
+/// Maximum number of NAL units examined before the first slice.
 const NALS_MAX: usize = 32;
-/// `user_data_registered_itu_t_t35` (H.264 §D.1.6).
+/// payloadType of `user_data_registered_itu_t_t35` (H.264 §D.1.6).
 const T35: usize = 4;
 /// Country (USA), provider (ATSC), `GA94` and the type of caption data (A/53 part 4 §6.2.3).
 const CAPTIONS: [u8; 8] = [0xb5, 0x00, 0x31, b'G', b'A', b'9', b'4', 0x03];
-/// Bytes of a packet of CEA-708 (CTA-708-E §5).
+/// Maximum number of bytes of a CEA-708 packet (CTA-708-E §5).
 const PACKET_BYTES_MAX: usize = 128;
 
-/// A channel of captions.
+/// A caption channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
-    /// CEA-608: CC1 to CC4.
+    /// Channel of CEA-608: CC1 to CC4.
     Line21(u8),
-    /// CEA-708: services 1 to 63.
+    /// Service of CEA-708: 1 to 63.
     Service(u8),
 }
 
 impl Channel {
-    /// Reads a name as HLS has it (`INSTREAM-ID`): `CC1` to `CC4`, `SERVICE1` to `SERVICE63`.
+    /// Reads a channel name of HLS (`INSTREAM-ID`): `CC1` to `CC4`, `SERVICE1` to `SERVICE63`.
     #[must_use]
     pub fn read(name: &str) -> Option<Self> {
         let number = |digits: &str| digits.parse::<u8>().ok().filter(|_| !digits.starts_with(['0', '+']));
@@ -62,7 +63,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// No channel.
+    /// The empty set.
     pub const NONE: Self = Self { line_21: 0, services: 0 };
 
     /// Adds a channel.
@@ -73,13 +74,13 @@ impl Channels {
         }
     }
 
-    /// Returns the channels of both.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self { line_21: self.line_21 | other.line_21, services: self.services | other.services }
     }
 
-    /// True if the channel is among them.
+    /// True if the channel is in the set.
     #[must_use]
     pub fn contains(self, channel: Channel) -> bool {
         let mut one = Self::NONE;
@@ -93,8 +94,8 @@ impl Channels {
         all.filter(move |channel| self.contains(*channel))
     }
 
-    /// Returns the channels that the captions of a picture have something of. `unit` has NAL units with lengths of four bytes; other
-    /// codecs than H.264 and H.265 have none.
+    /// Returns the channels for which a picture has captions. `unit` has NAL units with lengths of four
+    /// bytes. Codecs other than H.264 and H.265 have no captions.
     #[must_use]
     pub fn of_unit(unit: &AccessUnit, codec: Codec) -> Self {
         let mut channels = Self::NONE;
@@ -103,7 +104,7 @@ impl Channels {
         }
         for nal in Nals::new(&unit.payload, 4).take(NALS_MAX) {
             let Ok(nal) = nal else { break };
-            // SEI is before the slices (H.264 §7.4.1.2.3, H.265 §7.4.2.4.4).
+            // SEI precedes the slices (H.264 §7.4.1.2.3, H.265 §7.4.2.4.4).
             let (is_slice, body) = if codec == Codec::H264 {
                 let kind = h264::nal_type(nal);
                 ((1..=5).contains(&kind), nal.get(1..).filter(|_| kind == h264::NAL_SEI))
@@ -120,7 +121,8 @@ impl Channels {
     }
 
     fn note_sei(&mut self, body: &[u8]) {
-        // The text of what made the stream is in many first pictures, and long.
+        // Skip SEI without captions, such as the long text with which encoders identify themselves in many
+        // first pictures.
         if !body.windows(4).take(SEI_BYTES_MAX).any(|four| four == b"GA94") {
             return;
         }
@@ -162,18 +164,19 @@ impl Channels {
         self.note_packet(&packet);
     }
 
-    /// Notes a pair of CEA-608. Control codes name their channel (CTA-608-E §8); text belongs to the code before it, which was noted then.
+    /// Notes a pair of CEA-608. Control codes name their channel (CTA-608-E §8). Text belongs to the channel
+    /// of the preceding control code, which is already noted.
     const fn note_pair(&mut self, field: u8, pair: [u8; 2]) {
         let [code @ 0x10..=0x1f, 0x20..=0x7f] = pair else { return };
         let second = if code & 8 != 0 { 1 } else { 0 };
         self.add(Channel::Line21(1 + 2 * field + second));
     }
 
-    /// Notes the services of a packet of CEA-708 as far as it is there: blocks with the number and the length of what they have
-    /// (CTA-708-E §6.2).
+    /// Notes the services of a packet of CEA-708, which may be incomplete. The packet has blocks, each with a
+    /// service number, a length and data (CTA-708-E §6.2).
     fn note_packet(&mut self, packet: &[u8]) {
         let Some((&head, blocks)) = packet.split_first() else { return };
-        // A length of 0 is one of 128.
+        // A length of 0 means 128 bytes.
         let bytes = match usize::from(head & 0x3f) {
             0 => PACKET_BYTES_MAX - 1,
             pairs => pairs.saturating_mul(2).saturating_sub(1),
@@ -197,7 +200,7 @@ impl Channels {
     }
 }
 
-/// Bytes without those that keep start codes out (H.264 §7.4.1, H.265 §7.4.2).
+/// Bytes without emulation prevention bytes (H.264 §7.4.1, H.265 §7.4.2).
 struct Unescaped<'a> {
     bytes: core::slice::Iter<'a, u8>,
     zeros: u8,
@@ -208,7 +211,8 @@ impl<'a> Unescaped<'a> {
         Self { bytes: bytes.iter(), zeros: 0 }
     }
 
-    /// Reads a type or a size of a message: bytes of 255, and one that is less (§7.3.2.3.1).
+    /// Reads the type or the size of a message: the sum of any number of bytes 255 and a last byte below 255
+    /// (§7.3.2.3.1).
     fn value(&mut self) -> Option<usize> {
         let mut value = 0_usize;
         loop {
@@ -235,7 +239,8 @@ impl Iterator for Unescaped<'_> {
     }
 }
 
-/// Returns a list of channels with a language each, as it is written in a setting: `CC1=en,CC3=es,SERVICE1`. `None`: it is none.
+/// Parses a setting that lists channels, each with an optional language, such as `CC1=en,CC3=es,SERVICE1`.
+/// `None` if it is invalid.
 #[must_use]
 pub fn read_list(text: &str) -> Option<Vec<(Channel, Option<String>)>> {
     let mut list: Vec<(Channel, Option<String>)> = Vec::new();
@@ -264,7 +269,7 @@ mod tests {
     use super::*;
     use crate::TrackId;
 
-    /// A SEI message of caption data with these pairs, each behind its head.
+    /// Makes an SEI message of caption data with these pairs, each with its header byte.
     fn message(triples: &[[u8; 3]]) -> Vec<u8> {
         let count = u8::try_from(triples.len()).unwrap();
         let mut data = [&CAPTIONS[..], &[0x40 | count, 0xff]].concat();
@@ -316,18 +321,18 @@ mod tests {
         assert_eq!(told(&[[0xfc, 0x94, 0x20]]), [Line21(1)]);
         assert_eq!(told(&[[0xfc, 0x1c, 0x20]]), [Line21(2)]);
         assert_eq!(told(&[[0xfd, 0x15, 0x20], [0xfd, 0x9d, 0x20]]), [Line21(3), Line21(4)]);
-        // Padding, pairs that are not valid, extended data of field 2, text without its channel.
+        // Padding, invalid pairs, extended data of field 2, text without a preceding control code.
         assert_eq!(
             told(&[[0xfc, 0x80, 0x80], [0xf8, 0x94, 0x20], [0xfd, 0x01, 0x83], [0xfc, 0xc8, 0xe9]]),
             []
         );
-        // Two services in a packet of six bytes, and one of the extended numbers.
+        // Two services in a packet of six bytes, and a service with an extended number.
         assert_eq!(
             told(&[[0xff, 0x03, 0x21], [0xfe, 0x41, 0x42], [0xfe, 0x58, 0x59]]),
             [Service(1), Service(2)]
         );
         assert_eq!(told(&[[0xff, 0x02, 0xe1], [0xfe, 0x09, 0x41]]), [Service(9)]);
-        // A packet without a block, and its continuation alone.
+        // A packet without a block, and a continuation without its packet.
         assert_eq!(told(&[[0xff, 0x01, 0x00], [0xfa, 0, 0]]), []);
         assert_eq!(told(&[[0xfe, 0x21, 0x41]]), []);
     }
@@ -338,7 +343,7 @@ mod tests {
         let sei = [&[6][..], &escaped(&text), &escaped(&message(&[[0xfc, 0x94, 0x20]])), &[0x80]].concat();
         let found = Channels::of_unit(&unit(&[&[9, 0xf0], &sei, &[0x41, 1]]), Codec::H264);
         assert!(found.contains(Channel::Line21(1)));
-        // Behind a slice there is none.
+        // SEI after a slice is ignored.
         assert_eq!(Channels::of_unit(&unit(&[&[0x41, 1], &sei]), Codec::H264), Channels::NONE);
     }
 

@@ -6,13 +6,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// Largest tag: it fits one PES packet with room to spare.
 pub const TAG_BYTES_MAX: usize = 32 * 1024;
-/// Bytes of the header of a tag (§3.1), and of that of a frame (§4).
+/// Length in bytes of a tag header (§3.1), and of a frame header (§4).
 const HEAD_BYTES: usize = 10;
-/// Text encoding UTF-8 (§4).
+/// Code of the text encoding UTF-8 (§4).
 const UTF_8: u8 = 3;
 
-/// Returns a tag with one text under a name that the sender chooses (frame `TXXX`, §4.2.6), which players hand to the page. `None` if it
-/// would be longer than [`TAG_BYTES_MAX`], or the name has a zero character.
+/// Returns a tag with one text under a name that the sender chooses (frame `TXXX`, §4.2.6), which players
+/// pass to the web page. `None` if the tag would be longer than [`TAG_BYTES_MAX`], or if the name contains a
+/// zero character.
 #[must_use]
 pub fn text(name: &str, text: &str) -> Option<Bytes> {
     let frame = name.len().checked_add(text.len())?.checked_add(3)?;
@@ -33,7 +34,8 @@ pub fn text(name: &str, text: &str) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// Returns true if the bytes are one or more whole tags of version 2.3 or 2.4, of at most [`TAG_BYTES_MAX`] together.
+/// Returns true if the bytes are one or more whole tags of version 2.3 or 2.4, of at most [`TAG_BYTES_MAX`]
+/// in total.
 #[must_use]
 pub fn is_tags(bytes: &[u8]) -> bool {
     let mut rest = bytes;
@@ -46,7 +48,7 @@ pub fn is_tags(bytes: &[u8]) -> bool {
     false
 }
 
-/// Returns the texts of `TXXX` frames, each with its name. Frames of other kinds and encodings are passed over.
+/// Returns the texts of `TXXX` frames, each with its name. Frames of other kinds and encodings are skipped.
 #[must_use]
 pub fn texts(bytes: &[u8]) -> Vec<(&str, &str)> {
     let mut texts = Vec::new();
@@ -63,7 +65,7 @@ pub fn texts(bytes: &[u8]) -> Vec<(&str, &str)> {
     texts
 }
 
-/// Returns a frame's id and body, and the bytes behind it.
+/// Returns a frame's id and body, and the bytes after it.
 fn frame(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     let (id, rest) = bytes.split_first_chunk::<4>()?;
     let (size, rest) = rest.split_first_chunk::<4>()?;
@@ -78,7 +80,7 @@ fn named_text(body: &[u8]) -> Option<(&str, &str)> {
     Some((name, text.trim_end_matches('\0')))
 }
 
-/// Returns the bytes behind the tag that these begin with.
+/// Returns the bytes after the tag with which `bytes` begin.
 fn behind_tag(bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let [b'I', b'D', b'3', 3 | 4, _, flags, size @ ..] = head else { return None };
@@ -86,13 +88,13 @@ fn behind_tag(bytes: &[u8]) -> Option<&[u8]> {
     rest.get(read_synchsafe(*size)?.checked_add(footer)?..)
 }
 
-/// Writes a size with seven bits a byte (§6.2). `None` if it has more than 28.
+/// Writes a size with seven bits per byte (§6.2). `None` if it needs more than 28 bits.
 fn synchsafe(size: usize) -> Option<[u8; 4]> {
     let size = u32::try_from(size).ok().filter(|size| *size < 1 << 28)?;
     Some([21, 14, 7, 0].map(|shift| u8::try_from(size >> shift & 0x7f).unwrap_or(0)))
 }
 
-/// Reads a size with seven bits a byte. `None` if a byte has eight.
+/// Reads a size with seven bits per byte. `None` if a byte has its top bit set.
 fn read_synchsafe(bytes: [u8; 4]) -> Option<usize> {
     bytes.iter().try_fold(0, |size, byte| (*byte < 0x80).then(|| size << 7 | usize::from(*byte)))
 }

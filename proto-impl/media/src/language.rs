@@ -1,11 +1,14 @@
-//! Codes of languages: those of ISO 639-2, which MPEG-TS has, and the shortest ones, which playlists and manifests have.
+//! Language codes: those of ISO 639-2, as used in MPEG-TS, and the shortest ones, as used in playlists and
+//! manifests.
 //!
-//! A tag of RFC 5646 has the shortest code of its language (§2.2.1): `de`, and neither `deu` nor the bibliographic `ger`.
+//! A tag of RFC 5646 uses the shortest code of its language (§2.2.1): `de` rather than `deu` or the
+//! bibliographic `ger`.
 
-/// A code of two letters, the terminological one of three letters and the bibliographic one.
+/// The two-letter code of a language, its terminological three-letter code, and its bibliographic one.
 type Row = (&'static [u8; 2], &'static [u8; 3], &'static [u8; 3]);
 
-/// Returns the tag of a language with its shortest code, if its code of three letters has one: `deu` and `ger` are `de`, `gsw` stays.
+/// Returns the tag with the shortest code of the language. Three-letter codes without a shorter one are kept:
+/// `deu` and `ger` become `de`, `gsw` stays.
 #[must_use]
 pub fn tag(language: &str) -> &str {
     let code = language.as_bytes().first_chunk::<3>().filter(|_| language.len() == 3);
@@ -16,7 +19,8 @@ pub fn tag(language: &str) -> &str {
     row.and_then(|(short, ..)| core::str::from_utf8(*short).ok()).unwrap_or(language)
 }
 
-/// Returns the terminological code of three letters of a tag: `de`, `de-AT` and `ger` are `deu`, `gsw` stays. `None` if it has none.
+/// Returns the terminological three-letter code of a tag: `de`, `de-AT` and `ger` become `deu`, `gsw` stays.
+/// `None` if there is none.
 #[must_use]
 pub fn three_letters(tag: &str) -> Option<[u8; 3]> {
     let primary = tag.split(['-', '_']).next()?.as_bytes();
@@ -30,7 +34,7 @@ pub fn three_letters(tag: &str) -> Option<[u8; 3]> {
     code.iter().all(u8::is_ascii_lowercase).then(|| row.map_or(code, |row| *row.1))
 }
 
-/// All languages with a code of two letters (ISO 639-1), in its order.
+/// All languages with a two-letter code (ISO 639-1), in the order of these codes.
 #[rustfmt::skip]
 const ROWS: [Row; 184] = [
     (b"aa", b"aar", b"aar"),

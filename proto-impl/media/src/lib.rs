@@ -19,7 +19,7 @@ mod timeline;
 mod track;
 mod unit;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::{Bytes, BytesMut};
 pub use wire::Reader;
 

@@ -86,11 +86,12 @@ pub fn to_four_byte_lengths(payload: Bytes, length_size: u8) -> Result<Bytes, Er
 /// Start code written before every NAL unit, as long as a length field.
 pub const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
-/// Iterates over the NAL units behind start codes of three or four bytes (H.264 §B.1.1). Bytes before the first start
-/// code are skipped; zeros at the end of a NAL unit do not belong to it (trailing_zero_8bits, §7.4.1).
+/// Iterates over the NAL units after start codes of three or four bytes (H.264 §B.1.1). Bytes before the
+/// first start code are skipped; zeros at the end of a NAL unit do not belong to it (trailing_zero_8bits,
+/// §7.4.1).
 #[derive(Debug, Clone)]
 pub struct AnnexB<'a> {
-    /// Bytes behind the latest start code.
+    /// Bytes after the latest start code.
     rest: Option<&'a [u8]>,
 }
 
@@ -117,9 +118,10 @@ impl<'a> Iterator for AnnexB<'a> {
     }
 }
 
-/// Splits at the first three-byte start code into the bytes before and behind it.
+/// Splits at the first three-byte start code into the bytes before and after it.
 fn split_at_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
-    // Looks at every third byte unless a start code may be near: a byte above 1 is in none.
+    // Only looks at every third byte unless a start code may be near: a byte above 1 is not part of a start
+    // code.
     let mut at = 2usize;
     while let Some(&byte) = bytes.get(at) {
         match byte {
@@ -212,7 +214,8 @@ mod tests {
     fn start_codes_of_both_lengths_and_zeros_around_them() {
         let nals = |bytes: &'static [u8]| AnnexB::new(bytes).collect::<Vec<_>>();
         assert_eq!(nals(&[0, 0, 0, 1, 0x67, 1, 0, 0, 1, 0x68, 2]), [&[0x67, 1][..], &[0x68, 2]]);
-        // Noise before, zeros behind, emulation prevention inside, an empty one.
+        // Noise before the first start code, zeros at the end, emulation prevention inside, an empty NAL
+        // unit.
         assert_eq!(
             nals(&[9, 9, 0, 0, 1, 0x65, 0, 0, 3, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0x41, 0, 0]),
             [&[0x65, 0, 0, 3, 1][..], &[0x41]]
@@ -236,7 +239,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_cut_at_their_start_codes(bytes in proptest::collection::vec(0u8..3, 0..60)) {
-            // The plain way: at every 00 00 01.
+            // The simple algorithm: split at every 00 00 01.
             let mut nals = Vec::new();
             let mut rest = &bytes[..];
             let find = |bytes: &[u8]| bytes.windows(3).position(|window| window == [0, 0, 1]);

@@ -1,6 +1,8 @@
-//! Splice information (ANSI/SCTE 35 2020): where a program leaves for a break and comes back, as encoders mark it in a stream.
+//! Splice information (ANSI/SCTE 35 2020): marks in a stream where the program leaves for a break and where
+//! it returns.
 //!
-//! A section keeps the form that it came in. Only its pts_adjustment changes, which stands in the clear in encrypted sections too (§9.6).
+//! A section is forwarded in the form in which it was received. Only its pts_adjustment changes, which is in
+//! the clear even in encrypted sections (§9.6).
 
 use alloc::vec::Vec;
 
@@ -9,24 +11,24 @@ use wire::{BitReader, Reader, Truncated};
 
 use crate::crc32;
 
-/// Largest section: section_length has at most 4093 (§9.6), after three bytes.
+/// Largest section: section_length is at most 4093 (§9.6), after three bytes.
 pub const SECTION_BYTES_MAX: usize = 4096;
-/// Events that are read of one section; a time_signal may have several segmentation descriptors.
+/// Maximum number of events read from one section; a time_signal may have several segmentation descriptors.
 pub const EVENTS_MAX: usize = 16;
-/// Ticks of times and durations in a second.
+/// Ticks per second of times and durations.
 pub const TICKS_PER_SECOND: u32 = 90_000;
 
 /// table_id of a splice_info_section.
 const TABLE_ID: u8 = 0xfc;
-/// Bits of times.
+/// Mask of the 33 bits of a time.
 const TIME_MASK: u64 = (1 << 33) - 1;
-/// Bytes before section_length counts.
+/// Number of bytes that section_length does not count.
 const HEAD_BYTES: usize = 3;
 /// Position of encrypted_packet, encryption_algorithm and pts_adjustment.
 const ADJUSTMENT_AT: usize = 4;
-/// splice_command_length of encoders that follow the first edition.
+/// splice_command_length that encoders of the first edition write: unknown.
 const LENGTH_UNKNOWN: u16 = 0xfff;
-/// splice_command_type (§9.6.1).
+/// Values of splice_command_type (§9.6.1).
 const NULL: u8 = 0x00;
 const INSERT: u8 = 0x05;
 const TIME_SIGNAL: u8 = 0x06;
@@ -40,38 +42,41 @@ const CUEI: &[u8; 4] = b"CUEI";
 pub enum Kind {
     /// The program leaves for a break.
     Out,
-    /// The program comes back.
+    /// The program returns from a break.
     In,
     /// Any other mark.
     Other,
-    /// An event that was announced is cancelled.
+    /// A previously announced event is cancelled.
     Cancel,
 }
 
 /// An event of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// splice_event_id or segmentation_event_id; of a section without either its [`checksum`], which its repetitions share.
+    /// splice_event_id or segmentation_event_id. For a section without either, its [`checksum`], which is the
+    /// same for repetitions of the section.
     pub id: u32,
     /// Meaning of the event.
     pub kind: Kind,
     /// Duration in ticks of 90 kHz, as announced.
     pub duration: Option<u64>,
-    /// The program comes back by itself when the duration is over.
+    /// The program returns by itself when the duration is over.
     pub auto_return: bool,
 }
 
 /// A splice_info_section (§9.6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Splice {
-    /// Presentation time with pts_adjustment, 33 bits, in ticks of 90 kHz; `None` if the splice is immediate or the section encrypted.
+    /// Presentation time including pts_adjustment, 33 bits, in ticks of 90 kHz; `None` if the splice is
+    /// immediate or the section is encrypted.
     pub pts: Option<u64>,
-    /// Events of the section. None if it only keeps the stream alive (splice_null, bandwidth_reservation).
+    /// Events of the section. Empty if the section only keeps the stream alive (splice_null,
+    /// bandwidth_reservation).
     pub events: Vec<Event>,
 }
 
 impl Splice {
-    /// Reads a section whose checksum is right. `None` if it is no splice information.
+    /// Reads a section. `None` if the bytes are not splice information or have a wrong checksum.
     #[must_use]
     pub fn read(section: &[u8]) -> Option<Self> {
         if !is_section(section) {
@@ -82,7 +87,7 @@ impl Splice {
         if is_encrypted(section)? {
             return Some(Self { pts: None, events: Vec::from([other(checksum)]) });
         }
-        // Without pts_adjustment before and the checksum behind.
+        // The bytes between pts_adjustment and the checksum.
         let body = section.get(ADJUSTMENT_AT + 5..section.len().checked_sub(4)?)?;
         let Parts { command, mut rest, descriptors } = Parts::read(body).ok()?;
         let mut events = Vec::new();
@@ -111,7 +116,7 @@ impl Splice {
     }
 }
 
-/// Returns true if the bytes are a whole splice_info_section with a right checksum.
+/// Returns true if the bytes are a whole splice_info_section with a correct checksum.
 #[must_use]
 pub fn is_section(bytes: &[u8]) -> bool {
     let Some([TABLE_ID, high, low]) = bytes.first_chunk::<HEAD_BYTES>() else { return false };
@@ -121,20 +126,22 @@ pub fn is_section(bytes: &[u8]) -> bool {
         && crc32(bytes) == 0
 }
 
-/// Returns the checksum that a section would have without its pts_adjustment: repetitions of a section share it, however they were moved.
+/// Returns the checksum that the section would have with a pts_adjustment of zero. Repetitions of a section
+/// share it, even if their times were moved.
 #[must_use]
 pub fn checksum(section: &[u8]) -> u32 {
     adjusted(section, 0).last_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Returns a section whose times are this much later, by its pts_adjustment. `None` if the bytes are no section.
+/// Returns a copy of the section whose times are later by `by` ticks, by means of its pts_adjustment. `None`
+/// if the bytes are not a section.
 #[must_use]
 pub fn shifted(section: &[u8], by: u64) -> Option<Bytes> {
     is_section(section).then(|| adjusted(section, adjustment(section).wrapping_add(by) & TIME_MASK))
 }
 
-/// Returns a section with its splice at this presentation time. One without a time, or with an encrypted one, stays as it is. `None` if the
-/// bytes are no section.
+/// Returns a copy of the section whose splice is at this presentation time. A section without a time, or with
+/// an encrypted one, is returned unchanged. `None` if the bytes are not a section.
 #[must_use]
 pub fn moved_to(section: &[u8], pts: u64) -> Option<Bytes> {
     match Splice::read(section)?.pts {
@@ -143,14 +150,14 @@ pub fn moved_to(section: &[u8], pts: u64) -> Option<Bytes> {
     }
 }
 
-/// Returns a section with one splice_insert, whose time is its pts_adjustment: zero until [`moved_to`]. A duration is in ticks of 90 kHz; with
-/// one the program comes back by itself.
+/// Returns a section with one splice_insert at time zero; [`moved_to`] sets the time. A duration is in ticks
+/// of 90 kHz; after it the program returns by itself.
 #[must_use]
 pub fn insert(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
     inserted(id, kind, duration, true)
 }
 
-/// Returns a section like that of [`insert`], whose splice is immediate: where it is received.
+/// Returns a section like that of [`insert`] with an immediate splice: it takes effect where it is received.
 #[must_use]
 pub fn immediate(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
     inserted(id, kind, duration, false)
@@ -177,7 +184,8 @@ fn inserted(id: u32, kind: Kind, duration: Option<u64>, is_timed: bool) -> Bytes
     let mut out = BytesMut::new();
     let length = u16::try_from(command.len()).unwrap_or(0);
     out.put_u8(TABLE_ID);
-    // No section syntax, not private, no stream access point; from protocol_version to the checksum.
+    // No section syntax, not private, no stream access point; the length from protocol_version to the
+    // checksum.
     out.put_u16(0x3000 | length.saturating_add(17));
     out.put_slice(&[0; 7]);
     // All tiers.
@@ -191,15 +199,16 @@ fn inserted(id: u32, kind: Kind, duration: Option<u64>, is_timed: bool) -> Bytes
     out.freeze()
 }
 
-/// Returns a section moved along with a stream that is this much later, also where its times are encrypted. Bytes that are no section stay
-/// as they are.
+/// Returns a copy of the section for a stream that was moved by `later_ms`. This also works if the section's
+/// times are encrypted. Bytes that are not a section are returned unchanged.
 #[must_use]
 pub fn moved_along(section: &Bytes, later_ms: i64) -> Bytes {
     let by = later_ms.saturating_mul(i64::from(TICKS_PER_SECOND / 1000)).cast_unsigned();
     shifted(section, by).unwrap_or_else(|| section.clone())
 }
 
-/// Writes 33 bits behind the flags in the upper seven of these.
+/// Writes a 33-bit time. Its top bit is the lowest bit of the first byte; the other seven bits are those of
+/// `flags`.
 fn put_time(flags: u8, time: u64, out: &mut BytesMut) {
     out.put_u8(flags | u8::from(time >> 32 & 1 == 1));
     out.put_u32(u32::try_from(time & 0xffff_ffff).unwrap_or(0));
@@ -225,7 +234,7 @@ fn adjusted(section: &[u8], adjustment: u64) -> Bytes {
     out.freeze()
 }
 
-/// The parts of a section in the clear, behind pts_adjustment.
+/// The unencrypted parts of a section after pts_adjustment.
 struct Parts<'a> {
     command: u8,
     rest: Reader<'a>,
@@ -248,7 +257,7 @@ impl<'a> Parts<'a> {
         Ok(Self { command, rest, descriptors })
     }
 
-    /// Without a length the command tells by itself where it ends.
+    /// Parses a section without a command length, which ends where its last field does.
     fn of_unknown_length(command: u8, mut reader: Reader<'a>) -> Result<Self, Truncated> {
         let all = reader.rest();
         let mut ahead = Reader::new(all);
@@ -307,7 +316,7 @@ fn insert_of(reader: &mut Reader<'_>) -> Result<(Option<u64>, Event), Truncated>
     Ok((time, Event { id, kind, duration, auto_return }))
 }
 
-/// Reads the segmentation descriptors of a loop (§10.3.3). What cannot be read is passed over.
+/// Reads the segmentation descriptors of a loop (§10.3.3). Unreadable descriptors are skipped.
 fn segmentations(descriptors: &[u8], events: &mut Vec<Event>) {
     let mut reader = Reader::new(descriptors);
     while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
@@ -343,8 +352,8 @@ fn segmentation_of(body: &[u8]) -> Result<Event, Truncated> {
     Ok(Event { id, kind: segmentation_kind(reader.u8()?), duration, auto_return: false })
 }
 
-/// Meaning of a segmentation_type_id (table 23): breaks, advertisements, placement opportunities and ad blocks begin with even numbers and end
-/// with the odd ones behind them.
+/// Returns the meaning of a segmentation_type_id (table 23). Breaks, advertisements, placement opportunities
+/// and ad blocks begin with even numbers and end with the following odd ones.
 const fn segmentation_kind(id: u8) -> Kind {
     match id {
         0x22 | 0x30 | 0x32 | 0x34 | 0x36 | 0x38 | 0x3a | 0x44 | 0x46 => Kind::Out,
@@ -368,7 +377,7 @@ mod tests {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// A section with this command, without descriptors.
+    /// Makes a section with this command and without descriptors.
     fn section(command: u8, body: &[u8], length: u16) -> Vec<u8> {
         let mut out = BytesMut::new();
         out.put_u8(TABLE_ID);
@@ -491,7 +500,7 @@ mod tests {
             assert!((0..whole.len()).all(|end| Splice::read(&whole[..end]).is_none()));
             assert_eq!(Splice::read(&[&whole[..], b"x"].concat()), None);
         }
-        // Lengths within that reach beyond the section.
+        // Inner lengths that reach beyond the section.
         let mut lies = bytes(SIGNAL);
         for at in 11..lies.len() - 4 {
             for value in [0, 1, 0x7f, 0xff] {

@@ -40,8 +40,8 @@ impl Timescale {
     }
 }
 
-/// Unwraps a clock of `bits` bits (RTMP 32, RTP 32, MPEG-TS 33) into 64 bits. Each value is taken as the nearest to the
-/// previous one, so a step back of up to half of the range is possible.
+/// Unwraps a clock of `bits` bits (RTMP 32, RTP 32, MPEG-TS 33) into 64 bits. Each value is taken as the one
+/// nearest to the previous value, so a step back of up to half of the range is possible.
 #[derive(Debug, Clone)]
 pub struct Unwrap {
     bits: u32,

@@ -24,9 +24,10 @@ impl TrackId {
     pub const AUDIO: Self = Self(1);
     /// The data track of script data (onMetaData and other AMF0 values).
     pub const DATA: Self = Self(2);
-    /// The data track of timed metadata ([`crate::id3`]), whose times count milliseconds.
+    /// The data track of timed metadata ([`crate::id3`]), with times in milliseconds.
     pub const METADATA: Self = Self(5);
-    /// The data track of splice information ([`crate::scte35`]), whose times count milliseconds. PTS is the time of the splice.
+    /// The data track of splice information ([`crate::scte35`]), with times in milliseconds. PTS is the time
+    /// of the splice.
     pub const CUES: Self = Self(8);
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
@@ -302,7 +303,7 @@ pub struct Tracks {
     pub epoch: u32,
     /// Tracks ordered by id.
     list: Vec<Track>,
-    /// Last onMetaData of the publisher (AMF0 values behind the name), forwarded unchanged from FLV to FLV.
+    /// Last onMetaData of the publisher (AMF0 values after the name), forwarded unchanged from FLV to FLV.
     pub metadata: Option<Bytes>,
 }
 

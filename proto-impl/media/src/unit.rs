@@ -1,4 +1,4 @@
-//! The access unit, which all protocols convert media to and from.
+//! The access unit: the common form between all protocols, each of which converts its media to and from it.
 
 use bytes::Bytes;
 

@@ -16,7 +16,7 @@ mod psi;
 mod section;
 mod sync;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::Bytes;
 pub use media;
 

@@ -9,7 +9,7 @@ use crate::{CLOCK_MASK, Error};
 pub const PACKET_BYTES: usize = 188;
 /// The first byte of every packet.
 pub(crate) const SYNC_BYTE: u8 = 0x47;
-/// Bytes behind a packet's header: adaptation field and payload.
+/// Bytes after a packet's header: adaptation field and payload.
 pub(crate) const BODY_BYTES: usize = PACKET_BYTES - 4;
 /// Length of a PCR.
 pub(crate) const PCR_BYTES: usize = 6;
@@ -98,7 +98,7 @@ impl Adaptation {
     /// Reads an adaptation field without its length byte.
     fn read(field: &[u8]) -> Self {
         if field.is_empty() {
-            // A length of zero: the length byte itself is one byte of stuffing.
+            // An adaptation field of length zero: the length byte itself is one byte of stuffing.
             return Self { stuffed: true, ..Self::default() };
         }
         Self::read_flagged(field).unwrap_or_else(|_| Self { malformed: true, ..Self::default() })
@@ -155,8 +155,9 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet that begins with the sync byte. An adaptation field that exceeds the packet is an error. If only
-    /// its contents exceed the field, it is marked as malformed, since the start of the payload is known nevertheless.
+    /// Reads a packet that begins with the sync byte. An adaptation field that exceeds the packet is an
+    /// error. If only its contents exceed the field, it is marked as malformed, because the start of the
+    /// payload is still known.
     pub fn read(bytes: &'a [u8; PACKET_BYTES]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != SYNC_BYTE {
@@ -186,7 +187,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Header of a packet to write, and the adaptation field if needed, such that exactly `payload` bytes remain behind it.
+/// Header of a packet to write, with an adaptation field if needed, so that exactly `payload` bytes remain
+/// after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) pid: Pid,
@@ -198,7 +200,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Returns the bytes of payload that fit behind the header and fields.
+    /// Returns the number of payload bytes that fit after the header and fields.
     pub(crate) const fn room(&self) -> usize {
         if self.pcr.is_some() {
             BODY_BYTES - 2 - PCR_BYTES
@@ -286,10 +288,11 @@ mod tests {
                 assert!(Packet::read(&packet([0x47, 0, 0, control], &[length])).is_err(), "{length}");
             }
         }
-        // All of the packet, and payload announced: there is none.
+        // The adaptation field takes the whole packet although a payload is announced: there is no payload.
         let bytes = packet([0x47, 0, 0, 0x30], &[183, 0]);
         assert_eq!(Packet::read(&bytes).unwrap().payload, Some(&[][..]));
-        // A PCR in no bytes, private data past the field: the payload is where the length says.
+        // A PCR without bytes, private data that exceeds the field: the payload begins where the field's
+        // length says.
         for field in [&[1, 0x10][..], &[6, 0x10, 0, 0, 0, 0, 0], &[3, 0x02, 200, 0], &[1, 0x08], &[1, 0x01]] {
             let bytes = packet([0x47, 0, 0, 0x30], field);
             let read = Packet::read(&bytes).unwrap();

@@ -29,7 +29,7 @@ const WITHOUT_FLAGS: [u8; 8] = [0xbc, 0xbe, 0xbf, 0xf0, 0xf1, 0xf2, 0xf8, 0xff];
 pub struct PesHeader {
     /// stream_id (table 2-22).
     pub stream_id: u8,
-    /// Number of bytes behind this field; 0 if the packet ends where the next begins.
+    /// Number of bytes after this field; 0 if the packet ends where the next begins.
     pub packet_length: u16,
     /// The payload is encrypted.
     pub scrambled: bool,
@@ -90,8 +90,8 @@ impl PesHeader {
         FIXED_BYTES + FLAGS_BYTES + if dts { 2 * TIME_BYTES } else { TIME_BYTES }
     }
 
-    /// Writes the header of a packet with `payload` bytes behind it. The length is written if it fits its field, so
-    /// that a reader can complete the packet at its last byte. A DTS equal to the PTS is omitted.
+    /// Writes the header of a packet with `payload` bytes after it. The length is written if it fits its
+    /// field, so that a reader can complete the packet at its last byte. A DTS equal to the PTS is omitted.
     pub(crate) fn write(
         stream_id: u8,
         aligned: bool,

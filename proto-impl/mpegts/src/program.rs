@@ -1,10 +1,10 @@
 //! The tracks of a stream as a program: access units to transport packets.
 //!
-//! Times count 90 kHz, and the zero of the stream is at [`ZERO`]: a transport stream of ffmpeg begins there, so a stream that comes in
-//! that way and goes out again has the times it came with.
+//! Times count in ticks of 90 kHz, and the stream's zero is written as [`ZERO`]. A transport stream of ffmpeg
+//! begins there, so a stream that is received as MPEG-TS and sent as MPEG-TS again keeps its timestamps.
 //!
-//! Codecs that MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) are left out, and not
-//! announced.
+//! Codecs that MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) are left
+//! out, and not announced.
 
 use alloc::vec::Vec;
 
@@ -17,27 +17,28 @@ use crate::{
     CLOCK_MASK, Kind, Muxer, PROGRAM_STREAMS_MAX, Packing, StreamKind, StreamNumber, TICKS_PER_SECOND, Unit,
 };
 
-/// Ticks of PTS and DTS.
+/// Timescale of PTS and DTS.
 const TICKS: Timescale = Timescale::new(TICKS_PER_SECOND);
-/// The position of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock,
-/// which stands [`LATE_MAX`](crate::LATE_MAX) before the unit at most, is then never negative.
+/// Time of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock, which
+/// is at most [`LATE_MAX`](crate::LATE_MAX) earlier than the unit, is then never negative.
 pub const ZERO: u64 = 126_000;
 /// Sample rates below this are those of MPEG-2 (ISO/IEC 13818-3).
 const MPEG2_RATE: u32 = 32_000;
-/// A piece of a payload: what most frames need without an allocation.
+/// Pieces of a payload. Most frames need no more than fit here without an allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 
-/// A program of tracks.
+/// A program made from the tracks of a stream.
 #[derive(Debug)]
 pub struct Program {
     muxer: Muxer,
-    /// The first video and the first audio track, which are the first streams of their kinds, whatever their ids.
+    /// Ids of the first video and the first audio track. They are the first streams of their kinds,
+    /// regardless of these ids.
     firsts: [Option<TrackId>; 2],
     /// True if a stream of timed metadata is announced beside the tracks.
     has_metadata: bool,
     /// True if a stream of splice information is announced beside the tracks.
     has_splices: bool,
-    /// Streams of the tracks.
+    /// Streams of the tracks, with their kinds.
     streams: Vec<(StreamNumber, StreamKind)>,
 }
 
@@ -54,15 +55,16 @@ impl Program {
         }
     }
 
-    /// Announces a stream of timed metadata beside the tracks, from the next [`Self::set_tracks`] on. Of the tracks of such a program one
-    /// less can be carried.
+    /// Announces a stream of timed metadata beside the tracks, from the next [`Self::set_tracks`] on. Such a
+    /// program can carry one track fewer.
     #[must_use]
     pub const fn with_metadata(mut self) -> Self {
         self.has_metadata = true;
         self
     }
 
-    /// Sets the tracks, of each kind the first one first. Those that cannot be carried are left out.
+    /// Sets the tracks. The first track of each kind becomes the first stream of that kind. Tracks that
+    /// cannot be carried are left out.
     pub fn set_tracks<'a>(&mut self, tracks: impl IntoIterator<Item = &'a Track>) {
         self.firsts = [None, None];
         let mut streams: Vec<(StreamNumber, StreamKind)> = Vec::new();
@@ -83,8 +85,8 @@ impl Program {
         self.announce();
     }
 
-    /// Sets the program of the tracks' streams and those beside them. Splice information has a stream if there is room beside all tracks:
-    /// none of them goes away because it comes.
+    /// Sets the muxer's program: the streams of the tracks and those beside them. Splice information gets a
+    /// stream only if there is room beside all tracks, so that it never displaces a track.
     fn announce(&mut self) {
         let media = self.streams.len().saturating_add(usize::from(self.has_metadata));
         let has_splices = self.has_splices && media < PROGRAM_STREAMS_MAX;
@@ -98,24 +100,25 @@ impl Program {
         self.muxer.set_program(tracks.chain(others));
     }
 
-    /// Begins a segment: the tables stand before the next unit.
+    /// Begins a segment: the tables are written before the next unit.
     pub const fn begin(&mut self) {
         self.muxer.begin();
     }
 
-    /// The tables for a receiver that begins here ([`Muxer::tables`]).
+    /// Returns the tables for a receiver that joins here ([`Muxer::tables`]).
     #[must_use]
     pub fn tables(&self) -> Bytes {
         self.muxer.tables()
     }
 
-    /// Makes the packets of the frames that still wait for others.
+    /// Returns the packets of the audio frames that are still held.
     #[must_use]
     pub fn flush(&mut self) -> Bytes {
         self.muxer.flush()
     }
 
-    /// Makes the packets of ID3 tags for this time in milliseconds: none if the program announces no metadata, or these are no tags.
+    /// Returns the packets of ID3 tags for this time in milliseconds. Empty if the program announces no
+    /// metadata, or if `tags` are not ID3 tags.
     #[must_use]
     pub fn write_metadata(&mut self, pts_ms: i64, tags: &[u8]) -> Bytes {
         if !id3::is_tags(tags) {
@@ -133,8 +136,9 @@ impl Program {
         })
     }
 
-    /// Makes the packets of a splice_info_section whose splice is at this time in milliseconds: none if it is no such section. The first one
-    /// has its stream announced; without room for one beside the tracks it is left out. While tables are due it waits for them.
+    /// Returns the packets of a splice_info_section whose splice is at this time in milliseconds. Empty if
+    /// `section` is not one. The first section causes its stream to be announced; if there is no room for the
+    /// stream beside the tracks, the section is left out. While tables are due the section waits for them.
     #[must_use]
     pub fn write_splice(&mut self, pts_ms: i64, section: &[u8]) -> Bytes {
         let Some(section) = scte35::moved_to(section, ticks(Timescale::MILLISECONDS, pts_ms)) else {
@@ -147,8 +151,8 @@ impl Program {
         self.muxer.write_section(&section)
     }
 
-    /// Makes the packets of a unit of this track, with those of frames that have waited for it: none where it waits for others, `None`
-    /// when it cannot be carried.
+    /// Returns the packets of a unit of this track, together with the frames held before it. Empty if the
+    /// unit itself is held, `None` if the track cannot be carried.
     pub fn write(&mut self, unit: &AccessUnit, track: &Track) -> Option<Bytes> {
         stream_kind(track)?;
         let head = audio_head(&track.config, &unit.payload);
@@ -194,13 +198,13 @@ pub fn carries(track: &Track) -> bool {
     stream_kind(track).is_some()
 }
 
-/// The time of a stream as a transport stream has it.
+/// Converts a time of the stream to a time in the transport stream.
 fn ticks(scale: Timescale, time: i64) -> u64 {
-    // Two's complement: what lies before zero lies before the end of the clock.
+    // In two's complement, times before zero become times before the wrap of the clock.
     scale.convert(time, TICKS).cast_unsigned().wrapping_add(ZERO) & CLOCK_MASK
 }
 
-/// The position of a track in the program.
+/// Returns the number of a track's stream in the program.
 fn stream_number(track: &Track, [video, audio]: [Option<TrackId>; 2]) -> StreamNumber {
     let (kind, first) =
         if track.kind() == TrackKind::Video { (Kind::Video, video) } else { (Kind::Audio, audio) };
@@ -208,7 +212,7 @@ fn stream_number(track: &Track, [video, audio]: [Option<TrackId>; 2]) -> StreamN
     StreamNumber { kind, number }
 }
 
-/// The kind under which a track is announced; `None` when it cannot be carried.
+/// Kind of the stream that carries the track; `None` if MPEG-TS cannot carry it.
 fn stream_kind(track: &Track) -> Option<StreamKind> {
     Some(match &track.config {
         CodecConfig::H264(_) => StreamKind::H264,
@@ -230,7 +234,7 @@ fn stream_kind(track: &Track) -> Option<StreamKind> {
     })
 }
 
-/// The bytes before an audio frame.
+/// Returns the bytes to write before an audio frame.
 fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
     match config {
         CodecConfig::Aac(config) => {
@@ -250,8 +254,8 @@ fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
     }
 }
 
-/// A coded picture behind start codes: a delimiter first (H.264 in MPEG-TS must have one, ISO/IEC 13818-1 §2.14.1), then the
-/// parameter sets, unless the picture has brought its own.
+/// Writes a coded picture with start codes: an access unit delimiter first (H.264 in MPEG-TS must have one,
+/// ISO/IEC 13818-1 §2.14.1), then the parameter sets, unless the picture contains its own.
 fn picture<'a>(
     delimiter: &'a [u8],
     sets: impl Iterator<Item = &'a [u8]>,
@@ -279,7 +283,7 @@ mod tests {
         Track::new(id, CodecConfig::Aac(aac), Timescale::new(48_000))
     }
 
-    /// A frame of the first sound.
+    /// Makes a frame of the first audio track.
     fn frame(dts: i64) -> AccessUnit {
         AccessUnit {
             track: TrackId::AUDIO,
@@ -439,7 +443,7 @@ mod tests {
             ]);
             bytes.extend(program.write(&frame, &track(id(0))).unwrap());
         }
-        // Eight streams and their languages are too much for one packet.
+        // The languages of eight streams do not fit one packet.
         let many: Vec<Track> = (0..8).map(|n| spoken(n, Some("eng"))).collect();
         let opus = opus::Config { record: Bytes::new(), channels: 2, pre_skip: 0 };
         let many: Vec<Track> = many

@@ -29,7 +29,8 @@ const TAG_EXTENSION: u8 = 0x7f;
 const TAG_METADATA_POINTER: u8 = 0x25;
 /// metadata_descriptor (§2.6.60).
 const TAG_METADATA: u8 = 0x26;
-/// metadata_application_format, and metadata_format with it: identifiers follow (§2.6.59, §2.6.61).
+/// metadata_application_format and metadata_format, if a four-letter identifier follows each (§2.6.59,
+/// §2.6.61).
 const IDENTIFIED: u16 = 0xffff;
 /// Identifier of ID3 tags, registered with SMPTE.
 const ID3: &[u8; 4] = b"ID3 ";
@@ -88,14 +89,14 @@ impl StreamKind {
             0x24 => Self::H265,
             // ATSC A/53 part 3 and A/52 annex G.
             0x81 => Self::Ac3,
-            // The type is another thing in other systems (DTS on discs).
+            // Elsewhere this stream_type has another meaning (DTS on discs), so the identifier decides.
             0x86 if has_identifier(descriptors, CUEI) => Self::Splice,
             0x87 => Self::Eac3,
             other => Self::Other(other),
         }
     }
 
-    /// Returns the kind of private data from its descriptors; `None` if they do not tell.
+    /// Returns the kind of private data from its descriptors; `None` if they do not identify it.
     fn private(descriptors: &[u8]) -> Result<Option<Self>, Error> {
         let (mut private, mut opus_channels) = (None, 2);
         let mut reader = Reader::new(descriptors);
@@ -159,7 +160,8 @@ impl StreamKind {
         !self.is_video() && !matches!(self, Self::Id3 | Self::Splice | Self::Other(_))
     }
 
-    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG. Sections have none.
+    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG.
+    /// (Splice information is sent in sections, without PES packets.)
     #[must_use]
     pub const fn stream_id(self) -> u8 {
         match self {
@@ -193,7 +195,7 @@ impl StreamKind {
     }
 }
 
-/// Returns true unless descriptors of metadata say that it is something else than ID3 tags.
+/// Returns true unless metadata descriptors say that the data is something other than ID3 tags.
 fn is_id3(descriptors: &[u8]) -> bool {
     let mut reader = Reader::new(descriptors);
     while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
@@ -205,7 +207,7 @@ fn is_id3(descriptors: &[u8]) -> bool {
     true
 }
 
-/// Returns true if a registration_descriptor has this identifier, before the first descriptor that is cut off.
+/// Returns true if a registration_descriptor has this identifier. Reading stops at a truncated descriptor.
 fn has_identifier(descriptors: &[u8], identifier: &[u8; 4]) -> bool {
     let mut reader = Reader::new(descriptors);
     while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
@@ -217,7 +219,7 @@ fn has_identifier(descriptors: &[u8], identifier: &[u8; 4]) -> bool {
     false
 }
 
-/// Writes the formats of ID3 tags and the metadata_service_id, of which there is one: zero.
+/// Writes the formats of ID3 tags and the metadata_service_id. There is one service, with the id zero.
 fn put_id3_service(out: &mut BytesMut) {
     out.put_u16(IDENTIFIED);
     out.put_slice(ID3);
@@ -252,7 +254,7 @@ impl Pat {
         let mut reader = Reader::new(section.body);
         while !reader.is_empty() {
             let (program, pid) = (reader.u16()?, Pid::new(reader.u16()?));
-            // Program 0 is the network's.
+            // Program 0 is the network information.
             if program != 0 && pid.is_assignable() {
                 return Ok(Some(Self { transport_stream: section.id, program, pmt_pid: pid }));
             }
@@ -273,14 +275,15 @@ impl Pat {
 /// A language by its three letters in lower case (ISO 639-2).
 pub(crate) type Language = [u8; 3];
 
-/// Returns the language with these letters; `None` if they are none, or the language is undetermined.
+/// Returns the language with these letters; `None` if they are not three letters, or the language is
+/// undetermined.
 pub(crate) fn language(letters: &[u8]) -> Option<Language> {
     let language = letters.first_chunk::<3>()?.map(|letter| letter.to_ascii_lowercase());
     let is_known = language != UNDETERMINED && language.iter().all(u8::is_ascii_lowercase);
     is_known.then_some(language)
 }
 
-/// Reads the first language of a stream, before the first descriptor that is cut off.
+/// Reads the first language of a stream. Reading stops at a truncated descriptor.
 fn language_in(descriptors: &[u8]) -> Option<Language> {
     let mut reader = Reader::new(descriptors);
     while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
@@ -305,7 +308,7 @@ pub struct Pmt {
     pub streams: Vec<Stream>,
     /// Number of streams left out: too many, or with a PID already in use.
     pub streams_left_out: usize,
-    /// Languages of streams that tell.
+    /// Languages of the streams that announce one.
     pub(crate) languages: Vec<(Pid, Language)>,
 }
 
@@ -329,7 +332,7 @@ impl Pmt {
             let stream_type = reader.u8()?;
             let pid = Pid::new(reader.u16()?);
             let info = usize::from(reader.u16()? & 0x0fff);
-            // A list that is longer than the section ends with it, and none of it counts.
+            // A list of descriptors that exceeds the section is ignored, and the section ends there.
             let descriptors = match reader.take(info) {
                 Ok(descriptors) => descriptors,
                 Err(_) => {
@@ -338,7 +341,8 @@ impl Pmt {
                 }
             };
             let kind = StreamKind::read(stream_type, descriptors);
-            // The registration is the program's (ANSI/SCTE 35 §8.1); some encoders give it to the stream.
+            // The registration should be in the program's descriptors (ANSI/SCTE 35 §8.1); some encoders put
+            // it into the stream's.
             let is_splice = is_of_cues && kind == StreamKind::Other(0x86);
             let kind = if is_splice { StreamKind::Splice } else { kind };
             let taken = !pid.is_assignable() || streams.iter().any(|stream| stream.pid == pid);
@@ -366,7 +370,7 @@ impl Pmt {
         if self.streams.iter().any(|stream| stream.kind == StreamKind::Id3) {
             descriptors.put_slice(&[TAG_METADATA_POINTER, 15]);
             put_id3_service(&mut descriptors);
-            // No locator; the metadata is in this stream, in the program that follows; reserved bits.
+            // No locator; the metadata is in this stream, and its program number follows; reserved bits.
             descriptors.put_u8(0x1f);
             descriptors.put_u16(self.program);
         }
@@ -450,7 +454,7 @@ pub(crate) mod tests {
             let [high, low] = (0x100 + n % 40).to_be_bytes();
             body.extend([0x0f, 0xe0 | high, low, 0xf0, 0]);
         }
-        // Of tables and of stuffing.
+        // Streams with the PIDs of tables and of stuffing.
         body.extend([0x1b, 0xe0, 0, 0xf0, 0, 0x1b, 0xff, 0xff, 0xf0, 0]);
         let pmt = Pmt::read(&section(TABLE_PMT, &body), 16).unwrap();
         assert_eq!((pmt.streams.len(), pmt.streams_left_out), (16, 186));

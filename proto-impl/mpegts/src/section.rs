@@ -14,7 +14,7 @@ const SECTION_BYTES_MAX: usize = 1024;
 const HEAD_BYTES: usize = 3;
 /// Minimum section_length: the rest of the header, and the CRC.
 const LENGTH_MIN: usize = 9;
-/// table_id that marks stuffing in place of a section.
+/// table_id that marks stuffing instead of a section.
 const TABLE_ID_STUFFING: u8 = 0xff;
 
 /// A section with a valid CRC.
@@ -75,7 +75,7 @@ pub(crate) struct Assembler {
     /// Bytes of the largest section.
     largest: usize,
     held: Vec<u8>,
-    /// A section is being received, or the next begins directly behind the last.
+    /// A section is being received, or the next one begins directly after the last.
     open: bool,
     last: Option<u8>,
 }
@@ -109,7 +109,8 @@ impl Assembler {
         self.push_any(continuity, unit_start, payload, |bytes| take(bytes.and_then(Section::read)));
     }
 
-    /// Handles the payload of a packet with sections of any syntax, whose bytes `take` is given unchecked.
+    /// Handles the payload of a packet with sections of any syntax. Calls `take` with the bytes of each,
+    /// unchecked.
     pub(crate) fn push_any(
         &mut self,
         continuity: u8,
@@ -206,7 +207,7 @@ mod tests {
             let out = results(&mut Assembler::default(), &packets);
             assert_eq!(out, [Ok(vec![1; 300]), Ok(vec![2; 20])], "cut {cut}");
         }
-        // The end of one before the pointer, the next behind it.
+        // The end of one section before the pointer, the next section after it.
         let packets = [
             (true, [&[0], &first[..183]].concat()),
             (true, [&[u8::try_from(first.len() - 183).unwrap()], &first[183..], &second].concat()),

@@ -1,8 +1,8 @@
 //! Splits bytes into packets of 188, with resynchronization after lost or inserted bytes.
 //!
-//! Packets are 188 bytes apart, or 192 with four bytes of arrival time before each (M2TS), or 204 with parity behind
-//! each (ETSI EN 300 429 §6.2). Only the distance of their sync bytes distinguishes these, so the bytes between two
-//! packets are skipped without knowing to which they belong.
+//! Packets are 188 bytes apart, or 192 with four bytes of arrival time before each (M2TS), or 204 with parity
+//! after each (ETSI EN 300 429 §6.2). Only the distance of their sync bytes distinguishes these, so the bytes
+//! between two packets are skipped without knowing to which they belong.
 //!
 //! In sync, a packet is accepted if its first byte is the sync byte, without waiting for more. Out of sync, a sync byte
 //! counts only if another follows at the known distance (ISO/IEC 13818-1 annex G.1 recommends checking more than one),
@@ -106,14 +106,15 @@ impl Sync {
         }
     }
 
-    /// Drops the bytes before a sync byte that others follow at a packet's distance. Returns true if there is one.
+    /// Drops the bytes before the first sync byte that is followed by others at the distance of packets.
+    /// Returns true if there is one.
     fn search(&mut self) -> bool {
         let mut skip = self.held.len();
         for at in 0..self.held.len() {
             match self.stride_at(at) {
                 Verdict::Packets(stride) => {
                     (self.stride, self.in_step) = (stride, true);
-                    // An earlier candidate that is still open is not waited for.
+                    // Do not wait for an earlier candidate that is still undecided.
                     skip = at;
                     break;
                 }

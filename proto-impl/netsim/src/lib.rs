@@ -13,7 +13,7 @@ mod stream_pair;
 mod trace;
 mod verifier;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::Bytes;
 pub use crypto::Seed;
 

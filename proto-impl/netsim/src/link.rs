@@ -107,15 +107,15 @@ struct Chance {
     duplicate: f64,
 }
 
-/// Additional delay of each datagram, up to `most`, and whether datagrams overtake each other by it.
+/// Additional delay of each datagram, up to `most`, and whether it lets datagrams overtake each other.
 #[derive(Debug)]
 struct Jitter {
     most: Duration,
     overtaking: bool,
 }
 
-/// A direction of a path, perfect by default. All randomness comes from the seed: the n-th datagram has the same fate
-/// whenever it is sent, whatever its length and whatever happens to the others.
+/// A direction of a path, perfect by default. All randomness comes from the seed: the n-th datagram always
+/// has the same fate, regardless of its time, its length and the other datagrams.
 #[derive(Debug)]
 pub struct Link {
     seed: Seed,
@@ -230,7 +230,7 @@ impl Link {
         self
     }
 
-    /// Sets another bottleneck from `from` until before `to`, in place of the rate of [`Self::rate`].
+    /// Sets another bottleneck from `from` until before `to`, instead of the rate of [`Self::rate`].
     #[must_use]
     pub fn rate_between(mut self, from: Instant, to: Instant, bits_per_second: u64) -> Self {
         self.rates.push((from, to, bits_per_second));
@@ -265,8 +265,9 @@ impl Link {
         self.send_sized(now, datagram, bytes);
     }
 
-    /// Sends a datagram that takes as much of the link's rate and queue as one of `bytes` bytes. A datagram whose length differs from
-    /// run to run, as that of an ECDSA signature does, would otherwise move all that come behind it.
+    /// Sends a datagram that takes as much of the link's rate and queue as one of `bytes` bytes. Needed for
+    /// datagrams whose length differs from run to run, such as those with an ECDSA signature: they would
+    /// otherwise move all later datagrams.
     pub fn send_sized(&mut self, now: Instant, datagram: Bytes, bytes: usize) {
         self.stats.sent += 1;
         let fate = self.draw_fate();
@@ -415,7 +416,7 @@ impl Fading {
     }
 
     fn after(&mut self, end: Instant) -> (Instant, Instant) {
-        // A step of a microsecond at least, so that time passes whatever was asked.
+        // At least a microsecond, so that time passes with any settings.
         let pause = self.every.saturating_sub(self.length).max(Duration::from_micros(1));
         let from = end + pause / 2 + draw_up_to(&mut self.random, pause);
         (from, from + self.length / 2 + draw_up_to(&mut self.random, self.length))
@@ -471,7 +472,8 @@ mod tests {
         let all: Vec<u32> = (0..1000).collect();
         let (mut numbers, stats) = run(seeded(1).latency(ms(40)).jitter(ms(30)).overtaking(), 1000);
         assert!(numbers.windows(2).filter(|w| w[1] < w[0]).count() > 100, "{numbers:?}");
-        // The delay alone decides: none arrives later than its latency and the most jitter.
+        // Only the delay decides the order: no datagram arrives later than its latency plus the maximum
+        // jitter.
         assert!(numbers.iter().zip(0..).all(|(number, place)| place <= *number + 30), "{numbers:?}");
         numbers.sort_unstable();
         assert_eq!((numbers, stats.lost), (all, 0));
@@ -542,7 +544,7 @@ mod tests {
         );
         (0..10).for_each(|_| link.send(clock.now(), datagram()));
         assert_eq!(link.bottleneck_bytes(), BottleneckBytes { offered: 12_500, overflowed: 2_500 });
-        // Two at a millisecond each, six at ten.
+        // Two datagrams take a millisecond each, six take ten.
         assert_eq!(link.backlog(clock.now()), ms(62));
         assert_eq!(link.backlog(clock.at(ms(60))), ms(2));
         // A packet has left the queue, so another fits.
@@ -571,7 +573,7 @@ mod tests {
             assert!(link.poll_delivery(clock.at(secs(1))).is_some());
         }
         assert_eq!(arrivals, [1, 110, 160, 201].map(|at| Some(ms(at))));
-        // Packets queued by a cut are not overtaken when there is no bottleneck any more.
+        // Packets queued at a bottleneck are not overtaken after the bottleneck has ended.
         let mut link = seeded(7).rate_between(clock.at(ms(0)), clock.at(ms(10)), 1_000_000);
         for at in [0, 0, 0, 10] {
             link.send(clock.at(ms(at)), datagram());
@@ -591,8 +593,8 @@ mod tests {
         );
     }
 
-    /// Returns which of the datagrams `0..500` were lost by chance or dropped elsewhere, and how many by chance, with `change` applied to
-    /// the link.
+    /// Applies `change` to a link. Returns which of the datagrams `0..500` were lost by chance or dropped for
+    /// another reason, and the number of those lost by chance.
     fn losses(change: impl Fn(Link) -> Link, bytes: usize) -> (Vec<u32>, u64) {
         let link = change(seeded(9).loss(0.1).duplicate(0.1).jitter(ms(3)).reorder(0.1));
         let (mut clock, mut link, mut lost) = (Clock::new(), link, Vec::new());
@@ -600,7 +602,7 @@ mod tests {
             let before = link.stats();
             link.send(clock.now(), Bytes::from(vec![0; bytes]));
             let after = link.stats();
-            // A packet that went another way has no part in it.
+            // Packets dropped for another reason count as lost too.
             let elsewhere = |s: LinkStats| s.dark + s.too_big + s.faded + s.overflowed;
             if after.lost > before.lost || elsewhere(after) > elsewhere(before) {
                 lost.push(number);

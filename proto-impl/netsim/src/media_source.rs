@@ -329,7 +329,7 @@ impl Bits {
         self.0.extend((0..digits).rev().map(|at| code >> at & 1 == 1));
     }
 
-    /// Appends `rbsp_trailing_bits` and returns `start` with the bits behind it.
+    /// Appends `rbsp_trailing_bits` and returns `start` followed by the bits.
     fn finish(mut self, start: &[u8]) -> Vec<u8> {
         self.flag(true);
         let bytes = self.0.chunks(8).map(|byte| {

@@ -168,7 +168,7 @@ fn write(from: &mut impl StreamPeer, queue: &mut SendQueue, link: &mut StreamLin
         queue.gather(&mut gather);
         let n: usize = gather.slices().iter().map(|slice| link.send(now, slice)).sum();
         if n == 0 {
-            // The direction has ended; nobody will take these.
+            // The direction has ended, so the connection accepts no more bytes.
             queue.advance(usize::MAX);
             break;
         }
@@ -284,7 +284,7 @@ mod tests {
             let mut pair = pair(3).links(|l| l.latency(ms(20)).rate(80_000_000).cut(cut));
             let took = pair.run_until(secs(60), |_, b| b.fin).unwrap();
             assert!(pair.b.got == body() && pair.a.sent == body().len(), "{cut:?}");
-            // The rate says 40 ms; the window of 64 KiB is read at once, so the latency is paid once.
+            // The rate alone takes 40 ms. The window of 64 KiB is read at once, so the latency is paid once.
             assert!((ms(60)..ms(200)).contains(&took), "{cut:?}: {took:?}");
         }
     }

@@ -49,7 +49,7 @@ pub struct Counts {
     pub lost: u64,
     /// Units that came after a later one.
     pub reordered: u64,
-    /// Units that came repeatedly.
+    /// Units that were received more than once.
     pub duplicated: u64,
     /// Number of the first received unit.
     pub first: Option<u64>,
@@ -57,8 +57,8 @@ pub struct Counts {
     pub last: Option<u64>,
 }
 
-/// Counter of the units that a subscriber receives. A subscriber may join at any time, and the units before its first
-/// one are not lost.
+/// Counts the units that a subscriber receives. A subscriber may join at any time, and units before its first
+/// one do not count as lost.
 #[derive(Debug, Default)]
 pub struct Verifier {
     video: Lane,
@@ -117,7 +117,7 @@ impl Lane {
         self.counts.first.get_or_insert(counter);
         match self.counts.last {
             Some(last) if counter <= last => {
-                // Before the first one it is neither missing nor a double, only late.
+                // A unit before the first received one is neither missing nor a duplicate, only late.
                 if self.missing.remove(&counter) || self.counts.first.is_some_and(|first| counter < first) {
                     self.counts.reordered += 1;
                     self.counts.received += 1;

@@ -1,4 +1,4 @@
-//! Decoders: a key frame to the planes of its picture, which are scaled where they lie.
+//! Decoders: turn a key frame into the planes of its picture, which are scaled in place.
 
 use bytes::BytesMut;
 use image_webp::vp8::Vp8Decoder;
@@ -13,10 +13,10 @@ use crate::{Error, Request, Shape};
 
 /// Maximum width and height of the video.
 pub const SIDE_MAX: u32 = 4096;
-/// The height from which video without a description is taken for ITU-R BT.709.
+/// Minimum height from which on video without a colour description is assumed to be ITU-R BT.709.
 const HD_HEIGHT: usize = 720;
 
-/// The codecs that are decoded.
+/// The codecs that can be decoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Decodable<'a> {
     H264(&'a h264::Config),
@@ -24,7 +24,7 @@ pub(crate) enum Decodable<'a> {
 }
 
 impl<'a> Decodable<'a> {
-    /// Returns the configuration of a codec that is decoded.
+    /// Returns the configuration of a supported codec.
     pub(crate) const fn of(config: &'a CodecConfig) -> Result<Self, Error> {
         match config {
             CodecConfig::H264(config) => Ok(Self::H264(config)),
@@ -43,16 +43,16 @@ impl<'a> Decodable<'a> {
     }
 }
 
-/// True if a decoder takes a codec at all.
+/// True if the codec can be decoded at all.
 #[must_use]
 pub const fn can_decode(config: &CodecConfig) -> bool {
     Decodable::of(config).is_ok()
 }
 
-/// Checks, without decoding, what the headers of a key frame say.
+/// Checks, without decoding, whether the headers of a key frame describe a supported picture.
 ///
 /// # Errors
-/// The reason why there will be no picture.
+/// The reason why no picture can be made.
 pub fn look(config: &CodecConfig, payload: &[u8]) -> Result<(), Error> {
     let (width, height) = match Decodable::of(config)? {
         Decodable::H264(config) => size_of_h264(config)?,
@@ -74,7 +74,7 @@ fn size_of_h264(config: &h264::Config) -> Result<(u32, u32), Error> {
     size
 }
 
-/// Decodes a key frame and makes it small.
+/// Decodes a key frame and scales it down.
 pub(crate) fn decode(request: &Request) -> Result<Small, Error> {
     match Decodable::of(&request.config)? {
         Decodable::H264(config) => of_h264(config, request),
@@ -92,7 +92,7 @@ fn of_h264(config: &h264::Config, request: &Request) -> Result<Small, Error> {
     for nal in Nals::new(&request.payload, 4) {
         put(nal.map_err(|_| Error::Damaged)?);
     }
-    // A decoder of its own for each picture: nothing of one stream is left for another.
+    // Each picture has its own decoder, so that no state of one stream leaks into another.
     let mut decoder = Decoder::new().map_err(|_| Error::Damaged)?;
     let options = DecodeOptions::new().flush_after_decode(Flush::Flush);
     let decoded = decoder.decode_with_options(&annex_b, options);

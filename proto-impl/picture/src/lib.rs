@@ -6,7 +6,7 @@ mod encode;
 mod scale;
 mod wire_form;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::Bytes;
 pub use media;
 
@@ -73,10 +73,10 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No decoder takes this codec.
+    /// Unsupported codec.
     #[error("no decoder takes this codec")]
     Codec,
-    /// No decoder takes this profile: more than 8 bits, no 4:2:0, or interlaced.
+    /// Unsupported profile: more than 8 bits, not 4:2:0, or interlaced.
     #[error("no decoder takes this profile: only 8 bits, 4:2:0, progressive")]
     Profile,
     /// The picture is larger than [`SIDE_MAX`].
@@ -85,7 +85,7 @@ pub enum Error {
     /// The key frame is damaged.
     #[error("the key frame is damaged")]
     Damaged,
-    /// The request or the answer is too long, or no such message.
+    /// The request or the answer is too long, or malformed.
     #[error("a message that is none, or too long")]
     Message,
 }
@@ -93,7 +93,7 @@ pub enum Error {
 /// Makes the picture of a key frame.
 ///
 /// # Errors
-/// The reason why there is none.
+/// The reason why no picture can be made.
 pub fn make(request: &Request) -> Result<Vec<u8>, Error> {
     look(&request.config, &request.payload)?;
     let small = decode::decode(request)?;

@@ -1,4 +1,5 @@
-//! Planes of 4:2:0 to a small picture of RGB: each pixel is the mean of those that it stands for.
+//! Scales planes of 4:2:0 down to a small RGB picture: each pixel is the mean of the source pixels that it
+//! covers.
 
 /// The planes of a decoded picture, with limited range.
 #[derive(Debug)]
@@ -9,13 +10,13 @@ pub(crate) struct Planes<'a> {
     pub(crate) luma: &'a [u8],
     /// Cb and Cr, half as wide and high.
     pub(crate) chroma: (&'a [u8], &'a [u8]),
-    /// Bytes from row to row of each.
+    /// Bytes from one row to the next in each plane.
     pub(crate) strides: (usize, usize, usize),
     /// True for the coefficients of ITU-R BT.709, false for those of BT.601.
     pub(crate) is_hd: bool,
 }
 
-/// A picture of RGB.
+/// A scaled RGB picture.
 #[derive(Debug)]
 pub(crate) struct Small {
     pub(crate) width: u16,
@@ -34,7 +35,8 @@ struct Matrix {
 const BT_601: Matrix = Matrix { luma: 76_309, red: 104_597, green: (25_675, 53_279), blue: 132_201 };
 const BT_709: Matrix = Matrix { luma: 76_309, red: 117_489, green: (13_975, 34_925), blue: 138_438 };
 
-/// Returns the largest size with the proportions of `from` that is not above `max` (0: no limit), and not larger than `from`.
+/// Returns the largest size with the proportions of `from` that exceeds neither `max` (0: no limit) nor
+/// `from`.
 #[must_use]
 pub fn fit(from: (usize, usize), max: (usize, usize)) -> (usize, usize) {
     let (width, height) = (from.0.max(1), from.1.max(1));
@@ -51,12 +53,12 @@ pub fn fit(from: (usize, usize), max: (usize, usize)) -> (usize, usize) {
     }
 }
 
-/// Makes a picture of this size. `None` if the planes are shorter than their size says.
+/// Makes a picture of this size. `None` if the planes are shorter than their dimensions require.
 pub(crate) fn small(planes: &Planes<'_>, to: (usize, usize)) -> Option<Small> {
     let (width, height) = planes.size;
     let half = (width.div_ceil(2), height.div_ceil(2));
     let luma = shrink(planes.luma, planes.strides.0, planes.size, to)?;
-    // Odd sides: a decoder may leave the last half pixel out.
+    // With odd dimensions a decoder may leave out the last half pixel.
     let of_chroma = |plane: &[u8], stride: usize| {
         let floor = ((width / 2).max(1), (height / 2).max(1));
         shrink(plane, stride, half, to).or_else(|| shrink(plane, stride, floor, to))
@@ -85,7 +87,7 @@ impl Matrix {
     }
 }
 
-/// Makes a plane smaller. Each row of the result is summed column by column first, which is fast.
+/// Scales a plane down. Each row of the result is summed column by column first, which is fast.
 fn shrink(plane: &[u8], stride: usize, from: (usize, usize), to: (usize, usize)) -> Option<Vec<u8>> {
     let mut made = Vec::with_capacity(to.0.checked_mul(to.1)?);
     let mut sums = vec![0_u32; from.0];
@@ -108,7 +110,7 @@ fn shrink(plane: &[u8], stride: usize, from: (usize, usize), to: (usize, usize))
     Some(made)
 }
 
-/// Returns the source pixels, from and up to, of a pixel; at least one.
+/// Returns the range of source pixels for a pixel, at least one: the first, and the end.
 fn span(at: usize, from: usize, to: usize) -> Option<(usize, usize)> {
     let start = at.checked_mul(from)?.checked_div(to)?;
     let end = at.checked_add(1)?.checked_mul(from)?.checked_div(to)?;

@@ -20,11 +20,11 @@ pub const REQUEST_BYTES_MAX: usize = 8 << 20;
 /// Maximum bytes of an answer, without its length.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 
-/// Codes of codecs.
+/// Numbers of the codecs in a request.
 const H264: u8 = 1;
 const VP8: u8 = 2;
 
-/// Returns the length of the message behind a head.
+/// Returns the length of the message that follows a head.
 ///
 /// # Errors
 /// [`Error::Message`] if the message is longer than `max`.
@@ -34,10 +34,10 @@ pub fn length_of(head: [u8; HEAD_BYTES], max: usize) -> Result<usize, Error> {
 }
 
 impl Request {
-    /// Writes the request with its length before it.
+    /// Writes the request, preceded by its length.
     ///
     /// # Errors
-    /// [`Error::Codec`] if no decoder takes the codec, [`Error::Message`] if the key frame is too long.
+    /// [`Error::Codec`] if no decoder supports the codec, [`Error::Message`] if the key frame is too long.
     pub fn write(&self) -> Result<Bytes, Error> {
         let (codec, record) = match Decodable::of(&self.config)? {
             Decodable::H264(config) => (H264, &config.record),
@@ -66,7 +66,8 @@ impl Request {
     /// Reads a request without its length.
     ///
     /// # Errors
-    /// [`Error::Message`] if it is none, [`Error::Damaged`] if the record is none of the codec.
+    /// [`Error::Message`] if the bytes are not a request, [`Error::Damaged`] if the record is not valid for
+    /// the codec.
     pub fn read(message: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(message);
         let mut head = || -> Result<_, wire::Truncated> {
@@ -97,7 +98,7 @@ impl Request {
 pub struct Answer(pub Result<Bytes, Error>);
 
 impl Answer {
-    /// Writes the answer with its length before it. A picture that is too long becomes an error.
+    /// Writes the answer, preceded by its length. A picture that is too long becomes an error.
     #[must_use]
     pub fn write(&self) -> Bytes {
         let (code, picture) = match &self.0 {
@@ -119,7 +120,7 @@ impl Answer {
     /// Reads an answer without its length.
     ///
     /// # Errors
-    /// [`Error::Message`] if it is none.
+    /// [`Error::Message`] if the bytes are not an answer.
     pub fn read(message: Bytes) -> Result<Self, Error> {
         let error = match message.first() {
             Some(0) if message.len() > 1 => return Ok(Self(Ok(message.slice(1..)))),

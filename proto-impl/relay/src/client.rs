@@ -67,8 +67,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client that asks a server of this cluster for a stream. `via` lists the nodes that the copy is for,
-    /// the client's own first.
+    /// Creates a client that asks a server of this cluster for a stream. `via` lists the nodes that the copy
+    /// is for, beginning with the client's own.
     #[must_use]
     pub fn new(now: Instant, cluster: &str, (app, id): (&str, &str), via: &[String]) -> Self {
         let mut out = SendQueue::new();
@@ -158,7 +158,7 @@ impl Client {
 
     fn take_unit(&mut self, body: &bytes::Bytes) -> Result<(), Error> {
         let unit = frame::read_unit(body)?;
-        // Timed data have no parameter sets, and are not among the tracks.
+        // Data tracks have no parameter sets, and are not in the list of tracks.
         let epoch = match self.tracks.get(unit.track) {
             Some(track) => track.epoch,
             None if unit.track.is_data() => 0,
@@ -191,7 +191,7 @@ impl Client {
         }
     }
 
-    /// Reports the number of viewers of the copy at this node and at the nodes behind it.
+    /// Reports the number of viewers of the copy at this node and at the nodes that copy from it.
     pub fn tell_viewers(&mut self, viewers: &Viewers) {
         if !self.is_closed {
             self.out.push(viewers.frame());

@@ -43,7 +43,7 @@ pub enum Refused {
     NotFound,
     /// The node is shutting down or short of resources.
     Unavailable,
-    /// The stream has already passed the node that asks for it.
+    /// The stream has already passed the node that requests it.
     Loop,
     /// The versions or the clusters of the nodes differ.
     Stranger,

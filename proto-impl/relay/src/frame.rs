@@ -114,8 +114,8 @@ enum Next {
     Body { kind: u8, length: usize },
 }
 
-/// Reader of the hello and the frames behind it. It holds at most a single incomplete frame and the bytes pushed behind
-/// it.
+/// Reader of the hello and the frames after it. It holds at most a single incomplete frame and the bytes
+/// pushed after it.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     buffer: BytesMut,
@@ -159,7 +159,7 @@ impl FrameReader {
             .map(Some)
     }
 
-    /// Returns the next complete frame behind the hello. After an error there are no more frames.
+    /// Returns the next complete frame after the hello. After an error there are no more frames.
     pub(crate) fn poll(&mut self) -> Result<Option<Frame>, Error> {
         loop {
             match self.next {

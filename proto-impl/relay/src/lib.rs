@@ -12,7 +12,7 @@ mod tests;
 mod tracks;
 mod viewers;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::Bytes;
 pub use media;
 pub use wire::{Gather, SendQueue};

@@ -30,7 +30,7 @@ pub enum ServerEvent {
         app: String,
         /// Id of the stream.
         id: String,
-        /// Nodes that the copy is for: the client's own and those behind it.
+        /// Nodes that the copy is for: the client's own and those that copy from it.
         via: Vec<String>,
     },
     /// Request for only these tracks from now on, or for all if `None`.

@@ -152,7 +152,7 @@ fn a_stream_comes_as_it_is_with_every_kind_of_track_and_any_cut() {
         let mut expected = vec![ClientEvent::Playing(Playing { node: "north".into(), zero_ms: -5 })];
         expected.extend(units.map(|unit| ClientEvent::Unit { unit, tracks: first.clone() }));
         assert_eq!(pair.client_events(), expected);
-        // Another description of the tracks holds for the units behind it.
+        // A second description of the tracks applies to the units after it.
         let second = Arc::new(tracks(3));
         let later = AccessUnit { config_epoch: 3, ..unit(TrackId::AUDIO, 1, vec![9]) };
         pair.to_client.extend_from_slice(&tracks_frame(&second));

@@ -87,7 +87,7 @@ fn read_bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Error> {
     Ok(reader.take(length)?)
 }
 
-/// Position of a codec in [`Codec::ALL`], to which codecs are only appended.
+/// Position of a codec in [`Codec::ALL`], which only ever grows at its end.
 fn codec_number(codec: Codec) -> u8 {
     let place = Codec::ALL.iter().position(|known| *known == codec);
     place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)
@@ -125,7 +125,7 @@ fn read_track(reader: &mut Reader<'_>) -> Result<Track, Error> {
     let parts = reader.u8()?;
     let config = read_config(reader)?;
     let mut track = Track { epoch, ..Track::new(id, config, timescale) };
-    // The number of a published track tells its kind.
+    // The id of a published track must match its kind.
     if TrackId::nth(track.kind(), id.index()) != Some(id) {
         return Err(Error::Invalid("kind of track"));
     }

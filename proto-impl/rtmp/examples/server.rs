@@ -88,7 +88,7 @@ impl App {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return connection.is_over = true,
             };
-            // An error is fatal, and its `Closed` comes below.
+            // An error is fatal: the `Closed` event handled below reports it.
             let _ = connection.machine.handle_bytes(now, bytes);
             self.drain(now, id);
         }

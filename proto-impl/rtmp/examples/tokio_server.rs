@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// Messages that a player may be behind. A slower player continues with the next key frame.
+/// Maximum number of messages by which a player may lag. A slower player continues with the next key frame.
 const LAG_MESSAGES_MAX: usize = 1024;
 /// Maximum time that a player takes no bytes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ impl Session {
                 stream.heads.retain(|head| head.kind != message.kind);
                 stream.heads.push(message.clone());
             }
-            // Without players nobody takes it.
+            // Fails if the stream has no players, which is harmless.
             let _ = stream.feed.send(message);
         });
     }
@@ -178,7 +178,7 @@ fn refusal(code: &'static str) -> Rejection {
     Rejection { code: code.into(), description: "not here".to_owned(), close: true }
 }
 
-/// Waits for the next message of a player's feed; for ever without one.
+/// Waits for the next message of a player's feed. Without a player it waits for ever.
 async fn next(player: &mut Option<Player>) -> Result<MediaMessage, RecvError> {
     match player {
         Some(player) => player.feed.recv().await,
@@ -201,7 +201,7 @@ async fn serve(session: &mut Session, mut socket: TcpStream) -> std::io::Result<
         tokio::select! {
             length = socket.read(&mut buffer) => match length? {
                 0 => return Ok(()),
-                // An error is fatal, and its `Closed` comes above.
+                // An error is fatal: the `Closed` event handled above reports it.
                 length => drop(session.machine.handle_bytes(Instant::now(), buffer.get(..length).unwrap_or_default())),
             },
             message = next(&mut session.player) => session.play(Instant::now(), message),

@@ -30,12 +30,12 @@ impl Command {
         Ok(Self { name, transaction, values })
     }
 
-    /// Returns the command object, or the value in its place.
+    /// Returns the command object, or the value that was sent instead of it.
     pub(crate) fn object(&self) -> &Value {
         self.values.first().unwrap_or(&Value::Null)
     }
 
-    /// Returns an argument behind the command object.
+    /// Returns an argument after the command object.
     pub(crate) fn argument(&self, index: usize) -> &Value {
         self.values.get(index.saturating_add(1)).unwrap_or(&Value::Null)
     }

@@ -86,7 +86,7 @@ impl Verb {
 pub struct ConnectRequest {
     /// `app` before its `?`, as sent; [`ConnectRequest::app`] parses it.
     pub path: String,
-    /// Part of `app` behind a `?`; not used for any security decision.
+    /// Part of `app` after its `?`; not used for any security decision.
     pub query: String,
     /// URL that the peer claims to use (`tcUrl`).
     pub tc_url: String,
@@ -161,7 +161,7 @@ impl std::fmt::Debug for PublishRequest {
 /// The publishing type of `publish`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PublishMode {
-    /// Live: the publisher asks for no recording.
+    /// Live: the publisher requests no recording.
     #[default]
     Live,
     /// Recorded to a new file.

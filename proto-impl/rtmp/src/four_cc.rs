@@ -8,7 +8,7 @@ const NAMES: [&str; 12] =
     ["avc1", "hvc1", "av01", "vp09", "vp08", "vvc1", "mp4a", "Opus", "ac-3", "ec-3", ".mp3", "fLaC"];
 /// Number of video FourCCs, which come first.
 const VIDEO: usize = 6;
-/// Stands for all FourCCs.
+/// Represents all FourCCs.
 const WILDCARD: &str = "*";
 /// Maximum number of entries of a list or map that are read.
 const ENTRIES_MAX: usize = 64;
@@ -35,8 +35,8 @@ impl Ability {
         Self(self.0 | other.0)
     }
 
-    /// True if a value of a map contains one of these abilities. False for anything but a number from 0 to 2^32 - 1, whose fraction is
-    /// ignored.
+    /// True if a value of a map contains one of these abilities. The fraction of the number is ignored. False
+    /// unless the value is a number from 0 to 2^32 - 1.
     fn meets(self, value: &Value) -> bool {
         let Some(number) = value.as_number().filter(|n| (0.0..=f64::from(u32::MAX)).contains(n)) else {
             return false;
@@ -155,7 +155,7 @@ fn bit(four_cc: &[u8]) -> u16 {
     NAMES.iter().position(|name| name.as_bytes() == four_cc).map_or(0, |index| 1 << index)
 }
 
-/// Returns the elements of a list. Descendants of librtmp write objects in place of arrays.
+/// Returns the elements of a list. Descendants of librtmp write objects instead of arrays.
 fn list_entries(value: &Value) -> Option<Vec<&Value>> {
     let array = value.as_array().map(|values| values.iter().take(ENTRIES_MAX).collect());
     array.or_else(|| Some(value.pairs()?.iter().take(ENTRIES_MAX).map(|(_, value)| value).collect()))

@@ -12,13 +12,13 @@ use crate::Rejection;
 
 /// Longest application or stream id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
-/// Longest name with its parameters, in bytes; tokens have up to 8 KiB elsewhere.
+/// Longest name with its parameters, in bytes. Elsewhere tokens may have up to 8 KiB.
 const NAME_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of parameters of one name.
 const PARAMETERS_MAX: usize = 32;
 /// Maximum number of characters of a refused id that are repeated in the answer.
 const ECHO_CHARS_MAX: usize = 256;
-/// Parameter names of the path segments behind the id.
+/// Parameter names of the path segments after the id.
 const PATH_PARAMETERS: [&str; 3] = ["token", "subscriberId", "subscriberCode"];
 
 /// The stream named by a publish or play.
@@ -119,7 +119,7 @@ pub fn parse(connect_app: &str, name: &str) -> Result<Target, KeyError> {
         None => name.to_owned(),
     };
     let (stream, params) = match name.split_once('?') {
-        // An app of two parts leaves a slash when the name is nothing but parameters.
+        // An `app` of two parts leaves a trailing slash if the name consists only of parameters.
         Some((stream, query)) => (stream.strip_suffix('/').unwrap_or(stream).to_owned(), query_form(query)?),
         None => path_form(&name),
     };
@@ -129,8 +129,8 @@ pub fn parse(connect_app: &str, name: &str) -> Result<Target, KeyError> {
     Ok(Target { app: app.to_owned(), stream, params })
 }
 
-/// Returns application and stream as sent, valid or not, for logs: shortened, without control characters, and without
-/// anything behind the stream, which may be a token.
+/// Returns application and stream as sent, valid or not, for logs: shortened, without control characters, and
+/// without anything after the stream, which may be a token.
 #[must_use]
 pub fn without_credentials(connect_app: &str, name: &str) -> String {
     let first = |text: &str| {

@@ -18,7 +18,7 @@ mod server;
 mod testing;
 mod timers;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::{Bytes, BytesMut};
 pub use crypto::{NoEntropy, Random, Seed};
 pub use flv;

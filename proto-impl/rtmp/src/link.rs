@@ -197,7 +197,7 @@ impl Link {
                 self.reader.abort(chunk_stream);
             }
             kind::ACKNOWLEDGEMENT => {
-                // Wraps, and may be for more than was sent. TCP is what really acknowledges.
+                // The value wraps, and may exceed what was sent. The real acknowledgement is that of TCP.
                 self.stats.acknowledged = r.u32().map_err(|_| self.fault(malformed))?;
             }
             kind::WINDOW_ACK_SIZE => {
@@ -253,7 +253,8 @@ impl Link {
         for part in self.parts.drain(..) {
             self.stats.bytes_sent =
                 self.stats.bytes_sent.saturating_add(u64::try_from(part.len()).unwrap_or(0));
-            // Headers and small bodies join in the queue's scratch: one slice of the vectored write.
+            // Headers and small bodies are joined in the queue's scratch buffer: one slice of the vectored
+            // write.
             if part.len() <= SMALL_BYTES { self.out.push_slice(&part) } else { self.out.push(part) }
         }
     }

@@ -1,4 +1,5 @@
-//! Test helpers: a peer made of bytes, a server with an owner that accepts or not, and a pump between two machines.
+//! Test helpers: a peer that sends raw bytes, a server with an owner that accepts or rejects requests, and a
+//! pump between two machines.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -31,7 +31,7 @@ use rtsp::{CloseReason, Config, Event, Seed, SendQueue, Server, Status, Transpor
 
 type Failure = Box<dyn Error>;
 
-/// Pictures that a player may be behind. A slower player is disconnected.
+/// Maximum number of pictures by which a player may lag. A slower player is disconnected.
 const LAG_PICTURES_MAX: usize = 256;
 const PAYLOAD_TYPE: u8 = 96;
 /// Largest payload: no packet becomes longer than 1400 bytes.
@@ -74,7 +74,7 @@ impl Camera {
     }
 }
 
-/// Cutter of access units into payloads.
+/// Splits access units into payloads.
 struct Encoder {
     config: CodecConfig,
     packetizer: Packetizer,
@@ -106,7 +106,7 @@ impl Encoder {
         let key_frame = Nals::new(unit, 4).flatten().any(|nal| h264::nal_type(nal) == h264::NAL_IDR);
         let mut payloads = Payloads::new();
         self.packetizer.packetize(&self.config, key_frame, unit, &mut payloads)?;
-        // The clock of RTP is that of transport streams, in fewer bits.
+        // RTP and transport streams use the same clock rate, but RTP has fewer bits.
         let timestamp = u32::try_from(pts & u64::from(u32::MAX))?;
         Ok(Picture { timestamp, key_frame, payloads: payloads.take().collect() })
     }
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Sends the packets that have arrived since, from a key frame on.
+    /// Sends the packets that have arrived in the meantime, beginning at a key frame.
     fn play(&mut self, now: Instant) {
         while let Some(feed) = &self.feed {
             let picture = match feed.try_recv() {
@@ -200,7 +200,7 @@ impl Session {
             let now = Instant::now();
             match read {
                 Ok(0) => self.machine.close(now, CloseReason::PeerClosed),
-                // An error is fatal, and its `Closed` comes below.
+                // An error is fatal: the `Closed` event handled below reports it.
                 Ok(length) => drop(self.machine.handle_bytes(now, buffer.get(..length).unwrap_or_default())),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(error.into()),
@@ -241,7 +241,7 @@ fn listen(listener: &TcpListener, camera: &Arc<Camera>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Input of the camera, and what shows its pictures from the first parameter sets on.
+/// Input of the camera, and the camera itself once parameter sets have arrived.
 struct Input {
     listener: TcpListener,
     begun: Option<(Encoder, Arc<Camera>)>,

@@ -16,7 +16,7 @@ pub enum Event {
     Announce(Box<AnnounceRequest>),
     /// The peer requests to set up a track.
     Setup(SetupRequest),
-    /// The peer requests media. Media may be sent behind the answer.
+    /// The peer requests media. Media may be sent after the answer.
     Play,
     /// The peer requests to send media.
     Record,

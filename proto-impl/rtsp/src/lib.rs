@@ -21,7 +21,7 @@ mod transport;
 pub mod uri;
 mod via;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::Bytes;
 pub use crypto::{NoEntropy, Seed};
 pub use sdp;

@@ -49,7 +49,7 @@ enum State {
     /// Between messages.
     #[default]
     Start,
-    /// Behind a frame or message, skipping bytes that belong to neither.
+    /// After a frame or message, skipping bytes that are not part of any.
     Search { stray: usize },
     /// In the four header bytes of a frame.
     FrameHead,
@@ -190,7 +190,7 @@ impl Reader {
         fill(&mut self.buffer, length, input).then(|| std::mem::take(&mut self.buffer).freeze())
     }
 
-    /// Reads up to the empty line behind the header fields. Returns false if it has not arrived.
+    /// Reads up to the empty line after the header fields. Returns false if it has not arrived.
     fn read_head(&mut self, input: &mut &[u8]) -> Result<bool, Fault> {
         let State::Head { mut line, mut lines } = self.state else { return Ok(true) };
         while let Some((&byte, rest)) = input.split_first() {
@@ -213,7 +213,8 @@ impl Reader {
                         return Err(Limit::Headers.into());
                     }
                 }
-                // The end of a line; one inside of it is found as a control character.
+                // Part of the line end. A carriage return inside a line is refused later, as a control
+                // character.
                 b'\r' => {}
                 _ => line = line.saturating_add(1),
             }
@@ -282,7 +283,8 @@ fn parse_head(text: &str) -> Result<(Head, usize), Fault> {
 /// Splits a header field into name and value. `None` for a line without a name: some cameras send `: `.
 fn field(line: &str) -> Result<Option<(&str, &str)>, Fault> {
     let (name, value) = line.split_once(':').ok_or(Violation::Header)?;
-    // A blank at the start would continue the field before, which nobody sends and not all understand.
+    // A space at the start would continue the previous field. No peer sends that, and not all would
+    // understand it.
     let name = name.trim_ascii_end();
     if name.contains(char::is_whitespace) || !name.is_ascii() {
         return Err(Violation::Header.into());

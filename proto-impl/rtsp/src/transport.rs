@@ -182,7 +182,8 @@ impl Transport {
                 // Some cameras answer a request for interleaving with `server_port=0-0`.
                 "server_port" => transport.server_ports = Ports::read(value),
                 "interleaved" => transport.channels = Some(Channels::read(value).ok_or(BadTransport)?),
-                // Some servers write it with blanks or more digits, and nothing depends on it.
+                // Some servers write `ssrc` with spaces or more digits. No decision depends on it, so an
+                // unreadable one is ignored.
                 "ssrc" => transport.ssrc = u32::from_str_radix(value, 16).ok(),
                 "mode" => match mode(value) {
                     Some(mode) => transport.mode = Some(mode),
@@ -202,7 +203,7 @@ impl Transport {
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.lower {
-            // Without "/UDP", which is the default and which some cameras do not know.
+            // Without "/UDP", which is the default and which some cameras do not understand.
             Lower::Udp => "RTP/AVP",
             Lower::Tcp => "RTP/AVP/TCP",
         })?;
@@ -226,7 +227,7 @@ impl fmt::Display for Transport {
         }
         match self.mode {
             Some(Mode::Play) => f.write_str(";mode=play"),
-            // In lower case and without quotes, as ffmpeg sends it and every server that records reads it.
+            // In lower case and without quotes, as ffmpeg sends it and as every recording server reads it.
             Some(Mode::Record) => f.write_str(";mode=record"),
             None => Ok(()),
         }

@@ -20,7 +20,7 @@ pub struct Uri {
     pub port: Option<u16>,
     /// Path with its leading slash; empty if absent.
     pub path: String,
-    /// Part behind the first `?`.
+    /// Part after the first `?`.
     pub query: Option<String>,
 }
 
@@ -90,7 +90,7 @@ fn split_port(host: &str) -> Option<(&str, Option<u16>)> {
     };
     // `host:` has no port (RFC 3986 §3.2.3).
     let port = if port.is_empty() { None } else { Some(crate::message::number(port)?) };
-    // A colon or a bracket elsewhere would have a second reading.
+    // A colon or a bracket elsewhere would be ambiguous.
     let inner = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_host = match inner {
         Some(address) => !address.is_empty() && !address.contains(['[', ']']),
@@ -123,7 +123,7 @@ fn decoded(text: &str) -> String {
 pub struct Target {
     /// Path without leading and trailing slashes; percent-encoding is kept.
     pub path: String,
-    /// Part behind the first `?`, without the track.
+    /// Part after the first `?`, without the track.
     pub query: Option<String>,
     /// Last component if it names a track: `trackID=1`, `streamid=0`, `stream=0`, `track1`.
     pub control: Option<String>,
@@ -133,13 +133,13 @@ impl Target {
     /// Returns the target of `DESCRIBE` and `ANNOUNCE`. The whole path names the stream, even if it looks like a track.
     #[must_use]
     pub fn of_stream(uri: &Uri) -> Self {
-        // A Content-Base has a slash at its end, which some clients keep behind the query.
+        // A Content-Base ends in a slash, which some clients keep after the query.
         let query = uri.query.as_deref().map(|query| query.trim_end_matches('/').to_owned());
         Self { path: uri.path.trim_matches('/').to_owned(), query, control: None }
     }
 
-    /// Returns the target of a request about a track. ffmpeg and Live555 append the track to the text of the URL,
-    /// behind any query: `/live/s?token=abc/streamid=0`. GStreamer appends it to the path:
+    /// Returns the target of a request about a track. ffmpeg and Live555 append the track to the text of the
+    /// URL, after any query: `/live/s?token=abc/streamid=0`. GStreamer appends it to the path:
     /// `/live/s/stream=0?token=abc`.
     #[must_use]
     pub fn of_track(uri: &Uri) -> Self {
@@ -173,8 +173,8 @@ fn names_track(component: &str) -> bool {
     name.len() < component.len() && ["trackid=", "streamid=", "stream=", "track=", "track"].iter().any(is)
 }
 
-/// True if a request's URL matches a control attribute: it equals the attribute or ends with it, before or behind the
-/// query.
+/// True if a request's URL matches a control attribute: it equals the attribute or ends with it, before or
+/// after the query.
 #[must_use]
 pub(crate) fn ends_with_control(uri: &str, control: &str) -> bool {
     let control = control.trim_matches('/');

@@ -8,8 +8,8 @@ pub(crate) const NAME: &str = "Via";
 /// Protocol by which a server was reached, as in a status line.
 const PROTOCOL: &str = "RTSP/1.0";
 
-/// Returns the value of a field that names these servers. Names that cannot stand in it are left out. `None` if there
-/// are none, or if it would be too long.
+/// Returns the value of a field that lists these servers. Names with characters that are not allowed there
+/// are left out. `None` if no name remains, or if the value would be too long.
 pub(crate) fn written(servers: &[String]) -> Option<String> {
     let is_name = |name: &&String| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b",()".contains(&byte))
@@ -19,7 +19,7 @@ pub(crate) fn written(servers: &[String]) -> Option<String> {
     (!value.is_empty() && value.len() <= HEADER_VALUE_BYTES_MAX).then_some(value)
 }
 
-/// Returns the servers that all fields of a message name. Entries without a name are left out.
+/// Returns the servers listed by all `Via` fields of a message. Entries without a name are left out.
 pub(crate) fn read(headers: &Headers) -> Vec<String> {
     let entries = headers.all(NAME).flat_map(|value| value.split(','));
     let names = entries.filter_map(|entry| entry.split_ascii_whitespace().nth(1));

@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
                 Ok(message) => connection.send(now, message)?,
                 Err(TryRecvError::Empty) => break,
-                // Packets on their way may still have to be sent again.
+                // Packets in flight may still have to be retransmitted.
                 Err(TryRecvError::Disconnected) => ends_at = Some(now + Duration::from_secs(1)),
             }
         }
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         while connection.poll_transmit(now, &mut out) {
             for datagram in out.iter() {
-                // Packets that a full buffer does not take are lost, as they may be on the way.
+                // Packets that do not fit into a full buffer are lost, as they may be on the network.
                 let _ = socket.send(datagram);
             }
             out.clear();

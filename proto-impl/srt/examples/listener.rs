@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     eprintln!("srt://{}", socket.local_addr()?);
     let (config, seed) = (Arc::new(Config::default()), Seed::from_os()?);
     let mut port: Endpoint<()> = Endpoint::new(Instant::now(), &seed);
-    // The connection, and where its peer is.
+    // The connection, and its peer's address.
     let mut caller: Option<(Connection, std::net::SocketAddr)> = None;
     let (mut buffer, mut out) = ([0; 2048], Datagrams::new());
     loop {
@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         while connection.poll_transmit(now, &mut out) {
             for datagram in out.iter() {
-                // Packets that a full buffer does not take are lost, as they may be on the way.
+                // Packets that do not fit into a full buffer are lost, as they may be on the network.
                 let _ = socket.send_to(datagram, *peer);
             }
             out.clear();

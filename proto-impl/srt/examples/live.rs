@@ -172,7 +172,7 @@ impl Shell {
         output.flush()?;
         while connection.poll_transmit(now, &mut self.out) {
             for index in 0..self.out.len() {
-                // A full socket buffer or an unreachable port is a loss like another.
+                // A full socket buffer or an unreachable port counts as ordinary loss.
                 let _ = self.socket.send_to(self.out.get(index), peer);
             }
             self.out.clear();
@@ -210,7 +210,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                         Ok(message) => message,
                         Err(TryRecvError::Empty) => break,
                         Err(TryRecvError::Disconnected) => {
-                            // Packets on their way may still have to be sent again.
+                            // Packets in flight may still have to be retransmitted.
                             let latency = connection.latencies().map_or(Duration::ZERO, |(_, send)| send);
                             ends_at = Some(now + latency + Duration::from_millis(500));
                             break;

@@ -22,7 +22,7 @@ use crate::seq::Seq;
 
 /// Shortest time between two key derivations for one peer, since a key message with a new salt costs a millisecond.
 const DERIVATION_PAUSE: Duration = Duration::from_secs(1);
-/// Number of replaced keys that are remembered: those of a day and more.
+/// Number of replaced keys that are remembered: those of more than a day.
 const RETIRED_MAX: usize = 8;
 
 /// A key that is expanded on first use: a connection that only sends never expands its receive keys.
@@ -362,7 +362,7 @@ mod tests {
         caller.count(REFRESH, oldest);
         assert_eq!((caller.current(), caller.refreshes()), (KeyFlag::Odd, 1));
         assert!(pass(&mut caller, &mut listener, 301));
-        // A packet of the old key, sent again.
+        // A retransmitted packet of the old key.
         let mut out = Vec::new();
         assert_eq!(caller.seal(KeyFlag::Even, Seq::new(5), b"x", &mut out), KeyFlag::Even);
         assert!(listener.unseal(KeyFlag::Even, Seq::new(5), &mut out) && out == b"x");
@@ -402,7 +402,7 @@ mod tests {
         for body in [&[][..], &[0; 4], &[0x5a; 1400], &foreign.message()] {
             assert!(listener.handle_request(clock.now(), body).is_err());
         }
-        // Another derivation within the second is not done, even if it would open.
+        // A second key derivation within the second is refused, even if it would succeed.
         let fresh = SessionKeys::draw(
             &Passphrase::new("0123456789").unwrap(),
             KeyLength::Bytes32,
@@ -410,7 +410,7 @@ mod tests {
         );
         assert!(listener.handle_request(clock.at(ms(10)), &fresh.message()).is_err());
         assert!(pass(&mut caller, &mut listener, 1));
-        // The cipher can say in advance whether a message makes it derive a key.
+        // The cipher can tell in advance whether a message makes it derive a key.
         assert!(listener.derives(clock.at(secs(2)), &fresh.message()));
         assert!(!listener.derives(clock.at(ms(10)), &fresh.message()));
         assert!(!listener.derives(clock.at(secs(2)), &caller.message()));

@@ -61,8 +61,8 @@ impl std::fmt::Debug for Passphrase {
 /// Settings of a connection; the names of libsrt's options are in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The time for which arriving packets are held, counted from when they would arrive without trouble, so that
-    /// lost ones can be sent again (SRTO_RCVLATENCY). The peer may ask for more.
+    /// Time for which received packets are held, counted from their arrival without disturbance, so that lost
+    /// packets can be retransmitted (SRTO_RCVLATENCY). The peer may request more.
     pub latency: Duration,
     /// The minimum latency requested of the peer for what is sent to it (SRTO_PEERLATENCY).
     pub peer_latency: Duration,
@@ -92,8 +92,9 @@ pub struct Config {
     pub packet_filter: PacketFilter,
     /// Maximum number of bytes per second, over all packets (SRTO_MAXBW). `None` sends at once.
     pub max_bandwidth: Option<u64>,
-    /// Limits the sending rate to the path's rate once the path is found to carry less than is sent: packets then wait here
-    /// instead of in the queues of the path. If false, packets leave at once, as with libsrt.
+    /// Limits the sending rate to the rate of the path once the path is found to carry less than is sent:
+    /// packets then wait here instead of in the queues of the path. If false, packets leave at once, as with
+    /// libsrt.
     pub adapts: bool,
     /// Time after which a caller gives up (SRTO_CONNTIMEO).
     pub connect_timeout: Duration,

@@ -1,22 +1,25 @@
-//! Live congestion control. Estimates from acknowledgements how much a narrow path carries, and slows down before the
-//! queues of the path overflow. (libsrt's, draft-sharabayko-srt-01 §5.1, sends at the rate of its input, whatever arrives.)
+//! Live congestion control. Estimates from acknowledgements how much a narrow path carries, and slows down
+//! before the queues of the path overflow. (The one of libsrt, draft-sharabayko-srt-01 §5.1, sends at the
+//! rate of its input, regardless of what arrives.)
 //!
-//! Time is cut into rounds of a round trip, and of [`ROUND_MIN_US`] at least. A round has:
+//! Time is divided into rounds of a round trip, but of at least [`ROUND_MIN_US`]. A round measures:
 //!
-//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that were sent once and did
-//!   not wait behind a missing one. The excess of a delay over the shortest of the last [`BASE_US`] is the queue of the
-//!   path;
+//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that were sent
+//!   once and did not wait for a missing one. The excess of a delay over the shortest of the last [`BASE_US`]
+//!   is the queue of the path;
 //! - the *rate* at which packets were acknowledged;
 //! - the share of packets that the peer reported as lost.
 //!
-//! The path counts as full when the queue exceeds [`QUEUE_MAX_US`] during a whole round, or when packets are lost while
-//! there is a queue. The limit then becomes the rate that the path has just delivered, and sending stays below it until the
-//! queue is gone. After that the limit grows, slowly at first, as long as packets wait for it. There is no limit before the
-//! path is found to be full, and none after packets have not waited for it for [`RELEASE_US`].
+//! The path counts as full when the queue exceeds [`QUEUE_MAX_US`] during a whole round, or when packets are
+//! lost while there is a queue. The limit is then set to the rate that the path has just delivered, and
+//! sending stays below it until the queue is empty. After that the limit grows, slowly at first, as long as
+//! packets wait for it. There is no limit before the path is first found to be full, and the limit is lifted
+//! when no packet has waited for it for [`RELEASE_US`].
 //!
-//! Losses without a queue can have three causes: a queue that was full before the first delay was measured, a short queue,
-//! or the path itself. A [`Trial`] tells them apart by sending less for a while. If the losses decrease, a queue caused
-//! them. Otherwise the former limit is restored, and such losses start no trial for [`OWN_US`].
+//! Losses without a queue can have three causes: a queue that was full before the first delay was measured, a
+//! short queue, or the path itself. A [`Trial`] distinguishes them by sending less for a while. If the losses
+//! decrease, a queue caused them. Otherwise the former limit is restored, and such losses start no trial for
+//! [`OWN_US`].
 
 use std::collections::VecDeque;
 
@@ -39,10 +42,12 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// `LOSS_QUEUE_US`: a short queue overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// Minimum number of losses that count as those of a burst, in a round whose queue was too long for a moment.
+/// Minimum number of losses that count as caused by a burst, in a round whose queue was too long for a
+/// moment.
 const BURST_LOSSES_MIN: u64 = 3;
-/// Share of losses in one round, in a thousand, from which on a burst has overflowed a short queue. Delays do not show such a queue:
-/// acknowledgements are held back until the lost packets have been sent again.
+/// Share of losses in one round, in thousandths, from which on a burst is assumed to have overflowed a short
+/// queue. Delays do not show such a queue, because acknowledgements are held back until the lost packets have
+/// been retransmitted.
 const BURST_SHARE: u64 = 300;
 /// Number of losses below which their share is not judged.
 const LOSSES_MIN: u64 = 10;
@@ -50,7 +55,8 @@ const LOSSES_MIN: u64 = 10;
 const TRIAL_ROUNDS: u32 = 10;
 /// Number of rounds at the start of a trial that do not count because they show earlier packets.
 const TRIAL_SKIPS: u32 = 4;
-/// Time for which losses found to be the path's own, and up to half as many again, start no new trial.
+/// Time for which losses that were found to be caused by the path itself start no new trial, even if they
+/// increase by half.
 const OWN_US: i64 = 30_000_000;
 /// Span of time over which the shortest delay is taken; the last one or two spans count.
 const BASE_US: i64 = 10_000_000;
@@ -58,10 +64,10 @@ const BASE_US: i64 = 10_000_000;
 const TAKEN_PERCENT: u64 = 95;
 /// Limit while the queue drains, in percent of the limit set when the path is full.
 const DRAIN_PERCENT: u64 = 75;
-/// Least time, in microseconds, that a queue is given to become shorter before the limit is halved; [`DRAIN_ROUNDS`] times its length if
-/// that is longer.
+/// Minimum time, in microseconds, in which a queue must become shorter before the limit is halved. If
+/// [`DRAIN_ROUNDS`] times the queue's length is longer, that applies.
 const DRAIN_US: i64 = 500_000;
-/// Multiple of the queue's length that is allowed if it is longer than [`DRAIN_US`].
+/// Multiple of the queue's length that is allowed for draining if it is longer than [`DRAIN_US`].
 const DRAIN_ROUNDS: i64 = 3;
 /// Number of halvings after which a delay that has not fallen is taken for a longer path.
 const HALVINGS: u32 = 3;
@@ -72,11 +78,11 @@ const REPORTED_PERCENT: u64 = 120;
 const GROWTH_MIN: u64 = 6;
 /// Maximum growth of the limit in percent per second.
 const GROWTH_MAX: u64 = 100;
-/// Share of a round, in percent, for which packets must wait to show that more than the limit is wanted. Single packets
-/// wait for their pace at any limit.
+/// Share of a round, in percent, for which packets must wait to show that the stream needs more than the
+/// limit. Single packets wait for their pace at any limit.
 const WAITED_PERCENT: i64 = 45;
-/// Growth of the limit in percent a second when packets waited in at most half of the last rounds, so only bursts need
-/// more.
+/// Growth of the limit in percent per second if packets waited in at most half of the last rounds: then only
+/// bursts need more.
 const GROWTH_AMPLE: u64 = 3;
 /// Time without a waiting packet after which the limit is lifted.
 const RELEASE_US: i64 = 10_000_000;
@@ -120,7 +126,7 @@ struct Round {
     delay_us: Option<u32>,
     delays: u32,
     longest_us: u32,
-    /// An acknowledgement covered a retransmitted packet, and with it the packets that had waited behind it.
+    /// An acknowledgement covered a retransmitted packet, and thus also packets that had waited for it.
     is_mended: bool,
     /// Time in this round during which packets waited for their pace.
     waited_us: i64,
@@ -285,7 +291,7 @@ impl Congestion {
             self.waited_us = now_us;
         }
         let (queue, peak) = self.queue_of(now_us, &round, rtt_us);
-        // Packets behind the burst are acknowledged at once, but for those behind a lost one.
+        // Packets after the burst are acknowledged at once, except those that wait for a lost one.
         let overflows = peak > QUEUE_MAX_US && losses.lost >= BURST_LOSSES_MIN;
         let is_lossy = self.is_lossy(now_us, losses);
         if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
@@ -300,14 +306,14 @@ impl Congestion {
         self.look_at_drain(now_us, queue);
     }
 
-    /// Returns the queue of the path during a round, and its peak, both in microseconds: a burst fills a queue only for a
-    /// moment.
+    /// Returns the queue of the path during a round, and its peak, both in microseconds. A burst fills a
+    /// queue only for a moment.
     fn queue_of(&mut self, now_us: i64, round: &Round, rtt_us: u32) -> (u32, u32) {
         let by_rtt = self.rtt.above(now_us, rtt_us);
         let Some(shortest) = round.delay_us else { return (by_rtt, 0) };
         let by_delay = self.delay.above(now_us, shortest);
         let peak = by_delay.saturating_add(round.longest_us.saturating_sub(shortest));
-        // A single delay may belong to an acknowledgement that was sent again.
+        // A single delay may be that of an acknowledgement that was sent again.
         let queue = if round.delays >= DELAYS_MIN { by_delay } else { by_delay.min(by_rtt) };
         (queue, peak)
     }
@@ -321,8 +327,8 @@ impl Congestion {
         rate(bytes, us)
     }
 
-    /// Estimates the rate of the path. Takes the fastest of the last rounds in which no packets were released together by a
-    /// missing one, or else the mean of all rounds.
+    /// Estimates the rate of the path: the highest rate of the last rounds in which no packets waited for a
+    /// retransmitted one, but at least the mean rate of all rounds.
     fn carried(&self) -> u64 {
         let together = self.mean_rate();
         let clean = self.rounds.iter().rev().take(ROUNDS / 2).filter(|round| !round.is_mended);
@@ -330,7 +336,7 @@ impl Congestion {
             .map(|round| rate(round.bytes, round.us))
             .max()
             .map_or(together, |fastest| fastest.max(together));
-        // Packets that the peer has given up are acknowledged too.
+        // The reported rate is an upper limit, because acknowledgements also cover packets that the peer has given up.
         let reported = self.reported.saturating_mul(REPORTED_PERCENT) / 100;
         if reported > 0 { fastest.min(reported) } else { fastest }
     }
@@ -343,7 +349,7 @@ impl Congestion {
         let taken = (self.carried().saturating_mul(TAKEN_PERCENT) / 100).max(LIMIT_MIN);
         self.limit = Some(self.limit.map_or(taken, |limit| limit.min(taken)));
         self.drain = Some(Drain { since_us: now_us, queue_us, halvings: 0 });
-        // A limit counts as waited for from its start.
+        // A new limit counts as in use from its start.
         self.waited_us = now_us;
     }
 
@@ -353,7 +359,7 @@ impl Congestion {
         if now_us.saturating_sub(self.waited_us) >= RELEASE_US {
             self.limit = None;
         } else if has_waited {
-            // On a long path a queue shows late.
+            // On a long path a queue becomes visible late.
             let step = i64::try_from(us.saturating_mul(2)).unwrap_or(i64::MAX).saturating_add(1_000_000);
             let steps = u32::try_from(now_us.saturating_sub(self.full_us) / step).unwrap_or(0);
             let is_ample = self.rounds.iter().filter(|round| round.has_waited).count() <= ROUNDS / 2;
@@ -368,13 +374,13 @@ impl Congestion {
         self.rounds.iter().fold(Losses::default(), |sum, round| sum.add(round.losses))
     }
 
-    /// True if the last rounds, or this one alone, lost more than the path loses by itself. At first, acknowledgements wait
-    /// for retransmissions.
+    /// True if the last rounds together, or this round alone, lost more than the path itself loses. A single
+    /// round may show few losses, because acknowledgements wait for retransmissions at first.
     fn is_lossy(&self, now_us: i64, of_round: Losses) -> bool {
         let own = if now_us < self.own.until_us { self.own.share } else { 0 };
         let of_all = self.losses();
         let is_steady = of_all.lost >= LOSSES_MIN && of_all.share() > LOSS_SHARE.max(own * 3 / 2);
-        // Single rounds differ more.
+        // The share of a single round varies more.
         let is_burst = of_round.lost >= LOSSES_MIN && of_round.share() > BURST_SHARE.max(own * 3);
         self.rounds.len() >= ROUNDS / 2 && (is_steady || is_burst)
     }
@@ -456,7 +462,7 @@ mod tests {
         acknowledge(&mut this, 1600, 6000, 45, 2);
         let grown = this.rate().unwrap();
         assert!(grown > limit * 2, "{limit} has grown to {grown}");
-        // Only a burst each second waits for it.
+        // Only one burst per second waits for the limit.
         for ms in (6000..7000).step_by(10) {
             this.wait(ms * 1000, ms % 1000 < 300);
             let acked = Acked { packets: 1, bytes: 1000, delay_us: Some(45_000) };
@@ -464,7 +470,7 @@ mod tests {
         }
         let more = this.rate().unwrap() * 100 / grown;
         assert!((100..=140).contains(&more), "{more}");
-        // Nothing waits any more, or not for long.
+        // No packet waits any more, or only for a short time.
         this.wait(7_000_000, false);
         for ms in (7000..18_000).step_by(10) {
             this.wait(ms * 1000, ms % 40 == 0);
@@ -485,7 +491,7 @@ mod tests {
             }
             this.limit.unwrap()
         };
-        // 95 % of 120 % of what it has received.
+        // 95 % of 120 % of the rate that it received.
         assert_eq!(limit(50_000), 57_000);
         assert!(limit(0) > 150_000, "it reports nothing");
     }

@@ -18,7 +18,7 @@ pub(crate) struct Cookies {
 }
 
 impl Cookies {
-    /// Creates a maker of cookies; two with the same secret and epoch accept each other's.
+    /// Creates a maker of cookies. Makers with the same secret and epoch accept each other's cookies.
     pub(crate) fn new(epoch: Instant, secret: &Seed) -> Self {
         let mut key = [0; 32];
         secret.derive("srt cookie", 0).random().fill(&mut key);
@@ -49,7 +49,7 @@ impl Cookies {
         };
         let hash = hmac_sha256(&self.secret, &[&address, &from.port().to_be_bytes(), &minute.to_be_bytes()]);
         let [a, b, c, d, ..] = hash;
-        // Zero is what an induction carries.
+        // Zero is the cookie of an induction request.
         u32::from_be_bytes([a, b, c, d]).max(1)
     }
 }

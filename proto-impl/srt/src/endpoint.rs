@@ -226,7 +226,7 @@ impl<T: Copy + Eq> Endpoint<T> {
         self.accepted = self.accepted.saturating_add(1);
         let mut random = seed.derive("srt socket", 0).random();
         let mut local = SocketId::draw(&mut random);
-        // Few of so many names are in use.
+        // An unused id is found quickly, since few of all ids are in use.
         while !self.insert(local, incoming.from(), incoming.peer_socket(), session) {
             local = SocketId::draw(&mut random);
         }

@@ -43,9 +43,9 @@ pub(crate) const SRT_VERSION: u32 = 0x01_05_03;
 
 /// Request types (§3.2.1.3).
 pub mod request {
-    /// Requests a cookie.
+    /// The caller requests a cookie.
     pub const INDUCTION: u32 = 1;
-    /// Returns the cookie, with the extensions.
+    /// The caller returns the cookie, with its extensions; also the type of the listener's answer.
     pub const CONCLUSION: u32 = 0xffff_ffff;
 }
 
@@ -232,9 +232,9 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Reads the extension blocks behind the fixed part. Unsupported ones are refused: groups, unknown filters,
-    /// congestion controls other than live. Unknown blocks are skipped, as in libsrt. When a block repeats, the first
-    /// counts.
+    /// Reads the extension blocks after the fixed part. Unsupported ones are refused: groups, unknown
+    /// filters, congestion controls other than live. Unknown blocks are skipped, as in libsrt. When a block
+    /// repeats, the first counts.
     pub fn read(mut r: Reader<'a>) -> Result<Self, RejectReason> {
         let mut out = Self::default();
         let rogue = |_: Truncated| RejectReason::ROGUE;
@@ -272,7 +272,7 @@ fn unswapped(body: &[u8]) -> Vec<u8> {
 }
 
 fn is_live(body: &[u8]) -> bool {
-    // Nothing announced is the default, which is live.
+    // An empty name means the default, which is live.
     body.len() <= 64 && matches!(unswapped(body).as_slice(), b"live" | b"")
 }
 

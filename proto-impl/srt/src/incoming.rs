@@ -28,7 +28,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Reads the extensions behind the fixed part.
+    /// Reads the extensions after the fixed part.
     pub(crate) fn read(
         now: Instant,
         from: SocketAddr,
@@ -93,7 +93,7 @@ impl Incoming {
     /// Returns the packet filter of a connection with this caller, given the listener's settings.
     ///
     /// # Errors
-    /// The reason to refuse the caller's filter with.
+    /// The reason for which to refuse the caller, if the filters are incompatible.
     pub(crate) fn agree_on_filter(&self, ours: &PacketFilter) -> Result<Option<FecSettings>, RejectReason> {
         let Some(asked) = self.filter else { return Ok(None) };
         let agreed = match ours {

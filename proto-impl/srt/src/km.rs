@@ -175,7 +175,7 @@ impl<'a> KeyMaterial<'a> {
 
     pub(crate) fn unwrap(&self, kek: &Kek) -> Result<Keys, KmError> {
         let keys = unwrap_key(&kek.0, self.wrapped).map_err(|_| KmError::Secret)?;
-        // With both, the even one comes first.
+        // If both keys are present, the even one comes first.
         let (first, second) = keys.split_at_checked(self.length.bytes()).ok_or(KmError::Malformed)?;
         let sek = |bytes: &[u8]| Some(Sek(bytes.to_vec()));
         Ok(match (self.even, self.odd) {
@@ -245,7 +245,8 @@ mod tests {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << bit;
-                // KEKI, the encapsulation, reserved bytes, and the salt's half that only makes counters.
+                // KEKI, the encapsulation, reserved bytes, and the half of the salt that is only used for
+                // counters.
                 let harmless =
                     (4..8).contains(&at) || [10, 11, 12, 13].contains(&at) || (16..24).contains(&at);
                 let harmless = harmless || (at == 3 && bit >= 2);

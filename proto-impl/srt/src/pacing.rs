@@ -112,13 +112,13 @@ impl Pacer {
         if us == 0 {
             return;
         }
-        // All that waits is gone in that time, however little of it is beyond.
+        // The rate empties the whole queue in that time, not only its part above `AT_ONCE_BYTES`.
         let rate = bytes.saturating_mul(1_000_000) / us;
         let spread = self.spread.get_or_insert(Spread { bytes_per_second: 0, free: AT_ONCE_BYTES });
         spread.bytes_per_second = spread.bytes_per_second.max(rate);
     }
 
-    /// Returns the time at which the next packet may leave; `None` for now.
+    /// Returns the time at which the next packet may leave; `None` if it may leave now.
     pub(crate) fn wait(&self, now: Instant) -> Option<Instant> {
         self.next_at.filter(|at| now + BURST < *at)
     }
@@ -253,7 +253,7 @@ mod tests {
             assert!((at_least..=at_most).contains(&took), "{bytes} bytes in {took} ms");
             assert_eq!(pacer.wait(clock.now()), None);
         }
-        // Packets that come while a burst leaves do not stay behind for ever.
+        // Packets that are queued while a burst leaves are not held back for ever.
         let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
         let mut waiting = 17 * 1024;
         pacer.spread(waiting, ms(120));

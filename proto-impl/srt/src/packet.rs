@@ -325,7 +325,7 @@ impl ControlWriter {
     pub fn write(&self, control: &Control<'_>, out: &mut Vec<u8>) {
         match control {
             Control::Handshake(body) => self.parts(kind::HANDSHAKE, 0, 0, body, out),
-            // libsrt sends a word of nothing where a packet has no body, and so does this.
+            // libsrt sends a zero word in packets without a body, and so does this writer.
             Control::KeepAlive => self.parts(kind::KEEP_ALIVE, 0, 0, &[0; 4], out),
             Control::Ack(number, ack) => self.ack(*number, ack, out),
             Control::Nak(losses) => self.parts(kind::NAK, 0, 0, losses.0, out),

@@ -62,7 +62,7 @@ reasons! {
     TIMEOUT = 16,
     /// The encryption modes differ.
     CRYPTO = 17,
-    /// The application asks for a simpler mode.
+    /// The application requests a simpler mode.
     FALLBACK = 1000,
     /// The stream id contains an unsupported key.
     KEY_NOTSUP = 1001,

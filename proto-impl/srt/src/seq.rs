@@ -1,7 +1,7 @@
 //! Sequence numbers of data packets: 31 bits that wrap (draft-sharabayko-srt-01 §3.1).
 
 const MASK: u32 = 0x7fff_ffff;
-/// Half of the number space. A number farther ahead counts as behind.
+/// Half of the number space. A number farther ahead counts as earlier.
 const HALF: u32 = 0x4000_0000;
 
 /// A sequence number. Numbers wrap, so they have distances but no order.
@@ -39,8 +39,8 @@ impl Seq {
         self.plus(MASK)
     }
 
-    /// Returns the distance from `base` to this number; `None` when this number is behind `base` by the shorter way
-    /// round.
+    /// Returns the distance from `base` to this number; `None` when this number is before `base` by the
+    /// shorter way around.
     #[must_use]
     pub const fn ahead_of(self, base: Self) -> Option<u32> {
         let distance = self.0.wrapping_sub(base.0) & MASK;

@@ -126,7 +126,8 @@ mod tests {
         }
         let many = format!("#!::{}", (0..40).map(|n| format!("k{n}=v")).collect::<Vec<_>>().join(","));
         assert_eq!(parse(&many).unwrap(), Err(StreamIdError::TooMany));
-        // The parent's path is a value like another: who makes names of it must look.
+        // A path to a parent directory is a value like any other: callers that use it as a name must check
+        // it.
         assert_eq!(parse("#!::r=../../x").unwrap().unwrap().resource, Some("../../x"));
     }
 }

@@ -54,7 +54,7 @@ struct Clock {
     base: Option<i64>,
     /// Number of samples per channel since the last jump.
     frames: i64,
-    /// Mean distance of times from samples, positive if samples are missing.
+    /// Mean lateness of units, times `DRIFT_UNITS`; positive if samples are missing.
     drift: i64,
     /// True if stretching is reducing the distance.
     stretches: bool,
@@ -71,7 +71,7 @@ impl Clock {
         self.base.map_or(0, |base| start.saturating_sub(base.saturating_add(since)))
     }
 
-    /// Returns whether the samples must be put in step at once, for a unit that is late by `late`.
+    /// Returns whether the samples must be moved to their time at once, for a unit that is late by `late`.
     fn is_stray(&mut self, late: i64) -> bool {
         if late.abs() <= LOST_MIN {
             self.strays = 0;
@@ -83,10 +83,10 @@ impl Clock {
         late.abs() > STRAY_MAX || self.strays >= STRAYS_MAX
     }
 
-    /// Records the distance of a unit that is in its place. Returns the number of samples to add to its `frames`;
+    /// Records how late a unit in its place is. Returns the number of samples to add to its `frames`;
     /// negative values remove samples.
     fn stretch(&mut self, late: i64, frames: i64) -> i64 {
-        // Scaled, so that small distances are not rounded away.
+        // The mean is scaled, so that small distances are not rounded away.
         self.drift += (late * DRIFT_UNITS - self.drift) / DRIFT_UNITS;
         let mean = self.drift / DRIFT_UNITS;
         self.stretches = mean.abs() > if self.stretches { DRIFT_MIN } else { DRIFT_MAX };

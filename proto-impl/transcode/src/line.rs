@@ -78,7 +78,7 @@ pub(crate) fn stretch(samples: &[f32], by: i64, out: &mut Vec<f32>) {
     let step = (frames - 1) as f64 / (wanted - 1) as f64;
     for n in 0..wanted {
         let at = n as f64 * step;
-        // Below `frames`, which is a length.
+        // `at` is below `frames`, which is a length.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let (whole, part) = (at as usize, at.fract() as f32);
         for channel in 0..CHANNELS {
@@ -106,7 +106,7 @@ mod tests {
         line.push(&[2.0; 4]);
         assert_eq!(line.take(8, &mut frame), Some(100));
         assert_eq!(frame, [[1.0; 8].as_slice(), &[0.0; 4], &[2.0; 4]].concat());
-        // Two of these four are gone.
+        // Two of these four samples were dropped.
         line.join(106);
         line.push(&[3.0, 3.0]);
         line.push(&[4.0, 4.0, 5.0, 5.0, 6.0, 6.0]);

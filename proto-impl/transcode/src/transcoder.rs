@@ -80,7 +80,7 @@ pub struct Stats {
     pub damaged: u64,
     /// Encoded units.
     pub encoded: u64,
-    /// Times that samples were put in step by more than stretching, because of gaps or repetitions.
+    /// Number of times that samples were moved by more than stretching, because of gaps or repetitions.
     pub jumps: u64,
     /// Samples that stretching added or removed.
     pub stretched: u64,
@@ -101,10 +101,11 @@ pub struct Transcoder {
 }
 
 impl Transcoder {
-    /// Creates a transcoder. The source configuration comes with the units.
+    /// Creates a transcoder. Each unit brings its source configuration.
     ///
     /// # Errors
-    /// Returns [`Error::Configuration`] if the encoder refuses the bit rate, [`Error::Codec`] if this build has none.
+    /// Returns [`Error::Configuration`] if the encoder refuses the bit rate, [`Error::Codec`] if this build
+    /// has no such encoder.
     pub fn new(target: Target) -> Result<Self, Error> {
         Ok(Self {
             target,

@@ -2,7 +2,7 @@
 //! done.
 //!
 //! 1. The last cluster ends with its last whole block. The caller has truncated the file there.
-//! 2. `Cues` behind the media, if they do not fit into the room.
+//! 2. `Cues` after the media, if they do not fit into the room.
 //! 3. The duration, and everything in the room but its first nine bytes.
 //! 4. The first nine bytes of the room, in which the `SeekHead` replaces a `Void`.
 //! 5. The size of the segment, which finishes the file.

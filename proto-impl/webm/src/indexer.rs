@@ -49,7 +49,7 @@ pub struct Indexed {
     pub end: u64,
     /// End time of the last frame in milliseconds.
     pub duration_ms: u64,
-    /// Offset of the body of the segment, behind a size of eight bytes. The room reaches from there to `Info`.
+    /// Offset of the body of the segment, after a size of eight bytes. The room reaches from there to `Info`.
     pub(crate) segment_at: u64,
     pub(crate) info_at: u64,
     pub(crate) tracks_at: u64,
@@ -169,12 +169,13 @@ impl Indexer {
     /// Takes the requested bytes. Fewer bytes mean that the file has become shorter.
     ///
     /// # Errors
-    /// Returns an error if the file is not WebM or its head cannot be read. Faults behind the head end the file there.
+    /// Returns an error if the file is not WebM or its head cannot be read. An error after the head ends the
+    /// file at that point instead.
     pub fn take(&mut self, bytes: &Bytes) -> Result<(), Error> {
         match self.state {
             State::Start => self.start(bytes),
             State::Top => match self.top(bytes) {
-                // Bytes that are no element end the media.
+                // Bytes that are not an element end the media.
                 Err(_) if self.tracks_at.is_some() => {
                     self.state = State::Done;
                     Ok(())
@@ -201,7 +202,7 @@ impl Indexer {
         let at = segment_at(bytes)?;
         let head = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).ok_or(Error::NoMedia)?;
         let head = Head::read(head)?;
-        // A size that is written over needs all of its bytes.
+        // The size is overwritten later, so it must have its full length.
         if head.id != id::SEGMENT || head.bytes != HEAD_BYTES_MAX {
             return Err(Error::Invalid("segment"));
         }
@@ -210,7 +211,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Handles an element of the segment. Elements behind the clusters are made anew.
+    /// Handles an element of the segment. Elements after the clusters are written again.
     fn top(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let head = Head::read(bytes)?;
         let size = head.size.ok_or(Error::Invalid("element size"))?;

@@ -11,7 +11,7 @@ mod reading;
 mod testing;
 mod writer;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exported because public signatures use them: a user of this crate needs no other dependency.
 pub use bytes::Bytes;
 pub use media;
 

@@ -70,7 +70,7 @@ impl Datagrams {
         self.bytes.len()
     }
 
-    /// Returns the datagram at `index`, or an empty slice behind the last.
+    /// Returns the datagram at `index`, or an empty slice after the last.
     #[must_use]
     pub fn get(&self, index: usize) -> &[u8] {
         self.bytes.get(self.range(index)).unwrap_or_default()
@@ -81,8 +81,8 @@ impl Datagrams {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Returns the run that begins with the datagram `from`: at most `most` datagrams of the same length, of which the
-    /// last may be shorter. Returns `None` behind the last datagram.
+    /// Returns the run that begins with the datagram `from`: at most `most` datagrams of the same length, of
+    /// which the last may be shorter. Returns `None` after the last datagram.
     #[must_use]
     pub fn run(&self, from: usize, most: usize) -> Option<Run<'_>> {
         let first = self.ends.get(from).map(|_| self.range(from))?;
@@ -142,7 +142,7 @@ pub struct Run<'a> {
     pub bytes: &'a [u8],
     /// Length of each datagram but the last.
     pub segment: usize,
-    /// Index of the datagram behind the run.
+    /// Index of the datagram after the run.
     pub next: usize,
 }
 

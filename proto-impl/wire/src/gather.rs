@@ -2,8 +2,8 @@
 
 use std::io::IoSlice;
 
-/// Maximum number of slices in a write. Two slices per message (header and payload) make room for the messages that
-/// come while a frame is awaited. A backlog takes several writes.
+/// Maximum number of slices in a write. Each message takes two slices (header and payload), so this is enough
+/// for the messages that collect until the next frame. A backlog takes several writes.
 const SLICES_MAX: usize = 64;
 
 /// Length of a scratch buffer in bytes that is enough to make every slice of a write, of up to 32 bytes each.

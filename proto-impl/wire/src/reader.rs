@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// Returns a reader that is limited to the next `n` bytes. The current reader continues behind them.
+    /// Returns a reader that is limited to the next `n` bytes. The current reader continues after them.
     pub fn sub(&mut self, n: usize) -> Result<Self, Truncated> {
         self.take(n).map(Reader::new)
     }

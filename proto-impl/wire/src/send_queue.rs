@@ -52,7 +52,7 @@ impl SendQueue {
         self.len = self.len.saturating_add(bytes.len());
     }
 
-    /// Moves everything in `other` behind the queued bytes.
+    /// Appends everything in `other` to the queued bytes.
     pub fn append(&mut self, other: &mut Self) {
         other.seal();
         for part in other.parts.drain(..) {

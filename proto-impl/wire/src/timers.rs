@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A deadline for each of `N` timers, named by `T`, most of which do not run.
+/// A deadline for each of `N` timers, named by `T`, most of which are not running.
 ///
 /// Timers that have expired at the same time are reported in the order in which they were named.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct Timers<T, const N: usize> {
 }
 
 impl<T: Copy + PartialEq, const N: usize> Timers<T, N> {
-    /// Makes a table of these timers, none of which runs.
+    /// Makes a table of these timers. All are stopped.
     #[must_use]
     pub const fn new(names: [T; N]) -> Self {
         Self { names, deadlines: [None; N] }
@@ -54,7 +54,7 @@ impl<T: Copy + PartialEq, const N: usize> Timers<T, N> {
         self.deadlines.iter().flatten().min().copied()
     }
 
-    /// Returns the first timer that has expired. It goes on being expired until it is stopped or restarted.
+    /// Returns the first timer that has expired. The timer stays expired until it is stopped or restarted.
     #[must_use]
     pub fn expired(&self, now: Instant) -> Option<T> {
         let is_due = |deadline: &Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);

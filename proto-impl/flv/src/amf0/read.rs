@@ -109,7 +109,8 @@ fn text32(r: &mut Reader<'_>) -> Result<String, Error> {
     text(r, usize::try_from(len).unwrap_or(usize::MAX))
 }
 
-/// Reads UTF-8 text. Invalid bytes become U+FFFD, since the other parts of a command decide about it.
+/// Reads UTF-8 text. Invalid bytes become U+FFFD instead of an error: whether a command is valid is decided
+/// from its other parts.
 fn text(r: &mut Reader<'_>, len: usize) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(r.take(len)?).into_owned())
 }

@@ -26,7 +26,7 @@ const MULAW: u8 = 8;
 const SIXTEEN_BITS: u8 = 0x02;
 /// Stereo flag, the lowest bit.
 const STEREO: u8 = 0x01;
-/// Flags for 44 kHz, 16 bit, stereo, which §E.4.2.1 requires of AAC whatever its real parameters.
+/// Flags for 44 kHz, 16 bit, stereo, which §E.4.2.1 requires for AAC regardless of its real parameters.
 const AAC_FLAGS: u8 = 0x0f;
 
 /// `AudioPacketType` of Enhanced RTMP v2.
@@ -105,11 +105,11 @@ impl AudioBody {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudioTag {
-    /// Codec in either form; AAC for an empty body, which names none.
+    /// Codec in either form; AAC for an empty body, which names no codec.
     pub codec: Codec,
     /// Type of the packet.
     pub packet: AudioPacket,
-    /// Stereo flag of the legacy header, which only G.711 depends on.
+    /// Stereo flag of the legacy header. Only G.711 depends on it.
     pub stereo: bool,
     /// Nanoseconds to add to the timestamp (Enhanced RTMP v2, `TimestampOffsetNano`).
     pub offset_nanos: u32,

@@ -53,7 +53,7 @@ pub(super) fn read_modifiers(r: &mut Reader<'_>, first: u8) -> Result<(u8, u32),
         }
         let mut data = r.sub(size)?;
         let [kind, next] = nibbles(r.u8()?);
-        // A modifier that is not known changes nothing that matters here.
+        // Unknown modifiers are ignored: they do not change how the packet is read.
         if kind == TIMESTAMP_OFFSET_NANO {
             nanos = data.u24()?.min(NANOS_MAX);
         }

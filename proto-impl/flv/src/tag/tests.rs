@@ -54,7 +54,7 @@ fn enhanced_video_bodies_are_read() {
         (b"\x95av01\x80\x04", Codec::Av1, Mpeg2TsSequenceStart, 0, b"\x80\x04"),
         (b"\x91vp09abc", Codec::Vp9, Frame, 0, b"abc"),
         (b"\x91vp08abc", Codec::Vp8, Frame, 0, b"abc"),
-        // ffmpeg gives metadata the frame type of a command, others that of a key frame.
+        // ffmpeg gives metadata the frame type of a command, other encoders that of a key frame.
         (b"\xd4hvc1\x02\0", Codec::H265, Metadata, 0, b"\x02\0"),
         (b"\x94hvc1\x02\0", Codec::H265, Metadata, 0, b"\x02\0"),
     ];
@@ -131,7 +131,7 @@ fn modifiers_stand_before_the_packet() {
     // 999 999 ns, then CodedFramesX.
     let tag = video(b"\x97\x02\x0f\x42\x3f\x03hvc1abc").unwrap();
     assert_eq!((tag.packet, tag.offset_nanos, &tag.payload[..]), (VideoPacket::Frame, 999_999, &b"abc"[..]));
-    // A modifier that nobody knows, then the known one.
+    // An unknown modifier, then the known one.
     let tag = audio(b"\x97\x00?\x57\x02\0\0\x05\x01Opusabc").unwrap();
     assert_eq!((tag.codec, tag.offset_nanos, &tag.payload[..]), (Codec::Opus, 5, &b"abc"[..]));
     // 256 bytes and more have a longer size.
@@ -156,7 +156,7 @@ fn every_track_of_several_is_read() {
     let payloads = packets.iter().map(|packet| (packet.id, packet.tag.as_ref().unwrap().payload.clone()));
     assert_eq!(payloads.collect::<Vec<_>>(), [(1, b"xx"[..].into()), (0, b"abc"[..].into())]);
     assert_eq!(audio(many).unwrap().payload, b"abc"[..]);
-    // A codec that is not known spoils no other track.
+    // An unknown codec does not affect the other tracks.
     let mixed = b"\x95\x21nope\x07\0\0\x01xmp4a\x00\0\0\x02ab";
     let Ok(AudioBody::Multitrack(packets)) = audio_body(mixed) else { panic!() };
     assert_eq!(packets[0].tag, Err(Error::UnsupportedAudioFourCc(*b"nope")));
@@ -245,7 +245,7 @@ proptest! {
         let head = VideoTag::write_enhanced(FrameType::Key, packet, codec.four_cc().unwrap(), composition_time_ms);
         let mut want = VideoTag { frame_type: FrameType::Key, codec, packet, composition_time_ms, offset_nanos: 0, payload: payload.clone().into() };
         prop_assert_eq!(video(&[&head[..], &payload].concat()), Ok(want.clone()));
-        // The same behind a modifier, and as track 0 of a body of its own.
+        // The same after a modifier, and as track 0 of a body of its own.
         let [_, a, b, c] = nanos.to_be_bytes();
         let modified = [&[0x97, 2, a, b, c, head[0] & 0x0f][..], &head[1..], &payload].concat();
         want.offset_nanos = nanos;

@@ -72,7 +72,7 @@ pub enum VideoPacket {
     EndOfSequence,
     /// AMF0 values: a name (`colorInfo`) and an object.
     Metadata,
-    /// An AV1 video descriptor of MPEG-2 TS, in place of the configuration record.
+    /// An AV1 video descriptor of MPEG-2 TS, instead of the configuration record.
     Mpeg2TsSequenceStart,
 }
 

@@ -13,7 +13,7 @@ use crate::{Error, FourCc};
 
 /// Length of the common fields of a sample entry: reserved, data_reference_index (§8.5.2.2).
 const ENTRY_BYTES: usize = 8;
-/// Length of a VisualSampleEntry behind width and height (§12.1.3.2).
+/// Length of a VisualSampleEntry after width and height (§12.1.3.2).
 const VISUAL_TAIL_BYTES: usize = 50;
 /// Additional length of version 1 of QuickTime's sound description (QuickTime File Format, "Sound Sample
 /// Descriptions").
@@ -69,7 +69,8 @@ fn visual(kind: FourCc, body: &Bytes) -> Result<Entry, Error> {
         // VP Codec ISO Media File Format Binding §2.1.
         b"vp09" => CodecConfig::Vp9(vp9::Config::read(record(b"vpcC", "vpcC")?)?),
         b"vp08" => CodecConfig::Vp8(vp8::Config::read(child(&boxes, b"vpcC")?.unwrap_or_default())?),
-        // ISO/IEC 14496-15 §8.4.1.1; Dolby Vision has an H.265 stream that decodes without it.
+        // ISO/IEC 14496-15 §8.4.1.1. Dolby Vision contains an H.265 stream that can be decoded without the
+        // Dolby Vision data.
         _ => CodecConfig::H265(h265::Config::read(record(b"hvcC", "hvcC")?)?),
     };
     let size = (width > 0 && height > 0).then_some((width.into(), height.into()));
@@ -101,12 +102,13 @@ fn audio(kind: FourCc, body: &Bytes, stsd_version: u8) -> Result<Option<Entry>, 
         b"Opus" => CodecConfig::Opus(opus::Config::of_dops(&required(&boxes, b"dOps", "dOps")?)?),
         // Encapsulation of FLAC in ISO Base Media File Format §3.3.
         b"fLaC" => CodecConfig::Flac(flac::Config::of_dfla(&required(&boxes, b"dfLa", "dfLa")?)?),
-        // ETSI TS 102 366 §F.2 and §F.5; every syncframe says what their boxes do.
+        // ETSI TS 102 366 §F.2 and §F.5. Every syncframe repeats the contents of their boxes, so those are
+        // not read.
         b"ac-3" => CodecConfig::Ac3(ac3::Config),
         b"ec-3" => CodecConfig::Eac3(ac3::Config),
         b".mp3" => CodecConfig::Mp3(mp3_of(sound)?),
         _ => {
-            // QuickTime puts it into `wave`.
+            // QuickTime puts the box into `wave`.
             let wave = child(&boxes, b"wave")?;
             let inner = wave.map(|wave| child(&wave, b"esds")).transpose()?.flatten();
             let esds = inner.map_or_else(|| required(&boxes, b"esds", "esds"), Ok)?;
@@ -130,7 +132,8 @@ fn sound(reader: &mut Reader<'_>, stsd_version: u8) -> Result<Sound, Truncated> 
     let channels = reader.u16()?;
     reader.take(6)?;
     let sample_rate = reader.u32()? >> 16;
-    // In a `stsd` of version 1 the number 1 is the standard's own, without more fields (§12.2.3.2).
+    // In a `stsd` of version 1, entry version 1 is the one of the standard and has no further fields
+    // (§12.2.3.2).
     match version {
         1 if stsd_version == 0 => drop(reader.take(SOUND_V1_BYTES)?),
         2 if stsd_version == 0 => drop(reader.take(SOUND_V2_BYTES)?),

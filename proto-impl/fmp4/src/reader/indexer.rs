@@ -10,7 +10,7 @@ use crate::boxes::{HEAD_BYTES, Head, LARGE_HEAD_BYTES};
 use crate::writer::{BitRate, Description, IndexSample, TrackIndex};
 use crate::{Error, FourCc};
 
-/// Alignment at which a file may continue behind a gap of zeros: the block size of file systems.
+/// Alignment at which a file may continue after a gap of zeros: the block size of file systems.
 const BLOCK_BYTES: u64 = 4096;
 
 /// Maximum number of samples in one fragment. A recorder writes fewer than a thousand, but a run of identical samples
@@ -24,7 +24,7 @@ pub struct Indexed {
     pub tracks: Vec<TrackIndex>,
     /// Offset of the `moov`.
     pub moov_at: u64,
-    /// End of the last complete fragment. A fragment behind it was not written completely and is useless.
+    /// End of the last complete fragment. Any later fragment was not written completely and is useless.
     pub end: u64,
     /// Time from the first sample to the end of the last, of the longest track, in milliseconds.
     pub duration_ms: u64,
@@ -39,7 +39,7 @@ struct Lane {
     first: Option<(u64, u32)>,
     /// Decode time of the first sample.
     begin: i64,
-    /// Last sample and its decode time; it lasts until the next one.
+    /// Last sample and its decode time; the sample lasts until the next one.
     last: Option<(i64, IndexSample)>,
     samples: Vec<IndexSample>,
     bytes: u64,
@@ -108,10 +108,11 @@ impl Indexer {
         }
     }
 
-    /// Takes the requested bytes. Fewer than requested mean that the file has been shortened.
+    /// Takes the requested bytes. Fewer bytes than requested mean that the file has been shortened.
     ///
     /// # Errors
-    /// The file is not fragmented, or its index is invalid. Errors behind the index end the file there.
+    /// The file is not fragmented, or its index is invalid. An error after the index ends the file at that
+    /// point instead.
     pub fn take(&mut self, bytes: &Bytes) -> Result<(), Error> {
         match self.state {
             State::Head => self.head(bytes),
@@ -161,7 +162,7 @@ impl Indexer {
 
     fn head(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.movie.is_none() && bytes.first_chunk() == Some(&[0; HEAD_BYTES]) {
-            // A gap that was made for a head that was not written any more.
+            // Skip a gap of zeros that was left for a head that was never written.
             self.at = (self.at / BLOCK_BYTES).saturating_add(1).saturating_mul(BLOCK_BYTES);
             return Ok(());
         }
@@ -246,7 +247,7 @@ impl Indexer {
             }
             lane.bytes = lane.bytes.saturating_add(sample.size.into());
             if let Some((before, mut last)) = lane.last.replace((dts, sample)) {
-                // Decode times count, also where a fragment begins later than the one before has ended.
+                // A sample lasts until the next decode time, even across a gap between two fragments.
                 last.duration = u32::try_from(dts.saturating_sub(before)).unwrap_or(last.duration);
                 lane.samples.push(last);
             }
@@ -280,7 +281,7 @@ impl Lane {
         let mut index = TrackIndex::new(Description {
             language,
             size,
-            // The times of the tables begin at 0.
+            // The times in the sample tables begin at 0.
             media_start: shift.saturating_add(self.begin).saturating_neg(),
             first_unit: self.first_unit,
             ..Description::new(id, config, timescale)

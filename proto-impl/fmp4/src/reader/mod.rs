@@ -48,7 +48,7 @@ pub struct Limits {
     pub moov_bytes: u32,
     /// Largest `moof`, in bytes.
     pub moof_bytes: u32,
-    /// Maximum number of tracks in a `moov`, unsupported ones included.
+    /// Maximum number of tracks in a `moov`, including unsupported ones.
     pub tracks: usize,
 }
 
@@ -128,7 +128,7 @@ pub struct Reader {
     failed: Option<Error>,
     /// Samples are located only by their offsets, since the index was given in advance.
     has_index_ahead: bool,
-    /// A box was read since the file or segment began.
+    /// At least one box was read since the file or segment began.
     is_begun: bool,
 }
 
@@ -199,8 +199,8 @@ impl Reader {
         }
     }
 
-    /// Returns the offset of the next byte needed. If the index was given in advance, that is where the next sample
-    /// begins or continues, and `None` behind the last one.
+    /// Returns the offset of the next byte needed. If the index was given in advance, that is where the next
+    /// sample begins or continues, and `None` after the last sample.
     #[must_use]
     pub fn next_offset(&self) -> Option<u64> {
         if !self.has_index_ahead || !self.held.is_empty() {

@@ -172,7 +172,7 @@ pub fn movie_duration_ms(moov: &[u8]) -> Result<u64, Error> {
 
 /// Reads track_ID of `tkhd` (§8.3.2).
 fn track_id(tkhd: &Bytes) -> Result<u32, Truncated> {
-    // Behind the two times, as the timescale elsewhere.
+    // The track id follows the two times, where `mvhd` and `mdhd` have the timescale.
     timescale(tkhd)
 }
 

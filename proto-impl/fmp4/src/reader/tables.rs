@@ -71,7 +71,7 @@ impl Runs {
         Self { table, next: 0, left: 0, value: 0 }
     }
 
-    /// Returns the value for the next sample; `None` behind the last run.
+    /// Returns the value for the next sample; `None` after the last run.
     fn next(&mut self) -> Option<u32> {
         while self.left == 0 {
             (self.left, self.value) = self.table.pair(self.next)?;
@@ -123,7 +123,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the size of sample `index`, counted from 0; `None` behind the last one.
+    /// Returns the size of sample `index`, counted from 0; `None` after the last sample.
     fn get(&self, index: u32) -> Option<u32> {
         let at = usize::try_from(index).ok()?;
         match self {
@@ -222,7 +222,7 @@ impl Walk {
         self.left_in_chunk -= 1;
         // The last duration is repeated if the runs end early.
         self.duration = self.durations.next().unwrap_or(self.duration);
-        // Both versions are read as signed: QuickTime writes negative offsets in version 0.
+        // Offsets of both versions are read as signed: QuickTime writes negative ones in version 0.
         let composition = self.compositions.next().unwrap_or(0).cast_signed();
         let row = Row {
             offset: self.offset,

@@ -95,7 +95,7 @@ struct Sound {
 fn audio(out: &mut Out, track: &Description, kind: &[u8; 4], sound: Sound, boxes: impl FnOnce(&mut Out)) {
     out.boxed(&entry_kind(track, *kind), |out| {
         out.zeros(6).u16(1).zeros(8).u16(sound.channels.into()).u16(16).u32(0);
-        // 16.16; 0 where it does not fit, then the codec's own box tells.
+        // Sample rate as 16.16. 0 if it does not fit; the codec's own box then has it.
         out.u16(u16::try_from(sound.sample_rate).unwrap_or(0)).u16(0);
         boxes(out);
         bit_rate(out, track);

@@ -37,8 +37,8 @@ pub struct FragmentSample {
     pub key_frame: bool,
     /// Media data, with NAL lengths of the size in the configuration.
     pub payload: Bytes,
-    /// Parts of a protected sample, whose sizes add up to its own. Empty where all of it is protected, and in tracks without
-    /// [`Description::protection`].
+    /// Clear and protected parts of a protected sample, with the sample's size in total. Empty if the whole
+    /// sample is protected, and in tracks without [`Description::protection`].
     pub subsamples: Vec<Subsample>,
 }
 
@@ -135,7 +135,7 @@ impl Part {
         let size = |sample: &FragmentSample| u32::try_from(sample.payload.len()).unwrap_or(u32::MAX);
         let duration = common(self.samples.iter().map(|sample| sample.duration));
         let same_size = common(self.samples.iter().map(size));
-        // Usually all but the first are alike.
+        // Usually all samples but the first have the same flags.
         let rest_flags = common(self.samples.iter().skip(1).map(|sample| self.flags(sample)));
         let first_flags = self.samples.first().map_or(SYNC, |sample| self.flags(sample));
         let default_flags = if self.samples.len() == 1 { Some(first_flags) } else { rest_flags };

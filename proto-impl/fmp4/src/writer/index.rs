@@ -121,7 +121,7 @@ impl TrackIndex {
         self.sizes.len()
     }
 
-    /// Writes the boxes of `stbl` behind `stsd`.
+    /// Writes the boxes of `stbl` after `stsd`.
     pub(super) fn write(&self, out: &mut Out, media_offset: u64, is_wide: bool) {
         // Decoding times (§8.6.1.2).
         out.full(b"stts", 0, 0, |out| {
@@ -130,7 +130,7 @@ impl TrackIndex {
                 out.u32(*count).u32(*value);
             });
         });
-        // Sync samples (§8.6.2): without the box all are.
+        // Sync samples (§8.6.2). Without the box every sample is one.
         if !self.key_frames.is_empty() && self.key_frames.len() < self.sizes.len() {
             out.full(b"stss", 0, 0, |out| {
                 out.u32(count(&self.key_frames));
@@ -139,7 +139,7 @@ impl TrackIndex {
                 });
             });
         }
-        // Composition times (§8.6.1.3); version 1 has negative ones.
+        // Composition times (§8.6.1.3). Version 1 of the box allows negative ones.
         if self.compositions.iter().any(|(_, value)| *value != 0) {
             let is_signed = self.compositions.iter().any(|(_, value)| *value < 0);
             out.full(b"ctts", u8::from(is_signed), 0, |out| {
@@ -164,7 +164,7 @@ impl TrackIndex {
         }
         out.full(b"stsc", 0, 0, |out| {
             out.u32(count(&runs));
-            // All are of the first sample entry.
+            // All samples use the first sample entry.
             runs.iter().for_each(|(first, samples)| {
                 out.u32(*first).u32(*samples).u32(1);
             });
@@ -200,9 +200,9 @@ fn count<T>(entries: &[T]) -> u32 {
     u32::try_from(entries.len()).unwrap_or(u32::MAX)
 }
 
-/// Returns the `moov` of a plain file whose media begins at offset `media_offset`, such as behind a `ftyp` and a
-/// [`media_head`]. It may be placed before or behind the media. Its size depends on `media_offset` only because offsets
-/// above 2^32 take eight bytes.
+/// Returns the `moov` of a plain file whose media begins at offset `media_offset`, such as after a `ftyp` and
+/// a [`media_head`]. It may be placed before or after the media. Its size depends on `media_offset` only
+/// because offsets above 2^32 take eight bytes.
 pub fn moov(tracks: &[TrackIndex], media_offset: u64) -> Result<Bytes, Error> {
     let last = tracks.iter().map(TrackIndex::last_offset).max().unwrap_or(0);
     let is_wide = media_offset.saturating_add(last) > u32::MAX.into();
@@ -227,7 +227,8 @@ pub fn file_head(tracks: &[TrackIndex], media_bytes: u64) -> Result<Bytes, Error
     let descriptions: Vec<&Description> = tracks.iter().map(|track| &track.description).collect();
     let file_type = file_type(&descriptions, false);
     let before = |moov: &Bytes| (file_type.len() + moov.len() + MEDIA_HEAD_BYTES) as u64;
-    // Only whether it is wide changes its size: measured, then written for the place that follows.
+    // The size of the `moov` depends only on the width of its offsets. So it is measured with an offset of 0
+    // first, then written with the real one.
     let last = tracks.iter().map(TrackIndex::last_offset).max().unwrap_or(0);
     let narrow = written(tracks, 0, false)?;
     let is_wide = before(&narrow).saturating_add(last) > u32::MAX.into();

@@ -1,5 +1,5 @@
-//! Writes init segments, fragments, and the index of plain files. Input is checked only where a field could not hold
-//! it.
+//! Writes init segments, fragments, and the index of plain files. Input is checked only if a field might not
+//! be able to hold it.
 
 mod entry;
 mod fragment;
@@ -71,8 +71,8 @@ pub struct Description {
     /// First access unit, needed for the description of AC-3 and E-AC-3 and for the size of VP8 and VP9; may be empty
     /// for other codecs.
     pub first_unit: Bytes,
-    /// Parameter sets may occur within samples: `avc3` and `hev1` in place of `avc1` and `hvc1` (ISO/IEC 14496-15
-    /// §5.4.2.1, §8.4.1.1).
+    /// Parameter sets may occur within samples: `avc3` and `hev1` instead of `avc1` and `hvc1` (ISO/IEC
+    /// 14496-15 §5.4.2.1, §8.4.1.1).
     pub in_band: bool,
     /// Bit rate, if known.
     pub bit_rate: Option<BitRate>,

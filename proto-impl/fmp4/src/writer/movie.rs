@@ -28,7 +28,7 @@ pub(super) fn fragmented(out: &mut Out, tracks: &[&Description]) -> Result<(), E
         }
         out.boxed(b"mvex", |out| {
             for track in tracks {
-                // §8.8.3: sample entry 1; the fragments say the rest.
+                // §8.8.3: sample entry 1. The fragments contain the other defaults.
                 out.full(b"trex", 0, 0, |out| {
                     out.u32(track.id).u32(1).zeros(12);
                 });
@@ -198,7 +198,7 @@ fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Resul
             out.full(b"hdlr", 0, 0, |out| {
                 out.u32(0).bytes(handler).zeros(12).bytes(name);
             });
-            // §8.4.6: what does not fit there.
+            // Tags that do not fit the three letters of `mdhd` go into `elng` (§8.4.6).
             if let Some(tag) = language.filter(|_| packed.is_none()) {
                 out.full(b"elng", 0, 0, |out| {
                     out.bytes(tag.as_bytes()).u8(0);
@@ -222,7 +222,7 @@ fn track_header(out: &mut Out, track: &Description, duration: u64) {
             out.u32(*value);
         });
         let (width, height) = track.picture_size().filter(|_| !is_audio).unwrap_or((0, 0));
-        // The width as it is shown.
+        // The width in `tkhd` is the display width, scaled by the pixel aspect ratio.
         let (across, down) = track.pixel_aspect.filter(|(_, down)| *down > 0).unwrap_or((1, 1));
         let shown = u64::from(width).saturating_mul(across.into()) / u64::from(down);
         out.u16(u16::try_from(shown).unwrap_or(u16::MAX)).u16(0);

@@ -1,43 +1,45 @@
-//! Common encryption of samples (ISO/IEC 23001-7) by the scheme `cbcs`: AES in cipher block chaining with a constant
-//! initialization vector. Video is protected in a pattern of one block in ten, other media as a whole.
+//! Common encryption of samples (ISO/IEC 23001-7) by the scheme `cbcs`: AES in cipher block chaining with a
+//! constant initialization vector. Video is protected in a pattern of one block in ten, other media as a
+//! whole.
 //!
-//! Written are the boxes alone: whoever makes the samples encrypts them.
+//! This module only writes the boxes. The caller encrypts the samples.
 
 use super::out::Out;
 use super::{Description, FragmentSample};
 use media::TrackKind;
 
-/// Subsamples of a sample, at most: the size of their list is one byte (ISO/IEC 14496-12 §8.7.8).
+/// Maximum number of subsamples in a sample, because the size of their list is one byte (ISO/IEC 14496-12
+/// §8.7.8).
 pub const SUBSAMPLES_MAX: usize = 42;
 /// Version 1.0 of the scheme (ISO/IEC 23001-7 §4.1).
 const VERSION: u32 = 0x0001_0000;
-/// Protected and clear blocks of the pattern of video (§10.4).
+/// Number of protected and clear blocks in the pattern for video (§10.4).
 const VIDEO_PATTERN: u8 = 0x19;
-/// Flags of `senc`: it has subsamples (§7.2.2).
+/// Flag of `senc`: the box contains subsamples (§7.2.2).
 const HAS_SUBSAMPLES: u32 = 2;
-/// Bytes of a subsample in `senc`, and of their number.
+/// Sizes in bytes of a subsample in `senc`, and of the number of subsamples.
 const SUBSAMPLE_BYTES: usize = 6;
 const COUNT_BYTES: usize = 2;
 
-/// Encryption of a track by the scheme `cbcs`.
+/// Encryption of a track with the scheme `cbcs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protection {
     /// Identifier of the key (default_KID).
     pub key_id: [u8; 16],
-    /// Initialization vector of all subsamples.
+    /// Initialization vector of every subsample.
     pub vector: [u8; 16],
 }
 
-/// A part of a sample.
+/// A range of a sample: clear bytes, followed by protected ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subsample {
     /// Bytes in the clear.
     pub clear: u16,
-    /// Bytes behind them that are protected.
+    /// Number of protected bytes after the clear ones.
     pub protected: u32,
 }
 
-/// The type of the sample entry of a track whose unprotected one is `kind` (ISO/IEC 14496-12 §8.12).
+/// Returns the type of a track's sample entry: `kind` if the track is unprotected (ISO/IEC 14496-12 §8.12).
 pub(super) fn entry_kind(track: &Description, kind: [u8; 4]) -> [u8; 4] {
     match (track.protection, track.config.codec().kind()) {
         (None, _) => kind,
@@ -46,7 +48,8 @@ pub(super) fn entry_kind(track: &Description, kind: [u8; 4]) -> [u8; 4] {
     }
 }
 
-/// Writes the `sinf` of a protected track, whose unprotected sample entry is `kind`.
+/// Writes the `sinf` of a protected track. `kind` is the type that its sample entry would have without
+/// protection.
 pub(super) fn write_entry(out: &mut Out, track: &Description, kind: [u8; 4]) {
     let Some(Protection { key_id, vector }) = &track.protection else { return };
     let is_video = track.config.codec().kind() == TrackKind::Video;
@@ -58,7 +61,8 @@ pub(super) fn write_entry(out: &mut Out, track: &Description, kind: [u8; 4]) {
             out.bytes(b"cbcs").u32(VERSION);
         });
         out.boxed(b"schi", |out| {
-            // Version 1 has the pattern; protected, without vectors of single samples (§8.2).
+            // Version 1 of the box has the pattern. The track is protected, and its samples have no vectors
+            // of their own (§8.2).
             out.full(b"tenc", 1, 0, |out| {
                 out.u8(0).u8(if is_video { VIDEO_PATTERN } else { 0 }).u8(1).u8(0).bytes(key_id);
                 out.u8(16).bytes(vector);
@@ -67,7 +71,8 @@ pub(super) fn write_entry(out: &mut Out, track: &Description, kind: [u8; 4]) {
     });
 }
 
-/// Writes the subsamples of a fragment: `saiz`, `saio` and `senc`. Nothing where samples are protected as a whole, or not.
+/// Writes the subsamples of a fragment: `saiz`, `saio` and `senc`. Writes nothing if the samples are
+/// encrypted as a whole or not at all.
 pub(super) fn write_samples(out: &mut Out, samples: &[FragmentSample]) {
     if samples.iter().all(|sample| sample.subsamples.is_empty()) {
         return;
@@ -97,6 +102,6 @@ pub(super) fn write_samples(out: &mut Out, samples: &[FragmentSample]) {
             }
         }
     });
-    // Counted from the beginning of the `moof`, which is that of the output.
+    // The offset counts from the start of the `moof`, which is the start of `out`.
     out.set_u32(offset_at, u32::try_from(begin).unwrap_or(u32::MAX));
 }

@@ -5,8 +5,8 @@
 //! afterwards            ftyp | moov | free | mdat head | moov moof mdat moof mdat ...
 //! ```
 //!
-//! The former fragmented file becomes the payload of one `mdat`. The first eight bytes behind `ftyp` decide between the
-//! two forms; they are written last, when all others are on the disk.
+//! The former fragmented file becomes the payload of one `mdat`. The first eight bytes after `ftyp` decide
+//! between the two forms; they are written last, when all others are on the disk.
 
 use bytes::Bytes;
 
@@ -41,18 +41,18 @@ pub enum PlainHead {
     Short(u64),
 }
 
-/// Returns the bytes that turn a recorded file into a plain one, if its `ftyp` ends at `from` and everything from its
-/// `moov` on was moved by `moved` bytes.
+/// Returns the bytes that turn a recorded file into a plain one, if its `ftyp` ends at `from` and the `moov`
+/// and everything after it was moved by `moved` bytes.
 ///
 /// # Errors
 /// The index exceeds the limits of the file format.
 pub fn plain_head(indexed: &Indexed, from: u64, moved: u64) -> Result<PlainHead, Error> {
     let index = moov(&indexed.tracks, moved)?;
     let room = indexed.moov_at.saturating_add(moved).saturating_sub(from);
-    // An empty `free` has a head, too.
+    // Even an empty `free` has a head.
     let needed = index.len().saturating_add(HEAD_BYTES).saturating_add(MEDIA_HEAD_BYTES) as u64;
     let Some(free) = room.checked_sub(needed) else {
-        // Offsets may need eight bytes where the media is moved.
+        // If the media is moved, offsets may need eight bytes.
         let chunks = indexed.tracks.iter().map(super::TrackIndex::samples).sum::<usize>() as u64;
         let wider = if moved == 0 { chunks.saturating_mul(4) } else { 0 };
         return Ok(PlainHead::Short(needed.saturating_sub(room).saturating_add(wider.min(needed))));
@@ -136,11 +136,11 @@ mod tests {
                 let found = samples(&plain);
                 for track in [1, 2] {
                     let mut expected = of_track(&fragmented, track);
-                    // Times are to the next sample, also across a gap.
+                    // A sample lasts until the next one, even across a gap.
                     for n in 1..expected.len() {
                         expected[n - 1].2 = u32::try_from(expected[n].0 - expected[n - 1].0).unwrap();
                     }
-                    // An empty edit is of whole milliseconds.
+                    // An empty edit has whole milliseconds.
                     let off = of_track(&found, track)[0].0 - expected[0].0;
                     assert!(off.abs() < 48, "{off}");
                     expected
@@ -174,7 +174,7 @@ mod tests {
             let indexed = indexed(&cut).unwrap();
             assert!(indexed.end <= length as u64 && indexed.tracks.len() != 1);
             ends.insert(indexed.end);
-            // Bytes that the disk has not taken may read as zeros.
+            // Bytes that did not reach the disk may read as zeros.
             cut.resize(file.len() + 5000, 0);
             assert!(tests::indexed(&cut).unwrap().end <= whole.end, "{length}");
         }

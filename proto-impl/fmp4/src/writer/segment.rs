@@ -64,7 +64,8 @@ impl Sidx {
     }
 }
 
-/// The scheme of ID3 tags in `emsg` boxes (AOMedia, "Carriage of ID3 Timed Metadata in the Common Media Application Format").
+/// Scheme of ID3 tags in `emsg` boxes (AOMedia, "Carriage of ID3 Timed Metadata in the Common Media
+/// Application Format").
 pub const ID3_SCHEME: &str = "https://aomedia.org/emsg/ID3";
 
 /// The scheme of splice information in `emsg` boxes (ANSI/SCTE 214-3 §8.3.3): a splice_info_section.
@@ -73,9 +74,9 @@ pub const SPLICE_SCHEME: &str = "urn:scte:scte35:2013:bin";
 /// An event message (`emsg` of version 1, ISO/IEC 23009-1 §5.10.3.3).
 #[derive(Debug, Clone, Copy)]
 pub struct EventMessage<'a> {
-    /// Scheme of the data, which has no values here: [`ID3_SCHEME`], [`SPLICE_SCHEME`].
+    /// Scheme of the data: [`ID3_SCHEME`] or [`SPLICE_SCHEME`]. The `value` field of the box stays empty.
     pub scheme: &'a str,
-    /// Tells events of a scheme apart.
+    /// Id that distinguishes events of the same scheme.
     pub id: u32,
     /// Time on the timeline of decode times, in milliseconds.
     pub time_ms: u64,

@@ -104,7 +104,7 @@ fn a_track_that_begins_later_is_delayed() {
     let late = Description { media_start: -4800, ..video(1) };
     let init = init_segment(std::slice::from_ref(&late)).unwrap();
     assert_eq!(tracks(&read(&init).unwrap())[0].shift, 4800);
-    // In a plain file the first picture comes after the delay, whatever its composition time is.
+    // In a plain file the first picture appears after the delay, whatever its composition time is.
     let mut index = TrackIndex::new(late);
     index.push(&IndexSample { offset: 0, size: 1, duration: 10, composition: 480, key_frame: true });
     let file = [&file_head(&[index], 1).unwrap()[..], b"x"].concat();
@@ -244,7 +244,8 @@ proptest! {
                         size: u32::try_from(payload.len()).unwrap(),
                         duration: *duration,
                         composition: *composition,
-                        // A video without sync samples counts each sample as one, because the box that lists them cannot be empty.
+                        // In a video without sync samples every sample counts as one, because the box that
+                        // lists them cannot be empty.
                         key_frame: is_video && (*key_frame || index.samples() == 0),
                     });
                     media.extend_from_slice(payload);
@@ -258,7 +259,7 @@ proptest! {
         pictures[0].2 = true;
         prop_assert_eq!(of_track(&found, 1), expected(&one, 0, &pictures));
         prop_assert_eq!(of_track(&found, 2), expected(&audio(2), 0, &sound));
-        // The same with the index behind the media.
+        // The same with the index after the media.
         let index = moov(&indexes, 100).unwrap();
         let reader = crate::Reader::with_moov(&index, crate::Limits::default()).unwrap();
         let (events, end) = crate::testing::events(reader, [&media[..]]);
@@ -275,7 +276,8 @@ fn a_protected_track_says_how_and_where_its_subsamples_are() {
     let count = |what: &[u8]| init.windows(what.len()).filter(|window| *window == what).count();
     assert_eq!((count(b"encv"), count(b"enca"), count(b"sinf"), count(b"cbcs")), (1, 1, 2, 2));
     assert_eq!((count(b"frmaavc1"), count(b"frmamp4a")), (1, 1));
-    // Reserved, pattern, protected, no vectors of samples, the key, the vector.
+    // Fields of `tenc`: reserved, pattern, protected flag, no vectors of samples, the key, the constant
+    // vector.
     for pattern in [0x19, 0] {
         let tenc = [&b"tenc\x01\0\0\0\0"[..], &[pattern, 1, 0], &[0xa1; 16], &[16], &[0xb2; 16]].concat();
         assert_eq!(count(&tenc), 1, "{pattern}");

@@ -52,13 +52,13 @@ impl Connection {
             }
             self.make_frame(now, id, room);
         }
-        // Streams that wait for the connection's window keep their places.
+        // Streams that wait for the connection's window keep their turns.
         for id in blocked.into_iter().rev() {
             self.output.ready.push_front(id);
         }
     }
 
-    /// Makes the next DATA of a stream, or the trailers behind its body.
+    /// Makes the next DATA of a stream, or the trailers after its body.
     fn make_frame(&mut self, now: Instant, id: u32, room: usize) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let length = DATA_BYTES.min(room).min(stream.window.room()).min(stream.queued);

@@ -81,7 +81,7 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.is_receiving) else {
             self.release_connection(now, header.length);
             return match self.ended(id) {
-                // The frame was under way when this side reset the stream.
+                // The frame was in flight when this side reset the stream.
                 Some(Ended::Reset) => Ok(()),
                 Some(Ended::Whole) | None => self.stream_error(now, id, Code::STREAM_CLOSED),
             };
@@ -183,7 +183,8 @@ impl Connection {
                 setting::MAX_FRAME_SIZE if !(16_384..=0xff_ffff).contains(&value) => {
                     return Err(Error::protocol("SETTINGS_MAX_FRAME_SIZE"));
                 }
-                // Larger frames than the smallest maximum would only keep other streams waiting.
+                // Other settings are ignored. These include MAX_FRAME_SIZE: frames larger than the default
+                // would only keep other streams waiting.
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use wire::Reader;
 use super::table::Table;
 use super::{Field, TABLE_BYTES, huffman};
 
-/// Maximum number of bytes of an integer behind its prefix; longer ones cannot be a valid index or length.
+/// Maximum number of bytes of an integer after its prefix; longer ones cannot be a valid index or length.
 const INTEGER_BYTES_MAX: usize = 4;
 /// Maximum number of size updates at the start of a block: the smallest and the last one (RFC 7541 §4.2).
 const SIZE_UPDATES_MAX: usize = 2;
@@ -42,11 +42,12 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Decodes a whole block. `fields_max` and `bytes_max` limit the fields kept; decoding fails beyond
-    /// `give_up_bytes`.
+    /// Decodes a whole block. Keeps at most `fields_max` fields with a total size of `bytes_max`
+    /// ([`Field::size`]); further fields are decoded and dropped.
     ///
     /// # Errors
-    /// The block violates RFC 7541, and the connection cannot continue.
+    /// The block violates RFC 7541, or the total size of its decoded fields exceeds `give_up_bytes`. The
+    /// connection cannot continue.
     pub fn decode(
         &mut self,
         block: &[u8],

@@ -1,4 +1,4 @@
-//! The Huffman code of strings (RFC 7541 §5.2, Appendix B). The code is canonical, so that its lengths define it.
+//! The Huffman code of strings (RFC 7541 §5.2, Appendix B). The code is canonical, so its lengths define it.
 
 /// Code length of each byte, and of the end-of-string symbol.
 const BITS: [u8; 257] = [
@@ -152,7 +152,7 @@ mod tests {
     fn the_code_is_complete() {
         let used: u64 = BITS.iter().map(|bits| 1u64 << (30 - *bits)).sum();
         assert_eq!(used, 1 << 30, "Kraft's sum is one");
-        // RFC 7541, Appendix B: some from its head, middle and end.
+        // Some codes from the beginning, middle and end of RFC 7541, Appendix B.
         for (symbol, code) in [
             (0, 0x1ff8),
             (9, 0xff_ffea),

@@ -16,7 +16,7 @@ struct Outcome {
 fn run(pieces: &[&[u8]]) -> Outcome {
     let config = Config { header_list_bytes: 400, fields: 8, streams: 3, ..Config::default() };
     let mut rig = Rig::silent(config);
-    // Results must not depend on when they were made.
+    // The results must not depend on the time at which they were made.
     let mut outcome = Outcome { events: Vec::new(), sent: Bytes::new(), error: None };
     for piece in pieces {
         let result = rig.feed(piece);

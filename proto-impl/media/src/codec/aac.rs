@@ -142,8 +142,8 @@ impl Config {
         Self::of_parts(adts.object_type, adts.rate_index, adts.channel_configuration)
     }
 
-    /// Returns the number of channels of the channelConfiguration (ISO/IEC 14496-3 table 1.19). `None` for 0, where the frames define
-    /// them, and for values not supported (8 to 10, 13, 15).
+    /// Returns the number of channels of the channelConfiguration (ISO/IEC 14496-3 table 1.19). `None` for 0,
+    /// which means that the frames define the channels, and for unsupported values (8 to 10, 13, 15).
     #[must_use]
     pub const fn channels(&self) -> Option<u8> {
         match self.channel_configuration {
@@ -154,8 +154,8 @@ impl Config {
         }
     }
 
-    /// Returns the ADTS header of a raw frame. `None` for what ADTS cannot express: other object types or sample rates,
-    /// channels defined only in the record, or a frame that is too long.
+    /// Returns the ADTS header of a raw frame. `None` if ADTS cannot express it: for other object types or
+    /// sample rates, for channels defined only in the record, and for a frame that is too long.
     #[must_use]
     pub fn adts(&self, payload_bytes: usize) -> Option<[u8; ADTS_BYTES]> {
         let he = OBJECT_TYPES_HE.contains(&self.object_type);
@@ -168,7 +168,7 @@ impl Config {
         }
         let length =
             u32::try_from(payload_bytes.checked_add(ADTS_BYTES)?).ok().filter(|length| *length < 1 << 13)?;
-        // MPEG-4, no CRC; behind the length only constants.
+        // MPEG-4, no CRC; the bits after the length are constant.
         let head = u32::from(ADTS_SYNC | 1) << 16
             | profile << 14
             | u32::try_from(rate).ok()? << 10
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!(Adts::read(&config.adts(size).unwrap()).unwrap().frame_bytes, size + 7);
         }
         assert_eq!(config.adts(8185), None);
-        // HE-AAC is written as its core, other kinds not at all.
+        // HE-AAC is written as its core; other object types cannot be written.
         let he = Config::read(Bytes::from_static(&[0x2b, 0x11, 0x88])).unwrap();
         assert_eq!(Adts::read(&he.adts(10).unwrap()).unwrap().sample_rate, 24_000);
         let eld = Config::read(Bytes::from_static(&[0xf8, 0xe6, 0x40])).unwrap();

@@ -51,7 +51,7 @@ impl Syncframe {
         if bits.bits(16)? != SYNC {
             return Err(Error::Invalid("syncword"));
         }
-        // bsid stands at the same place in both.
+        // bsid is at the same position in AC-3 and E-AC-3.
         let mut ahead = bits.clone();
         ahead.skip(24)?;
         match ahead.bits(5)? {
@@ -93,7 +93,7 @@ impl Syncframe {
             None => (at(&SAMPLE_RATES, bits.bits(2)?).ok_or(Error::Invalid("fscod2"))? / 2, 3),
         };
         let samples = at(&BLOCKS, blocks).map_or(0, |blocks| blocks * BLOCK_SAMPLES);
-        // A further program of its own is carried beside the first, as what depends on it is.
+        // Another independent program in the stream is treated like a dependent substream of the first.
         let dependent = stream_type == DEPENDENT || substream > 0;
         Ok(Self { bytes, sample_rate, samples, enhanced: true, dependent })
     }
@@ -201,7 +201,7 @@ impl EnhancedHead {
         let (acmod, lfe, bsid) = (bits.bits(3)?, bits.bits(1)?, bits.bits(5)?);
         let mut locations = 0;
         if stream_type == DEPENDENT {
-            // dialnorm and compr, of 1+1 twice.
+            // dialnorm and compr, twice for 1+1 channels.
             for _ in 0..if acmod == 0 { 2 } else { 1 } {
                 bits.skip(5)?;
                 if bits.bit()? {
@@ -209,7 +209,8 @@ impl EnhancedHead {
                 }
             }
             if bits.bit()? {
-                // Its fifth bit is Lc/Rc, the first of chan_loc; the last of those is the second LFE, its fourteenth.
+                // chanmap counts bits from the most significant one. Its bits 5 (Lc/Rc) to 12 are bits 0 to 7
+                // of chan_loc, and its bit 14 (the second LFE) is bit 8.
                 let map = bits.bits(16)?.reverse_bits() >> 16;
                 let low = (map >> 5) & 0xff;
                 locations = u16::try_from(low | (map >> 14 & 1) << 8).unwrap_or(0);
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(of(&ac3), Ok((48_000, 1, vec![0x10, 0x08, 0xc0])));
         let eac3 = [0x0b, 0x77, 0x00, 0xbf, 0x32, 0x87, 0xc0, 0x00];
         assert_eq!(of(&eac3), Ok((48_000, 1, vec![3, 0, 0x20, 2, 0])));
-        // 5.1, and a dependent substream of 2 channels behind it: Lrs/Rrs.
+        // 5.1, followed by a dependent substream with the 2 channels Lrs/Rrs.
         let frame = |head: [u8; 4], tail: [u8; 6]| {
             let mut frame = vec![0; 8];
             frame.splice(..2, [0x0b, 0x77]);

@@ -45,8 +45,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Parses an AV1CodecConfigurationRecord. The sequence header behind its four bytes is optional; OBUs with invalid
-    /// sizes are refused.
+    /// Parses an AV1CodecConfigurationRecord. The sequence header after its four bytes is optional; OBUs with
+    /// invalid sizes are refused.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -73,14 +73,14 @@ impl Config {
 pub struct Obu<'a> {
     /// obu_type.
     pub kind: u8,
-    /// Contents behind the header and the size field.
+    /// Contents after the header and the size field.
     pub body: &'a [u8],
     head: u8,
     extension: Option<u8>,
 }
 
 impl Obu<'_> {
-    /// Returns the header for a place where the size is given otherwise (§5.3.2).
+    /// Returns the header without a size field, for containers that store the size themselves (§5.3.2).
     #[must_use]
     pub fn head_without_size(&self) -> SmallHead {
         let head = [self.head & !HAS_SIZE, self.extension.unwrap_or(0)];
@@ -243,7 +243,7 @@ mod tests {
             .map(|c| u8::from_str_radix(std::str::from_utf8(c).unwrap(), 2).unwrap())
             .collect();
         assert_eq!(picture_size(&bytes), Ok((16, 16)));
-        // reduced_still_picture_header: straight to the size, after one level.
+        // reduced_still_picture_header: the size follows the level directly.
         assert_eq!(picture_size(&[0b0001_1000, 0b0000_1100, 0b1111_1111, 0b1110_0000]), Ok((16, 16)));
     }
 

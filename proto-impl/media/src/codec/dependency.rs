@@ -1,5 +1,5 @@
-//! Dependencies between pictures, read from the bitstream: a sender that must leave out pictures learns here which
-//! others are affected.
+//! Dependencies between pictures, read from the bitstream: a sender that must leave out pictures learns here
+//! which others are affected.
 //!
 //! A decoder keeps decoded pictures in slots. A picture refers to some slots and replaces some. If a picture is left
 //! out, the slots that it would have replaced are broken until a decodable picture replaces them. Where the bitstream
@@ -168,7 +168,7 @@ fn of_vp9(frame: &[u8]) -> Result<Option<Dependency>, Truncated> {
         picture.refers |= 1 << bits.bits(3)?;
         bits.skip(1)?;
     }
-    // Otherwise it takes probabilities and motion from the picture before.
+    // Without error resilience the frame takes probabilities and motion vectors from the previous frame.
     picture.refers |= if resilient { 0 } else { STATE };
     Ok(Some(picture))
 }

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn m_20_lying_records_are_refused() {
         let good = [&b"fLaC\x80\0\0\x22"[..], &streaminfo()].concat();
-        // A piece of the marker is no marker, but too short for a block anyway.
+        // A truncated marker is not recognized, and what is left is too short for a block.
         for end in 0..good.len() {
             assert!(Config::read(Bytes::copy_from_slice(&good[..end])).is_err(), "cut at {end}");
         }

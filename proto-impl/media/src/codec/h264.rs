@@ -188,7 +188,7 @@ pub fn set_id(set: &[u8]) -> Result<u32, Error> {
         NAL_PPS => 0,
         _ => return Err(Error::Invalid("parameter set nal_unit_type")),
     };
-    // Emulation prevention cannot stand before the id of a PPS, nor in what is skipped of an SPS and matters.
+    // The id is within the first bytes of the set, so only these are unescaped.
     let head = unescape(set.get(1..set.len().min(12)).unwrap_or_default());
     let mut bits = BitReader::new(&head);
     bits.skip(skipped)?;
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!((config.width, config.height, config.length_size), (640, 360, 4));
         assert_eq!(config.parameter_sets().collect::<Vec<_>>(), [SPS, PPS]);
         assert_eq!((set_id(SPS), set_id(PPS)), (Ok(0), Ok(0)));
-        // A profile with chroma: the record tells it behind the sets.
+        // A profile with chroma information, which the record has after the parameter sets.
         let high = [
             0x67, 0x64, 0x00, 0x1e, 0xac, 0xd9, 0x40, 0xa0, 0x2f, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03, 0x00,
             0x01, 0x00, 0x00, 0x03, 0x00, 0x3c, 0x0f, 0x16, 0x2d, 0x96,
@@ -491,7 +491,7 @@ mod tests {
             begins_picture(&[0x65, 0x88]) && !begins_picture(&[0x41, 0x40]) && !begins_picture(&[0x67, 0xff])
         );
         assert!(is_recovery_point(&[6, 6, 1, 0xc4, 0x80]));
-        // Behind another message, and none at all.
+        // A recovery point after another message, and an SEI without one.
         assert!(is_recovery_point(&[6, 1, 2, 7, 0xff, 6, 1, 0xc4, 0x80]));
         for none in [&[6, 5, 1, 0, 0x80][..], &[6, 6], &[6], &[], &[6, 0xff, 0xff], &[6, 1, 200, 6, 1, 0]] {
             assert!(!is_recovery_point(none), "{none:?}");

@@ -104,7 +104,7 @@ impl Config {
         let present = arrays.iter().filter(|(_, sets)| !sets.is_empty());
         out.put_u8(u8::try_from(present.clone().count()).unwrap_or(0));
         for (kind, sets) in present {
-            // array_completeness: none come in band behind this.
+            // array_completeness: no more parameter sets follow in band.
             out.put_u8(0x80 | kind);
             out.put_u16(u16::try_from(sets.len()).unwrap_or(0));
             sets.iter().for_each(|set| super::put_set(set, &mut out));
@@ -234,7 +234,7 @@ impl Sps {
 /// Reads sps_max_num_reorder_pics of the highest sub-layer (H.265 §7.3.2.2.1).
 fn read_reorder(bits: &mut BitReader<'_>, sub_layers_minus1: u32) -> Result<u8, Error> {
     bits.ue()?;
-    // Of all sub-layers, or of the highest one only.
+    // The values are present for all sub-layers, or only for the highest one.
     let first = if bits.bit()? { 0 } else { sub_layers_minus1 };
     let mut reorder = 0;
     for _ in first..=sub_layers_minus1 {

@@ -1,7 +1,7 @@
-//! AAC in LATM with LOAS synchronization (ISO/IEC 14496-3 §1.7), which DVB and ISDB use in place of ADTS.
+//! AAC in LATM with LOAS synchronization (ISO/IEC 14496-3 §1.7), which DVB and ISDB use instead of ADTS.
 //!
-//! Supported are streams of one program with one layer, with AAC LC or HE-AAC; others are refused. LATM frames are not
-//! byte-aligned, so each is copied.
+//! Only streams of one program with one layer, with AAC LC or HE-AAC, are supported; others are refused. LATM
+//! frames are not byte-aligned, so each is copied.
 
 use alloc::vec::Vec;
 
@@ -41,7 +41,7 @@ pub struct Reader {
     mux: Option<Mux>,
 }
 
-/// Length of the fields of a StreamMuxConfig behind its AudioSpecificConfig, if they are zero.
+/// Length of the fields of a StreamMuxConfig after its AudioSpecificConfig, if they are zero.
 const CONFIG_TAIL_BYTES: usize = 2;
 /// Value of syncExtensionType for SBR (§1.6.2.1).
 const SYNC_SBR: u32 = 0x2b7;
@@ -55,8 +55,9 @@ impl Reader {
         Self::default()
     }
 
-    /// Creates a reader for a StreamMuxConfig signalled out of band, in a session description (RFC 6416 §7.3). Missing
-    /// last fields are taken as zero, since GStreamer reserves room only for those of a short AudioSpecificConfig.
+    /// Creates a reader for a StreamMuxConfig signalled out of band, in a session description (RFC 6416
+    /// §7.3). Missing fields at the end are taken as zero, since GStreamer reserves too little room for them
+    /// if the AudioSpecificConfig is not a short one.
     pub fn of_config(stream_mux_config: &[u8]) -> Result<Self, Error> {
         let padded = [stream_mux_config, &[0; CONFIG_TAIL_BYTES]].concat();
         read_mux(&mut BitReader::new(&padded)).map(|mux| Self { mux: Some(mux) })
@@ -104,7 +105,7 @@ fn read_frame(bits: &mut BitReader<'_>) -> Result<Bytes, Error> {
 
 /// Reads the next `count` bits as byte-aligned data.
 fn take(bits: &mut BitReader<'_>, count: usize) -> Result<Bytes, Error> {
-    // Checks that they are there before anything is allocated.
+    // Checks that all bytes are present before anything is allocated.
     bits.clone().skip(count)?;
     let mut out = BytesMut::with_capacity(count.div_ceil(8));
     for _ in 0..count / 8 {
@@ -140,7 +141,7 @@ fn read_mux(bits: &mut BitReader<'_>) -> Result<Mux, Error> {
     read_specific_config(&mut inner)?;
     let own = before.saturating_sub(inner.remaining());
     let config = aac::Config::read(take(bits, length.unwrap_or(own).max(own))?)?;
-    // frameLengthType: variable is the only one of AAC.
+    // frameLengthType: AAC only uses the variable one.
     if bits.bits(3)? != 0 {
         return Err(Error::Invalid("frameLengthType"));
     }
@@ -156,7 +157,7 @@ fn read_mux(bits: &mut BitReader<'_>) -> Result<Mux, Error> {
     Ok(Mux { config, frames })
 }
 
-/// Skips otherDataLenBits; other data behind the frames is ignored.
+/// Skips otherDataLenBits; other data after the frames is ignored.
 fn skip_other_data(bits: &mut BitReader<'_>, version: bool) -> Result<(), Error> {
     if version {
         read_value(bits)?;
@@ -174,8 +175,8 @@ fn read_value(bits: &mut BitReader<'_>) -> Result<u32, Error> {
     Ok(bits.bits(8 * bytes)?)
 }
 
-/// Reads an AudioSpecificConfig (§1.6.2.1) of AAC LC, with or without SBR and PS, to its end, which only its fields
-/// determine, since its length is not given.
+/// Reads an AudioSpecificConfig (§1.6.2.1) of AAC LC, with or without SBR and PS. Its length is not given, so
+/// its end can only be found by reading all of its fields.
 fn read_specific_config(bits: &mut BitReader<'_>) -> Result<(), Error> {
     let mut object_type = read_type_and_rate(bits, true)?;
     let channels = bits.bits(4)?;
@@ -215,7 +216,7 @@ fn skip_sync_extensions(bits: &mut BitReader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads audioObjectType and samplingFrequency, which have the opposite order behind the channels of HE-AAC.
+/// Reads audioObjectType and samplingFrequency. After the channels of HE-AAC they come in the opposite order.
 fn read_type_and_rate(bits: &mut BitReader<'_>, type_first: bool) -> Result<u32, Error> {
     let read_type = |bits: &mut BitReader<'_>| bits.bits(5);
     let first = if type_first { read_type(bits)? } else { 0 };
@@ -316,7 +317,7 @@ mod tests {
         for end in 0..4 {
             assert!(Reader::of_config(&described[..end]).is_err(), "{end}");
         }
-        // With SBR and PS behind it.
+        // With SBR and PS after it.
         let bits =
             Bits::default().put(15, 0x2000).put(16, 0x1190).put(11, SYNC_SBR).put(5, 5).put(1, 1).put(4, 3);
         let bits = bits.put(11, SYNC_PS).put(1, 1).put(3, 0).put(8, 0xff).put(2, 0);

@@ -27,7 +27,7 @@ pub const CONFIG_BYTES_MAX: usize = 64 * 1024;
 /// Largest plausible width or height.
 const DIMENSION_MAX: u32 = 16_384;
 
-/// Record of codecs without one.
+/// Empty record of codecs that have no record.
 static NO_RECORD: Bytes = Bytes::new();
 
 /// An audio or video codec.
@@ -304,7 +304,7 @@ pub enum Error {
     TooLarge(usize),
 }
 
-/// Appends a parameter set behind its 16-bit length. Callers have ensured that the record is below 64 KiB.
+/// Appends a parameter set after its 16-bit length. Callers have ensured that the record is below 64 KiB.
 fn put_set(set: &[u8], out: &mut BytesMut) {
     out.put_u16(u16::try_from(set.len()).unwrap_or(u16::MAX));
     out.put_slice(set);

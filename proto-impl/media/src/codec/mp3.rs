@@ -40,7 +40,8 @@ const BITRATES_2: [u32; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 12
 pub struct Header {
     /// Parameters of the track.
     pub config: Config,
-    /// Length of the frame including its header; `None` in free format, where only the next header shows it.
+    /// Length of the frame including its header; `None` in free format, in which only the next header shows
+    /// the length.
     pub frame_bytes: Option<usize>,
     /// Samples per channel.
     pub samples: u32,

@@ -167,7 +167,7 @@ pub fn packet_samples(packet: &[u8]) -> Option<u32> {
 pub struct Control {
     /// Length of the header.
     pub header_bytes: usize,
-    /// Length of the packet behind the header.
+    /// Length of the packet after the header.
     pub packet_bytes: usize,
 }
 

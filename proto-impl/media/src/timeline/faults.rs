@@ -2,25 +2,25 @@
 
 use crate::TrackId;
 
-/// Changes of the pace below this are not news.
+/// Smallest change of the pace that is reported.
 const PACE_STEP_MS: i64 = 100;
 
 /// A kind of fault of a publisher's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClockFault {
-    /// A track's clock went on from elsewhere.
+    /// A track's clock continued from another value.
     Jump,
-    /// Single units were stamped far off, and the clock came back.
+    /// Single units had timestamps that were far off, and the clock then continued as before.
     Outlier,
-    /// A track's clock stood still while it was silent, and the other tracks went on.
+    /// A track's clock stood still while the track was silent and other tracks continued.
     Pause,
-    /// A track lay farther from the others than it arrived.
+    /// The timestamps of a track were farther from those of the others than its arrival was.
     Apart,
-    /// A track's clock runs faster or slower than time passes.
+    /// A track's clock runs faster or slower than real time.
     Drift,
-    /// Units came, and their timestamps did not advance.
+    /// Units arrived whose timestamps did not advance.
     Frozen,
-    /// Sender reports disagree with the arrival of what they describe.
+    /// Sender reports disagree with the arrival of the media that they describe.
     Report,
 }
 
@@ -29,7 +29,7 @@ impl ClockFault {
     pub const ALL: [Self; 7] =
         [Self::Jump, Self::Outlier, Self::Pause, Self::Apart, Self::Drift, Self::Frozen, Self::Report];
 
-    /// The name in figures and metrics.
+    /// Returns the name used in statistics and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl ClockFault {
         }
     }
 
-    /// The correction in words, for the log.
+    /// Returns a description of the correction, for the log.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -58,26 +58,26 @@ impl ClockFault {
     }
 }
 
-/// A fault as it is reported.
+/// A fault as reported to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultNews {
-    /// The kind.
+    /// Kind of the fault.
     pub fault: ClockFault,
-    /// The track whose clock it is.
+    /// The track whose clock has the fault.
     pub track: TrackId,
-    /// The error of the clock, in milliseconds; positive: ahead of where it should be.
+    /// Error of the clock in milliseconds; positive if it is ahead of where it should be.
     pub off_ms: i64,
-    /// Faults of the kind since it was last reported.
+    /// Number of faults of this kind since the last report of the kind.
     pub count: u64,
 }
 
-/// News of a publisher's clock.
+/// A report about a publisher's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockNews {
     /// A fault was corrected.
     Fault(FaultNews),
-    /// Milliseconds that the stream has been given beyond what its timestamps advanced, in all; below zero when they
-    /// ran too fast. Jumps do not count.
+    /// Total number of milliseconds that were added to the stream beyond the advance of its timestamps;
+    /// negative if the timestamps ran too fast. Jumps do not count.
     MadeUp(i64),
 }
 
@@ -86,7 +86,7 @@ pub enum ClockNews {
 pub struct FaultCounts([u64; ClockFault::ALL.len()]);
 
 impl FaultCounts {
-    /// Faults of this kind.
+    /// Returns the number of faults of this kind.
     #[must_use]
     pub fn of(&self, fault: ClockFault) -> u64 {
         self.0.get(fault as usize).copied().unwrap_or(0)
@@ -103,7 +103,7 @@ impl FaultCounts {
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Counts so many more.
+    /// Adds `more` faults of a kind.
     pub fn add(&mut self, fault: ClockFault, more: u64) {
         if let Some(count) = self.0.get_mut(fault as usize) {
             *count = count.saturating_add(more);
@@ -115,10 +115,10 @@ impl FaultCounts {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     pub(super) counts: FaultCounts,
-    /// The newest fault of each kind that was not reported yet.
+    /// The newest unreported fault of each kind.
     news: [Option<FaultNews>; ClockFault::ALL.len()],
     has_news: bool,
-    /// The pace as it was last reported, and as it is.
+    /// The last reported value of [`ClockNews::MadeUp`], and the current one.
     pace_told: i64,
     pace: i64,
 }

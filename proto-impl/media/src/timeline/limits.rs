@@ -8,55 +8,57 @@ use crate::Timescale;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) timescale: Timescale,
-    /// Steps back within a track that are ordinary: unevenness where units come in decoding order, reordered pictures
-    /// where timestamps say when they are shown.
+    /// Largest ordinary step back within a track: jitter if units come in decoding order, or reordered
+    /// pictures if timestamps are presentation times.
     pub(super) back: i64,
-    /// A unit may lie this far ahead of where its predecessors and arrival have it.
+    /// Largest distance by which a unit may be ahead of the place that its predecessors and its arrival
+    /// suggest.
     pub(super) slack: i64,
-    /// A step forward up to this is a pause of the encoder, even when arrival does not show it.
+    /// Largest step forward that counts as a pause of the encoder even if there was no pause in the arrival.
     pub(super) pause: i64,
-    /// Longest time between units that still counts as their ordinary distance.
+    /// Longest time between units that still counts as their ordinary interval.
     pub(super) step_max: i64,
-    /// Distance of units before it is known.
+    /// Assumed interval of units before it is known.
     pub(super) step_first: i64,
-    /// A unit this close to where a known step of the clock puts it has made the same step.
+    /// A unit this close to the place that a known step of the clock would give it is taken to have made the
+    /// same step.
     pub(super) near: i64,
-    /// Known steps are remembered this long.
+    /// Time for which known steps of the clock are remembered.
     pub(super) step_memory: i64,
-    /// Silence of a track that may be a mute.
+    /// Silence of a track from which on it may have been muted.
     pub(super) gap: i64,
-    /// A track that is behind the others by more than this after a gap has a clock that stood still.
+    /// After a gap, a track that is later than the others by more than this had a clock that stood still.
     pub(super) late: i64,
-    /// Tracks keep their own distance up to this.
+    /// Largest distance between two tracks that is taken from their timestamps.
     pub(super) apart: i64,
-    /// A track that came within this is flowing.
+    /// A track counts as flowing if its last unit arrived within this time.
     pub(super) fresh: i64,
-    /// Equal timestamps for longer than this are a clock that stands still.
+    /// Equal timestamps for longer than this mean that the clock stands still.
     pub(super) frozen: i64,
-    /// A unit may have come so long before it was known to be whole.
+    /// Longest time between the arrival of a unit and the moment at which it was known to be complete.
     pub(super) held: i64,
-    /// Length of a window of measurement.
+    /// Length of a measurement window.
     pub(super) window: i64,
-    /// A change of the delay of all tracks by more than this within a window comes from the network.
+    /// A larger change of the delay of all tracks within a window is attributed to the network.
     pub(super) absorbed: i64,
-    /// An error beyond this is stepped over and not slewed.
+    /// Larger errors are corrected in one step instead of gradually.
     pub(super) far: i64,
-    /// Sender reports are believed up to this distance from arrival.
+    /// Largest distance from arrival at which sender reports are believed.
     pub(super) believed: i64,
-    /// Reports that agree to this are the same.
+    /// Reports that differ by no more than this count as equal.
     pub(super) agree: i64,
-    /// Later changes of reports count once they have stood this long.
+    /// Later changes in reports count once they have been stable for this long.
     pub(super) settled: i64,
-    /// Most that reports move a track with a unit.
+    /// Largest movement of a track per unit because of reports.
     pub(super) nudge: i64,
-    /// First timestamps up to this are kept.
+    /// Largest first timestamp that is kept. A stream with a later one starts at zero.
     pub(super) start_kept: i64,
-    /// Distance of the first unit of a returning publisher from the last one before.
+    /// Distance between the last unit before a publisher was lost and the first after its return.
     pub(super) resume_gap: i64,
 }
 
 impl Limits {
-    /// The limits for units in decoding order.
+    /// Returns the limits for units in decoding order.
     pub(super) fn decoding(timescale: Timescale) -> Self {
         let ms = |ms: i64| Timescale::MILLISECONDS.convert(ms, timescale);
         Self {
@@ -86,19 +88,19 @@ impl Limits {
         }
     }
 
-    /// The limits for timestamps that say when pictures are shown.
+    /// Returns the limits for timestamps that are presentation times.
     pub(super) fn showing(timescale: Timescale) -> Self {
         let ms = |ms: i64| Timescale::MILLISECONDS.convert(ms, timescale);
         Self { back: ms(1000), slack: ms(500), ..Self::decoding(timescale) }
     }
 
-    /// The longest step of a clock that ran on while this time passed, drift included.
+    /// Longest step of a clock that kept running while `passed` ticks went by, drift included.
     pub(super) const fn longest_step(&self, passed: i64) -> i64 {
         let drifted = passed.saturating_add(passed / 4);
         if drifted > self.step_max { drifted } else { self.step_max }
     }
 
-    /// A duration in ticks.
+    /// Converts a duration to ticks.
     pub(super) fn ticks_of(&self, duration: Duration) -> i64 {
         let ticks = u64::from(self.timescale.ticks());
         let whole = duration.as_secs().saturating_mul(ticks);
@@ -106,12 +108,12 @@ impl Limits {
         i64::try_from(whole.saturating_add(rest)).unwrap_or(i64::MAX)
     }
 
-    /// Ticks as microseconds.
+    /// Converts ticks to microseconds.
     pub(super) fn to_us(self, ticks: i64) -> i64 {
         self.timescale.convert(ticks, Timescale::new(1_000_000))
     }
 
-    /// Ticks as milliseconds.
+    /// Converts ticks to milliseconds.
     pub(super) fn to_ms(self, ticks: i64) -> i64 {
         self.timescale.to_ms(ticks)
     }

@@ -1,29 +1,33 @@
 //! The clock of a stream: even and monotone, whatever the publisher's clocks do.
 //!
-//! **Arrival is the referee.** The owner says when units arrive ([`Timeline::arrive`]); a timeline without arrivals reads a
-//! file, whose own timestamps are all there is.
+//! **Arrival decides.** The owner reports when units arrive ([`Timeline::arrive`]). A timeline without
+//! arrivals is that of a file, which has nothing but its own timestamps.
 //!
-//! **Within a track** a timestamp is believed when it follows from the one before: a little on, or on by the time that
-//! passed. Another one is suspect. Its unit takes the place that its neighbours and its arrival give it. When the next
-//! timestamp follows the suspect, the clock has moved, and the track continues from there; when it follows the old clock, the
-//! suspect was an outlier and moved nothing. A step that one track has made is taken by the others exactly, so that all
-//! tracks keep their distance.
+//! **Within a track** a timestamp is believed if it follows from the previous one: it is a little later, or
+//! later by the time that has passed. Any other timestamp is suspect, and its unit gets a place from its
+//! neighbours and its arrival. If the next timestamp follows the suspect, the clock has moved, and the track
+//! continues from there. If it follows the old clock, the suspect was an outlier and changes nothing. When
+//! one track has made a step, the others repeat exactly that step, so that all tracks keep their distance.
 //!
-//! **Between tracks** the publisher's own distance counts up to 3 s, measured at arrival. A track farther apart begins where
-//! it arrives. One that resumes behind a mute with a clock that stood still is put where it is due. RTP sources count from
-//! anywhere; they begin where they arrive, and sender reports, while they agree with arrival, align them.
+//! **Between tracks** the distance given by the publisher's timestamps is kept if it is within 3 s of the
+//! distance at arrival. A track that is farther apart begins at its arrival. A track that was muted, and
+//! whose clock stood still meanwhile, resumes at the place where it is due. The timestamps of RTP sources
+//! have arbitrary origins: such tracks begin at their arrival, and are aligned by sender reports as long as
+//! those agree with arrival.
 //!
-//! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with what it was in the
-//! track's first 2 s. The greatest lead in a window is least disturbed by the network. What changes for all tracks at once and
-//! quickly, or within seconds and then stays, is the network's doing, or a file sent faster than real time, and is left alone; when such a
-//! delay is over, units follow that are on time again. What changes slowly is drift: it
-//! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on. A track whose lead has changed at one
-//! pace from its first window on has drifted from its first moment: it is slewed from 30 ms on, to where that moment had it.
+//! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with
+//! the lead in the track's first 2 s. The greatest lead in a window is used, because the network disturbs it
+//! least. A change of all tracks at once that is quick, or grows within seconds and then stays, is caused by
+//! the network, or by a file that is sent faster than real time; it is not corrected. (After such a delay,
+//! units that are on time again are accepted.) A slow change is drift, which is slewed: from 60 ms on for one
+//! track against the others, from 250 ms on for all together. A track whose lead has changed at a constant
+//! pace since its first window has drifted from its first moment on: it is slewed from 30 ms on, back to its
+//! position in that moment.
 //!
-//! **A clock that stands still** is replaced by arrival. Of units that come at once the last one is due then, and the others
-//! are spread over the time since those before.
+//! **A clock that stands still** is replaced by arrival. If several units arrive at once, the last one is due
+//! at that time, and the others are spread over the time since the units before them.
 //!
-//! DTS never falls within a track. A returning publisher continues behind its predecessor.
+//! DTS never decreases within a track. A returning publisher continues after its predecessor.
 
 mod faults;
 mod limits;
@@ -42,13 +46,13 @@ use self::slew::{Slew, Thresholds};
 use self::track::{Alignment, Suspect, TrackClock};
 use crate::{TRACKS_MAX, Timescale, TrackId, nearest};
 
-/// Steps of the publisher's clock that are remembered.
+/// Maximum number of remembered steps of the publisher's clock.
 const STEPS_MAX: usize = 4;
-/// Lengths in bits at which clocks of encoders wrap although the protocol has room for more.
+/// Lengths in bits at which clocks of some encoders wrap although the protocol has room for more bits.
 const SHORT_CLOCKS: [u32; 3] = [24, 31, 32];
-/// Bits of timestamps that do not wrap.
+/// Number of bits of timestamps that do not wrap.
 const UNWRAPPED_BITS: u32 = 62;
-/// Windows in a row in which a track must be far off before it is stepped.
+/// Number of successive windows in which a track must be far off before it is moved in one step.
 const FAR_WINDOWS: u8 = 2;
 
 /// The position of a timeline; handed to the next publisher of the stream.
@@ -60,7 +64,7 @@ pub struct Position {
     pub started: bool,
 }
 
-/// Arrival of the current units; `now` counts ticks since the first.
+/// Arrival of the current units; `now` counts ticks since the first arrival.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
     began: Instant,
@@ -68,7 +72,7 @@ struct Arrival {
     now: i64,
 }
 
-/// A step of the publisher's clock: what was added to the offset of a track, and when.
+/// A step of the publisher's clock: the change of a track's offset that it required, and its time.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     shift: i64,
@@ -80,19 +84,19 @@ struct Step {
 pub struct Timeline {
     bits: u32,
     limits: Limits,
-    /// Each track counts from anywhere.
+    /// The timestamps of each track have their own origin.
     independent: bool,
     arrival: Option<Arrival>,
     tracks: Vec<TrackClock>,
-    /// The newest is last.
+    /// Known steps of the publisher's clock, the newest last.
     steps: Vec<Step>,
-    /// Added to the offsets of all tracks, and what it was when the last window ended.
+    /// Offset added to all tracks, and its value when the last window ended.
     common: i64,
     common_before: i64,
     common_slew: Slew,
     ramp: Ramp,
     window_ends: i64,
-    /// The last DTS of data.
+    /// Last DTS given to a unit that is neither audio nor video.
     beside: i64,
     /// The highest DTS assigned so far.
     head: i64,
@@ -101,8 +105,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// A timeline for tracks on one clock of `bits` bits in `timescale`, whose units come in decoding order, continuing at
-    /// `position`.
+    /// Creates a timeline that continues at `position`, for tracks that share a clock of `bits` bits in
+    /// `timescale`, with units in decoding order.
     #[must_use]
     pub fn new(bits: u32, timescale: Timescale, position: Position) -> Self {
         let limits = Limits::decoding(timescale);
@@ -125,15 +129,15 @@ impl Timeline {
         }
     }
 
-    /// A timeline for RTP sources: each counts from anywhere, and says when its frames are shown. Timestamps are unwrapped and
-    /// converted to `timescale` by the owner.
+    /// Creates a timeline for RTP sources. The timestamps of each source have an arbitrary origin and are
+    /// presentation times. The owner unwraps them and converts them to `timescale`.
     #[must_use]
     pub fn of_sources(timescale: Timescale, position: Position) -> Self {
         let timeline = Self::new(UNWRAPPED_BITS, timescale, position);
         Self { independent: true, limits: Limits::showing(timescale), ..timeline }
     }
 
-    /// The units that follow arrived at `now`.
+    /// Sets the arrival time of the units that follow.
     pub fn arrive(&mut self, now: Instant) {
         let arrival = self.arrival.get_or_insert(Arrival { began: now, at: now, now: 0 });
         if arrival.at == now {
@@ -148,7 +152,7 @@ impl Timeline {
         }
     }
 
-    /// The stream's DTS for a unit that the publisher stamped `raw`.
+    /// Returns the stream's DTS for a unit with the publisher's timestamp `raw`.
     pub fn map(&mut self, track: TrackId, raw: u64) -> i64 {
         if let Some(dts) = self.follow(track, raw) {
             return dts;
@@ -157,8 +161,9 @@ impl Timeline {
         self.settle(track, at)
     }
 
-    /// The stream's DTS for a unit that came at `came` and was known to be whole only now, when the next one began: behind
-    /// units of other tracks that came meanwhile. Where nothing arrives it is [`Timeline::map`].
+    /// Returns the stream's DTS for a unit that arrived at `came` but was known to be complete only now, when
+    /// the next one began. Units of other tracks may have been mapped since. Without arrivals this is
+    /// [`Timeline::map`].
     pub fn map_held(&mut self, track: TrackId, raw: u64, came: Instant) -> i64 {
         let Some(arrival) = &mut self.arrival else { return self.map(track, raw) };
         let now = arrival.now;
@@ -171,9 +176,9 @@ impl Timeline {
         dts
     }
 
-    /// The place on the stream's time of a source's frame. `own` is its timestamp, unwrapped; `sampled` the time on the sender's
-    /// wall clock, as reports have it, in the same ticks. It may be before that of the frame before: pictures come in the order
-    /// of decoding.
+    /// Returns the time of a source's frame on the stream's clock. `own` is the frame's unwrapped timestamp;
+    /// `sampled` is the time on the sender's wall clock, derived from reports, in the same ticks. The result
+    /// may be before that of the previous frame, because pictures come in decoding order.
     pub fn place_frame(&mut self, track: TrackId, own: i64, sampled: Option<i64>) -> i64 {
         let raw = own.cast_unsigned() & ((1 << UNWRAPPED_BITS) - 1);
         let at = self.place(track, raw, sampled);
@@ -182,14 +187,15 @@ impl Timeline {
         at
     }
 
-    /// The stream's DTS for a source's frame, where pictures come in the order in which they are shown.
+    /// Returns the stream's DTS for a frame of a source without reordered pictures.
     pub fn map_frame(&mut self, track: TrackId, own: i64, sampled: Option<i64>) -> i64 {
         let at = self.place_frame(track, own, sampled).max(0);
         self.settle(track, at)
     }
 
-    /// The stream's DTS for a unit that is neither audio nor video. Its stamp moves no clock: some encoders stamp metadata
-    /// zero at any time. One that makes no sense stands where the stream stands.
+    /// Returns the stream's DTS for a unit that is neither audio nor video. Its timestamp does not affect any
+    /// clock, since some encoders stamp metadata with zero at any time. A unit with an implausible timestamp
+    /// gets the current time of the stream.
     pub fn map_beside(&mut self, raw: u64) -> i64 {
         let near = self.tracks.first().and_then(|clock| {
             let at = self.place_of(raw)?;
@@ -201,8 +207,8 @@ impl Timeline {
         self.beside
     }
 
-    /// The place of a time of the source's clock, however far from the present, by the clock of its first track. Moves nothing; `None` before
-    /// the first unit.
+    /// Converts a time of the source's clock, however far from the present, by the clock of the first track.
+    /// Changes nothing; `None` before the first unit.
     #[must_use]
     pub fn place_of(&self, raw: u64) -> Option<i64> {
         let clock = self.tracks.first()?;
@@ -221,7 +227,7 @@ impl Timeline {
         self.faults.counts
     }
 
-    /// News that were not taken yet: the newest fault of a kind, and the media time that was made up for.
+    /// Takes the next piece of news: the newest fault of a kind, or the media time that was made up.
     pub fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.faults.take()
     }
@@ -230,8 +236,8 @@ impl Timeline {
         self.arrival.map_or(0, |arrival| arrival.now)
     }
 
-    /// The short way for nearly all units: a live track whose unit plainly follows, while nothing is corrected. `None`: the
-    /// long way decides, and nothing has changed.
+    /// Fast path for nearly all units: a live track whose unit plainly follows, while no correction is
+    /// active. `None` means that nothing has changed and the slow path decides.
     fn follow(&mut self, track: TrackId, raw: u64) -> Option<i64> {
         let now = self.arrival?.now;
         if self.common_slew.is_active() {
@@ -244,7 +250,7 @@ impl Timeline {
         Some(dts)
     }
 
-    /// DTS never falls within a track.
+    /// Returns the DTS for a place, never less than the last DTS of the track.
     fn settle(&mut self, track: TrackId, at: i64) -> i64 {
         let clock = self.tracks.iter_mut().find(|clock| clock.id == track);
         let dts = clock.map_or(at, |clock| clock.monotone(at));
@@ -283,7 +289,7 @@ impl Timeline {
         out
     }
 
-    /// The first unit of a track.
+    /// Starts a track with its first unit. Returns the unit's place.
     fn begin(&mut self, track: TrackId, raw: u64, sampled: Option<i64>) -> i64 {
         let now = self.now();
         let lead = self.tracks.iter().max_by_key(|clock| clock.arrived);
@@ -311,7 +317,8 @@ impl Timeline {
         out
     }
 
-    /// The offset of a track that begins beside others, and how far it was off when it does not keep its own distance.
+    /// Returns the offset for a track that begins beside others. The second value is its error if its own
+    /// distance is not kept, else 0.
     fn offset_beside(&self, lead: &TrackClock, raw: i64, now: i64) -> (i64, i64) {
         let (due, apart) = match self.arrival {
             Some(_) => (now.saturating_add(lead.peak()), self.limits.apart),
@@ -329,14 +336,14 @@ impl Timeline {
         }
     }
 
-    /// Offsets that undo a wrap of a clock shorter than the protocol's.
+    /// Returns the offsets that undo a wrap of a clock shorter than the protocol's.
     fn wraps(&self) -> impl Iterator<Item = i64> {
         let (bits, independent) = (self.bits, self.independent);
         let short = SHORT_CLOCKS.into_iter().filter(move |&short| !independent && short < bits);
         short.flat_map(|short| [1i64 << short, -(1i64 << short)])
     }
 
-    /// A timestamp that does not follow from those before. Gives the unit's place.
+    /// Handles a timestamp that does not follow from the previous ones. Returns the unit's place.
     fn doubt(&mut self, at: usize, raw: i64, live: Option<i64>) -> i64 {
         let now = self.now();
         let Some(clock) = self.tracks.get(at) else { return self.head };
@@ -349,7 +356,8 @@ impl Timeline {
             |step: &&Step| live.is_none() || now.saturating_sub(step.at) <= self.limits.step_memory;
         let known =
             self.steps.iter().rev().filter(is_recent).map(|step| step.shift).find(|&shift| near(shift));
-        // A clock in another unit passes by such a place again and again.
+        // A clock that counts in another unit comes near such a place again and again, so a lost track is
+        // excluded.
         let shift = known.or_else(|| self.wraps().find(|&shift| near(shift))).filter(|_| !clock.is_lost());
         if let Some(shift) = shift
             && let Some(clock) = self.tracks.get_mut(at)
@@ -381,7 +389,7 @@ impl Timeline {
         let forward = suspect.raw.saturating_sub(clock.raw);
         let pause = if live.is_some() { self.limits.pause } else { self.limits.step_memory };
         if (0..=pause).contains(&forward) {
-            // The encoder paused; arrival did not show it, because more came at once.
+            // The encoder paused. The arrival did not show the pause, because several units came at once.
             self.accept(at, raw, out);
             return out;
         }
@@ -398,7 +406,8 @@ impl Timeline {
         place
     }
 
-    /// Looks whether a track's clock stood still, while units came or while it was silent. Gives the unit's place.
+    /// Checks whether a track's clock stood still, either while units came or while the track was silent.
+    /// Returns the unit's place.
     fn resume(&mut self, at: usize, raw: i64, out: i64, now: i64) -> i64 {
         let Some(clock) = self.tracks.get_mut(at) else { return out };
         let track = clock.id;
@@ -428,8 +437,8 @@ impl Timeline {
         out.saturating_add(behind)
     }
 
-    /// The lateness of the tracks that flowed while this one was silent, the largest of them. `None`: all
-    /// were silent.
+    /// Returns the lateness of the least late track among those that flowed while this one was silent. `None`
+    /// if all were silent.
     fn lateness_beside(&self, at: usize, now: i64, gap: i64) -> Option<i64> {
         let others = self.tracks.iter().enumerate().filter(|(other, _)| *other != at);
         let flowing = others.filter(|(_, clock)| {
@@ -450,7 +459,7 @@ impl Timeline {
         }
     }
 
-    /// Lets sender reports align a track with the first other one that has some.
+    /// Aligns a track by sender reports with the first earlier track that has reports.
     fn align(&mut self, at: usize, raw: i64, sampled: Option<i64>) {
         let Some(sampled) = sampled else { return };
         let now = self.now();
@@ -462,7 +471,8 @@ impl Timeline {
         }
     }
 
-    /// The track that needed least tells how fast the stream comes: others may be mute, or stand still.
+    /// Notes the pace of the stream. The track with the smallest correction shows it: others may be mute, or
+    /// have a clock that stands still.
     fn note_pace(&mut self) {
         let made_up =
             self.tracks.iter().map(|clock| clock.made_up).min_by_key(|ticks| ticks.saturating_abs());
@@ -474,7 +484,8 @@ impl Timeline {
     fn close_windows(&mut self) {
         self.tracks.iter_mut().for_each(TrackClock::close_window);
         self.note_pace();
-        // The correction makes changes of its own, and makes up for others.
+        // Our own correction also changes the leads, and may compensate for a change of the network. Take the
+        // smaller of the two values.
         let corrected = self.common.saturating_sub(core::mem::replace(&mut self.common_before, self.common));
         let seen = shared(self.tracks.iter().filter_map(|clock| clock.change)).unwrap_or(0);
         let given = seen.saturating_sub(corrected);
@@ -492,7 +503,8 @@ impl Timeline {
             self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(common));
         }
         let warmed = shared(self.tracks.iter().filter_map(TrackClock::warmed)).unwrap_or(0);
-        // Reports know better than arrival how tracks lie to each other: a congested path delays video more than audio.
+        // Reports show the distance of tracks better than arrival does: a congested path delays video more
+        // than audio.
         let is_aligned = self.tracks.iter().any(|clock| clock.is_aligned(&self.limits));
         for clock in &mut self.tracks {
             let Some(error) = clock.error else {
@@ -534,18 +546,19 @@ impl Timeline {
     }
 }
 
-/// The part of several values that all of them have: the smallest, when all are to the same side.
+/// Returns the part that all values have in common: the one nearest to zero if all have the same sign, else
+/// zero.
 fn shared(values: impl Iterator<Item = i64> + Clone) -> Option<i64> {
     let (least, most) = (values.clone().min()?, values.max()?);
     Some(if least > 0 { least } else { most.min(0) })
 }
 
-/// The latest place that a track's next unit can have.
+/// Returns the latest place that a track's next unit can have.
 fn bound(clock: &TrackClock, live: Option<i64>, limits: &Limits) -> i64 {
     let next = clock.top.saturating_add(clock.typical());
     match live {
         Some(now) => clock.latest(now, limits),
-        // Of a few pictures nobody knows how far they are apart.
+        // After only a few pictures their interval is not known.
         None if clock.is_young() => next.saturating_add(limits.step_memory),
         None => next.saturating_add(limits.slack.max(clock.typical().saturating_mul(2))),
     }

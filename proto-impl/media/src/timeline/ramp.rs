@@ -1,36 +1,40 @@
-//! A delay of all tracks that grows within seconds and then stays: a queue of the network, and no drift.
+//! Detection of a delay of all tracks that grows within seconds and then stays. It is a queue of the network,
+//! not drift.
 
 use super::limits::Limits;
 
-/// Windows within which such a delay has grown. A clock that is as far off after a longer time drifts.
+/// Maximum number of windows in which such a delay grows. If it takes longer to reach its size, it is drift.
 const WINDOWS_MAX: u8 = 20;
-/// Windows in a row in which the error has not grown, as far as it would have by its pace so far.
+/// Number of successive windows without growth after which the error counts as constant. Less than half of
+/// the average growth so far is no growth.
 const STANDS_WINDOWS: u8 = 2;
-/// An error below this is none.
+/// Errors below this count as zero.
 const CALM_US: i64 = 25_000;
-/// An error beyond this is looked at.
+/// Smallest error that counts as a delay.
 const LARGE_US: i64 = 100_000;
 
-/// The way of the error of all tracks since it was small.
+/// Course of the common error of all tracks since it was last small.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ramp {
-    /// Windows since the error was small.
+    /// Number of windows since the error was last small.
     windows: u8,
-    /// Windows in a row in which it stood.
+    /// Number of successive windows in which the error did not grow.
     stands: u8,
-    /// The error of the last window.
+    /// Error of the last window.
     before: i64,
 }
 
 impl Ramp {
     pub(super) const NEW: Self = Self { windows: 0, stands: 0, before: 0 };
 
-    /// The error of all tracks together in the last window; none is left of a delay that was taken for the network's.
+    /// Returns the common error of all tracks in the last window; zero after a delay was attributed to the
+    /// network.
     pub(super) const fn error(&self) -> i64 {
         self.before
     }
 
-    /// Takes the error of a window. Returns true if it has grown within seconds and stands now; not while the clock `is_corrected`.
+    /// Handles the error of a window. Returns true if it grew within seconds and is now constant. Always
+    /// false while the clock `is_corrected`.
     pub(super) fn handle_error(&mut self, error: i64, is_corrected: bool, limits: &Limits) -> bool {
         let size = limits.to_us(error).saturating_abs();
         let before = limits.to_us(core::mem::replace(&mut self.before, error)).saturating_abs();

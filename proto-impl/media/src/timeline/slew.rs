@@ -2,66 +2,70 @@
 
 use super::limits::Limits;
 
-/// Windows in a row beyond the threshold before anything is moved.
+/// Number of successive windows beyond the threshold before the clock is corrected.
 const DRIFT_WINDOWS: u8 = 2;
-/// Windows in a row without an error worth moving, after which the clock is left alone again.
+/// Number of successive windows without a relevant error after which the correction ends.
 const CALM_WINDOWS: u8 = 20;
-/// Integral gain of one window, as a divisor. (The proportional one makes up for the whole error in a second.)
+/// Integral gain of one window, as a divisor. (The proportional part corrects the whole error within a
+/// second.)
 const INTEGRAL_DIVISOR: i64 = 4;
-/// Drift is learnt from errors up to this; larger ones are steps that are being made up for.
+/// Largest error from which drift is learnt; larger ones are steps that are being corrected.
 const LEARNT_FROM_US: i64 = 300_000;
-/// Fastest drift that is learnt, and fastest change of speed, in millionths.
+/// Fastest drift that is learnt, and largest change of speed, in millionths.
 const LEARNT_MAX_PPM: i64 = 200_000;
 const SPEED_MAX_PPM: i64 = 250_000;
-/// Fastest change of speed for an error of more than a second.
+/// Largest change of speed for an error of more than a second.
 const SPEED_FAR_MAX_PPM: i64 = 500_000;
-/// A learnt drift below this is none.
+/// A learnt drift below this counts as zero.
 const LEARNT_MIN_PPM: i64 = 2_000;
-/// Weight of the newest window in the average of the noise, as a divisor, and the most that one counts.
+/// Weight of the newest window in the average noise, as a divisor, and the most noise that a window counts.
 const NOISE_DIVISOR: i64 = 8;
 const NOISE_MAX_US: i64 = 500_000;
-/// Noise below this is little.
+/// Largest noise at which arrival counts as even.
 const QUIET_US: i64 = 5_000;
-/// Windows of measurement in a second.
+/// Number of measurement windows per second.
 const WINDOWS_A_SECOND: i64 = 2;
 const MILLION: i64 = 1_000_000;
 
-/// Thresholds of a loop, in microseconds.
+/// Thresholds of a control loop, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thresholds {
-    /// An error beyond this, in [`Thresholds::windows`] windows in a row, starts the loop.
+    /// Larger errors in [`Thresholds::windows`] successive windows start the loop.
     pub(super) start_us: i64,
-    /// An error below this is none.
+    /// Errors below this count as zero.
     pub(super) calm_us: i64,
-    /// Windows in a row.
+    /// Number of successive windows.
     pub(super) windows: u8,
 }
 
 impl Thresholds {
-    /// Of one track against the others.
+    /// Thresholds for one track against the others.
     pub(super) const TRACK: Self = Self { start_us: 60_000, calm_us: 15_000, windows: DRIFT_WINDOWS };
-    /// Of one track whose error is as if it had drifted from its first moment.
+    /// Thresholds for one track whose error fits a drift from its first moment on.
     pub(super) const EARLY: Self = Self { start_us: 30_000, ..Self::TRACK };
-    /// Of all tracks together against arrival: networks delay them together, so it waits longer.
+    /// Thresholds for all tracks together against arrival. Networks delay all tracks together, so these are
+    /// higher.
     pub(super) const STREAM: Self = Self { start_us: 250_000, calm_us: 25_000, windows: 2 * DRIFT_WINDOWS };
 }
 
-/// A clock's way back to where it belongs.
+/// Correction that brings a clock back to where it belongs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slew {
     active: bool,
     over: u8,
     calm: u8,
     learnt_ppm: i64,
-    /// The part of the last error still to be corrected, in millionths of a tick, and the fastest speed for it.
+    /// The part of the last error still to be corrected, in millionths of a tick, and the largest change of
+    /// speed for it.
     left: i64,
     speed_ppm: i64,
-    /// Movement that is due and less than a tick, in millionths of a tick.
+    /// Movement that is due but less than a tick, in millionths of a tick.
     owed: i64,
     noise: Noise,
 }
 
-/// Unevenness of the errors of windows: how far each lies off the line through the two before it, on average. A drift is a line.
+/// Noise of the measured errors: how far each is, on average, from the line through the two errors before it.
+/// Drift gives a straight line, without noise.
 #[derive(Debug, Clone, Copy, Default)]
 struct Noise {
     last_us: [i64; 2],
@@ -93,20 +97,21 @@ impl Slew {
         noise: Noise::NONE,
     };
 
-    /// True if arrival has been even of late.
+    /// True if arrival has recently been even.
     pub(super) const fn is_quiet(&self) -> bool {
         self.noise.mean_us < QUIET_US
     }
 
-    /// True if a correction is being made.
+    /// True if a correction is active.
     pub(super) const fn is_active(&self) -> bool {
         self.active
     }
 
-    /// Takes the error of a window: how far the clock is ahead, in ticks. Returns true when the loop has just started.
+    /// Handles the error of a window: how far the clock is ahead, in ticks. Returns true if the loop has just
+    /// started.
     pub(super) fn handle_error(&mut self, error: i64, limits: &Limits, thresholds: Thresholds) -> bool {
         let error_us = limits.to_us(error);
-        // Uneven arrival makes the measurement as uneven, so the noise is subtracted.
+        // Jitter in the arrival adds as much jitter to the measurement, so the noise is subtracted.
         let off = error_us.saturating_abs().saturating_sub(self.noise.mean_us);
         self.noise.note(error_us);
         if !self.active {
@@ -139,7 +144,7 @@ impl Slew {
         self.speed_ppm = if is_far { SPEED_FAR_MAX_PPM } else { SPEED_MAX_PPM };
     }
 
-    /// Ticks to take off the clock after it has advanced by `step` ticks.
+    /// Returns the number of ticks to take off the clock after it has advanced by `step` ticks.
     pub(super) fn advance(&mut self, step: i64) -> i64 {
         if !self.active {
             return 0;

@@ -18,7 +18,7 @@ fn milliseconds() -> Timeline {
     Timeline::new(32, Timescale::MILLISECONDS, Position::default())
 }
 
-/// Seeds of a run; `MILLSTREAM_SEEDS` asks for more.
+/// Seeds of a run; `MILLSTREAM_SEEDS` sets a larger number.
 fn seeds() -> u64 {
     std::env::var("MILLSTREAM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200)
 }
@@ -46,7 +46,7 @@ fn a_clean_publisher_passes_to_the_millisecond() {
         assert!(units.iter().all(|unit| unit.out == unit.sampled), "{bits} bits");
         assert_eq!(timeline.faults().total(), 0, "{bits} bits");
     }
-    // A line that holds everything for five seconds, and gives it at once, changes nothing.
+    // A network that holds everything for five seconds and then delivers it at once changes nothing.
     let (units, timeline) = Publisher::with(&[Fault::Stall { at: 20_000, ms: 5_000 }]).run();
     assert!(units.iter().all(|unit| unit.out == unit.sampled));
     assert_eq!(timeline.faults().total(), 0);
@@ -103,7 +103,7 @@ fn a_returning_publisher_continues_behind_the_first() {
     let position = Position { dts_ms: 5000, started: true };
     let mut t = Timeline::new(32, Timescale::MILLISECONDS, position);
     assert_eq!(map_all(&mut t, &[0, 33]), [5040, 5073]);
-    // The next publisher counts something else.
+    // The clock of the next publisher has another origin.
     let mut t = Timeline::new(33, Timescale::new(90_000), t.position());
     assert_eq!(map_all(&mut t, &[7_000_000]), [5113 * 90]);
 }
@@ -113,7 +113,7 @@ fn t_07_ticks_of_90_khz_stay_to_the_tick_over_the_wrap() {
     let ticks = Timescale::new(90_000);
     let mut t = Timeline::new(33, ticks, Position::default());
     assert_eq!(map_all(&mut t, &[1, 3004, 6007]), [1, 3004, 6007]);
-    // The end of 33 bits, 26.5 hours on: the clock starts high, and the wrap is no jump.
+    // The end of 33 bits, after 26.5 hours: the clock starts high, and its wrap is not a jump.
     let mut t = Timeline::new(33, ticks, Position::default());
     let end = 1u64 << 33;
     assert_eq!(map_all(&mut t, &[end - 3003, 0, 3003, 6006]), [0, 3003, 6006, 9009]);
@@ -122,7 +122,8 @@ fn t_07_ticks_of_90_khz_stay_to_the_tick_over_the_wrap() {
 
 #[test]
 fn a_file_keeps_its_pauses_and_loses_its_jumps() {
-    // Nine seconds are a pause: the first unit behind it comes early, those that follow are where the file has them.
+    // Nine seconds are a pause: the first unit after it arrives early, those that follow are where the file
+    // has them.
     let file = || {
         let mut t = milliseconds();
         map_all(&mut t, &(0..10).map(|n| n * 33).collect::<Vec<_>>());
@@ -134,7 +135,7 @@ fn a_file_keeps_its_pauses_and_loses_its_jumps() {
     let mut t = file();
     assert_eq!(map_all(&mut t, &[60_000, 60_033, 60_066]), [330, 363, 396]);
     assert_eq!(t.faults().of(ClockFault::Jump), 1);
-    // A picture each nine seconds is no jump.
+    // A picture every nine seconds is not a jump.
     let slides: Vec<u64> = (0..20).map(|n| n * 9_000).collect();
     let mut t = milliseconds();
     assert!(map_all(&mut t, &slides).iter().zip(&slides).all(|(out, raw)| *out == raw.cast_signed()));
@@ -202,7 +203,7 @@ fn a_file_sent_faster_than_real_time_keeps_its_times() {
     let mut t = milliseconds();
     let began = began();
     for n in 0..3_000u64 {
-        // Forty times as fast.
+        // The stream arrives forty times faster than real time.
         t.arrive(began + Duration::from_millis(n));
         assert_eq!(t.map(TrackId::VIDEO, n * 40), i64::try_from(n * 40).unwrap());
         assert_eq!(t.map(TrackId::AUDIO, n * 40 + 7), i64::try_from(n * 40 + 7).unwrap());
@@ -218,7 +219,8 @@ fn timestamps_that_stand_still_are_replaced_by_arrival() {
     assert_eq!(timeline.faults().of(ClockFault::Frozen), 2);
 }
 
-/// Reports of two sources: the second lies where `own` says, arrives at once, and the reports have it `told` ms elsewhere.
+/// Reports of two sources: the second arrives together with the first, but the reports place it `told` ms
+/// away from it.
 fn reported(told: i64, seconds: i64) -> (i64, u64) {
     let ticks = Timescale::new(90_000);
     let mut t = Timeline::of_sources(ticks, Position::default());
@@ -262,7 +264,8 @@ fn a_wall_clock_that_is_set_moves_no_source() {
     }
 }
 
-/// The largest offset of the second track against the first, in units sampled in these milliseconds.
+/// Returns the largest offset of the second track against the first, among units sampled in this interval of
+/// milliseconds.
 fn lips(units: &[Unit], from: i64, to: i64) -> i64 {
     let leads = |track: usize| {
         let of = units.iter().filter(move |unit| unit.track == track && (from..to).contains(&unit.sampled));
@@ -276,7 +279,7 @@ fn lips(units: &[Unit], from: i64, to: i64) -> i64 {
 fn a_steady_drift_is_followed_within_30_ms() {
     for ppm in [-150_000, -50_000, -6_000, 6_000, 50_000, 150_000] {
         let (units, timeline) = Publisher::with(&[Fault::Drift { of: Of::One(1), at: 10_000, ppm }]).run();
-        // The slowest one has to run 12 s to be seen.
+        // The slowest drift is noticed only after 12 s.
         assert!(lips(&units, 40_000, 60_000) <= 30, "{ppm}: {}", lips(&units, 40_000, 60_000));
         assert!(timeline.faults().of(ClockFault::Drift) >= 1, "{ppm}");
     }
@@ -284,15 +287,16 @@ fn a_steady_drift_is_followed_within_30_ms() {
 
 #[test]
 fn a_track_that_is_far_behind_is_stepped_and_not_slewed() {
-    // A mute that is too short to be told from packets that come in portions.
+    // A mute that is too short to be distinguished from packets that arrive in bursts.
     let publisher = Publisher::with(&[Fault::Mute { of: Of::One(1), at: 20_000, ms: 1_400, stands: true }]);
     let (units, timeline) = publisher.run();
     assert!(lips(&units, 23_500, 60_000) <= 60, "{}", lips(&units, 23_500, 60_000));
     assert_eq!(timeline.faults().of(ClockFault::Apart), 1);
 }
 
-/// Five pictures a second, each passed on when the next one begins, and sound that its clock has 4 s earlier. Gives by how much
-/// the sound lies ahead of the pictures.
+/// Maps five pictures per second, each passed on when the next one begins, and audio whose timestamps are 4 s
+/// earlier. Returns the largest error of their distance, compared with arrival, and the number of jumps and
+/// outliers.
 fn lead_of_sound_beside_held_pictures(map: impl Fn(&mut Timeline, u64, Instant) -> i64) -> (i64, u64) {
     const BEHIND: u64 = 4_000;
     let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
@@ -305,7 +309,7 @@ fn lead_of_sound_beside_held_pictures(map: impl Fn(&mut Timeline, u64, Instant) 
             pictures.insert(now - 200, map(&mut t, now - 200, at(now - 200)));
         }
         let sound = t.map(TrackId::AUDIO, now - BEHIND);
-        // The picture that was taken with a sound of before.
+        // The newest complete picture, and the audio that arrives now.
         let (before, out) = (now / 200 * 200 - 200, sound);
         if let Some(picture) = pictures.get(&before) {
             let apart = out - picture - i64::try_from(now - before).unwrap();
@@ -321,7 +325,7 @@ fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
     assert!(held.0 <= 20 && held.1 == 0, "{held:?}");
     let late = lead_of_sound_beside_held_pictures(|t, raw, _| t.map(TrackId::VIDEO, raw));
     assert!(late.0 >= 180, "the test shows nothing: {late:?}");
-    // No publisher is believed to have held a unit for long.
+    // A unit does not count as held for a minute: that is longer than the limit.
     let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
     t.arrive(began);
     t.map(TrackId::AUDIO, 0);
@@ -333,9 +337,9 @@ fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
     assert_eq!([file.map_held(TrackId::VIDEO, 7, began), file.map_held(TrackId::VIDEO, 47, began)], [7, 47]);
 }
 
-/// Sound each 20 ms and pictures each 40 ms over a line that is cut from the tenth second on: its delay grows to `late_ms` within
-/// `within_ms`, the encoder makes no picture for the last `pause_ms` of it, and then the line is empty again. Returns the most that a unit was
-/// moved, and the faults.
+/// Maps audio every 20 ms and pictures every 40 ms over a network that is throttled from the tenth second on.
+/// Its delay grows to `late_ms` within `within_ms`, then drops to zero; the encoder makes no pictures for the
+/// last `pause_ms` of that time. Returns the largest movement of a unit, and the faults.
 fn over_a_cut_line((late_ms, within_ms, pause_ms): (i64, i64, i64), has_reports: bool) -> (i64, u64) {
     const CUT: i64 = 10_000;
     let ends = CUT + within_ms + 3_000;
@@ -346,7 +350,7 @@ fn over_a_cut_line((late_ms, within_ms, pause_ms): (i64, i64, i64), has_reports:
     let made = |track, step: i64| (0..30_000 / step).map(move |n| (track, n * step));
     let mut units: Vec<(TrackId, i64)> = made(TrackId::AUDIO, 20).chain(made(TrackId::VIDEO, 40)).collect();
     units.retain(|(track, at)| *track == TrackId::AUDIO || !(ends - pause_ms..ends).contains(at));
-    // A line keeps the order of what it carries.
+    // A network keeps the order of its packets.
     units.sort_by_key(|(track, at)| (*at + delay(*at), *at, *track == TrackId::VIDEO));
     let mut timeline = Timeline::of_sources(Timescale::MILLISECONDS, Position::default());
     let start = began();

@@ -1,4 +1,4 @@
-//! The clock of one track: where its units lie on the stream's time, and how that compares with their arrival.
+//! The clock of one track: the place of its units on the stream's clock, compared with their arrival.
 
 use core::ops::RangeInclusive;
 
@@ -6,30 +6,31 @@ use super::limits::Limits;
 use super::slew::Slew;
 use crate::TrackId;
 
-/// Units with one timestamp before its clock counts as standing still.
+/// Number of units with the same timestamp after which the clock may count as standing still.
 const FROZEN_UNITS: u32 = 8;
-/// The number of units in a row without a timestamp that makes sense from which on their arrival alone says
-/// where they lie.
+/// Number of successive units without a plausible timestamp from which on only arrival determines their
+/// place.
 const SUSPECTS_MAX: u8 = 8;
-/// Windows at the beginning of a track before its delay is known. The last two of them count: a start may come at once.
+/// Number of windows at the start of a track before its delay is known. Only the last two count, because the
+/// first units may arrive in a burst.
 const WARM_UP_WINDOWS: u8 = 4;
-/// A drift that shows after so many windows may be as old as the track.
+/// Numbers of windows after which a newly found drift may be as old as the track.
 const FROM_START_WINDOWS: RangeInclusive<u8> = 2..=24;
-/// A change of a lead by such a share of a window may be unevenness of the network.
+/// Changes of a lead up to this fraction of a window may be jitter of the network.
 const UNEVEN_DIVISOR: i64 = 100;
-/// Windows that tell such a drift from unevenness.
+/// Number of windows needed to distinguish such a drift from jitter.
 const LINE_WINDOWS: u8 = 4;
-/// Units after which their distance is known.
+/// Number of units after which their interval is known.
 const YOUNG_UNITS: u8 = 8;
-/// Weight of the newest distance of units in their average, as a divisor.
+/// Weight of the newest interval in the average, as a divisor.
 const STEP_DIVISOR: i64 = 8;
 /// Parts of a tick in which the average is kept.
 const STEP_PARTS: i64 = 64;
-/// Share of its error that a unit moves a track towards its sender reports, as a divisor.
+/// Fraction of the error by which each unit moves a track towards its sender reports, as a divisor.
 const NUDGE_DIVISOR: i64 = 8;
-/// Windows by which a network may have made units later, and may give them back at once: five seconds.
+/// Maximum delay by the network, in windows, that is expected to end suddenly: five seconds.
 const TAKEN_WINDOWS: i64 = 10;
-/// No measurement in this window.
+/// Marks a window without a measurement.
 const NONE: i64 = i64::MIN;
 
 /// A unit whose timestamp does not follow from those before.
@@ -42,41 +43,43 @@ pub(super) struct Suspect {
 /// A sender's reports about one source.
 #[derive(Debug, Clone, Copy)]
 struct Reports {
-    /// Sender time minus the source's timestamps.
+    /// Sender time minus the source's timestamp, from the last report.
     told: i64,
-    /// The distance from the reference track that they last showed, and since when.
+    /// Distance from the reference track that the reports last showed, and the time since which they have
+    /// shown it.
     seen: i64,
     since: i64,
-    /// Sum of the movements that followed from them.
+    /// Sum of the movements made because of the reports.
     moved: i64,
-    /// The distance that they show now.
+    /// Current distance according to the reports.
     off: i64,
-    /// The first agreement has been acted on.
+    /// The track was moved to where the reports place it.
     aligned: bool,
-    /// A disagreement has been noted.
+    /// A disagreement was reported.
     doubted: bool,
 }
 
 /// The effect of sender reports on a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alignment {
-    /// Nothing, or a movement within their limits.
+    /// Nothing to report: no movement, or one within the limits.
     Fine,
-    /// Sender reports disagree with arrival by so much; reported once.
+    /// Sender reports disagree with arrival by this much; reported once.
     Doubted(i64),
 }
 
-/// The lead of a track when all is well, and how it was found.
+/// Ordinary lead of a track, and how it was found.
 #[derive(Debug, Clone, Copy)]
 struct Reference {
     lead: Option<i64>,
-    /// The lead in the first window.
+    /// Lead in the first window.
     first: i64,
-    /// Windows of which it was made.
+    /// Number of windows from which the lead was found.
     warm_up: u8,
-    /// Windows since.
+    /// Number of windows since the lead was found.
     measured: u8,
-    /// The part of the lead that the network has taken, at most zero: once it is on time again, units come with the lead without it.
+    /// Part of `lead` that the network took by a delay, zero or negative. When the delay is over, units
+    /// arrive with the lead `lead - taken` again.
     taken: i64,
 }
 
@@ -84,42 +87,41 @@ struct Reference {
 #[derive(Debug, Clone)]
 pub(super) struct TrackClock {
     pub(super) id: TrackId,
-    /// The last timestamp that was believed.
+    /// Last timestamp that was believed.
     pub(super) raw: i64,
-    /// Added to timestamps.
+    /// Offset that is added to timestamps.
     pub(super) offset: i64,
-    /// The part of it that makes up for the pace of the clock.
+    /// The part of the offset that makes up for the pace of the clock.
     pub(super) made_up: i64,
-    /// The latest place given to a unit.
+    /// Latest place given to a unit.
     pub(super) top: i64,
-    /// Average distance of units, in parts of a tick.
+    /// Average interval of units, in ticks times `STEP_PARTS`.
     typical: i64,
-    /// Units from which it was learnt, up to a few.
+    /// Number of units from which the interval was learnt, counted up to `YOUNG_UNITS`.
     learnt: u8,
     /// Arrival of the last unit.
     pub(super) arrived: i64,
-    /// Units have come without a gap since.
+    /// Time since which units have come without a gap.
     pub(super) flows_since: i64,
     pub(super) suspect: Option<Suspect>,
     /// Units in a row that were placed without their timestamps.
     suspects: u8,
-    /// Units in a row with one timestamp, and the arrival of the first.
+    /// Number of successive units with the same timestamp, and the arrival of the first.
     still: u32,
     still_since: i64,
-    /// Distance of units that come at once while the clock stands still; `None` while it runs.
+    /// Interval given to units that arrive together while the clock stands still; `None` while it runs.
     frozen: Option<i64>,
-    /// The last DTS given out.
+    /// Last DTS returned.
     last: i64,
-    /// Greatest `place - arrival` in this window and in the last one that had units.
+    /// Greatest `place - arrival` in this window, and in the last one that had units.
     window: i64,
     previous: i64,
-    /// The lead when all is well.
+    /// Ordinary lead.
     reference: Reference,
-    /// The time by which the track was ahead of its reference in the last window, and in the last that was
-    /// measured.
+    /// Lead beyond the reference in the last window, and in the last window that was measured.
     pub(super) error: Option<i64>,
     last_error: i64,
-    /// The change since the window measured before.
+    /// Change since the previous measured window.
     pub(super) change: Option<i64>,
     pub(super) far_windows: u8,
     pub(super) slew: Slew,
@@ -158,38 +160,40 @@ impl TrackClock {
         }
     }
 
-    /// Greatest lead of its units over their arrival, of late.
+    /// Greatest recent lead of the units over their arrival.
     pub(super) fn peak(&self) -> i64 {
         self.window.max(self.previous)
     }
 
-    /// Lead of late minus the lead when all is well: negative when the track is late.
+    /// Recent lead minus the ordinary lead: negative if the track is late.
     pub(super) fn lateness(&self) -> Option<i64> {
         Some(self.peak().saturating_sub(self.reference.lead?))
     }
 
-    /// The place of a unit that arrives now, when all tracks are late by `lateness`.
+    /// The place of a unit that arrives now, if all tracks are late by `lateness` (negative, as in
+    /// [`Self::lateness`]).
     pub(super) fn due(&self, now: i64, lateness: i64) -> i64 {
         let lead = self.reference.lead.map_or_else(|| self.peak(), |lead| lead.saturating_add(lateness));
         now.saturating_add(lead)
     }
 
-    /// Average distance of its units.
+    /// Average interval of the units.
     pub(super) const fn typical(&self) -> i64 {
         self.typical.saturating_add(STEP_PARTS / 2) / STEP_PARTS
     }
 
-    /// True if too few units have come to know their distance.
+    /// True if too few units have arrived to know their interval.
     pub(super) const fn is_young(&self) -> bool {
         self.learnt < YOUNG_UNITS
     }
 
-    /// True if no timestamp has made sense for so long that arrival alone counts.
+    /// True if timestamps have been implausible for so long that only arrival counts.
     pub(super) const fn is_lost(&self) -> bool {
         self.suspects >= SUSPECTS_MAX
     }
 
-    /// The place of the next unit, by the distance of those before it and by its arrival.
+    /// Returns the expected place of the next unit, from the interval of the units before it and from its
+    /// arrival.
     pub(super) fn predicted(&self, now: Option<i64>, limits: &Limits) -> i64 {
         let next = self.top.saturating_add(self.typical());
         let Some(now) = now else { return next };
@@ -202,36 +206,37 @@ impl TrackClock {
         }
     }
 
-    /// Moves the track by so much from here on.
+    /// Moves the track by `ticks` from here on.
     pub(super) const fn shift(&mut self, ticks: i64) {
         self.offset = self.offset.saturating_add(ticks);
     }
 
-    /// Moves the track by media time that did not come, or, below zero, that came and was too much.
+    /// Moves the track by media time that its timestamps lack or, if negative, have in excess.
     pub(super) const fn make_up(&mut self, ticks: i64) {
         self.shift(ticks);
         self.made_up = self.made_up.saturating_add(ticks);
     }
 
-    /// Its units are to be expected so much later from here on, or earlier: the network, or the publisher's pace, has changed
-    /// for all tracks.
+    /// Adds `ticks` to the expected lead from now on: the network, or the publisher's pace, has changed for
+    /// all tracks.
     pub(super) fn absorb(&mut self, ticks: i64, limits: &Limits) {
         self.move_reference(ticks);
-        // Nothing on its way gets later faster than time passes: the clock stood still while nothing came.
+        // A network cannot delay units faster than time passes. A greater loss of lead means that the clock
+        // stood still while nothing arrived, and no delay that will end.
         if ticks >= limits.window.saturating_mul(-2) {
             let taken = self.reference.taken.saturating_add(ticks);
             self.reference.taken = taken.clamp(limits.window.saturating_mul(-TAKEN_WINDOWS), 0);
         }
     }
 
-    /// Its units have been so much later from its first moment on, or earlier.
+    /// Adds `ticks` to the reference lead, as if it had been so from the track's first moment on.
     pub(super) fn move_reference(&mut self, ticks: i64) {
         self.rebase(ticks);
         self.last_error = self.last_error.saturating_sub(ticks);
         self.error = self.error.map(|error| error.saturating_sub(ticks));
     }
 
-    /// Moves the track, and where its units are to be expected.
+    /// Moves the track together with its expected and measured leads.
     fn carry(&mut self, ticks: i64) {
         self.shift(ticks);
         self.rebase(ticks);
@@ -246,17 +251,18 @@ impl TrackClock {
         self.reference.lead = self.reference.lead.map(|lead| lead.saturating_add(ticks));
     }
 
-    /// The track was silent for a window: its units are due as late as those of the others.
+    /// Handles a window in which the track was silent: its next units are expected to be as late as those of
+    /// the others.
     pub(super) fn expect(&mut self, lateness: i64) {
         if let Some(lead) = self.reference.lead.filter(|_| self.reference.warm_up == WARM_UP_WINDOWS) {
             self.previous = lead.saturating_add(lateness);
         }
     }
 
-    /// The DTS of a unit that plainly follows the one before on a clock that is left alone. Any other unit gives `None` and
-    /// changes nothing.
+    /// Returns the DTS of a unit that plainly follows the previous one on a clock without corrections. For
+    /// any other unit it returns `None` and changes nothing.
     pub(super) fn follow(&mut self, raw: i64, common: i64, now: i64, limits: &Limits) -> Option<i64> {
-        // None of these can wrap and still lie within the limits.
+        // A value that wraps here cannot lie within the limits below.
         let out = raw.wrapping_add(self.offset).wrapping_add(common);
         let advance = out.wrapping_sub(self.top);
         let is_plain = self.suspect.is_none()
@@ -273,21 +279,21 @@ impl TrackClock {
         Some(self.monotone(out))
     }
 
-    /// The greatest lead that the next unit can have: that of late, or, if the network was late and may be on time again, that when all is
-    /// well.
+    /// Returns the greatest lead that the next unit can have: the recent one or, if the network was late and
+    /// may be on time again, the ordinary one.
     fn lead(&self) -> i64 {
         let Reference { lead, warm_up, taken, .. } = self.reference;
         let on_time = lead.filter(|_| warm_up == WARM_UP_WINDOWS).map(|lead| lead.saturating_sub(taken));
         on_time.map_or_else(|| self.peak(), |lead| lead.max(self.peak()))
     }
 
-    /// The latest place that the next unit can have when it arrives now.
+    /// Returns the latest place that a unit arriving now can have.
     pub(super) fn latest(&self, now: i64, limits: &Limits) -> i64 {
         let next = self.top.saturating_add(self.typical());
         next.max(now.saturating_add(self.lead())).saturating_add(limits.slack)
     }
 
-    /// Learns the distance of units from one that is within the limits.
+    /// Learns the interval of units from one that is within the limits.
     const fn learn(&mut self, advance: i64) {
         let error = advance.saturating_mul(STEP_PARTS).saturating_sub(self.typical);
         let weight = if self.learnt == 0 { 1 } else { STEP_DIVISOR };
@@ -297,7 +303,7 @@ impl TrackClock {
         }
     }
 
-    /// Takes note of a unit that was believed.
+    /// Notes a unit whose timestamp was believed.
     pub(super) fn accept(&mut self, raw: i64, out: i64, now: i64, limits: &Limits) {
         let advance = out.saturating_sub(self.top);
         if (1..=limits.step_max).contains(&advance) {
@@ -313,7 +319,7 @@ impl TrackClock {
         self.window = self.window.max(out.saturating_sub(now));
     }
 
-    /// Takes note of a unit that was placed without its timestamp.
+    /// Notes a unit that was placed without its timestamp.
     pub(super) fn place_suspect(&mut self, suspect: Suspect, now: i64) {
         self.suspect = Some(suspect);
         self.suspects = self.suspects.saturating_add(1);
@@ -321,8 +327,8 @@ impl TrackClock {
         self.arrived = now;
     }
 
-    /// Returns two answers, now that one more unit has `raw`: true if the timestamps have stood still for too long, and true if this
-    /// unit is the first to show it.
+    /// Handles the timestamp of one more unit. The first result is true if timestamps have stood still for
+    /// too long; the second is true if this unit is the first to show it.
     pub(super) fn is_frozen(&mut self, raw: i64, now: i64, limits: &Limits) -> (bool, bool) {
         if raw != self.raw {
             (self.still, self.still_since, self.frozen) = (0, now, None);
@@ -337,8 +343,9 @@ impl TrackClock {
         (is_frozen, is_new)
     }
 
-    /// The place of a unit that came with others while the clock stands still, when the last of them is due at `due`: they are
-    /// spread over the time since those before, by how many came in how long so far.
+    /// Returns the place of a unit that arrived together with others while the clock stands still; the last
+    /// of them is due at `due`. The units are spread over the time since the previous ones. Their number is
+    /// estimated from the average rate of arrival.
     pub(super) fn spread(&mut self, now: i64, due: i64) -> i64 {
         let passed = now.saturating_sub(self.arrived);
         if passed > 0 {
@@ -373,13 +380,14 @@ impl TrackClock {
         }
     }
 
-    /// The change of the lead from the first window to the reference.
+    /// Returns the change of the lead from the first window to the reference.
     pub(super) fn warmed(&self) -> Option<i64> {
         Some(self.reference.lead?.saturating_sub(self.reference.first))
     }
 
-    /// The error of the reference itself, when the track has drifted from its first moment at the pace that has made it lie off by
-    /// `error` since the reference was taken. `warmed` is how far it came off before, against the others. `None`: it has not.
+    /// Returns the error of the reference itself if the track has drifted since its first moment at the pace
+    /// that led to `error` since the reference was taken. `warmed` is the track's drift before that, relative
+    /// to the others. `None` if the track has not drifted from the start.
     pub(super) fn drifted_before(&self, error: i64, warmed: i64, limits: &Limits) -> Option<i64> {
         let pace = error / i64::from(self.reference.measured.max(1));
         // A falling lead is greatest at the beginning of a window.
@@ -391,12 +399,12 @@ impl TrackClock {
         (is_early && is_like).then(|| expected.saturating_add(pace.max(0)))
     }
 
-    /// True if a line through its errors is no accident.
+    /// True if the errors so far form a line that is no coincidence.
     pub(super) const fn draws_a_line(&self) -> bool {
         self.reference.measured >= LINE_WINDOWS && self.slew.is_quiet()
     }
 
-    /// A DTS that is never before the last one.
+    /// Returns `dts`, or the last DTS if that is later.
     pub(super) const fn monotone(&mut self, dts: i64) -> i64 {
         if dts > self.last {
             self.last = dts;
@@ -404,23 +412,24 @@ impl TrackClock {
         self.last
     }
 
-    /// The difference of stream time and sender time, if reports gave it.
+    /// Returns stream time minus sender time, if there are reports.
     pub(super) fn report_base(&self) -> Option<i64> {
         Some(self.offset.saturating_sub(self.reports?.told))
     }
 
-    /// True if reports align the track with another one now.
+    /// True if reports currently align the track with another one.
     pub(super) fn is_aligned(&self, limits: &Limits) -> bool {
         let near = |reports: Reports| reports.off.saturating_abs() <= limits.agree.saturating_mul(2);
         self.reports.is_some_and(|reports| reports.aligned && near(reports))
     }
 
-    /// True if reports tell of it.
+    /// True if there are sender reports about the track.
     pub(super) const fn has_reports(&self) -> bool {
         self.reports.is_some()
     }
 
-    /// The place of the track's very first unit as reports have it, beside a track of theirs that lies at `base`.
+    /// Places the track's very first unit according to reports, beside another track with reports whose base
+    /// is `base`.
     pub(super) fn align_first(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) {
         let mut reports =
             Reports { told, seen: 0, since: now, moved: 0, off: 0, aligned: false, doubted: false };
@@ -436,8 +445,9 @@ impl TrackClock {
         self.reports = Some(reports);
     }
 
-    /// Moves the track towards where reports have it: at once when they tell for the first time and it must move on, else
-    /// little by little, and only while they agree with arrival and stand.
+    /// Moves the track towards its position according to reports. The first time, it moves at once if it has
+    /// to move forward. Otherwise it moves little by little, and only while the reports agree with arrival
+    /// and are stable.
     pub(super) fn align(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) -> Alignment {
         let is_first = self.reports.is_none();
         let reports = self.reports.get_or_insert(Reports {
@@ -473,7 +483,7 @@ impl TrackClock {
         let step = if !reports.aligned && off < 0 { off } else { little };
         reports.seen = reports.seen.saturating_sub(step);
         reports.moved = reports.moved.saturating_sub(step);
-        // Aligned: the rest is too small to move, or the whole distance was moved at once.
+        // Aligned if the whole distance was moved at once, or if the rest is too small to move.
         reports.aligned |= step == off || little == 0;
         self.carry(step.saturating_neg());
         Alignment::Fine

@@ -53,7 +53,7 @@ pub enum Event {
     Program(Pmt),
     /// A complete PES packet.
     Pes(Pes),
-    /// A section of splice information with a right checksum ([`media::scte35`]).
+    /// A section of splice information with a valid checksum ([`media::scte35`]).
     Splice(Bytes),
 }
 
@@ -74,8 +74,8 @@ pub struct Pes {
     pub bounded: bool,
     /// Part of the stream before the packet was lost or dropped, or a discontinuity was signalled.
     pub discontinuity: bool,
-    /// Arrival of the last bytes, as set by [`Demuxer::arrive`]; in the past if only the next packet showed where this
-    /// one ends.
+    /// Arrival of the last bytes, as set by [`Demuxer::arrive`]. If only the start of the next packet showed
+    /// that this one had ended, the time is in the past.
     pub arrived: Option<Instant>,
     /// Payload of the packet.
     pub payload: Bytes,
@@ -86,7 +86,7 @@ pub struct Pes {
 pub struct Stats {
     /// Transport packets.
     pub packets: u64,
-    /// Times that the sync byte was not at its place.
+    /// Number of times that a sync byte was not where it was expected.
     pub sync_losses: u64,
     /// Bytes skipped to find the sync byte again.
     pub bytes_skipped: u64,
@@ -295,7 +295,7 @@ impl Demuxer {
             let taken = section.and_then(|section| match (is_pat, section.table_id) {
                 (true, TABLE_PAT) => self.take_pat(&section),
                 (false, TABLE_PMT) => self.take_pmt(&section),
-                // A PID of tables may carry others.
+                // Other tables may share the PID.
                 _ => Ok(()),
             });
             if taken.is_err() {

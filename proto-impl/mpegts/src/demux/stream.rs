@@ -32,9 +32,9 @@ enum State {
 /// Evidence that a stuffed packet ends its PES packet, as [`super`] describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filling {
-    /// The assumption has been right this many times.
+    /// The assumption has been right this many times in a row.
     Seen(u32),
-    /// The assumption was wrong.
+    /// The assumption was wrong, and is no longer used.
     MeansNothing,
 }
 
@@ -148,7 +148,7 @@ impl Assembly {
     fn append(&mut self, payload: &[u8], room: usize, sink: &mut Sink) {
         if payload.len() > room {
             sink.stats.pes_oversized = sink.stats.pes_oversized.saturating_add(1);
-            // A buffer of that size is not kept.
+            // Free the buffer, which has become large.
             self.buffer = BytesMut::new();
             return self.drop_begun();
         }

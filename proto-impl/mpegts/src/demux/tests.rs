@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 const PACKET: usize = PACKET_BYTES;
 
-/// Makes a transport stream of `count` video frames of `size` bytes, each with an audio frame behind it, at 25 per
-/// second.
+/// Makes a transport stream of `count` video frames of `size` bytes, each followed by an audio frame, at 25
+/// per second.
 fn stream(count: u64, size: usize) -> Vec<u8> {
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), Some(StreamKind::AacAdts));
@@ -150,7 +150,8 @@ fn a_frame_without_a_length_comes_with_its_filled_last_packet_once_that_is_trust
         let events = read(&mut demuxer, &video(&mut muxer, n, 70_000));
         got.push(pes_of(&events, VIDEO_PID).len());
     }
-    // The fourth that ended so is seen when the fifth begins, and the fifth is the first that is believed.
+    // The fourth PES packet that ended in stuffing is counted when the fifth begins, so the fifth is the
+    // first to be output at once.
     assert_eq!(got, [0, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     assert_eq!(demuxer.stats().pes_cut, 0);
 }
@@ -159,7 +160,8 @@ fn a_frame_without_a_length_comes_with_its_filled_last_packet_once_that_is_trust
 fn a_muxer_that_fills_in_the_middle_is_not_trusted_twice() {
     let bytes = stream(40, 70_000);
     let mut packets: Vec<Vec<u8>> = bytes.chunks(PACKET).map(<[u8]>::to_vec).collect();
-    // In the 20th frame a packet in the middle is cut in two filled ones; counters are put right behind it.
+    // In the 20th frame a packet in the middle is split into two stuffed ones, and the later counters are
+    // corrected.
     let video = places(&bytes, VIDEO_PID);
     let middle = video[19 * (video.len() / 40) + 50];
     let payload = packets[middle][4..].to_vec();
@@ -194,7 +196,7 @@ fn a_muxer_that_fills_in_the_middle_is_not_trusted_twice() {
 fn t_02_a_byte_inserted_every_ten_packets_costs_frames_and_not_the_stream() {
     let bytes = stream(100, 1000);
     let whole = (bytes.len() / PACKET) as u64;
-    // Any byte, and the worst of them: one that looks as if a packet began there.
+    // Inserts any byte, and the worst one: the sync byte, which looks like the start of a packet.
     for (byte, lost_max) in [(0, 1), (0x47, whole / 10 + whole / 50)] {
         let mut torn = Vec::new();
         for (n, packet) in bytes.chunks(PACKET).enumerate() {
@@ -206,7 +208,7 @@ fn t_02_a_byte_inserted_every_ten_packets_costs_frames_and_not_the_stream() {
         let (events, stats) = read_all(&torn);
         assert!(stats.sync_losses >= 80, "{stats:?}");
         let good = stats.packets - stats.packets_invalid;
-        // The very last one has none behind it that would confirm it.
+        // The very last packet has no successor that would confirm it.
         assert!(good + lost_max >= whole, "{good} of {whole}: {stats:?}");
         let torn = 100 - pes_of(&events, VIDEO_PID).len();
         assert!(torn <= if byte == 0 { 50 } else { 90 }, "{torn}: {stats:?}");
@@ -241,7 +243,7 @@ fn version(event: &Event) -> Option<u8> {
 fn t_06_a_packet_without_an_end_is_dropped_at_its_limit() {
     let mut bytes = stream(1, 100);
     let video = places(&bytes, VIDEO_PID)[0];
-    // A frame of 9 MiB, and a proper one behind it.
+    // A frame of 9 MiB, followed by one of a valid size.
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     let _ = self::video(&mut muxer, 0, 100);
@@ -272,7 +274,8 @@ fn t_07_times_have_33_bits_and_an_announced_jump_is_no_gap() {
             Unit { kind: Kind::Video, number: 0, pts: dts, dts, random_access: n == 0, payload: &[&[1; 50]] };
         bytes.extend_from_slice(&muxer.write(&unit));
     }
-    // The last one has another counter, and says so: the flag is in its adaptation field already or is put there.
+    // The last packet has another counter and signals that: its discontinuity flag is set, in a new
+    // adaptation field if needed.
     let last = *places(&bytes, VIDEO_PID).last().unwrap() * PACKET;
     bytes[last + 3] ^= 0x08;
     bytes[last + 5] |= 0x80;
@@ -310,7 +313,7 @@ fn t_08_packets_that_come_twice_are_taken_once() {
     let (events, stats) = read_all(&twice);
     assert_eq!(events, read_all(&bytes).0);
     assert!(stats.duplicates > 100 && stats.gaps == 0, "{stats:?}");
-    // Fifteen lost packets lead to the same counter, and to other bytes.
+    // After fifteen lost packets the counter is that of a repetition, but the bytes differ.
     let places = places(&bytes, VIDEO_PID);
     let gone = &places[20..35];
     let kept = bytes.chunks(PACKET).enumerate().filter(|(n, _)| !gone.contains(n));

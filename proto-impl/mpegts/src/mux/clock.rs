@@ -12,12 +12,13 @@ use crate::{CLOCK_BITS, CLOCK_MASK};
 
 /// Minimum lead of a unit's DTS over the clock at which it is sent: 200 ms.
 pub const PCR_LEAD: u64 = 18_000;
-/// Largest lag of a stream behind the one with the clock: 1 s. A lag above [`PCR_LEAD`] becomes the lead.
+/// Largest lag of a stream relative to the stream with the clock: 1 s. A lag above [`PCR_LEAD`] becomes the
+/// lead.
 pub const LATE_MAX: u64 = 90_000;
 /// Longest interval between PCRs: 100 ms (§2.7.2).
 pub(super) const PCR_INTERVAL_MAX: u64 = 9_000;
-/// Interval after which a PCR is written with the current unit rather than the next. The rest to the limit allows for
-/// unevenly spaced frames.
+/// Interval after which a PCR is written with the current unit rather than the next. The margin below the
+/// limit allows for unevenly spaced frames.
 const PCR_INTERVAL: u64 = 8_100;
 /// Maximum number of PCR-only packets that fill a pause; longer pauses are not filled.
 const PCR_FILL_MAX: u64 = 20;
@@ -86,7 +87,7 @@ impl Clock {
         if u64::try_from(signed(raw, last)).is_ok_and(|back| back > CLOCK_BACK_MAX) {
             return self.write(now, Vec::new(), true);
         }
-        // The clock does not fall for a unit that is before its time.
+        // A unit that is earlier than the clock does not move the clock back.
         let Ok(step) = u64::try_from(signed(last, now)) else { return Tick::default() };
         if step == 0 || !self.is_due(beat, step) {
             return Tick::default();
@@ -134,7 +135,7 @@ impl Clock {
             let next = beat.span.max(self.beat.map_or(0, |(_, step)| step));
             return beat.is_start || step.saturating_add(next) > PCR_INTERVAL;
         }
-        // Packets for the clock alone are only written when its stream is slow, or has stopped.
+        // PCR-only packets are written only when the stream with the clock is slow, or has stopped.
         let is_slow = self.beat.is_none_or(|(at, between)| {
             let silent = u64::try_from(signed(at, beat.dts)).unwrap_or(0);
             between > PCR_INTERVAL_MAX || silent > PCR_LEAD.saturating_add(between.saturating_mul(2))

@@ -8,12 +8,13 @@
 //! The tables are written before key frames, when the streams change, after [`Packing::tables_interval`], and when the
 //! owner asks ([`Muxer::begin`]).
 //!
-//! **The clock.** A PCR is at least [`PCR_LEAD`] before the DTS of the unit it is sent with, and never behind the DTS
-//! of a later unit, provided that streams lag by at most [`LATE_MAX`]. The lead is the time that a receiver has to get
-//! and decode the unit, and to compensate for uneven audio and video; a player that follows the PCR (VLC, set-top
-//! boxes) is delayed by as much. ffmpeg uses 700 ms, GStreamer 125 ms; here it is 200 ms, and more only when a stream
-//! lags by more. The PCR is in the first video stream, or in the first audio stream if there is no video, and at most
-//! 100 ms old. If frames are rarer than that, PCR-only packets are written.
+//! **The clock.** A PCR is at least [`PCR_LEAD`] before the DTS of the unit it is sent with, and never after
+//! the DTS of a later unit, provided that streams lag by at most [`LATE_MAX`]. The lead is the time that a
+//! receiver has to get and decode the unit, and to compensate for uneven audio and video; a player that
+//! follows the PCR (VLC, set-top boxes) is delayed by as much. ffmpeg uses 700 ms, GStreamer 125 ms; here it
+//! is 200 ms, and more only when a stream lags by more. The PCR is in the first video stream, or in the first
+//! audio stream if there is no video, and at most 100 ms old. If frames are rarer than that, PCR-only packets
+//! are written.
 
 mod clock;
 #[cfg(test)]
@@ -44,11 +45,12 @@ pub const SPLICE_PID: Pid = Pid::new(0x103);
 const MORE_VIDEO_PID: u16 = 0x110;
 /// Base PID of further audio streams, to which their number is added.
 const MORE_AUDIO_PID: u16 = 0x130;
-/// Maximum number of streams of a program, whose descriptions then always fit one packet. Further ones are left out.
+/// Maximum number of streams of a program, whose descriptions then always fit one packet. Further streams are
+/// left out.
 pub const PROGRAM_STREAMS_MAX: usize = 8;
 /// Upper bound of stream numbers.
 const NUMBERS: u8 = 32;
-/// Maximum bytes of packets with sections that wait for the tables that announce them.
+/// Maximum number of bytes of section packets that wait until the tables that announce them are written.
 const SECTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Default media time after which the tables are repeated: 100 ms.
 const TABLES_INTERVAL: u64 = 9_000;
@@ -172,7 +174,7 @@ struct Lane {
     continuity: u8,
     /// DTS of the last unit written; before the first, the least DTS expected.
     edge: Option<u64>,
-    /// The stream has had a unit.
+    /// At least one unit of the stream was written.
     begun: bool,
     held: Option<Held>,
 }
@@ -185,8 +187,8 @@ impl Lane {
         continuity
     }
 
-    /// Returns the DTS below which no further PES packet of this stream is expected, at another stream's unit with
-    /// `dts`. `None` if the stream is not waited for.
+    /// Returns the DTS below which no further PES packet of this stream is expected, when another stream's
+    /// unit has the DTS `dts`. `None` if the muxer does not wait for this stream.
     fn floor(&mut self, dts: u64) -> Option<u64> {
         let patience = if self.begun { LATE_MAX } else { 2 * LATE_MAX };
         let edge = *self.edge.get_or_insert_with(|| dts.wrapping_sub(LATE_MAX) & CLOCK_MASK);
@@ -224,9 +226,9 @@ pub struct Muxer {
     /// Packets of streams that are no longer in the program, to be written before the next tables. Each stream held at
     /// most [`Packing::audio_bytes`], and holds nothing while this is not empty.
     past: BytesMut,
-    /// Languages of streams, and true if they are not in the tables yet.
+    /// Languages of streams, and true if the tables do not contain them yet.
     languages: (Vec<(StreamNumber, Language)>, bool),
-    /// Packets with sections that stand behind the next tables.
+    /// Packets of sections, to be written after the next tables.
     sections: BytesMut,
 }
 
@@ -267,8 +269,9 @@ impl Muxer {
         self.set_program(first(Kind::Video, video).into_iter().chain(first(Kind::Audio, audio)));
     }
 
-    /// Sets the languages of streams, three letters of ISO 639-2, from the next [`Muxer::set_program`] on. Others are not announced, nor are
-    /// any where the tables would not fit a packet each.
+    /// Sets the languages of streams, as three letters of ISO 639-2, from the next [`Muxer::set_program`] on.
+    /// Other texts are not announced. No language is announced if the tables would then need more than a
+    /// packet each.
     pub fn set_languages<'l>(&mut self, languages: impl IntoIterator<Item = (StreamNumber, &'l str)>) {
         let read = |(number, text): (StreamNumber, &str)| {
             Some((number, language(text.as_bytes()).filter(|_| text.len() == 3)?))
@@ -317,9 +320,9 @@ impl Muxer {
         self.tables_at = None;
     }
 
-    /// Returns the tables for a receiver that joins behind those last written or, if tables are due, in front of the
-    /// next ones. In the latter case the counters are equal, so that the receiver takes the second tables as a
-    /// repetition (§2.4.3.3).
+    /// Returns the tables for a receiver that joins after the tables last written or, if tables are due,
+    /// before the next ones. In the latter case the counters are equal, so that the receiver takes the second
+    /// tables as a repetition (§2.4.3.3).
     #[must_use]
     pub fn tables(&self) -> Bytes {
         let mut out = self.tables.clone();
@@ -359,7 +362,7 @@ impl Muxer {
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
         let is_alone =
             duration == 0 || payload >= audio_bytes || unit.kind != Kind::Audio || unit.pts != unit.dts;
-        // The rest of changed streams must not grow.
+        // Nothing is held while packets of former streams wait, so that these cannot grow.
         if is_alone || !self.past.is_empty() {
             return self.write(unit);
         }
@@ -383,7 +386,7 @@ impl Muxer {
         });
         unit.payload.iter().for_each(|piece| held.payload.put_slice(piece));
         (held.last, held.next) = (dts, held.next.wrapping_add(duration) & CLOCK_MASK);
-        // The next frame is expected to be as large, and to come when this one ends.
+        // The next frame is expected to have the same size, and to arrive when this one ends.
         let is_full = held.payload.len().saturating_add(payload) > audio_bytes;
         let next = u64::try_from(signed(held.pts, held.next)).unwrap_or(u64::MAX);
         if is_full || next > audio_wait {
@@ -392,8 +395,9 @@ impl Muxer {
         out.freeze()
     }
 
-    /// Returns the packets of a section of splice information. Empty if the program has no such stream, or if tables are due: the section
-    /// then follows them, unless 16 KiB wait already.
+    /// Returns the packets of a section of splice information. Empty if the program has no such stream, or if
+    /// tables are due: the section is then written after them, unless more than 16 KiB of sections would
+    /// wait.
     #[must_use]
     pub fn write_section(&mut self, section: &[u8]) -> Bytes {
         let mut out = BytesMut::new();
@@ -486,7 +490,8 @@ impl Muxer {
                 .tables_interval
                 .is_some_and(|interval| u64::try_from(signed(at, dts)).is_ok_and(|since| since >= interval))
         };
-        // A receiver that waits for a key frame of a further video is sent nothing else of it, and must not miss tables.
+        // A receiver that waits for a key frame of a further video stream does not get that stream's other
+        // packets, so tables must not be written with those.
         let is_for_all = piece.random_access
             || self
                 .lanes
@@ -496,7 +501,7 @@ impl Muxer {
         if due {
             self.write_tables(dts, out);
         }
-        // Metadata comes now and then: nobody waits for it.
+        // Metadata and splice information are sporadic, so the clock does not wait for them.
         let is_awaited = |other: usize, lane: &Lane| {
             other != at && !matches!(lane.stream.kind, Kind::Metadata | Kind::Splice)
         };
@@ -516,12 +521,13 @@ impl Muxer {
         let payload: usize = piece.payload.iter().map(|piece| piece.len()).sum();
         let marks = self.clock.within(&beat, payload.div_ceil(184));
         if is_other_time {
-            // The other streams have sent nothing of this time.
+            // The time base has changed, and the other streams have sent nothing in the new one.
             self.lanes.iter_mut().for_each(|lane| (lane.edge, lane.begun) = (None, false));
         }
         let Some(lane) = self.lanes.get_mut(at) else { return };
         (lane.edge, lane.begun) = (Some(piece.last), true);
-        // Each packet begins with a picture or a tag; audio frames are found by their headers.
+        // Each PES packet begins with a picture or a tag. Audio is not marked as aligned: receivers find its
+        // frames by their headers.
         let is_aligned = lane.stream.kind != Kind::Audio;
         let mut head = BytesMut::with_capacity(PesHeader::bytes(true));
         PesHeader::write(lane.kind.stream_id(), is_aligned, piece.pts, dts, payload, &mut head);

@@ -77,20 +77,20 @@ fn counters_go_on_over_everything() {
 #[test]
 fn the_clock_is_its_lead_before_a_frame_and_never_falls() {
     let mut muxer = both();
-    // Nothing is known of the sound: it may be late by as much as a stream may be.
+    // The audio has sent nothing yet: it may lag by as much as any stream may.
     let first = muxer.write(&unit(Kind::Video, 126_000, &[&[1]]));
     assert_eq!(clocks(&first), [(VIDEO_PID, 126_000 - LATE_MAX)]);
     assert_eq!(clocks(&muxer.write(&unit(Kind::Audio, 129_000, &[&[1]]))), []);
     let second = clocks(&muxer.write(&unit(Kind::Video, 129_600, &[&[1]])));
     assert_eq!(second.last(), Some(&(VIDEO_PID, 129_600 - PCR_LEAD)));
-    // At 25 a second every other frame has the clock.
+    // At 25 frames per second every other frame carries the clock.
     assert_eq!(clocks(&muxer.write(&unit(Kind::Video, 133_200, &[&[1]]))), []);
     let _ = muxer.write(&unit(Kind::Audio, 135_000, &[&[1]]));
     let third = muxer.write(&unit(Kind::Video, 136_800, &[&[1]]));
     assert_eq!(clocks(&third), [(VIDEO_PID, 136_800 - PCR_LEAD)]);
     // A unit earlier than the last carries no PCR.
     assert_eq!(clocks(&muxer.write(&unit(Kind::Video, 129_000, &[&[1]]))), []);
-    // At the end of the clock.
+    // The clock is at its wrap.
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);
     let first = clocks(&muxer.write(&unit(Kind::Video, 0, &[&[1]])));
@@ -101,7 +101,7 @@ fn the_clock_is_its_lead_before_a_frame_and_never_falls() {
 
 #[test]
 fn the_clock_never_pauses_for_more_than_a_tenth_of_a_second() {
-    // Five video frames a second; audio frames of 1024 samples at 44.1 kHz; audio frames of 60 ms alone.
+    // Five video frames per second; audio frames of 1024 samples at 44.1 kHz; only audio frames of 60 ms.
     let cases: [&[(Kind, u64)]; 3] =
         [&[(Kind::Video, 18_000)], &[(Kind::Video, 450_000), (Kind::Audio, 2089)], &[(Kind::Audio, 5400)]];
     for case in cases {
@@ -171,7 +171,7 @@ fn a_program_of_many_streams_has_them_all_on_pids_of_their_own() {
     }
     seen.sort_unstable_by_key(|(_, length)| *length);
     assert_eq!(seen, [(VIDEO_PID, 1), (Pid::new(MORE_VIDEO_PID + 1), 300)]);
-    // Tables that are due wait for a unit that everybody is sent.
+    // Tables that are due wait for a unit that every receiver gets.
     muxer.begin();
     assert_eq!(
         packets(&muxer.write(&Unit { dts: 3001, pts: 3001, ..second }))[0].pid,
@@ -322,12 +322,12 @@ fn what_is_not_one_after_the_other_shares_no_packet() {
     let mut muxer = Muxer::with_packing(Packing::SEGMENT);
     muxer.set_streams(None, Some(StreamKind::AacAdts));
     let mut pack = |dts: u64, duration| muxer.pack(&unit(Kind::Audio, dts, &[&[7; 50]]), duration);
-    // Milliseconds: rounded down.
+    // Timestamps in milliseconds, rounded down.
     assert!([0, 1890, 3780, 5760].iter().all(|dts| pack(126_000 + dts, FRAME).is_empty()));
     let times = |bytes: &[u8]| read(bytes).iter().map(|pes| pes.pts.unwrap() - 126_000).collect::<Vec<_>>();
     // A frame is missing.
     assert_eq!(read(&pack(126_000 + 5 * FRAME, FRAME))[0].payload.len(), 200);
-    // A frame of unknown duration is sent at once, behind the preceding frames.
+    // A frame of unknown duration is sent at once, after the held frames.
     let mut known = Muxer::with_packing(Packing::SEGMENT);
     known.set_streams(None, Some(StreamKind::AacAdts));
     assert!(known.pack(&unit(Kind::Audio, 126_000, &[&[7; 50]]), FRAME).is_empty());
@@ -362,7 +362,8 @@ fn no_unit_comes_behind_its_time_however_late_its_stream_is() {
                     let dts = 200_000 + n * 3600;
                     let key = Unit { random_access: n % 50 == 0, ..unit(Kind::Video, dts, &[&[1; 900]]) };
                     out.extend_from_slice(&muxer.write(&key));
-                    // Sound that has lagged all along, in bursts as they come out of packets of others.
+                    // Audio that lags from the start and comes in bursts, as if demultiplexed from another
+                    // stream's packets.
                     let until = (n * 3600).saturating_sub(lag) / FRAME / burst * burst;
                     while sound < until {
                         let dts = 200_000 + sound * FRAME;
@@ -474,7 +475,7 @@ fn what_is_held_of_a_stream_that_changes_comes_before_the_new_tables() {
     let pids: Vec<Pid> = packets(&bytes).iter().map(|packet| packet.pid).collect();
     assert_eq!(pids, [Pid::PAT, PMT_PID, AUDIO_PID, AUDIO_PID, Pid::PAT, PMT_PID, AUDIO_PID]);
     assert_eq!(read(&bytes)[1].payload.len(), 50);
-    // Streams that change with every frame leave nothing that grows.
+    // Changing the streams with every frame does not make memory grow.
     for n in 0..100 {
         muxer.set_streams(None, Some(if n % 2 == 0 { StreamKind::AacAdts } else { StreamKind::Ac3 }));
         let bytes = muxer.pack(&unit(Kind::Audio, 126_000 + n * FRAME, &[&[7; 50]]), FRAME);

@@ -51,13 +51,13 @@ impl Publisher {
         })
     }
 
-    /// Checks that 10 s of arrival hold 10 s of each track, to a second or to the distance of two of its units: pictures
-    /// that are 2 s apart can be counted no better.
+    /// Checks that 10 s of arrival contain 10 s of each track, with a tolerance of a second or of the
+    /// distance of two of its units: units that are 2 s apart cannot be measured better.
     fn check_speed(&self, units: &[Unit]) -> Result<(), String> {
         for track in 0..self.tracks.len() {
             let slack = spacing(units, track).max(1_000);
             let right = 10_000 - slack..=10_000 + slack;
-            // Until the first unit has come there is nothing to be ahead of.
+            // A track has no position before its first unit.
             let (mut heads, mut second) = (vec![None], 1000);
             let mut head = None;
             for unit in units.iter().filter(|unit| unit.track == track) {
@@ -79,12 +79,12 @@ impl Publisher {
         Ok(())
     }
 
-    /// Checks the lip sync of each track with the first. The correct distance is the track's own offset up to 3 s,
-    /// otherwise that of arrival.
+    /// Checks the lip sync of each track with the first. The correct distance is the track's own offset if it
+    /// is small enough to be kept, otherwise the distance at arrival.
     fn check_lips(&self, units: &[Unit]) -> Result<(), String> {
         for (track, own) in self.offsets.iter().copied().enumerate().skip(1) {
             let (right, slack) = if own.abs() <= OWN_DISTANCE_MAX { (own, 0) } else { (0, DELAYS_DIFFER) };
-            // A track that begins before the first unit of all is held at zero.
+            // The first seconds are skipped: a track that begins before the very first unit is held at zero.
             for window in 3..self.seconds {
                 let (from, to) = (window * 1000, window * 1000 + 1000);
                 if self.is_unsettled(from, to) {

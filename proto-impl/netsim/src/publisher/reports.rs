@@ -13,14 +13,14 @@ pub enum Reports {
     Disagreeing {
         /// Index of the track.
         of: usize,
-        /// Offset in milliseconds; positive values are ahead.
+        /// Offset of the reported wall clock in milliseconds; positive if it is ahead of the true time.
         by: i64,
     },
     /// The wall clock is changed at this moment.
     Set {
         /// Time of the change.
         at: i64,
-        /// Offset in milliseconds; positive values are ahead.
+        /// New offset of the wall clock in milliseconds; positive if it is ahead of the true time.
         by: i64,
     },
     /// Only this track has reports.

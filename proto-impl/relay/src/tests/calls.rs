@@ -79,7 +79,7 @@ fn calls_and_answers_have_caps_and_ends() {
     assert!(CallClient::new("c", &long, begin() + ANSWER_WITHIN).is_none());
     let many = Call { query: vec![(String::new(), String::new()); 300], ..call(Vec::new()) };
     assert!(CallClient::new("c", &many, begin() + ANSWER_WITHIN).is_none());
-    // An answer that no frame can hold: what was asked for is done, and nobody hears it.
+    // An answer that no frame can hold: the call was performed, but its result cannot be reported.
     let mut client = CallClient::new("c", &call(Vec::new()), begin() + ANSWER_WITHIN).unwrap();
     let mut server = Server::new(begin(), "c");
     run(&mut client, &mut server, 4096);
@@ -115,7 +115,7 @@ fn viewers_of_a_copy_are_told() {
     pair.client.tell_viewers(&told);
     assert_eq!(pair.run(), (Ok(()), Ok(())));
     assert_eq!(pair.server_events(), [asked(), ServerEvent::Viewers(told)]);
-    // Of more ways than there may be the rest is not told.
+    // Only the first sixteen protocols are sent.
     let many = Viewers { connected: 0, counted: vec![("way".into(), 1); 20] };
     pair.client.tell_viewers(&many);
     assert_eq!(pair.run(), (Ok(()), Ok(())));

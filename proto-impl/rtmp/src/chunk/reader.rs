@@ -330,7 +330,8 @@ impl Reader {
             return Err(Limit::ChunkStreams.into());
         };
         if stream.open {
-            // Within a message only data goes on; a repeated full header must tell the same length.
+            // Inside a message a chunk only continues the data. A repeated full header must have the same
+            // message length.
             if let Some((to, _)) = header.length_and_kind
                 && to != stream.length
             {
@@ -354,7 +355,7 @@ impl Reader {
         if let Some(index) = self.streams.iter().position(|stream| stream.id == header.chunk_stream) {
             return Ok(index);
         }
-        // librtmp opens the control stream with a type 1 header; the message stream is 0 then.
+        // librtmp opens the control stream with a type 1 header. The message stream id is then taken as 0.
         let known_to_begin_so = header.format == 1 && header.chunk_stream == CONTROL;
         if header.format != 0 && !known_to_begin_so {
             let (chunk_stream, format) = (header.chunk_stream, header.format);
@@ -380,7 +381,7 @@ impl Reader {
             stream.data = Data::Place(take_place(&mut self.block, stream.length));
         }
         let before = stream.data.capacity();
-        // The one copy between the receive buffer and the message.
+        // The only copy between the receive buffer and the message.
         stream.append(data, ahead);
         self.pending_bytes = self.pending_bytes.saturating_sub(before).saturating_add(stream.data.capacity());
         self.open = (left > 0).then_some(Open { index: open.index, left });
@@ -416,8 +417,8 @@ impl ChunkStream {
         self.open = true;
     }
 
-    /// True if the starting message is stored in a block: a frame no longer than the data that has arrived. So a peer
-    /// that announces a length and sends nothing gets no memory.
+    /// True if the starting message is stored in a block: a media frame no longer than the data that has
+    /// arrived. A peer that announces a length and sends no data therefore gets no memory.
     fn fits_a_block(&self, available: usize) -> bool {
         matches!(self.kind, kind::AUDIO | kind::VIDEO)
             && (1..=BLOCK_MESSAGE_BYTES_MAX.min(available)).contains(&self.length)

@@ -118,7 +118,7 @@ fn small_frames_that_came_whole_share_a_block_and_others_have_buffers_of_their_o
     let got = read_cut(&mut reader, &bytes, bytes.len()).unwrap();
     assert!(got.windows(2).all(is_behind), "one behind the other");
     assert_eq!(got.iter().map(|message| message.payload.len()).collect::<Vec<_>>(), [300, 4096, 5, 7]);
-    // A full block is followed by another one; nothing that was read changes.
+    // A full block is followed by a new one. Messages already read do not change.
     let bytes = frames(&[4000; 20]);
     let more = read_cut(&mut reader, &bytes, bytes.len()).unwrap();
     assert!(
@@ -127,7 +127,7 @@ fn small_frames_that_came_whole_share_a_block_and_others_have_buffers_of_their_o
     );
     assert!(got.iter().chain(&more).all(|message| message.payload.iter().all(|byte| *byte == 5)));
     assert_eq!(reader.pending_bytes(), 0);
-    // Too long, or not there yet.
+    // The message is too long for a block, or has not arrived completely.
     for (length, cut) in [(4097, 1 << 20), (1000, 500)] {
         let bytes = frames(&[length; 2]);
         let got = read_cut(&mut reader, &bytes, cut).unwrap();
@@ -249,7 +249,7 @@ fn m_06_a_chunk_stream_begins_with_a_full_header() {
         let bytes = [&[(format << 6) | 6], rest].concat();
         assert_eq!(violation(read(&bytes)), Some(Violation::FirstHeader { chunk_stream: 6, format }));
     }
-    // Except librtmp's control stream.
+    // The exception is the control stream of librtmp.
     let ping = b"\x42\0\0\0\0\0\x06\x04\0\x07\0\0\0\x01";
     assert_eq!(times(&read(ping).unwrap()), [(0, 6)]);
     assert!(read(b"\x82\0\0\0x").is_err());

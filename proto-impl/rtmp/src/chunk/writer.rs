@@ -10,9 +10,9 @@ const HEADER_BYTES_MAX: usize = 18;
 
 /// Appends the chunks of one message to `out`.
 ///
-/// The body is `prefix` (an FLV tag header) and `payload`. Headers and prefix are written to `scratch` and split off
-/// it; the payload is sliced, not copied. Extended timestamps are repeated in every type 3 header, as ffmpeg, librtmp
-/// and all servers do and expect (§5.3.1.3).
+/// The body is `prefix` (an FLV tag header) followed by `payload`. Headers and prefix are written to
+/// `scratch` and split off; the payload is sliced, not copied. Extended timestamps are repeated in every type
+/// 3 header, as ffmpeg, librtmp and all servers do and expect (§5.3.1.3).
 pub fn write_message(
     scratch: &mut BytesMut,
     head: &MessageHead,

@@ -104,7 +104,7 @@ impl Client {
             (Role::Play, "NetStream.Play.Start") => {
                 self.ready(now);
             }
-            // The stream is over: for a pull, because it ended; for a push, because the server ended it.
+            // The stream is over. For a pull, the stream ended; for a push, the server ended it.
             (
                 Role::Play,
                 "NetStream.Play.UnpublishNotify" | "NetStream.Play.Stop" | "NetStream.Play.Complete",

@@ -165,13 +165,13 @@ impl Client {
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // A burst leaves no memory behind.
+            // Return the memory that a burst of events took.
             self.events.shrink_to(8);
         }
         event
     }
 
-    /// Moves all queued output behind the contents of `out`. Returns true if there was any.
+    /// Appends all queued output to `out`. Returns true if there was any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;

@@ -41,7 +41,7 @@ fn fed(mut client: Client, bytes: &[u8]) -> (Client, Vec<ClientEvent>) {
     (client, events)
 }
 
-/// Makes the responses of a server up to the point where media may come.
+/// Makes the responses of a server up to the point where media may follow.
 fn consent() -> Vec<u8> {
     let information = Value::object([("code", text("NetStream.Play.Start")), ("level", text("status"))]);
     [
@@ -186,7 +186,7 @@ fn u_20_a_hostile_server_hits_the_same_limits() {
     // M-12
     let deep = [b"\x02\0\x08onStatus\0\0\0\0\0\0\0\0\0".to_vec(), b"\x03\0\x01a".repeat(10_000)].concat();
     assert!(matches!(violation(&raw(3, 20, 0, 0, &deep)), Violation::Amf(flv::Error::TooDeep { .. })));
-    // Merely odd messages go on: M-04 clamp, M-08.
+    // Messages that are merely odd do not end the connection: M-04 clamp, M-08.
     let odd = [
         control(1, &[0x7f, 0xff, 0xff, 0xff]),
         control(5, &[0xff; 4]),

@@ -64,7 +64,7 @@ impl Server {
             "seek" => self.seek(now, message_stream),
             "closeStream" => self.close_stream(now, message_stream),
             "deleteStream" => self.delete_stream(now, message_stream, command),
-            // Results of what we never asked for, bandwidth checks, statistics of old players.
+            // Results of commands that we never sent, bandwidth checks, statistics of old players.
             _ => self.link.count_bad(now),
         }
     }
@@ -166,7 +166,7 @@ impl Server {
         if !self.is_free(now, Verb::Play, (app, name), message_stream)? {
             return Ok(());
         }
-        // Reset is a boolean, or a number in old players; it is the default.
+        // The reset argument is a boolean, or a number from old players. Without it, reset is assumed.
         let reset = command.argument(3);
         let reset = reset.as_bool().or_else(|| reset.as_number().map(|n| n != 0.0)).unwrap_or(true);
         let start = command.argument(1).as_number().unwrap_or(-2.0);
@@ -234,8 +234,8 @@ impl Server {
         Ok(())
     }
 
-    /// Deletes the message stream in the argument. GStreamer sends the stream's name in its place, after its
-    /// FCUnpublish has ended the publish; an unknown name is not an error.
+    /// Deletes the message stream in the argument. GStreamer sends the stream's name instead of an id, after
+    /// its FCUnpublish has ended the publish; an unknown name is not an error.
     fn delete_stream(&mut self, now: Instant, message_stream: u32, command: &Command) -> Result<(), Error> {
         let argument = command.argument(0);
         let id = match (argument.as_number(), argument.as_str()) {
@@ -276,7 +276,8 @@ impl Server {
                 self.link.send_status(message_stream, "status", code, "Stopped playing stream.");
                 self.events.push_back(Event::PlayEnded { message_stream });
             }
-            // A pending request stops the reading, so no command can meet it.
+            // There is nothing to stop. (While a request is pending, reading stops, so no command reaches
+            // this point.)
             Some(State::Idle | State::PublishPending { .. } | State::PlayPending { .. }) | None => {}
         }
     }

@@ -117,13 +117,13 @@ impl Server {
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // A burst leaves no memory behind.
+            // Return the memory that a burst of events took.
             self.events.shrink_to(8);
         }
         event
     }
 
-    /// Moves all queued output behind the contents of `out`. Returns true if there was any.
+    /// Appends all queued output to `out`. Returns true if there was any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -255,8 +255,8 @@ impl Server {
         self.link.reader.grant(self.streams.has_publisher());
     }
 
-    /// Pings a player that neither sent nor received anything for half of its timeout, since its stream may be silent
-    /// while it is still there. Returns true if time remains for an answer.
+    /// Pings a player that neither sent nor received anything for half of its timeout: its stream may be
+    /// silent while the player is still there. Returns true if time remains for an answer.
     fn ping_player(&mut self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.player_seen);
         let left = self.config.player_idle_timeout.saturating_sub(silent);

@@ -184,7 +184,7 @@ fn a_refusal_is_an_error_status_before_the_end() {
     rig.drain();
     assert_eq!(rig.last_reply().status().as_deref(), Some("error NetStream.Publish.BadName"));
     assert_eq!(rig.closed(), Some(CloseReason::Rejected));
-    // A late verdict changes nothing.
+    // A late decision changes nothing.
     rig.server.accept_publish(rig.now, 1);
     assert!(!rig.server.poll_transmit(&mut SendQueue::new()));
 
@@ -262,7 +262,7 @@ fn m_01_what_is_no_rtmp_closes_at_once() {
         rig.feed(bytes);
         closes_with(&rig, &Violation::Version(bytes[0]));
         assert!(rig.sent.is_empty());
-        // Nothing follows.
+        // The server sends nothing further.
         rig.feed(bytes);
         assert_eq!(rig.events.len(), 1);
     }
@@ -283,7 +283,7 @@ fn m_02_a_stall_closes_after_5_and_after_10_seconds() {
         let mut rig = Rig::new();
         rig.feed(&full[..held]);
         rig.pass(secs(9));
-        // Commands that lead nowhere do not buy time.
+        // Commands that lead to no publish or play do not extend the deadline.
         if held == full.len() {
             rig.feed(&create_stream());
         }
@@ -397,7 +397,7 @@ fn m_08_windows_and_acknowledgements_may_be_absurd() {
         rig.feed(&video(1, 0, &[1; 1000]));
     }
     assert_eq!((rig.media().len(), rig.closed()), (4, None));
-    // A window of 1 is served as 16 KiB: no storm.
+    // A window of 1 is treated as 16 KiB, so acknowledgements do not flood the peer.
     rig.feed(&control(5, &1u32.to_be_bytes()));
     let acks = |rig: &Rig| rig.messages().iter().filter(|message| message.kind == 3).count();
     let before = acks(&rig);
@@ -572,7 +572,7 @@ fn m_13_connect_without_an_app_is_refused() {
         assert_eq!(rig.statuses(), ["error NetConnection.Connect.InvalidApp"]);
         assert_eq!((rig.last_reply().name.as_str(), rig.closed()), ("_error", Some(CloseReason::Rejected)));
     }
-    // Over 64 KiB it is no command at all.
+    // A value over 64 KiB makes the message an invalid command.
     let mut rig = Rig::new();
     rig.feed(&[shake(), member(Value::object([("app", text(&"a".repeat(65_536)))]))].concat());
     assert!(rig.failed);

@@ -73,7 +73,8 @@ impl Server {
         }
     }
 
-    /// Accepts the pending `play` of this message stream. The owner may then write media behind the queued output.
+    /// Accepts the pending `play` of this message stream. The owner may then write media after the queued
+    /// output.
     pub fn accept_play(&mut self, now: Instant, message_stream: u32, tracks: PlayTracks) {
         let Some(state) = self.streams.state_mut(message_stream) else { return };
         let State::PlayPending { name, reset } = state else { return };
@@ -88,7 +89,8 @@ impl Server {
         let access =
             [Value::string("|RtmpSampleAccess"), Value::Boolean(tracks.audio), Value::Boolean(tracks.video)];
         self.link.send_data(message_stream, &access);
-        // A command, as MediaMTX sends it. As the data message that FMS sent, ffmpeg takes it for a third stream.
+        // Sent as a command, as MediaMTX does. ffmpeg mistakes the data message that FMS sent for a third
+        // stream.
         let code = "NetStream.Data.Start";
         self.link.send_status(message_stream, "status", code, "Started playing stream.");
         self.media_progress(now);

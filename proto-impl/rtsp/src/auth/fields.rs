@@ -46,7 +46,8 @@ impl Challenge {
     pub fn read_all<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Self> {
         let mut all = Vec::new();
         for value in values {
-            // `Digest realm="a", nonce="b", Basic realm="c"`: a part with a blank before its first `=` begins another.
+            // `Digest realm="a", nonce="b", Basic realm="c"`: a part with a space before its first `=` begins
+            // another challenge.
             let mut scheme = "";
             let mut parameters = Vec::new();
             for part in split_unquoted(value, ',').map(str::trim_ascii) {

@@ -141,8 +141,8 @@ fn same(a: &str, b: &str) -> bool {
     constant_time_eq(&crypto::sha256(&[a.as_bytes()]), &crypto::sha256(&[b.as_bytes()]))
 }
 
-/// True if an answer computed for `proved` is valid for `uri`: the same URL, the URL of the whole session for one of
-/// its tracks (VLC), or the URL's part behind the host (some cameras' own clients).
+/// True if an answer computed for `proved` is valid for `uri`: the same URL, the URL of the whole session for
+/// one of its tracks (VLC), or the URL without scheme and host (some cameras' own clients).
 fn covers(proved: &str, uri: &str) -> bool {
     let trimmed = proved.trim_end_matches('/');
     let continues = |uri: &str| {

@@ -147,7 +147,7 @@ impl Client {
     fn described(&mut self, url: &str, response: &Response) -> Result<(), Error> {
         let malformed = |error| self.link.fault(Violation::Description(error));
         let description = Description::read_streams(&response.body).map_err(malformed)?;
-        // A base that is no URL is none: some cameras send a path.
+        // A base that is not a URL is ignored: some cameras send a path.
         let base = ["Content-Base", "Content-Location"]
             .into_iter()
             .find_map(|name| response.headers.get(name).filter(|base| base.contains("://")))
@@ -224,7 +224,7 @@ impl Client {
                 channels.map(|_| Transport { channels, ..answer })
             }
             Lower::Udp => {
-                // A push has nowhere to send to without them.
+                // A push needs the server's ports to know where to send.
                 let is_whole = self.mode == Mode::Play || answer.server_ports.is_some();
                 let client_ports = offer.client_ports;
                 (is_whole && client_ports.is_some()).then_some(Transport { client_ports, ..answer })

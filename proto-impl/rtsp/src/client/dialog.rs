@@ -111,7 +111,8 @@ impl Dialog {
         };
         let challenges = Challenge::read_all(response.headers.all("WWW-Authenticate"));
         let repeated = outstanding.repeated.saturating_add(1);
-        // Many cameras forget a nonce and do not say that it was stale: credentials that were right once are tried again.
+        // Many cameras forget a nonce without marking it as stale, so credentials that were accepted before
+        // are tried once more.
         let was_refused = outstanding.had_credentials && !(self.proved && outstanding.repeated == 0);
         if repeated > STALE_MAX || !answerer.challenged(challenges, was_refused) {
             return false;

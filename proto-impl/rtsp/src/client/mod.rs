@@ -34,7 +34,7 @@ use crate::{
 };
 use dialog::Dialog;
 
-/// Answer that is expected, in the order of the exchange.
+/// The answer expected next, in the order of the exchange.
 #[derive(Debug)]
 enum Phase {
     Options,
@@ -163,14 +163,14 @@ impl Client {
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // A burst leaves no memory behind.
+            // Return the memory that a burst of events took.
             self.events.shrink_to(8);
         }
         event
     }
 
-    /// Moves all queued output behind the contents of `out`. Returns true if there was any. The output is whole
-    /// messages and frames: insert it between the owner's frames, never into one.
+    /// Appends all queued output to `out`. Returns true if there was any. The output is whole messages and
+    /// frames: insert it between the owner's frames, never into one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -204,8 +204,9 @@ impl Client {
         matches!(self.phase, Phase::Ready) && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
     }
 
-    /// Notes that media of the stream arrived, as a frame or a datagram. Only the owner can tell: a server that sends
-    /// only reports, or packets that were not described, has stalled.
+    /// Notes that media of the stream arrived, as a frame or a datagram. The owner must call this, because
+    /// only it knows what is media: a server that sends only reports, or packets that were not described, has
+    /// stalled.
     pub fn media_progress(&mut self, now: Instant) {
         if let Some(timeout) = self.config.stall_timeout
             && matches!(self.phase, Phase::Ready)

@@ -99,7 +99,7 @@ fn a_push_records() {
         assert!(is_ready(&line.events), "{:?}", line.events);
         let Event::Announce(request) = &line.rig.events[0] else { panic!("{:?}", line.rig.events) };
         assert_eq!(request.stream.target.query.as_deref(), Some("token=secret"));
-        // As ffmpeg asks: behind the query.
+        // Like ffmpeg, the client appends the track after the query.
         assert!(line.asked.contains(&format!("SETUP {URL}/streamid=1 RTSP/1.0\r\n")), "{}", line.asked);
         assert!(line.client.send_frame(1, false, Bytes::from_static(b"media")));
         assert!(!line.client.send_frame(1, false, vec![0; 70_000].into()));
@@ -260,7 +260,7 @@ fn a_session_is_kept_alive_at_half_of_its_time() {
         script.answer(now + secs(20), "454 Session Not Found", "", "");
         assert_eq!(script.closed(), Some(&CloseReason::Rejected));
     }
-    // A hostile server does not make it chatter, nor silent.
+    // A hostile server can make the client neither flood nor fall silent.
     for (session, every) in [("a;timeout=0", 1), ("a;timeout=4294967295", 300), ("a", 30)] {
         let script = Script::playing(now, "OPTIONS", session);
         assert_eq!(script.client.dialog.keep_alive_every, secs(every), "{session}");
@@ -272,7 +272,7 @@ fn frames_of_other_channels_neither_end_a_pull_nor_keep_it() {
     let now = start();
     let mut script = Script::playing(now, "OPTIONS", "a");
     script.feed(now + secs(5), &b"$\x09\x00\x01x".repeat(10_000));
-    // RTCP, and RTP that the owner does not take.
+    // An RTCP packet, and an RTP packet that the owner does not report as progress.
     script.feed(now + secs(9), b"$\x01\x00\x01x$\x00\x00\x01x");
     assert_eq!((script.closed(), script.client.stats().frames_ignored), (None, 10_000));
     assert_eq!(script.client.poll_timeout(), Some(now + secs(10)));
@@ -428,7 +428,7 @@ fn cameras_have_their_ways() {
     );
     assert!(matches!(&script.events[2], ClientEvent::Interleaved(frame) if frame.track == 0));
     assert_eq!(script.events.last(), Some(&ClientEvent::Ready { rtp_info: vec![] }));
-    // A server that answers UDP with interleaving is followed.
+    // The client accepts a server that answers an offer of UDP with interleaving.
     let mut client = player(config());
     let first = format!(
         "RTSP/1.0 200 OK\r\n\r\nRTSP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{DESCRIPTION}",

@@ -1,8 +1,8 @@
-//! Stray bytes: finding the beginning of the next frame or message behind them.
+//! Stray bytes: finds the beginning of the next frame or message after them.
 //!
-//! Some cameras write a few extra bytes between interleaved frames, or a frame length that is too small. A position
-//! counts as the beginning of a frame if a frame on that channel came before and its packet has version 2 (RFC 3550
-//! §5.1), and as that of a message if it starts like one.
+//! Some cameras write a few extra bytes between interleaved frames, or a frame length that is too small. A
+//! position counts as the beginning of a frame if there was an earlier frame on that channel and its packet
+//! has version 2 (RFC 3550 §5.1), and as the beginning of a message if it starts like one.
 
 use crate::Method;
 use crate::message::VERSION;
@@ -46,12 +46,12 @@ pub(super) enum Beginning {
     Frame { channel: u8, length: u16, first: u8 },
     /// A message.
     Message,
-    /// Neither: a stray byte.
+    /// Neither frame nor message: a stray byte.
     Stray,
 }
 
-/// Classifies the bytes behind a whole frame or message, or behind `stray` bytes. Behind stray bytes only known methods
-/// are recognized, since a stray byte may look like part of a method.
+/// Classifies the bytes that follow a whole frame or message and `stray` stray bytes. After stray bytes only
+/// known methods are recognized, since a stray byte may look like part of a method.
 pub(super) fn judge(bytes: &[u8], seen: &Seen, stray: usize) -> Beginning {
     match *bytes {
         [] | [b'$'] => Beginning::Unknown,
@@ -90,7 +90,7 @@ fn judge_message(bytes: &[u8], stray: usize) -> Beginning {
     } else if name.is_empty() || stray > 0 {
         Beginning::Stray
     } else {
-        // A method that is not known here is one before a URL.
+        // An unknown method is accepted if a URL follows it.
         let scheme = url.get(..SCHEME.len()).unwrap_or(url);
         match SCHEME.get(..scheme.len()).is_some_and(|begin| scheme.eq_ignore_ascii_case(begin.as_bytes())) {
             _ if url.first() == Some(&b'*') => Beginning::Message,

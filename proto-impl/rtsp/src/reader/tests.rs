@@ -64,7 +64,7 @@ fn requests_of_real_clients_are_read() {
 
 #[test]
 fn what_real_peers_send_beside_the_grammar_is_taken() {
-    // LF alone, empty lines between messages, no blank behind the colon, no reason, bytes of Latin-1.
+    // Bare LF, empty lines between messages, no space after the colon, no reason phrase, bytes of Latin-1.
     let stream =
         b"\r\n\nOPTIONS * RTSP/1.0\nCSeq:1\n\n\r\nRTSP/1.0 200\r\nCSeq: 1\r\nServer: Cam\xe9ra\r\n: \r\n\r\n";
     let all = items(stream);
@@ -101,7 +101,7 @@ fn p_09_stray_bytes_behind_a_frame_are_passed_over_up_to_a_bound() {
         &noise[..],
         b"x",
         b"\0\0\r\n\r\n\0",
-        // A frame of a channel that had none, and one whose packet is none.
+        // A frame on a channel without earlier frames, and a frame without an RTP or RTCP packet.
         b"?$\x09\x00\x10",
         b"?$\x00\x00\x0c\x00",
         b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAA rtsp",
@@ -113,10 +113,10 @@ fn p_09_stray_bytes_behind_a_frame_are_passed_over_up_to_a_bound() {
             assert_eq!(all, [all[0].clone(), last, all[0].clone()], "{}", stray.escape_ascii());
         }
     }
-    // The length is smaller than the packet.
+    // The announced length is smaller than the packet.
     let short = [PACKET, &[7; 5], PACKET].concat();
     assert_eq!(items(&short).len(), 2);
-    // Each run has a bound of its own, and before the first frame there are none.
+    // Each run of stray bytes has its own limit, and before the first frame none are allowed.
     let long = vec![b'x'; STRAY_BYTES_MAX];
     let runs = [PACKET, &long, PACKET, &long, PACKET].concat();
     assert_eq!(read(&runs, 1000).0.len(), 3);
@@ -167,7 +167,8 @@ fn p_02_a_crooked_content_length_is_refused() {
 
 #[test]
 fn p_03_to_p_05_what_hides_in_a_message_is_refused() {
-    // A body that is shorter than announced takes the start of the next request, and the rest of that is none.
+    // A body shorter than announced takes the start of the next request, and the rest of that request is not
+    // a message.
     let glued = b"SET_PARAMETER * RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 20\r\n\r\nshort\
         TEARDOWN rtsp://h/s RTSP/1.0\r\nCSeq: 2\r\n\r\n";
     let (all, error) = read(glued, 7);

@@ -136,14 +136,14 @@ impl Server {
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // A burst leaves no memory behind.
+            // Return the memory that a burst of events took.
             self.events.shrink_to(8);
         }
         event
     }
 
-    /// Moves all queued output behind the contents of `out`. Returns true if there was any. The output is whole
-    /// messages and frames: insert it between the owner's frames, never into one.
+    /// Appends all queued output to `out`. Returns true if there was any. The output is whole messages and
+    /// frames: insert it between the owner's frames, never into one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -197,7 +197,7 @@ impl Server {
             let Some(item) = self.link.read(input)? else { break };
             match item {
                 Item::Request(request) => self.handle_request(now, request)?,
-                // Nothing was asked of the peer.
+                // The server sends no requests, so a response is out of place.
                 Item::Response(_) => {
                     self.link.count_message(now)?;
                     self.link.count_bad(now)?;
@@ -218,7 +218,7 @@ impl Server {
         let Some(frame) = frame else { return self.link.count_ignored() };
         self.keep_alive(now);
         self.link.stats.frames_received = self.link.stats.frames_received.saturating_add(1);
-        // Packets under way when a session pauses are nobody's fault.
+        // Packets in flight when a session pauses are dropped, and are not an error.
         if matches!(self.state, State::Playing | State::Recording) {
             self.events.push_back(Event::Interleaved(frame));
         }
@@ -267,7 +267,7 @@ impl Server {
 
     fn fail(&mut self, error: &Error) {
         tracing::debug!(%error, "connection failed");
-        // Behind a pending request an answer would be taken for that request's.
+        // While a request is pending, the peer would take this answer for that request's.
         if self.pending.is_none() && self.state != State::Closed {
             self.link.send_response(&Response::new(error.status(), None));
         }

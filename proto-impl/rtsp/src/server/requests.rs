@@ -59,11 +59,11 @@ impl Server {
             Method::Record => return self.record(request),
             Method::Pause => return self.pause(request),
             Method::Teardown => return self.teardown(request),
-            // A sign of life, whatever it asks for: some clients ask for parameters of their own liking.
+            // Any GET_PARAMETER is answered as a keep-alive: some clients ask for parameters of their own.
             Method::GetParameter => self.answer_in_session(request),
             Method::SetParameter if request.body.is_empty() => self.answer_in_session(request),
             Method::SetParameter => return Err(Status::PARAMETER_NOT_UNDERSTOOD),
-            // Known, and not for a server to receive.
+            // A known method that a server must not receive.
             Method::Redirect => return Err(Status::METHOD_NOT_ALLOWED),
             Method::Other(_) => return Err(Status::NOT_IMPLEMENTED),
         }
@@ -265,7 +265,7 @@ fn usable(presentation: &Presentation, transport: Transport) -> Option<Transport
     match (transport.lower, transport.channels) {
         (Lower::Udp, _) => transport.client_ports.is_some().then_some(transport),
         (Lower::Tcp, Some(channels)) if presentation.are_free(channels) => Some(transport),
-        // The server may have given an earlier track the channels that a player has in mind for this one: it is given
+        // An earlier track may already use the channels that the player requests for this one. Offer it
         // others.
         (Lower::Tcp, Some(_)) if presentation.mode == Mode::Record => None,
         (Lower::Tcp, Some(_) | None) => {

@@ -71,7 +71,7 @@ fn ffmpeg_publishes() {
     assert!(matches!(frames[1], Event::Interleaved(f) if f.track == 0 && f.is_rtcp && f.payload.is_empty()));
     let answer = rig.feed(&ask("TEARDOWN", URL, "", ""));
     assert_eq!((status(&answer), rig.events.last()), (200, Some(&Event::Teardown)));
-    // The connection may begin again.
+    // The connection may begin another session.
     through(&mut rig, &[announce()]);
 }
 
@@ -88,7 +88,7 @@ fn a_section_that_cannot_be_read_is_left_out_and_the_others_keep_their_numbers()
     assert_eq!(known, [false, true]);
     through(&mut publisher, &[setup("track2", RECORD_TCP)]);
     assert!(matches!(publisher.events.last(), Some(Event::Setup(request)) if request.track == 1));
-    // Nothing of it is of use.
+    // A description without any usable track is refused.
     let request = ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", &format!("{head}{foreign}"));
     assert_eq!(status(&rig().feed(&request)), 400);
 }
@@ -306,7 +306,7 @@ fn messages_out_of_place_are_counted_by_the_minute() {
 
 #[test]
 fn a_player_sets_up_its_tracks_in_any_order() {
-    // The server has channels of its own for each track, and the player counts them from 0.
+    // The player numbers the channels of its tracks from 0, but the server assigns its own.
     let mut rig = rig();
     through(&mut rig, &[describe()]);
     for (track, asked, offered, chosen) in [(1, 0, 0, 2), (0, 2, 0, 0)] {
@@ -333,7 +333,7 @@ fn p_10_descriptions_that_cannot_be_are_refused() {
         let request = ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", body);
         assert_eq!(status(&rig().feed(&request)), 400, "{:.40}", body);
     }
-    // A control is compared and never followed.
+    // A control is only compared and never resolved.
     for control in ["../../etc", "rtsp://192.0.2.1/x/y"] {
         let body = format!("{none}m=audio 0 RTP/AVP 0\r\na=control:{control}\r\nm=audio 0 RTP/AVP 0\r\n");
         let mut rig = rig();
@@ -398,7 +398,7 @@ fn a_connection_without_a_session_is_closed_however_it_chatters() {
     rig.now = begin + secs(9);
     through(&mut rig, &[ask("OPTIONS", "*", "", ""), describe()]);
     assert_eq!(rig.server.poll_timeout(), Some(begin + secs(10)));
-    // The owner's time is not the peer's.
+    // The time of the owner's decision does not count as the peer's.
     rig.server.handle_bytes(rig.now, &describe()).unwrap();
     assert_eq!(rig.server.poll_timeout(), None);
     rig.now = begin + secs(100);

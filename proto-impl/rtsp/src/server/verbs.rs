@@ -99,7 +99,7 @@ impl Server {
         let field = transport.to_string();
         slot.transport = Some(transport);
         if self.session_id.is_none() {
-            // 128 bits: nobody guesses the session of another connection.
+            // 128 bits, so that no one can guess the session of another connection.
             let mut id = [0; 16];
             self.random.fill(&mut id);
             self.session_id = Some(hex(&id));
@@ -114,8 +114,8 @@ impl Server {
         self.resume(now);
     }
 
-    /// Accepts the pending `PLAY`. The owner may then write media behind the queued output. `infos` gives the positions
-    /// at which tracks begin, as far as known.
+    /// Accepts the pending `PLAY`. The owner may then write media after the queued output. `infos` gives the
+    /// positions at which tracks begin, as far as known.
     pub fn accept_play(&mut self, now: Instant, infos: &[RtpInfo]) {
         let Some(Pending { step: Step::Play, .. }) = &self.pending else { return };
         self.state = State::Playing;
@@ -124,7 +124,7 @@ impl Server {
         self.settle(Status::OK, |headers| {
             headers.push("Session", &session);
             headers.push("Range", "npt=0.000-");
-            // Clients do not read a value that is too long, and it is optional.
+            // The field is optional, so it is omitted when it is longer than clients read.
             if !info.is_empty() && info.len() <= HEADER_VALUE_BYTES_MAX {
                 headers.push("RTP-Info", &info);
             }

@@ -31,12 +31,12 @@ struct Range {
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     ranges: VecDeque<Range>,
-    /// A lower bound of when the next report is due.
+    /// Earliest time at which the next report may be due.
     next_at: Option<i64>,
 }
 
 impl Losses {
-    /// Adds a gap behind all others, to be reported from `report_at` on. Returns false when the list is full.
+    /// Appends a gap, to be reported from `report_at` on. Returns false when the list is full.
     pub(crate) fn push(&mut self, report_at: i64, first: Seq, last: Seq) -> bool {
         if self.ranges.len() >= RANGES_MAX {
             return false;
@@ -50,10 +50,10 @@ impl Losses {
         self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
     }
 
-    /// Reports these packets, all missing, at the next opportunity.
+    /// Reports these packets, all of them missing, at the next opportunity.
     pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
         let Some(from) = first.ahead_of(base) else { return };
-        // If the list is full, its ranges are reported at their own time.
+        // If the list is full, the gaps in it are still reported when they are due.
         if self.ranges.len() >= RANGES_MAX {
             return;
         }
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!((taken, gaps.len()), (RANGES_MAX, RANGES_MAX));
         let first = report(&mut gaps, 0);
         assert!(first.len() < 400);
-        // The rest follows in further reports of the same moment.
+        // Further reports at the same time contain the rest.
         assert_eq!(report(&mut gaps, 0)[0].0, first.last().unwrap().0 + 2);
     }
 }

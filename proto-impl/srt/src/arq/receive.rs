@@ -27,13 +27,14 @@ impl Slot {
 /// The effect of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The expected packet, or a packet behind a gap; then the first and last packet now missing.
+    /// The packet is the next one expected (`None`), or it is beyond a new gap, of which this is the first
+    /// and last packet.
     New(Option<(Seq, Seq)>),
-    /// Fills a gap.
+    /// The packet fills a gap.
     Filled,
     /// Received before.
     Duplicate,
-    /// Already delivered or given up.
+    /// The packet was already delivered or given up.
     Belated,
     /// Too far ahead, or the buffered bytes are at their limit.
     NoRoom,
@@ -81,7 +82,7 @@ impl ReceiveBuffer {
         self.seq_at(self.complete)
     }
 
-    /// Sequence number behind the newest packet received.
+    /// Sequence number after the newest packet received.
     pub(crate) fn end(&self) -> Seq {
         self.seq_at(self.slots.len())
     }
@@ -164,7 +165,7 @@ impl ReceiveBuffer {
         count
     }
 
-    /// True if nothing waits that could be delivered.
+    /// True if there is nothing left to deliver.
     pub(crate) const fn is_empty(&self) -> bool {
         self.first.is_none()
     }

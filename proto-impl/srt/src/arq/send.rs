@@ -11,8 +11,8 @@ use crate::seq::Seq;
 /// Maximum number of queued retransmissions per packet in the buffer. The queue can also name packets that were
 /// acknowledged in the meantime.
 const LOST_PER_ENTRY: usize = 2;
-/// Number of the transmission from which on a packet is sent twice, the second copy behind the next new packet. A packet
-/// lost this often has little time left.
+/// Number of the transmission from which on a packet is sent twice, with the second copy after the next new
+/// packet. A packet lost this often has little time left.
 const TWICE_FROM: u8 = 2;
 /// Capacity in entries above which an empty buffer returns its memory.
 const KEPT_ENTRIES: usize = 64;
@@ -21,7 +21,8 @@ const KEPT_ENTRIES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) payload: Bytes,
-    /// Time of the call that sent it, or of its departure where the pace held it back; microseconds since the start.
+    /// Time of the call that sent the message, or of the packet's departure if it was paced; in microseconds
+    /// since the start.
     pub(crate) timestamp: u32,
     pub(crate) message: u32,
     pub(crate) key: KeyFlag,
@@ -49,11 +50,11 @@ pub(crate) struct Reported {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Acked {
     pub(crate) packets: usize,
-    /// Bytes of those that were acknowledged as received, with headers: a peer also acknowledges packets that it has given
-    /// up.
+    /// Bytes, headers included, of the packets acknowledged as received. A peer also acknowledges packets
+    /// that it has given up; those do not count.
     pub(crate) bytes: u64,
-    /// The time since the departure of the last of them, microseconds. `None` when one of them was sent again: those
-    /// behind it may have waited for it.
+    /// Microseconds since the departure of the last acknowledged packet. `None` if one of the packets was
+    /// retransmitted: later packets may have waited for it.
     pub(crate) delay_us: Option<u32>,
 }
 
@@ -92,7 +93,7 @@ impl SendBuffer {
 
     /// Appends a message; its sequence number follows from its place.
     pub(crate) fn push(&mut self, payload: Bytes, timestamp: u32) {
-        // 0 is the number of what is no message (packet filters).
+        // Message number 0 is reserved for packets that are not messages (packet filter).
         self.message = (self.message.wrapping_add(1) & MESSAGE_MASK).max(1);
         self.bytes = self.bytes.saturating_add(payload.len());
         self.unsent_bytes = self.unsent_bytes.saturating_add(payload.len());
@@ -164,11 +165,11 @@ impl SendBuffer {
         }
     }
 
-    /// Handles the peer's acknowledgement of everything before `next`. Returns `None` when `next` lies beyond the packets
-    /// sent.
+    /// Handles the peer's acknowledgement of everything before `next`. Returns `None` when `next` is beyond
+    /// the packets sent.
     pub(crate) fn acknowledge(&mut self, next: Seq, now: u32) -> Option<Acked> {
         let Some(count) = next.ahead_of(self.first).and_then(|count| usize::try_from(count).ok()) else {
-            // Before the first: an old one, or one about packets that were given up.
+            // The acknowledgement is before the first packet: it is old, or about packets that were given up.
             if next.ahead_of(self.acknowledged).is_some() {
                 self.acknowledged = next;
             }
@@ -228,14 +229,15 @@ impl SendBuffer {
         }
         let most = self.entries.len().saturating_mul(LOST_PER_ENTRY);
         if self.lost.len() > most {
-            // Without acknowledged packets the list is below the limit, because it has each packet once.
+            // Acknowledged packets are removed. The rest is below the limit, because the list then has each
+            // packet once.
             let first = self.first;
             self.lost.retain(|seq| seq.ahead_of(first).is_some());
         }
     }
 
-    /// Retransmits the last packet when no acknowledgement has come for long, so that the peer notices what it
-    /// misses before it.
+    /// Retransmits the last packet when no acknowledgement has come for a long time, so that the peer notices
+    /// which earlier packets are missing.
     pub(crate) fn probe(&mut self) {
         let Some(index) = self.sent.checked_sub(1) else { return };
         let seq = self.seq_at(index);
@@ -264,7 +266,7 @@ impl SendBuffer {
             if let Some(index) = self.index_of(seq) {
                 return self.entries.get_mut(index).map(|entry| (seq, entry));
             }
-            // Acknowledged or given up meanwhile.
+            // The packet was acknowledged or given up in the meantime.
             self.lost.pop_front();
         }
     }
@@ -286,7 +288,7 @@ impl SendBuffer {
         }
     }
 
-    /// True if something waits to be sent again.
+    /// True if packets wait for retransmission.
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
@@ -404,7 +406,7 @@ mod tests {
             let mut buffer = sent(20);
             assert_eq!(report(&mut buffer, ranges, 0), Reported::default(), "{ranges:?}");
         }
-        // The second range overlaps, so it and what follows is not read: a datagram costs at most one pass.
+        // The second range overlaps the first, so reading stops there: a datagram costs at most one pass.
         let mut buffer = sent(20);
         report(&mut buffer, &[(5, 9), (7, 12), (15, 15)], 0);
         assert_eq!(send_lost(&mut buffer, 1), [5, 6, 7, 8, 9]);
@@ -432,7 +434,7 @@ mod tests {
         let reported = report(&mut buffer, &[(1, 2), (4, 6)], 0);
         assert_eq!(reported, Reported { named: 2, fresh: 2, gone: Some((FIRST.plus(1), FIRST.plus(4))) });
         assert_eq!(send_lost(&mut buffer, 0), [5, 6]);
-        // The peer is not told of packets that it has skipped itself.
+        // Packets that the peer itself has skipped are not reported to it.
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(4)), Some(0));
         assert_eq!(report(&mut buffer, &[(1, 2)], 0).gone, None);
     }
@@ -468,7 +470,7 @@ mod tests {
         assert_eq!(report(&mut buffer, &[(2, 2)], 0), Reported::default(), "nobody can miss it");
         assert_eq!(report(&mut buffer, &[(0, 1)], 0).named, 2);
         assert_eq!(buffer.next_new().map(|(seq, _)| seq), Some(FIRST.plus(2)));
-        // There is nothing to send: nothing was.
+        // Further calls have no effect, because no packet is unsent.
         (0..9).for_each(|_| buffer.new_sent());
         assert_eq!((buffer.in_flight(), buffer.unsent()), (5, 0));
         assert!(buffer.next_new().is_none());
@@ -504,17 +506,17 @@ mod tests {
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(5)), Some(5));
         assert_eq!(report(&mut buffer, &[(4, 6)], 0), Reported::default());
         assert_eq!(report(&mut buffer, &[(5, 6)], 0), Reported { named: 2, fresh: 2, gone: None });
-        // An older acknowledgement takes nothing back.
+        // An older acknowledgement has no effect.
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(3)), Some(0));
         assert_eq!(report(&mut buffer, &[(3, 3)], 0), Reported::default());
-        // The peer is told of dropped packets, up to the point where it says that it goes on without them.
+        // Dropped packets are reported to the peer until it acknowledges that it continues without them.
         assert_eq!(buffer.drop_older(1_008_000, 1_000_000, false), 3);
         assert_eq!(report(&mut buffer, &[(6, 6)], 0).gone, Some((FIRST.plus(6), FIRST.plus(6))));
         assert_eq!(report(&mut buffer, &[(5, 7), (9, 9)], 0).gone, Some((FIRST.plus(5), FIRST.plus(7))));
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(7)), Some(0));
         assert_eq!(report(&mut buffer, &[(6, 6)], 0), Reported::default());
         assert_eq!(report(&mut buffer, &[(8, 8)], 0), Reported { named: 1, fresh: 1, gone: None });
-        // Up to the last that was sent.
+        // A report is valid up to the last packet sent.
         assert_eq!(report(&mut buffer, &[(19, 19)], 0).named, 1);
         assert_eq!(report(&mut buffer, &[(19, 20)], 0), Reported::default());
     }
@@ -581,7 +583,7 @@ mod tests {
         let mut buffer = lost_twice(false);
         buffer.new_sent();
         assert!(!buffer.has_lost(), "no room");
-        // Acknowledged meanwhile, or asked for again already.
+        // The packet was acknowledged in the meantime, or requested again already.
         let mut buffer = lost_twice(true);
         acknowledge(&mut buffer, FIRST.plus(4));
         buffer.new_sent();

@@ -1,7 +1,7 @@
 //! The delivery time of a packet: its timestamp on our clock plus the latency (draft-sharabayko-srt-01 §4.5).
 //!
-//! Times are microseconds since the connection's start. A timestamp of 32 bits means the moment nearest to now that
-//! ends with it, so that its wrap after 71.6 minutes needs no state.
+//! Times are microseconds since the connection's start. A 32-bit timestamp denotes the time nearest to now
+//! that has these low 32 bits, so that its wrap after 71.6 minutes needs no state.
 
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ impl Tsbpd {
         moment_us.saturating_add(self.latency_us).saturating_add(self.drift_us)
     }
 
-    /// Takes the timestamp of an ACKACK as a sample of how far the peer's clock has drifted from ours, the change of the
-    /// round trip excluded.
+    /// Handles the timestamp of an ACKACK as a sample of the drift of the peer's clock relative to ours. The
+    /// change of the round trip is subtracted.
     pub(crate) fn sample_drift(&mut self, now_us: i64, timestamp: u32, rtt_us: u32) {
         let first = *self.first_rtt_us.get_or_insert(rtt_us);
         let path_us = (i64::from(rtt_us) - i64::from(first)) / 2;
@@ -103,7 +103,7 @@ mod tests {
     fn a_thousand_samples_move_the_delivery_by_their_mean() {
         let mut t = Tsbpd::new(0, 0, LATENCY);
         for n in 1..=1000_u32 {
-            // The peer's clock is 3 ms slow, and the path has become 2 ms longer one way.
+            // The peer's clock is 3 ms slow, and the one-way delay has grown by 2 ms.
             let rtt_us = if n == 1 { 20_000 } else { 24_000 };
             let path = if n == 1 { 0 } else { 2_000 };
             t.sample_drift(i64::from(n) * 10_000 + 3_000 + path, n * 10_000, rtt_us);

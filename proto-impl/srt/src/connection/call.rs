@@ -28,7 +28,7 @@ const REPEAT: Duration = Duration::from_millis(250);
 /// The effect of an answer.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Not an answer, or an outdated one; ignored.
+    /// The packet is not an answer, or an outdated one; ignored.
     Nothing,
     /// The next request must be sent.
     Again,
@@ -45,7 +45,7 @@ pub(super) struct Agreed {
     filter: Option<Fec>,
 }
 
-/// A call until it is answered.
+/// A call that is not answered yet.
 #[derive(Debug)]
 pub(super) struct Call {
     config: Arc<Config>,
@@ -177,7 +177,8 @@ impl Call {
         match (&self.keys, extensions.km) {
             (None, None) => {}
             (Some(keys), Some(km)) if keys.message() == km => {}
-            // A word that says how it failed: 3 is no secret, in the order of bytes of whoever sent it.
+            // A single word is the state of the failure: 3 means "no secret", in the byte order of the peer's
+            // machine.
             (Some(_), Some([0, 0, 0, 3] | [3, 0, 0, 0]) | None) | (None, Some(_)) => {
                 return Err(RejectReason::UNSECURE);
             }

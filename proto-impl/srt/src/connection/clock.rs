@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Counts from the start. Many calls of a turn have the same time, which is converted once.
+/// Counts from the start of the connection. Many calls of a turn have the same time, which is converted only
+/// once.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
@@ -29,7 +30,7 @@ impl Clock {
         us
     }
 
-    /// Returns the time that lies this many microseconds after the start.
+    /// Returns the time that is this many microseconds after the start.
     pub(super) fn instant(&self, us: i64) -> Instant {
         self.start + Duration::from_micros(u64::try_from(us).unwrap_or(0))
     }

@@ -13,10 +13,11 @@ use crate::packet::{DataHead, KeyFlag, POSITION_SOLO};
 use crate::seq::Seq;
 use crate::stats::count;
 
-/// Message number given to rebuilt packets, whose own number is not known; each is a whole message.
+/// Message number of rebuilt packets, whose real number is not known; each packet is a whole message.
 const REBUILT_MESSAGE: u32 = 1;
 
-/// Margin beyond the two round trips of two attempts, for timers and for the wait for an event that sends.
+/// Margin added to the two round trips that two attempts take, for timers and for the wait until something is
+/// sent.
 const ATTEMPT_MARGIN_US: i64 = 20_000;
 
 impl Link {
@@ -118,9 +119,9 @@ impl Link {
         (key == KeyFlag::Clear) != self.keying.keys.is_none()
     }
 
-    /// Adds parity to the bytes that an acknowledgement covers, since parity uses the path too. Removes the delay unless
-    /// every loss is reported at once: otherwise acknowledgements wait for parity, and their delay does not measure the
-    /// path.
+    /// Adds parity to the bytes that an acknowledgement covers, since parity uses the path too. Removes the
+    /// delay unless every loss is reported at once: otherwise acknowledgements wait for parity, so their
+    /// delay does not measure the path.
     #[inline(never)]
     pub(super) fn with_parity(&self, acked: Acked) -> Acked {
         let Some(filter) = &self.sending.filter else { return acked };

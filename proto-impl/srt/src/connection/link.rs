@@ -169,7 +169,7 @@ impl Start {
         if self.response.is_none() {
             self.heard.0 = now_us;
         }
-        // The answer's timestamp is the peer's idea of our clock: it must be that of its sending.
+        // The peer derives our clock from the answer's timestamp, so this must be the time of sending.
         let response = self.response.take().map(|response| restamp(&response, now_us)).unwrap_or_default();
         let mss_payload = self.mss.saturating_sub(UDP_HEAD_BYTES);
         let mss_payload = usize::try_from(mss_payload).unwrap_or(usize::MAX).saturating_sub(HEAD_BYTES);
@@ -317,7 +317,7 @@ impl Link {
         None
     }
 
-    /// Advances the time of the connection to `now_us`, up to which due messages may be delivered.
+    /// Advances the connection to `now_us`: messages due by then may be delivered.
     pub(super) fn heard_of(&mut self, now_us: i64) {
         self.liveness.horizon_us = self.liveness.horizon_us.max(now_us);
         self.receiving.due_us = self.receiving.due_us.max(now_us);

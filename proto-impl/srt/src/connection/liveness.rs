@@ -1,4 +1,4 @@
-//! Silence of both ends of an established connection, and the time of its next lazy check.
+//! Activity of both ends of an established connection, and the time of its next lazy check.
 
 use bytes::Bytes;
 

@@ -156,7 +156,7 @@ impl Connection {
     /// a millisecond. An owner of many connections may drop such a datagram; the peer repeats it.
     #[must_use]
     pub fn derives(&self, now: Instant, datagram: &[u8]) -> bool {
-        // Nearly all datagrams are something else, and are parsed only once.
+        // Nearly all datagrams are of other kinds, and must be parsed only once.
         if datagram.first_chunk() != Some(&KEY_MESSAGE) {
             return false;
         }
@@ -188,7 +188,7 @@ impl Connection {
                     self.end(reason);
                 }
             }
-            // A pending caller repeats itself until there is a verdict.
+            // A pending caller repeats its request until there is a decision.
             State::Pending(_) | State::Closed => {}
         }
     }
@@ -264,7 +264,7 @@ impl Connection {
             return Some(event);
         }
         if let State::Connected(link) = &mut self.state {
-            // Packets from before the end are delivered, without waiting for their time.
+            // After the peer has ended the connection, packets are delivered without waiting for their time.
             let flush = self.closed.is_some_and(|reason| reason != CloseReason::Local);
             let delivery = if self.closed.is_some() && !flush { None } else { link.deliver(flush) };
             if delivery.is_some() {

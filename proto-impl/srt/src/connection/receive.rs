@@ -28,9 +28,10 @@ const ACKS_KEPT: usize = 256;
 const ACKACK_FIRST: u32 = 32;
 /// Interval between the first confirmations, as in libsrt.
 const ACKACK_FIRST_US: i64 = 10_000;
-/// Interval between later confirmations. The peer smooths its round trip over eight samples and its drift over a thousand;
-/// both change slowly enough for ten samples a second, and a confirmation costs as much as sending a packet. libsrt repeats
-/// an unconfirmed acknowledgement only when nothing new was to be acknowledged for a round trip.
+/// Interval between later confirmations. The peer smooths its round trip over eight samples and its drift
+/// over a thousand; ten samples per second suffice for both, and a confirmation costs as much as sending a
+/// packet. libsrt repeats an unconfirmed acknowledgement only if a round trip has passed without anything new
+/// to acknowledge.
 const ACKACK_US: i64 = 100_000;
 /// Number of data packets per probing pair (libsrt sends the two packets of a pair back to back).
 const PAIR_EVERY: u32 = 16;
@@ -135,12 +136,12 @@ pub(super) struct ReceiveSide {
     pub(super) rate: Rate,
     /// The packet filter, if one was agreed on.
     pub(super) filter: Option<Box<FilterReceiver>>,
-    /// A packet beyond the window. If packets close behind it follow, the stream continues there.
+    /// A packet beyond the window. If packets with nearby numbers follow, the stream continues there.
     jump: Option<Seq>,
     /// Packets skipped by a jump that were not yet reported to the owner.
     skipped: u32,
-    /// Time up to which due messages may be delivered. Input moves it, output does not: messages that become due meanwhile
-    /// have their own deadline.
+    /// Time up to which due messages may be delivered. Only input advances it, not output: messages that
+    /// become due in the meantime have their own deadline.
     pub(super) due_us: i64,
 }
 
@@ -187,7 +188,7 @@ impl ReceiveSide {
     /// Returns the earliest time at which something must be delivered, acknowledged or reported.
     #[inline]
     pub(super) fn deadline_us(&self) -> Option<i64> {
-        // A packet that is due already waits for its owner, not for a time.
+        // A packet that is due already waits for the owner to poll it, so it needs no deadline.
         let delivery = self.next_delivery_us().filter(|us| *us > self.due_us);
         [self.acks.due_us, self.losses.next_at(), delivery].into_iter().flatten().min()
     }

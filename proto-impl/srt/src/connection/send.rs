@@ -168,7 +168,7 @@ impl Link {
     pub(super) fn has_transmit(&self, now: Instant) -> bool {
         let now_us = self.micros(now);
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_us);
-        // Data that the pace holds back has its deadline.
+        // Paced data has its own deadline.
         let has_data = self.sending.has_data()
             && (self.sending.pace_at.is_none() || self.sending.pacer.wait(now).is_none());
         has_data
@@ -306,7 +306,8 @@ impl Link {
         let Some((seq, entry)) = self.sending.buffer.next_new() else { return false };
         entry.key = key;
         if is_paced {
-            // The receiver plays it so long after its departure: what waited here is not too late there.
+            // The receiver plays the packet at a fixed time after its departure, so time spent waiting here
+            // does not make it late.
             entry.timestamp = stamp(now_us);
         }
         let head = DataHead {

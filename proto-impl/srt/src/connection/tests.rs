@@ -163,7 +163,7 @@ fn a_peer_whose_clock_goes_apart_from_ours_is_held_as_long_as_before() {
     let mut ends = Ends::new(Seq::new(7), Config::default());
     let drift_us = [3000, 5000].map(|slow_us| {
         ends.slow_us = slow_us;
-        // Two estimates: the second one is of this time alone.
+        // Enough packets for two estimates, of which the second only covers the new drift.
         for n in 0..22_000_u32 {
             if n % 5 == 0 {
                 let now = ends.clock.now();
@@ -203,7 +203,7 @@ fn s_06_a_connection_before_media_is_small() {
     let mut ends = Ends::new(Seq::new(7), Config::default());
     let State::Connected(link) = &ends.caller.state else { panic!("not connected") };
     assert_eq!((link.sending.buffer.len(), link.receiving.buffer.bytes()), (0, 0));
-    // After media, room is given back.
+    // All media is delivered, and the send buffer is empty again.
     let config = Arc::new(Config::default());
     for n in 0..2000_u32 {
         let now = ends.clock.now();
@@ -264,12 +264,12 @@ fn what_nobody_takes_moves_no_deadline_and_what_is_sent_hides_none() {
     let listener = ends.listener.as_mut().unwrap();
     datagrams.iter().for_each(|datagram| listener.handle_datagram(now, datagram));
     assert_eq!(listener.poll_event(), None, "it is held for the latency");
-    // The owner only sends meanwhile, and late: the deadline stays the delivery's.
+    // Meanwhile the owner only sends, and late: the deadline is still that of the delivery.
     let late = now + ms(200);
     listener.poll_transmit(late, &mut Datagrams::new());
     assert_eq!(listener.poll_event(), None);
     assert!(listener.poll_timeout().is_some_and(|at| at <= late));
-    // The owner takes nothing for a while, as it does that waits for a verdict.
+    // The owner polls no events for a while, as an owner does that waits for a decision.
     for n in 0..1000 {
         let at = late + ms(n);
         if listener.poll_timeout().is_some_and(|due| due <= at) {

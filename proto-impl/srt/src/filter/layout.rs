@@ -106,7 +106,7 @@ impl Matrix {
 /// Counts packets without wrapping, from their sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
-    /// Place behind the newest packet.
+    /// Place after the newest packet.
     next: u64,
     /// Sequence number of the packet at that place.
     next_seq: Seq,
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn columns_are_where_libsrt_documents_them() {
-        // 10 columns of 5: FEC/V:540 is the first even column behind 500, staircase columns are 11 apart.
+        // 10 columns of 5: FEC/V:540 is the first even column after 500; staircase columns are 11 apart.
         let even = matrix("fec,cols:10,rows:5,layout:even");
         assert_eq!(even.column(0).collect::<Vec<_>>(), [0, 10, 20, 30, 40]);
         assert_eq!(even.column(13).collect::<Vec<_>>(), [53, 63, 73, 83, 93]);

@@ -1,8 +1,9 @@
-//! The receiving half of the packet filter: rebuilds the missing packet of a group, and reports packets that no group
-//! can rebuild.
+//! The receiving half of the packet filter: rebuilds the missing packet of a group, and reports packets that
+//! no group can rebuild.
 //!
-//! The state covers a window behind the newest packet: two matrices, or four rows if there are no columns. Groups are
-//! kept in rings of that size, indexed by their numbers; a newer group replaces an old one, complete or not.
+//! The state covers a window that ends with the newest packet: two matrices, or four rows if there are no
+//! columns. Groups are kept in rings of that size, indexed by their numbers; a newer group replaces an old
+//! one, complete or not.
 
 use bytes::Bytes;
 
@@ -18,8 +19,8 @@ const MATRICES: u64 = 2;
 const ROWS: u64 = 4;
 /// Number of packets that may overtake the parity of a group before the packets missing from the group are reported.
 const OVERTAKING: u64 = 3;
-/// Smallest number of packets that may be lost in a row before parity behind them is refused. Small matrices have a
-/// window that an ordinary burst exceeds.
+/// Smallest number of successive lost packets after which parity is still accepted. The window of a small
+/// matrix is shorter than an ordinary burst.
 const LEAD_MIN: u64 = 96;
 /// Number of cleared XOR buffers kept for later groups.
 const SPARE_MAX: usize = 8;
@@ -139,7 +140,7 @@ pub(crate) struct FilterReceiver {
     judged: u64,
     /// First and last places of packets that were judged and are lost beyond repair.
     beyond_repair: Vec<(u64, u64)>,
-    /// Place behind the newest data packet.
+    /// Place after the newest data packet.
     data_end: u64,
 }
 
@@ -201,7 +202,7 @@ impl FilterReceiver {
                 None => return false,
             },
         };
-        // A sender is no more than a lost burst ahead of the data that has come.
+        // Parity is at most a lost burst ahead of the newest data packet. Anything beyond that is refused.
         if at >= self.data_end.saturating_add(self.lead()) {
             return false;
         }
@@ -230,8 +231,8 @@ impl FilterReceiver {
         std::mem::take(&mut self.rebuilt)
     }
 
-    /// Takes the ranges, first to last and in order, of packets that the filter has lost and cannot rebuild. Collected
-    /// only with [`ArqLevel::OnRequest`].
+    /// Takes the ranges, as first and last packet and in order, that are lost and that the filter cannot
+    /// rebuild. Collected only with [`ArqLevel::OnRequest`].
     pub(crate) fn take_beyond_repair(&mut self) -> Vec<(Seq, Seq)> {
         let mut places = std::mem::take(&mut self.beyond_repair);
         places.sort_unstable();
@@ -257,9 +258,9 @@ impl FilterReceiver {
         self.known.get(self.index(at)).copied().unwrap_or(false)
     }
 
-    /// Moves the window to end with this packet, if it is the newest. Moves place by place, so that each group is
-    /// judged while all its packets are in the window. A gap wider than the window leaves no group behind that still
-    /// has a packet in it.
+    /// Moves the window to end with this packet, if it is the newest. Moves place by place, so that each
+    /// group is judged while all its packets are in the window. After a gap wider than the window, no earlier
+    /// group has a packet in the window.
     fn advance(&mut self, at: u64) {
         if self.known.is_empty() {
             self.known.resize(usize::try_from(self.window).unwrap_or(0), false);
@@ -348,7 +349,7 @@ impl FilterReceiver {
         }
         let floor = self.places.next().saturating_sub(self.window);
         if self.judged < floor {
-            // The rest of a gap that is wider than the window: no group in it can be whole.
+            // The rest of a gap that is wider than the window. No group in it can be complete.
             self.report(self.judged, floor.saturating_sub(1));
             self.judged = floor;
         }
@@ -365,7 +366,8 @@ impl FilterReceiver {
         self.judged = end;
     }
 
-    /// Reports packets missing from groups that have not ended: all packets behind them are lost.
+    /// Reports packets missing from groups that have not ended, because all later packets of these groups are
+    /// lost.
     fn give_up_open_groups(&mut self) {
         if self.fec.arq == ArqLevel::OnRequest {
             let (judged, matrix) = (self.judged, self.matrix);
@@ -404,7 +406,7 @@ mod tests {
         (0..=(n * 7 % 40)).map(|byte| u8::try_from((byte + n) % 251).unwrap()).collect()
     }
 
-    /// A sender of numbered packets and the receiver behind it.
+    /// A sender of numbered packets and its receiver.
     struct Line {
         sender: FilterSender,
         receiver: FilterReceiver,
@@ -421,7 +423,7 @@ mod tests {
             Self { sender, receiver, rebuilt: Vec::new(), reported: Vec::new(), sent: 0, parities: 0 }
         }
 
-        /// Sends the next packet. `is_lost` decides for it, and for the parity behind it, whether it is lost.
+        /// Sends the next packet. `is_lost` decides whether the packet, and any parity after it, is lost.
         fn send(&mut self, is_lost: &mut dyn FnMut(u32, bool) -> bool) {
             let n = self.sent;
             self.sent += 1;
@@ -479,7 +481,7 @@ mod tests {
         for layout in ["even", "staircase"] {
             for rows in ["5", "-5"] {
                 let mut line = Line::new(&format!("fec,cols:6,rows:{rows},layout:{layout}"));
-                // Behind the first matrix, of which a staircase leaves some out.
+                // In a later matrix, because a staircase does not cover all columns of the first one.
                 let lost: Vec<u32> = (60..66).collect();
                 line.run(120, &lost);
                 line.rebuilt.sort_unstable();
@@ -490,10 +492,10 @@ mod tests {
 
     #[test]
     fn rows_and_columns_rebuild_for_each_other() {
-        // Two of a row and two of a column: only in turns are all of them rebuilt.
+        // Losses that only rows and columns in turn can rebuild.
         let mut line = Line::new("fec,cols:4,rows:4,layout:even");
         line.run(32, &[0, 1, 4, 5, 6, 11]);
-        // 0 and 4, 1 and 5 are a square: beyond repair but for 6 and 11.
+        // 0, 1, 4 and 5 form a square that cannot be rebuilt; 6 and 11 can.
         line.rebuilt.sort_unstable();
         assert_eq!((&line.rebuilt[..], &line.reported[..]), (&[6, 11][..], &[0, 4, 1, 5][..]));
         let mut line = Line::new("fec,cols:4,rows:4,layout:even");
@@ -548,7 +550,7 @@ mod tests {
         (12..60).for_each(|n| line.sender.sent(FIRST.plus(n), KeyFlag::Even, n, &payload(n)));
         line.receiver.handle_data(FIRST.plus(60), KeyFlag::Even, 60, &payload(60));
         let ranges = line.receiver.take_beyond_repair();
-        // The groups of the last matrix are still open, but for two columns.
+        // The groups of the last matrix are still open, except two columns.
         assert_eq!((ranges[0], ranges.len()), ((FIRST.plus(12), FIRST.plus(49)), 3), "{ranges:?}");
         assert!(ranges.windows(2).all(|two| two[0].1.next() != two[1].0), "{ranges:?}");
     }
@@ -581,7 +583,7 @@ mod tests {
         let mut columns_only = Line::new("fec,cols:4,rows:-3");
         columns_only.run(5, &[]);
         assert!(!columns_only.receiver.handle_parity(at(7), 0, &row), "a row where there are none");
-        // A parity that lies rebuilds nothing, or one packet of its own group; the others are as they were.
+        // Forged parity rebuilds nothing, or a single packet of its own group; other groups do not change.
         assert!(line.receiver.handle_parity(at(15), 0, &row) && line.receiver.handle_parity(at(15), 0, &row));
         line.run(40, &[30]);
         assert!(line.rebuilt.contains(&30));
@@ -618,7 +620,7 @@ mod tests {
                     is_lost
                 });
             }
-            // Everything ends in order, so that all is judged.
+            // The stream ends without loss, so that all packets are judged.
             (0..200).for_each(|_| line.send(&mut |_, _| false));
             let mut ends: Vec<u32> = line.reported.clone();
             ends.sort_unstable();

@@ -57,12 +57,12 @@ impl Recovery {
         self.timestamp
     }
 
-    /// Payload length of the parity packet, behind the SRT header.
+    /// Payload length of the parity packet, after the SRT header.
     pub(crate) const fn wire_bytes(&self) -> usize {
         FILTER_HEAD_BYTES.saturating_add(self.payload.len())
     }
 
-    /// Appends the payload of a parity packet, behind the SRT header.
+    /// Appends the payload of a parity packet, which follows the SRT header.
     pub(crate) fn write(&self, index: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(&[index, self.key]);
         out.extend_from_slice(&self.length.to_be_bytes());

@@ -1,4 +1,4 @@
-//! The sending half of the packet filter: parity of rows and columns, made when they are full.
+//! The sending half of the packet filter: makes the parity of rows and columns when they are complete.
 
 use std::collections::VecDeque;
 

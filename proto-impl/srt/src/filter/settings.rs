@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// Maximum number of columns; the group index 255 stands for a row.
+/// Maximum number of columns; the group index 255 denotes a row.
 const COLS_MAX: u16 = 255;
 /// Maximum number of rows.
 const ROWS_MAX: i16 = 255;

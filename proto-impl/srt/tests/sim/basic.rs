@@ -30,7 +30,7 @@ fn payload_comes_at_its_time() {
     let start = sim.clock.now();
     send_all(&mut sim, 10, 10);
     for (n, at) in sim.b.received_at.iter().enumerate() {
-        // Due after the one-way delay, counted from the first conclusion, and the latency.
+        // Packets are due after the one-way delay of the first conclusion, plus the latency.
         let due = start + ms(30 + 200) + ms(100) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));
         assert!(off < ms(2), "{n}: {off:?}");
@@ -51,7 +51,7 @@ fn s_07_latency_is_the_larger_wish_of_both_and_at_most_eight_seconds() {
     };
     assert_eq!(latencies((120, 0), (150, 0)), ((120, 150), (150, 120)));
     assert_eq!(latencies((120, 300), (150, 500)), ((500, 300), (300, 500)));
-    // 65 535 ms are not granted, by neither side.
+    // Neither side grants 65 535 ms.
     assert_eq!(latencies((65_535, 65_535), (120, 0)), ((8000, 8000), (8000, 8000)));
 }
 
@@ -121,7 +121,7 @@ fn the_handshake_survives_loss_doubles_and_disorder() {
         let reached = sim.run_until(secs(3), |a, b| a.is_connected() && b.is_connected());
         failed += u32::from(reached.is_err());
     }
-    // 0.49 of the questions are answered, and there are twelve of them.
+    // Twelve requests are sent, and each is answered with a probability of 0.49.
     assert!(failed <= 1, "{failed}");
 }
 
@@ -148,7 +148,7 @@ fn a_connection_that_only_sends_moves_its_deadline_a_few_times_a_second() {
     assert!(sim.a.timeouts - timeouts <= 60, "{}", sim.a.timeouts - timeouts);
     assert!(sim.a.moved - moved <= 60, "{}", sim.a.moved - moved);
     let stats = sim.a.stats();
-    // A hundred acknowledgements a second come, about twenty of them are confirmed.
+    // A hundred acknowledgements arrive per second, of which about twenty are confirmed.
     assert!(stats.pkt_recv_ack > 900, "{}", stats.pkt_recv_ack);
     assert!((19.0..23.0).contains(&stats.ms_rtt) || (39.0..42.0).contains(&stats.ms_rtt), "{}", stats.ms_rtt);
     let confirmed = sim.a_to_b.stats().sent - stats.pkt_sent;
@@ -162,7 +162,7 @@ fn s_08_timestamps_wrap_after_71_minutes_and_nobody_sees_it() {
     let start = sim.clock.now();
     send_all(&mut sim, 6000, 50);
     assert_eq!((sim.b.received.len(), sim.b.skipped), (6000, 0));
-    // Nothing comes behind the last one to tell that it is missing: lost, it waits for the sender's timer.
+    // If the last packet is lost, no later one shows that it is missing, so it waits for the sender's timer.
     for (n, at) in sim.b.received_at.iter().take(5999).enumerate() {
         let due = start + ms(140) + ms(20) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));

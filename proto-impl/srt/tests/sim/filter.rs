@@ -114,7 +114,7 @@ fn x_7_what_cannot_be_rebuilt_is_asked_for_on_request() {
             assert!(sent.pkt_retrans > 0 && sent.pkt_retrans <= 3 * came.filter.pkt_rcv_loss, "seed {seed}");
         }
     }
-    // A single loss in a row is never requested again.
+    // A single loss in a row is never reported.
     let mut sim = line(1, "fec,cols:10", 500, |l| l.latency(ms(40)));
     sim.b.swallow = Some(|_, datagram| data_number(datagram).is_some_and(|n| n % 10 == 7));
     send_all(&mut sim, 1000, RATE);
@@ -122,8 +122,8 @@ fn x_7_what_cannot_be_rebuilt_is_asked_for_on_request() {
     assert_eq!((sim.b.received.len(), came.pkt_sent_nak, came.filter.pkt_rcv_supply), (1000, 0, 100));
 }
 
-/// A group that takes two and a half seconds cannot help within half a second. Lost packets are requested in time all
-/// the same, even the last ones, behind which no group ends.
+/// A group that takes two and a half seconds is no help within half a second. Lost packets are still
+/// requested in time, even the last ones, after which no group ends.
 #[test]
 fn x_7_a_stream_too_slow_for_its_groups_is_repaired_by_request() {
     for seed in seeds(3) {
@@ -223,8 +223,8 @@ fn x_7_a_path_that_only_loses_is_not_taken_for_a_narrow_one() {
     }
 }
 
-/// With parity the rate of a narrow path is found as without: all packets sent are counted, not only those
-/// acknowledged.
+/// With parity the rate of a narrow path is found as well as without it: all packets sent are counted, not
+/// only those acknowledged.
 #[test]
 fn x_7_a_narrow_path_is_found_with_parity_beside_the_data() {
     let port = Config { latency: ms(300), ..Config::default() };
@@ -238,7 +238,7 @@ fn x_7_a_narrow_path_is_found_with_parity_beside_the_data() {
     sim.run_for(secs(25)).unwrap();
     let delivered = sim.b.received.len() as f64 / f64::from(PACKETS);
     println!("{:.1} % delivered", 100.0 * delivered);
-    // 77 % is what there is room for.
+    // The path has room for 77 %.
     assert!((0.55..0.80).contains(&delivered), "{delivered}");
 }
 
@@ -274,7 +274,7 @@ fn s_30_hostile_parity_harms_nothing() {
         };
         let mut random = crypto::Seed::from_number(7).random();
         for n in 0..50_000u32 {
-            // Any place, any group, any length; near the stream and far from it.
+            // Any place, group and length, near the stream and far from it.
             let seq = match n % 4 {
                 0 => first.wrapping_add(random.below(64) as u32).wrapping_sub(32),
                 1 => first.wrapping_add(n),

@@ -35,7 +35,7 @@ pub(crate) struct Source {
     pub(crate) units: Vec<u32>,
     /// Index of the current entry in `units`.
     pub(crate) turn: usize,
-    /// Leaves units out while the connection is behind.
+    /// The source leaves messages out while the connection is behind.
     pub(crate) heeds: bool,
     /// Number of units at the start that are sent four times as fast.
     pub(crate) rush: usize,

@@ -64,7 +64,7 @@ fn s_01_random_bytes_of_all_lengths_are_dropped() {
             if let (Some(first), Some(kind)) = (bytes.first_mut(), kind) {
                 *first = kind;
             }
-            // Not a goodbye, which would be obeyed.
+            // Skip shutdowns, which would end the connection.
             if bytes.starts_with(&[0x80, 5]) {
                 continue;
             }
@@ -73,7 +73,7 @@ fn s_01_random_bytes_of_all_lengths_are_dropped() {
         }
     }
     assert!(sim.a.is_connected() && sim.b.is_connected());
-    // None of it was taken for data, and what is sent afterwards comes whole.
+    // No noise was taken for data, and later messages arrive completely.
     assert!(sim.b.received.is_empty() && sim.a.received.is_empty(), "noise was delivered");
     send_all(&mut sim, 500, 100);
     sim.run_for(secs(2)).unwrap();
@@ -117,7 +117,7 @@ fn s_08_every_second_packet_missing_for_ever_leaves_the_others() {
     let mut sim = pair();
     sim.b.swallow = Some(odd);
     send_all(&mut sim, 4000, 475);
-    // Nothing behind the last one shows that it is missing.
+    // No later packet shows that the last one is missing.
     assert!(sim.b.received.len() == 2000 && sim.b.skipped >= 1999, "{}", sim.b.skipped);
     assert!(sim.b.stats().byte_rcv_buf < 1_000_000);
 }
@@ -140,7 +140,7 @@ fn s_08_a_jump_of_the_numbers_is_followed_when_it_stays() {
     sim.run_for(secs(3)).unwrap();
     assert_eq!(sim.b.stats().pkt_rcv_no_room, 3);
     assert!(sim.b.skipped >= 0x3000_0000);
-    // 2^30 and more is behind, by the shorter way round.
+    // A number that is 2^30 or more ahead counts as earlier, by the shorter way around.
     let now = sim.clock.now();
     sim.b.connection().handle_datagram(now, &data(base.plus(0x7800_0000), 99, stamp));
     assert_eq!(sim.b.stats().pkt_rcv_belated, 1);

@@ -118,7 +118,7 @@ fn s_24_data_whose_key_does_not_fit_is_dropped_and_counted() {
         }
         let wanted = u64::try_from(wrong.len() * data.len()).unwrap();
         assert_eq!((sim.b.stats().pkt_rcv_undecrypt, sim.b.stats().pkt_recv_unique), (wanted, 0));
-        // The forged packets have taken nobody's place: the real ones still arrive.
+        // The forged packets have not replaced any real ones: those still arrive.
         for sent in data {
             inject(&mut sim, false, sent);
         }

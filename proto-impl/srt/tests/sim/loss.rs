@@ -37,7 +37,7 @@ fn run_with(
         let mut sim = lossy(seed, latency_ms, overhead_percent, &links);
         send_all(&mut sim, MINUTE, RATE);
         let delivered = u32::try_from(sim.b.received.len()).unwrap();
-        // The very last may be lost without anything behind them that shows it.
+        // The last packet may be lost without a later one that shows it.
         let uncounted = u64::from(MINUTE - delivered).checked_sub(sim.b.skipped);
         assert!(uncounted.is_some_and(|n| n <= 1), "seed {seed}: {uncounted:?} lost and not counted");
         missing.push(MINUTE - delivered);
@@ -58,14 +58,14 @@ fn n_01_ten_percent_at_six_round_trips_lose_nothing() {
 #[test]
 fn n_01_ten_percent_at_four_round_trips() {
     let missing = run("10 % at 4 RTT", 2, 480, |l| l.loss(0.1));
-    // 0.05 %; libsrt has 6 to 9.
+    // At most 0.05 % are missing. libsrt misses 6 to 9 packets.
     assert!(missing.iter().all(|n| *n <= 14), "{missing:?}");
 }
 
 #[test]
 fn n_01_five_percent_at_three_round_trips() {
     let missing = run("5 % at 3 RTT", 2, 360, |l| l.loss(0.05));
-    // libsrt has 6.
+    // libsrt misses 6 packets.
     assert!(missing.iter().sum::<u32>() <= 9 * u32::try_from(missing.len()).unwrap(), "{missing:?}");
 }
 

@@ -1,4 +1,5 @@
-//! Paths that carry less than is sent: packets wait at the sender, and few are lost in the queues.
+//! Paths that carry less than is sent: packets wait at the sender, and few are lost in the queues of the
+//! path.
 
 use std::time::Duration;
 
@@ -102,12 +103,13 @@ fn n_07_what_a_narrow_path_carries_is_used_and_its_queue_drops_little() {
     for percent in [30, 45, 60, 75, 90, 120, 200] {
         for (queue, one_way) in [(20_000, 20), (64_000, 20), (500_000, 20), (64_000, 250)] {
             let path = Path { one_way, ..path(percent, queue) };
-            // The time of a key frame on the line, and as much again for what it waits for.
+            // The time that a key frame takes on the line. It may wait for as long again.
             let line =
                 Duration::from_micros(u64::from(KEY_FRAME) * BITS * 1_000_000 / (STREAM * percent / 100));
             for seed in seeds(2) {
                 let seen = run(seed, path);
-                // A queue that is full before the first acknowledgement tells of it drops what was sent meanwhile.
+                // A queue that is full before the first acknowledgement shows it drops the packets sent in
+                // the meantime.
                 let dropped = if one_way > 100 {
                     15
                 } else if queue < 64_000 {
@@ -129,7 +131,7 @@ fn n_07_losses_and_jitter_of_the_path_itself_slow_nothing_down() {
         let path = Path { loss, jitter, ..path(400, 500_000) };
         for seed in seeds(2) {
             let seen = run(seed, path);
-            // At such a loss it is tried more than once whether less helps.
+            // With such losses, more than one trial checks whether sending less helps.
             let most = if loss > 0.1 { 12 } else { 6 };
             assert!(seen.left_out <= most, "{path:?}: {seen:?}");
         }

@@ -76,13 +76,14 @@ fn s_01_truncated_packets_are_dropped() {
         for length in 0..question.len() {
             match verdict(&mut port, &clock, &question[..length]) {
                 Ok(incoming) => whole.push((length, incoming.stream_id().map(str::to_owned))),
-                // A caller with the cookie and a whole head is told that what the head promises is missing or damaged.
+                // If the cookie is valid and the head complete, the caller receives a refusal: an announced
+                // extension is missing or damaged.
                 Err(reason) if length >= 64 => assert_eq!(reason, "1004", "{length}"),
                 Err(reason) => assert_eq!(reason, "Malformed", "{length}"),
             }
         }
     }
-    // A head of 64 bytes, SRT's own extension of 16, and the stream id that is missing.
+    // A head of 64 bytes and SRT's own extension of 16; the stream id is missing.
     assert_eq!(whole, [(80, None)]);
     assert_eq!(verdict(&mut port, &clock, &[0x80; 1501]).unwrap_err(), "TooLong");
     assert!(port.is_empty());
@@ -119,9 +120,9 @@ fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     assert_eq!((port.len(), port.is_empty()), (1, false));
     assert_eq!(port.remove(SocketId(5)), Some(42));
     assert!(port.insert(SocketId(5), from, SocketId(999), 43), "the id is free");
-    // The same caller's conclusion is a new one, and not a repeated one of the connection that has its id now.
+    // The same caller's conclusion is a new one, and not a repetition for the connection that now has its id.
     assert!(verdict(&mut port, &clock, &conclusion).is_ok());
-    // A second connection under the same peer's name outlives the first.
+    // A second connection with the same peer socket id outlives the first.
     assert!(port.insert(SocketId(6), from, peer, 44) && port.insert(SocketId(7), from, peer, 45));
     assert_eq!(port.remove(SocketId(6)), Some(44));
     assert_eq!(verdict(&mut port, &clock, &conclusion).unwrap_err(), "session 45");
@@ -157,7 +158,7 @@ fn a_port_that_accepts_knows_the_connection_by_a_name_that_is_free() {
     let mut data = vec![0; 100];
     data[12..16].copy_from_slice(&second.local().0.to_be_bytes());
     assert_eq!(verdict(&mut one, &clock, &data).unwrap_err(), "session 71");
-    // The same draws at a port where the first name is taken.
+    // The same random draws at a port where the first id is taken.
     let mut other = port();
     assert!(other.insert(first.local(), address(FROM), SocketId(5), 5));
     assert_ne!(accept(&mut other, 70).local(), first.local());
@@ -210,7 +211,7 @@ fn s_03_cookies_that_were_not_given_to_this_address_are_dropped() {
         assert!(matches!(route, Route::Drop(DropReason::Cookie)));
     }
     assert_eq!(verdict(&mut port, &clock, &changed(&conclusion, |h| h.cookie ^= 1)).unwrap_err(), "Cookie");
-    // As libsrt makes them.
+    // Cookies as libsrt makes them.
     let good = Handshake::read(&mut Reader::new(&conclusion[16..])).unwrap().cookie;
     for minute in 0..100_000 {
         let [a, b, c, d, ..] = md5::compute(format!("192.0.2.7:6000:{minute}")).0;
@@ -307,7 +308,7 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
         ControlWriter { timestamp: 0, to: SocketId(to) }.write(&Control::Shutdown, &mut datagram);
         datagram
     };
-    // A few for connections that are over are honest.
+    // A few shutdowns for ended connections are normal.
     for to in 1..16 {
         assert_eq!(verdict(&mut port, &clock, &goodbye(to)).unwrap_err(), "UnknownSocket");
     }
@@ -316,7 +317,7 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
         let route = verdict(&mut port, &clock, &goodbye(to)).unwrap_err();
         assert_eq!(route, if to == 500 { "Guessed" } else { "UnknownSocket" });
     }
-    // Everything else is the connection's still.
+    // Everything else still goes to the connection.
     let mut keep_alive = Vec::new();
     ControlWriter { timestamp: 0, to: SocketId(500) }.write(&Control::KeepAlive, &mut keep_alive);
     assert_eq!(verdict(&mut port, &clock, &keep_alive).unwrap_err(), "session 42");
@@ -326,11 +327,11 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
     };
     assert!(!bye_at(&mut port, clock.at(secs(60) - ms(1))));
     assert!(bye_at(&mut port, clock.at(secs(60))), "it is over");
-    // A goodbye after that time counts as a first one.
+    // A shutdown after that time counts as the first one.
     let late = clock.at(secs(61));
     assert!(matches!(port.route(late, address(FROM), &goodbye(1), &mut Vec::new()), Route::Drop(_)));
     assert!(bye_at(&mut port, late));
-    // The address is remembered for as long as it has a connection.
+    // The strays of an address are remembered for as long as it has a connection.
     for to in 1..16 {
         port.route(late, address(FROM), &goodbye(to), &mut Vec::new());
     }

@@ -34,7 +34,7 @@ pub(crate) enum Decoder {
 }
 
 impl Decoder {
-    /// True if a configuration of AAC is decoded.
+    /// True if this AAC configuration can be decoded.
     pub(crate) const fn takes_aac(config: &aac_config::Config) -> bool {
         cfg!(feature = "fdk-aac") || aac_lc::AacLc::takes(config)
     }

@@ -41,7 +41,7 @@ impl Opus {
     }
 
     pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
-        // An empty packet would be a lost one to the library.
+        // The library would take an empty packet for a lost one.
         packet_samples(payload).ok_or(Error::Damaged)?;
         self.run(payload, PACKET_FRAMES_MAX, false, pcm)
     }
@@ -78,8 +78,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Reads the layout from the header. Without a header, and with mapping family 0, the layout is a single stream
-    /// that is always decoded as stereo, because every packet says anew whether it has one or two channels.
+    /// Reads the layout from the header. Without a header, and with mapping family 0, the layout is a single
+    /// stream that is always decoded as stereo, because each packet may have one or two channels.
     fn of(config: &Config) -> Result<Self, Error> {
         let stereo = Self { streams: 1, coupled: 1, mapping: vec![0, 1] };
         // Magic, version, channels, pre-skip, rate, gain; then the family and its table (RFC 7845 §5.1).

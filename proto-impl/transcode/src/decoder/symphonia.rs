@@ -26,7 +26,7 @@ pub(super) fn decode(
     let packet = PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, frame);
     let buffer = decoder.decode_ref(&packet).ok()?;
     buffer.copy_to_vec_interleaved(scratch);
-    // Up to two channels are in the same order everywhere.
+    // The order of up to two channels is the same in all codecs.
     fold::vorbis(scratch, buffer.num_planes(), out);
     Some(buffer.spec().rate())
 }

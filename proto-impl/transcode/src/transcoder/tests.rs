@@ -95,7 +95,7 @@ fn opus_units(seconds: f64, signal: Signal) -> Vec<Sent> {
 
 fn g711_units(law: g711::Law, seconds: f64, signal: Signal) -> Vec<Sent> {
     let track = track(1, CodecConfig::G711(g711::Config { law, channels: 1 }), 8000);
-    // The nearest code, found the slow way.
+    // Searches all codes for the nearest one.
     let codes: Vec<(u8, f32)> = (0..=255)
         .map(|code| {
             let mut pcm = Pcm::default();
@@ -238,7 +238,8 @@ fn is_in_place(target: Target, made: &[AccessUnit], at: f64) -> bool {
 
 #[test]
 fn a_source_whose_clock_is_wrong_is_kept_in_step() {
-    // A second in a thousand and a second in five thousand, both ways; the clicks are where the times say.
+    // Off by one second in a thousand, both ways, and by one in five thousand. The clicks are where the
+    // timestamps say.
     for (name, speed) in [("slow", 1.001), ("fast", 0.999), ("a little slow", 1.0002)] {
         let signal: Signal = match name {
             "slow" => |seconds| clicks(seconds * 1.001),

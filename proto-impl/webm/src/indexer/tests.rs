@@ -94,8 +94,8 @@ fn check_finished(file: &[u8], duration: u64) {
     assert_eq!(sought, duration.div_ceil(1000), "one a second");
 }
 
-/// Checks a room with more than a single `Void`: the room is overwritten behind its first nine bytes, so a smaller
-/// `Void` would end within the new bytes.
+/// Checks a room with more than a single `Void`. The room is overwritten after its first nine bytes, so a
+/// smaller `Void` would end within the new bytes.
 #[test]
 fn a_room_that_is_not_one_void_is_not_gone_on_with() {
     let file = recorded(&media(2), ROOM);
@@ -111,7 +111,7 @@ fn a_room_that_is_not_one_void_is_not_gone_on_with() {
 
 #[test]
 fn a_recorded_file_becomes_a_seekable_one_with_the_same_blocks() {
-    // The cues fit in front, or do not.
+    // In the first case the cues fit in front of the media, in the second they do not.
     for (room, in_front) in [(ROOM, true), (200, false)] {
         let media = media(10);
         let file = recorded(&media, room);
@@ -123,7 +123,7 @@ fn a_recorded_file_becomes_a_seekable_one_with_the_same_blocks() {
         assert_eq!(order[1] == id::CUES, in_front);
         assert_eq!(*order.last().unwrap() == id::CUES, !in_front);
         assert_eq!(done.len() > file.len(), !in_front);
-        // Once more it is the same.
+        // Indexing and finishing the file again gives the same result.
         assert_eq!(finished(&done), done);
     }
 }
@@ -147,7 +147,7 @@ fn a_crash_in_any_step_is_gone_on_from() {
                 assert_eq!(payload(after), media, "it plays after {n}");
                 assert_eq!(finished(after), *done, "after {n}");
             }
-            // A step that was done in part: up to any byte of what it changes.
+            // A step that was only partly done: every prefix of its changes.
             for (before, after) in all.iter().zip(&all[1..]) {
                 for cut in (0..after.len()).filter(|at| before.get(*at) != after.get(*at)) {
                     let mut half = before.clone();
@@ -189,7 +189,7 @@ fn a_file_that_is_torn_at_any_byte_keeps_all_whole_blocks() {
         let done = finished(torn);
         assert_eq!(payload(&done), media[..whole], "{length}");
         assert!(is_finished(&done[..256], done.len() as u64));
-        // Bytes that the disk has not taken may read as zeros.
+        // Bytes that did not reach the disk may read as zeros.
         let mut zeros = torn.to_vec();
         zeros.resize(length + 300, 0);
         let kept = payload(&finished(&zeros));
@@ -240,7 +240,7 @@ fn hostile_files_are_indexed_without_harm() {
             if finish(&indexed).is_err() {
                 continue;
             }
-            // The result does not change with further bytes.
+            // Each finishing step leaves the indexed result unchanged.
             let all = steps(&damaged);
             for after in &all {
                 let again = index(after).0.unwrap();

@@ -61,7 +61,7 @@ fn put_cluster(slices: &mut Vec<Bytes>, first: &Block, blocks: &[Block]) {
     };
     let size = blocks.iter().map(element_bytes).fold(timestamp.len() as u64, u64::saturating_add);
     put_id(&mut out, id::CLUSTER);
-    // A crash may leave less of it: the size is written over then.
+    // The size has its full width, because it is overwritten if a crash leaves the cluster incomplete.
     put_size(&mut out, size, WIDE_SIZE_BYTES);
     out.put_slice(&timestamp);
     for block in blocks {

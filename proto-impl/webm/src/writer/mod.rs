@@ -13,7 +13,7 @@ use crate::id;
 
 /// Duration of a tick in nanoseconds: a millisecond.
 pub(crate) const TIMESTAMP_SCALE: u64 = 1_000_000;
-/// Length in bytes of a `Duration`, and of the `Void` in its place.
+/// Length in bytes of a `Duration`, and of the `Void` that is written before the duration is known.
 pub(crate) const DURATION_BYTES: usize = 2 + 1 + 8;
 /// Length in bytes of the `SeekHead` of a finished file: its header, and three `Seek` elements with an ID of four bytes
 /// and a position of eight.

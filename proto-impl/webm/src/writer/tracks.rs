@@ -174,7 +174,7 @@ fn is_three_letters(tag: &str) -> bool {
 }
 
 fn put_opus(out: &mut BytesMut, config: &opus::Config, delay_ns: u64) {
-    // A stream may come without its header; a file needs one.
+    // A stream may lack an identification header, but a file needs one.
     let made = if config.record.is_empty() { opus::Config::of_channels(config.channels).ok() } else { None };
     let record = made.map_or_else(|| config.record.clone(), |made| made.record);
     put_binary(out, id::CODEC_PRIVATE, &record);

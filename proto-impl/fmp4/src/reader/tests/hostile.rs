@@ -28,7 +28,7 @@ fn every_truncation_ends_without_harm() {
             read_bounded(&file[..end]);
         }
     }
-    // The end of a file that is cut within its samples is noticed.
+    // The reader notices that the file was cut within its samples.
     let (_, end) = events(Reader::new(Limits::default()), [&PLAIN[..PLAIN.len() - 1]]);
     assert_eq!(end, Err(Error::Unfinished { position: PLAIN.len() as u64 - 1 }));
 }
@@ -63,7 +63,7 @@ fn payload_of(file: &[u8], kind: &[u8; 4]) -> usize {
     file.windows(4).position(|four| four == kind).unwrap() + 4
 }
 
-/// Replaces bytes of the file from `at` behind the header of the box of this kind.
+/// Replaces bytes of the file, `at` bytes after the header of the box of this kind.
 fn with(file: &[u8], kind: &[u8; 4], at: usize, bytes: &[u8]) -> Vec<u8> {
     let at = payload_of(file, kind) + at;
     let mut file = file.to_vec();
@@ -80,7 +80,8 @@ fn tables_do_not_hold_what_they_claim() {
         let claimed = with(&file, kind, at, &MANY);
         assert!(matches!(fault(&claimed), Error::Truncated { kind: of, .. } if of.0 == *kind));
     }
-    // Of one size for all, the samples end with the file.
+    // The file's `stsz` has one size for all samples. Set to 0, it needs a table, which is missing. With a
+    // huge count, reading stops at the end of the file.
     let sizes = with(&file, b"stsz", 4, &[0; 4]);
     assert!(matches!(fault(&sizes), Error::Truncated { kind, .. } if kind.0 == *b"stsz"));
     let many = with(&with(&file, b"stsz", 8, &MANY), b"stsc", 12, &MANY);
@@ -100,7 +101,7 @@ fn fields_with_impossible_values() {
     assert_eq!(fault(&large), Error::SampleTooLarge { size: u32::MAX });
     let outside = with(&file, b"stsz", 4, &[0, 0, 0, 5]);
     assert!(matches!(fault(&outside), Error::Outside { size: 5, .. }));
-    // The longest durations are counted.
+    // The longest durations do not overflow.
     let long = samples(&read(&with(&file, b"stts", 12, &[0xff; 4])).unwrap());
     assert_eq!(long[2].dts, 2 * i64::from(u32::MAX));
 }
@@ -144,7 +145,7 @@ fn the_limits_of_tracks_boxes_and_samples() {
     assert!(read(&init_segment(&tracks[..16]).unwrap()).is_ok());
     assert_eq!(fault(&init_segment(&tracks).unwrap()), Error::TooManyTracks { max: 16 });
     let kind = FourCc(*b"moov");
-    // 32 MiB and a byte; nothing of it has come.
+    // A box of 32 MiB and one byte, of which no payload has arrived.
     assert_eq!(fault(b"\x02\0\0\x09moov"), Error::BoxTooLarge { kind, size: 0x200_0001 });
     assert_eq!(fault(b"\0\0\0\0moov"), Error::Size { kind, at: 0 });
     let kind = FourCc(*b"moof");
@@ -200,7 +201,7 @@ fn run(flags: u32, count: u32, fields: &[u32]) -> Vec<u8> {
 
 #[test]
 fn runs_that_claim_much() {
-    // Entries that are not there; samples without a byte; more of one byte than there are.
+    // Entries that are missing; samples without a byte; a valid run; an invalid data_offset.
     assert!(matches!(fault(&run(0x200, 1_000_000_000, &[1])), Error::Truncated { .. }));
     assert_eq!(fault(&run(0, 1_000_000_000, &[])), Error::TooManyEmptySamples);
     let file = run(0x201, 1, &[64, 1000]);

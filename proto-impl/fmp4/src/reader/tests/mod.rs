@@ -95,7 +95,7 @@ fn media_before_its_index_is_read_with_the_index_ahead() {
     let (all, end) = events(reader(), [&MEDIA_FIRST[first..]]);
     assert_eq!((samples(&all), end), (samples(&read(PLAIN).unwrap()), Ok(())));
     assert_eq!(tracks(&all), tracks(&read(PLAIN).unwrap()));
-    // In two requests, the first of which ended within a sample.
+    // Fetched in two requests, the first of which ended within a sample.
     let mut reader = reader();
     let mut found = Vec::new();
     let mut input = &MEDIA_FIRST[first..first + 3000];
@@ -146,7 +146,7 @@ fn another_init_segment_begins_new_tracks() {
 
 #[test]
 fn segments_are_read_one_after_the_other() {
-    // The init segment, and each moof with its mdat, as files of their own.
+    // Cuts the file into the init segment, and each `moof` with its `mdat`.
     let mut cuts: Vec<usize> = (4..FRAGMENTED.len() - 4)
         .filter(|at| &FRAGMENTED[*at..*at + 4] == b"moof")
         .map(|at| at - 4)

@@ -49,7 +49,7 @@ fn full(out: &mut Out, kind: &[u8; 4], version: u8, fields: &[u32]) {
     });
 }
 
-/// Position of the media in such a file. The tables have the same size with any offset.
+/// Position of the media in such a file. The tables have the same size for any offset.
 fn media_at(tables: impl Fn(&mut Out, u32), edits: Option<&[u8]>) -> u32 {
     u32::try_from(file(|out| tables(out, 0), edits, &[]).len()).unwrap()
 }
@@ -70,7 +70,7 @@ fn compact_sizes_and_wide_offsets() {
         let found = samples(&read(&file(|out| tables(out, at), None, b"abb_ccc")).unwrap());
         let rows: Vec<_> =
             found.iter().map(|sample| (sample.dts, sample.duration, &sample.payload[..])).collect();
-        // The last duration goes on where the table ends.
+        // Where the table of durations ends, its last value applies to all further samples.
         assert_eq!(rows, [(0, 10, &b"a"[..]), (10, 20, b"bb"), (30, 20, b"ccc")], "{bits} bits");
         assert!(found.iter().all(|sample| sample.key_frame), "without stss");
     }
@@ -160,8 +160,8 @@ fn traf(out: &mut Out, header: (u32, &[u32]), runs: &[(u32, &[u32])]) {
 
 #[test]
 fn data_offsets_of_every_kind() {
-    // Track 1: its base is absolute, and a second run follows the first. Track 2: without any base it follows track 1.
-    // Neither has a tfdt: times go on from zero.
+    // Track 1 has an absolute base offset, and a second run that follows the first. Track 2 has no base
+    // offset and follows track 1. Neither has a `tfdt`, so times count on from zero.
     let body = |base: u32| {
         move |out: &mut Out, _: u64| {
             traf(
@@ -201,7 +201,7 @@ fn the_time_goes_on_where_a_fragment_has_none() {
     let mut first = Fragment::new(1);
     first.add(&video(1), 1000, vec![sample(b"a"), sample(b"b")]);
     let first = first.write().unwrap().concat();
-    // The next one has no tfdt but a box of an unknown kind in its place.
+    // The next fragment has a box of an unknown kind instead of its `tfdt`.
     let mut second = first.clone();
     let at = second.windows(4).position(|four| four == b"tfdt").unwrap();
     second[at..at + 4].copy_from_slice(b"free");

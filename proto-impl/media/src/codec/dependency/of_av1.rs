@@ -1,12 +1,12 @@
-//! Frame headers of AV1 (§5.9.2), read as far as needed for the slots that a frame refers to and replaces. Everything
-//! that a frame uses of others, probabilities included, comes from slots that it names.
+//! Frame headers of AV1 (§5.9.2), read as far as needed for the slots that a frame refers to and replaces.
+//! Everything that a frame takes from other frames, probabilities included, comes from slots that it names.
 
 use wire::{BitReader, Reader, Truncated};
 
 use super::av1::{self, OBU_FRAME, OBU_FRAME_HEADER, OBU_SEQUENCE_HEADER};
 use super::{Dependency, slots};
 
-/// Maximum number of frames of a temporal unit that are read: more than the layers it can have.
+/// Maximum number of frames that are read of a temporal unit: more than a unit can have layers.
 const FRAMES_MAX: usize = 16;
 /// Value of seq_force_screen_content_tools and seq_force_integer_mv that leaves the choice to each frame.
 const SELECT: u32 = 2;
@@ -101,7 +101,8 @@ fn sequence_header(obu: &[u8]) -> Result<Option<Sequence>, Truncated> {
 fn frame_header(sequence: &Sequence, body: &[u8]) -> Result<Option<Dependency>, Truncated> {
     let mut bits = BitReader::new(body);
     if bits.bit()? {
-        // show_existing_frame. A key frame that is shown so replaces all, and would have been called one.
+        // show_existing_frame. If the shown frame is a key frame, it replaces all slots, but such a unit
+        // counts as a key frame already.
         let shown = 1 << bits.bits(3)?;
         return Ok(Some(Dependency { refers: shown, replaces: 0, layer: 0 }));
     }
@@ -128,7 +129,7 @@ fn frame_header(sequence: &Sequence, body: &[u8]) -> Result<Option<Dependency>, 
     }
     bits.bits(sequence.order_hint_bits)?;
     if kind == INTER && !resilient {
-        // primary_ref_frame: one of those that are referred to.
+        // primary_ref_frame names one of the references read below, so it adds no slot.
         bits.skip(3)?;
     }
     let refresh = if kind == SWITCH { ALL_FRAMES } else { bits.bits(8)? };
@@ -140,7 +141,7 @@ fn frame_header(sequence: &Sequence, body: &[u8]) -> Result<Option<Dependency>, 
             bits.bits(sequence.order_hint_bits)?;
         }
     }
-    // frame_refs_short_signaling: which ones follows from the order of all.
+    // frame_refs_short_signaling: the references would have to be derived from the order of all slots.
     if sequence.order_hint_bits > 0 && bits.bit()? {
         return Ok(None);
     }

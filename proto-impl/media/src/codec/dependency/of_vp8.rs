@@ -42,7 +42,7 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     ];
     let refers = [(segments.is_kept, SEGMENTS), (filter.is_kept, FILTER)];
     let any = |of: &[(bool, u16)]| of.iter().filter(|(does, _)| *does).fold(0, |all, (_, slot)| all | slot);
-    // Each macroblock says which picture it refers to.
+    // Each macroblock names the picture that it refers to, so the frame may refer to all of them.
     let refers = LAST | GOLDEN | ALTREF | STATE | any(&refers);
     Some(Dependency { refers, replaces: any(&replaces), layer: 0 })
 }

@@ -114,7 +114,7 @@ fn layers_of_vp8_replace_their_own_buffers_and_the_highest_none() {
 fn layers_of_vp9_name_their_slots_and_the_highest_replaces_none() {
     let seen = slots_of(&vp9(), &VP9_THREE_LAYERS[1..]);
     assert_eq!(seen, [(7, 0, true), (7, 2, false), (7, 0, true), (7, 1, false)]);
-    // Without error resilience each takes the state of the one before.
+    // Without error resilience each frame takes the state of the previous one.
     for frame in VP9_ONE_LAYER {
         let picture = Dependency::of(&vp9(), false, frame);
         assert_eq!((picture.refers & STATE, picture.replaces & STATE), (STATE, STATE));
@@ -133,7 +133,7 @@ fn frames_of_av1_name_all_that_they_take() {
     let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
     let seen = slots_of(&av1(), &frames);
     assert_eq!(seen, [(1, 0, true), (1, 0xfe, false), (2, 0, true), (1, 0xfd, false)]);
-    // Two in one unit: what the first has replaced the second does not need of before.
+    // Two frames in one unit: the slots that the first one replaces are not needed from before the unit.
     let both = Dependency::of(&av1(), false, &unit(&[AV1_FRAMES[1], AV1_FRAMES[2]]));
     assert_eq!((both.refers, both.replaces), (1, 0xfe));
     // Without a sequence header nothing can be read.
@@ -200,7 +200,7 @@ proptest! {
                 let _ = Dependency::of(&av1(), false, &unit(&[cut]));
             }
         }
-        // A sequence header that lies.
+        // A sequence header with false contents.
         let record = [&[0x81, 0, 0x0c, 0][..], &AV1_SEQUENCE[..2], &bytes].concat();
         if let Ok(Some(config)) = CodecConfig::read(Codec::Av1, record.into()) {
             let _ = Dependency::of(&config, false, &unit(&[AV1_FRAMES[1]]));

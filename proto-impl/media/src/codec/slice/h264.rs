@@ -8,9 +8,9 @@ use super::SETS_MAX;
 use crate::codec::h264::{NAL_IDR, NAL_PPS, NAL_SPS, PROFILES_WITH_CHROMA, nal_type, read_chroma, set_id};
 use crate::nal::unescape;
 
-/// Reference pictures of a slice, at most.
+/// Maximum number of reference pictures of a slice.
 const REFERENCES_MAX: u32 = 32;
-/// Operations of a list of reference pictures, or of their marking, at most.
+/// Maximum number of operations on a reference picture list, or of marking operations.
 const OPERATIONS_MAX: usize = 70;
 
 /// The parameter sets of a track by their ids.
@@ -33,11 +33,11 @@ struct Sps {
 /// pic_order_cnt_type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// 0, with the bits of pic_order_cnt_lsb.
+    /// Type 0, with the number of bits of pic_order_cnt_lsb.
     Lsb(u32),
-    /// 1, with delta_pic_order_always_zero_flag.
+    /// Type 1, with delta_pic_order_always_zero_flag.
     Cycle(bool),
-    /// 2.
+    /// Type 2.
     Decoding,
 }
 
@@ -122,7 +122,7 @@ impl Sets {
             bits.se().ok()?;
             bits.se().ok()?;
         }
-        // cabac_alignment_one_bit (§7.3.4). If it is not there, a field was missed.
+        // cabac_alignment_one_bit (§7.3.4). If a bit is not one, the header was not read correctly.
         let ones = u32::try_from(bits.remaining() % 8).ok()?;
         let is_aligned = !pps.is_cabac || bits.bits(ones).ok()? == (1 << ones) - 1;
         is_aligned.then_some(())
@@ -182,7 +182,7 @@ impl Sps {
         Some(Self { has_planes, has_chroma, frame_num_bits, order, frames_only: bits.bit().ok()? })
     }
 
-    /// Skips what tells the picture of a slice.
+    /// Skips the fields that identify the picture of a slice.
     fn skip_picture(&self, pps: &Pps, is_idr: bool, bits: &mut BitReader<'_>) -> Option<()> {
         if self.has_planes {
             bits.skip(2).ok()?;
@@ -215,7 +215,7 @@ impl Sps {
     }
 }
 
-/// Reads the logarithm of a range, less 4.
+/// Reads a log2 value that is coded minus 4.
 fn log2(bits: &mut BitReader<'_>) -> Option<u32> {
     bits.ue().ok().filter(|above| *above <= 12).map(|above| above.saturating_add(4))
 }
@@ -228,7 +228,7 @@ impl Pps {
         let sps = bits.ue().ok()?;
         let is_cabac = bits.bit().ok()?;
         let has_bottom_order = bits.bit().ok()?;
-        // Groups of slices are of the Extended profile, which nobody sends.
+        // Slice groups belong to the Extended profile, which no encoder uses.
         if bits.ue().ok()? != 0 {
             return None;
         }
@@ -267,7 +267,7 @@ fn skip_modification(bits: &mut BitReader<'_>) -> Option<()> {
     None
 }
 
-/// Skips pred_weight_table (§7.3.3.2) of so many pictures.
+/// Skips pred_weight_table (§7.3.3.2) for `count` pictures.
 fn skip_weights(bits: &mut BitReader<'_>, has_chroma: bool, count: u32) -> Option<()> {
     bits.ue().ok()?;
     if has_chroma {

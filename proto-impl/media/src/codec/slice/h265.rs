@@ -14,15 +14,15 @@ use crate::nal::unescape;
 /// nal_unit_types of IRAP pictures, and of IDR pictures among them (Table 7-1).
 const NAL_IRAP: core::ops::RangeInclusive<u8> = 16..=23;
 const NAL_IDR: core::ops::RangeInclusive<u8> = 19..=20;
-/// Pictures of a reference picture set, at most (§A.4.2).
+/// Maximum number of pictures of a reference picture set (§A.4.2).
 const PICTURES_MAX: u32 = 16;
-/// Short-term reference picture sets of an SPS, at most (§7.4.3.2.1).
+/// Maximum number of short-term reference picture sets of an SPS (§7.4.3.2.1).
 const SHORT_SETS_MAX: u32 = 64;
-/// Long-term pictures of an SPS or a slice, at most.
+/// Maximum number of long-term pictures of an SPS or a slice.
 const LONG_MAX: u32 = 33;
-/// Entry points of a slice, at most: rows and tiles of the largest picture.
+/// Maximum number of entry points of a slice: rows and tiles of the largest picture.
 const ENTRY_POINTS_MAX: u32 = 440;
-/// Bytes of a slice header extension, at most (§7.4.7.1).
+/// Maximum number of bytes of a slice header extension (§7.4.7.1).
 const EXTENSION_BYTES_MAX: u32 = 256;
 
 /// The parameter sets of a track by their ids.
@@ -32,7 +32,8 @@ pub(super) struct Sets {
     pps: BTreeMap<u32, Pps>,
 }
 
-/// A short-term reference picture set: true for each picture that the current one may refer to; pictures before it first.
+/// A short-term reference picture set, with the pictures before the current one first. Each value is true if
+/// the current picture may refer to that picture.
 #[derive(Debug, Clone, Default)]
 struct ShortSet {
     negative: Vec<(i32, bool)>,
@@ -63,7 +64,7 @@ struct Pps {
     has_cabac_init: bool,
     references: [u32; 2],
     has_chroma_offsets: bool,
-    /// weighted_pred_flag and weighted_bipred_flag: of P and of B slices.
+    /// weighted_pred_flag (for P slices) and weighted_bipred_flag (for B slices).
     weighted: [bool; 2],
     has_entry_points: bool,
     crosses_slices: bool,
@@ -113,7 +114,8 @@ impl Sets {
             let bytes = ue(bits).filter(|bytes| *bytes <= EXTENSION_BYTES_MAX)?;
             bits.skip(usize::try_from(bytes).ok()?.saturating_mul(8)).ok()?;
         }
-        // byte_alignment( ): a one, then zeros (§7.3.2.5). If it is not there, a field was missed.
+        // byte_alignment( ): a one, then zeros (§7.3.2.5). If it is missing, the header was not read
+        // correctly.
         let is_aligned = flag(bits)? && bits.bits(u32::try_from(bits.remaining() % 8).ok()?).ok()? == 0;
         is_aligned.then_some(())
     }
@@ -253,7 +255,8 @@ impl Slice<'_> {
         ue(bits).map(drop)
     }
 
-    /// Skips pred_weight_table (§7.3.6.3), whose flags are the same for all pictures of other layers and orders.
+    /// Skips pred_weight_table (§7.3.6.3). Every reference has its flags, because references to the current picture
+    /// itself, which have none, only occur with extensions that are not read.
     fn skip_weights(&self, references: [u32; 2], bits: &mut BitReader<'_>) -> Option<()> {
         ue(bits)?;
         if self.sps.has_chroma {
@@ -394,7 +397,7 @@ impl Pps {
         let has_extension = flag(bits)?;
         let mut has_offset_lists = false;
         if flag(bits)? {
-            // pps_range_extension_flag, and those of extensions whose headers are not read.
+            // pps_range_extension_flag, and the flags of extensions for which slice headers are not read.
             let has_range = flag(bits)?;
             if bits.bits(7).ok()? != 0 {
                 return None;
@@ -443,7 +446,8 @@ fn reads_offset_lists(has_skips: bool, bits: &mut BitReader<'_>) -> Option<bool>
 }
 
 impl ShortSet {
-    /// Reads st_ref_pic_set (§7.3.7, §7.4.8) behind those of the SPS; `is_of_slice` in a slice header.
+    /// Reads st_ref_pic_set (§7.3.7, §7.4.8). `before` are the sets already read; `is_of_slice` is true in a
+    /// slice header.
     fn read(bits: &mut BitReader<'_>, before: &[Self], is_of_slice: bool) -> Option<Self> {
         if !before.is_empty() && flag(bits)? {
             return Self::predicted(bits, before, is_of_slice);
@@ -478,7 +482,8 @@ impl ShortSet {
             flags.push((is_used, is_kept));
         }
         let of = |at: usize| flags.get(at).filter(|(_, is_kept)| *is_kept).map(|(is_used, _)| *is_used);
-        // The pictures of the other set, moved by the difference, and its own picture.
+        // The pictures of the referenced set, moved by the difference, and the picture to which that set
+        // belongs.
         let behind = reference.negative.len();
         let mut all: Vec<(i32, bool)> = Vec::new();
         for (at, (order, _)) in reference.negative.iter().chain(&reference.positive).enumerate() {

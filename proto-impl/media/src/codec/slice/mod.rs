@@ -1,8 +1,8 @@
-//! The length of slice headers (H.264 §7.3.3, H.265 §7.3.6.1): sample encryption leaves them in the clear, so that
-//! a decoder can read them before the slice is opened (ISO/IEC 23001-7 §9.5.2).
+//! The length of slice headers (H.264 §7.3.3, H.265 §7.3.6.1). Sample encryption leaves the headers in the
+//! clear, so that a decoder can read them before the slice is decrypted (ISO/IEC 23001-7 §9.5.2).
 //!
-//! A header has no length field: it ends where all of its fields have been read, which needs the parameter sets that
-//! it refers to. Extensions for scalable, multiview and screen content are not read.
+//! A header has no length field: its end is found by reading all of its fields, for which the parameter sets
+//! that it refers to are needed. Extensions for scalable, multiview and screen content are not read.
 
 mod h264;
 mod h265;
@@ -12,13 +12,13 @@ use wire::BitReader;
 use super::CodecConfig;
 use crate::nal::unescape;
 
-/// Bytes of a NAL unit that are looked at for a header: it has a few dozen, and some hundred with weights of many
-/// reference pictures.
+/// Maximum number of bytes of a NAL unit that are searched for the header. A header usually has a few dozen
+/// bytes, and a few hundred with weights for many reference pictures.
 const HEADER_BYTES_MAX: usize = 1024;
-/// Parameter sets of one kind, at most.
+/// Maximum number of parameter sets of one kind.
 const SETS_MAX: usize = 64;
 
-/// Reads how long slice headers are, by the parameter sets of a track.
+/// Finds the length of slice headers, with the parameter sets of a track.
 #[derive(Debug, Clone)]
 pub struct SliceHeaders(Sets);
 
@@ -29,7 +29,7 @@ enum Sets {
 }
 
 impl SliceHeaders {
-    /// Creates the reader for a track with this configuration. `None`: its codec has no NAL units.
+    /// Creates the reader for a track with this configuration. `None` if its codec has no NAL units.
     #[must_use]
     pub fn of(config: &CodecConfig) -> Option<Self> {
         if let CodecConfig::H264(config) = config {
@@ -43,7 +43,7 @@ impl SliceHeaders {
         Some(Self(Sets::H265(sets)))
     }
 
-    /// Takes note of a parameter set; other NAL units are passed over.
+    /// Remembers a parameter set; other NAL units are ignored.
     pub fn note(&mut self, nal: &[u8]) {
         match &mut self.0 {
             Sets::H264(sets) => sets.note(nal),
@@ -60,8 +60,8 @@ impl SliceHeaders {
         }
     }
 
-    /// Returns the bytes from the beginning of a slice's NAL unit to the end of its header, with the byte in which the
-    /// header ends. `None`: the header cannot be read.
+    /// Returns the number of bytes from the start of a slice's NAL unit to the end of its header, including
+    /// the byte within which the header ends. `None` if the header cannot be read.
     #[must_use]
     pub fn length(&self, nal: &[u8]) -> Option<usize> {
         let head = nal.get(..HEADER_BYTES_MAX).unwrap_or(nal);
@@ -79,7 +79,8 @@ impl SliceHeaders {
     }
 }
 
-/// Returns how many bytes of a NAL unit so many bytes of its content take, with those that emulation prevention put in.
+/// Returns how many bytes of `nal` contain the first `bytes` bytes of its content, including emulation
+/// prevention bytes.
 fn escaped_length(nal: &[u8], bytes: usize) -> Option<usize> {
     let (mut zeros, mut passed) = (0, 0usize);
     for (at, &byte) in nal.iter().enumerate() {
@@ -96,7 +97,7 @@ fn escaped_length(nal: &[u8], bytes: usize) -> Option<usize> {
     (passed == bytes).then_some(nal.len())
 }
 
-/// Returns the number of bits that tell one of `count` values apart: Ceil( Log2( count ) ).
+/// Returns the number of bits needed to distinguish `count` values: Ceil( Log2( count ) ).
 const fn bits_for(count: u32) -> u32 {
     match count.checked_sub(1) {
         Some(last) => u32::BITS - last.leading_zeros(),

@@ -1,4 +1,4 @@
-//! Headers of slices of x264 and x265, with their lengths as the `trace_headers` filter of ffmpeg tells them.
+//! Slice headers of x264 and x265, with their lengths as shown by ffmpeg's filter `trace_headers`.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn headers_end_where_ffmpeg_says() {
                 let length = headers.length(&nal).unwrap_or_else(|| panic!("{stream}: {line}"));
                 assert_eq!(unescape(&nal[..length]).len(), wanted, "{stream}: {line}");
                 slices += 1;
-                // Cut off within the header it has no length, and any bytes are taken.
+                // A header that is cut off has no length, and arbitrary bytes do no harm.
                 for end in 0..length {
                     assert_eq!(headers.length(&nal[..end]), None, "{stream}: {line} cut at {end}");
                 }

@@ -1,4 +1,4 @@
-//! Corners of the clock that the generator reaches in one seed of thousands, each on its own.
+//! Rare cases of the clock that the generator reaches with one seed in thousands, each tested on its own.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ impl Sources {
         Self { timeline: Timeline::of_sources(Timescale::MILLISECONDS, Position::default()), began: began() }
     }
 
-    /// The place of a unit of `track` that arrives at `at` with timestamp `own`, sampled at `sampled` by the reports.
+    /// Returns the place of a unit of `track` that arrives at `at` with the timestamp `own`, sampled at
+    /// `sampled` according to reports.
     fn place(&mut self, track: TrackId, at: i64, own: i64, sampled: Option<i64>) -> i64 {
         self.timeline.arrive(self.began + Duration::from_millis(at.cast_unsigned()));
         self.timeline.place_frame(track, own, sampled)
@@ -67,7 +68,7 @@ fn a_source_that_reports_have_moved_resumes_behind_a_mute_where_they_have_it() {
     let mut sources = Sources::new();
     for n in 0..1_400 {
         let at = n * 40;
-        // The reports correct themselves by 300 ms.
+        // The reports change by 300 ms.
         let ahead = if n < 300 { 600 } else { 900 };
         let stood = if n >= 1_000 { 4_000 } else { 0 };
         let told = n < 900;
@@ -81,7 +82,8 @@ fn a_source_that_reports_have_moved_resumes_behind_a_mute_where_they_have_it() {
     assert_eq!(sources.timeline.faults().of(ClockFault::Pause), 1);
 }
 
-/// A path that gets faster by 900 ms while the sound is silent: the sound's first unit comes earlier than its last ones did.
+/// Checks a network delay that shrinks by 900 ms while the audio is silent: the audio's first unit then
+/// arrives earlier than its last ones did.
 #[test]
 fn a_silent_track_takes_part_in_a_change_of_the_path() {
     let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
@@ -194,7 +196,8 @@ fn a_drift_is_met_before_lips_part() {
     }
 }
 
-/// Drift from the first moment is in all that is known of the track: it is taken back to where it began.
+/// Checks a drift from the first moment on, which affects all measurements of the track: the track is moved
+/// back to where it began.
 #[test]
 fn a_drift_from_the_first_moment_keeps_no_distance() {
     for ppm in [-50_000, -20_000, 20_000, 50_000] {
@@ -202,7 +205,7 @@ fn a_drift_from_the_first_moment_keeps_no_distance() {
         let (early, late) = (lips(&units, 5_000, 10_000), lips(&units, 15_000, 60_000));
         assert!(early <= 100 && late <= 30, "{ppm}: {early}, {late}");
     }
-    // A burst at the beginning is none.
+    // A burst at the beginning is not a drift.
     for seed in 0..40 {
         let burst = Publisher { seed, faults: vec![Fault::Stall { at: 0, ms: 1_500 }], ..Publisher::clean() };
         let (units, timeline) = burst.run();
@@ -211,7 +214,7 @@ fn a_drift_from_the_first_moment_keeps_no_distance() {
     }
 }
 
-/// A clock that gets faster and faster, and is right again: the drift that was learnt must not outlast it.
+/// Checks a clock that becomes faster and faster, and is then right again: the learnt drift must not remain.
 #[test]
 fn a_clock_that_races_is_let_go_when_it_is_right_again() {
     let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
@@ -228,7 +231,8 @@ fn a_clock_that_races_is_let_go_when_it_is_right_again() {
     }
 }
 
-/// Media time that the publisher's own clocks advanced in a minute, by the stream's clock and its news.
+/// Returns the media time by which the publisher's own clocks advanced in a minute, from the stream's clock
+/// and its news.
 fn came(faults: &[Fault]) -> i64 {
     let publisher = Publisher::with(faults);
     let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
@@ -255,11 +259,11 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
         (vec![], 60_000),
         (vec![drift(Of::All, 100_000)], 65_000),
         (vec![drift(Of::All, -100_000)], 55_000),
-        // The other track shows how fast the stream comes.
+        // The other track shows the pace of the stream.
         (vec![drift(Of::One(1), 100_000)], 60_000),
         (vec![still(Of::One(0))], 60_000),
         (vec![still(Of::All)], 30_000),
-        // A jump is no pace.
+        // Jumps do not count as a change of pace.
         (vec![jump(30_000)], 60_000),
         (vec![jump(-15_000)], 60_000),
     ];
@@ -269,7 +273,7 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
     }
 }
 
-/// Jitter draws a line now and then.
+/// Checks that jitter, whose errors occasionally form a line, is not taken for drift.
 #[test]
 fn uneven_arrival_at_the_beginning_is_no_drift() {
     for seed in 0..600u64 {
@@ -281,7 +285,7 @@ fn uneven_arrival_at_the_beginning_is_no_drift() {
     }
 }
 
-/// Encoders without a clock behind a line that gives all that it holds at once.
+/// Checks encoders without a clock over a network that delivers everything it has held at once.
 #[test]
 fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() {
     for (lump, ms) in [(1_i64, 40_i64), (3, 100), (10, 400), (25, 1_000)] {
@@ -307,7 +311,8 @@ fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() 
     }
 }
 
-/// A clock of 90 times the speed passes by where a wrap of 24 bits would have it, again and again.
+/// Checks a clock of 90 times the speed, which again and again comes near a value that a wrap of 24 bits
+/// would explain.
 #[test]
 fn a_clock_in_another_unit_is_not_taken_for_one_that_wraps() {
     let mut timeline = Timeline::new(33, Timescale::new(90_000), Position::default());

@@ -1,4 +1,4 @@
-//! Publishers with every kind of faulty clock through a timeline.
+//! Runs publishers with every kind of faulty clock through a timeline.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::{Timescale, TrackId};
 
 /// A publisher whose units are given times by a timeline.
 pub(super) trait Timed {
-    /// Runs its units through a timeline.
+    /// Maps the publisher's units by a timeline.
     fn run(&self) -> (Vec<Unit>, Timeline);
     /// Checks the properties that hold for every publisher.
     fn check(&self) -> Result<(), String>;
@@ -17,7 +17,7 @@ pub(super) trait Timed {
 
 impl Timed for Publisher {
     fn run(&self) -> (Vec<Unit>, Timeline) {
-        // The protocol's clock has 32 bits, whatever the encoder does.
+        // The protocol's clock has 32 bits, even if the encoder's has fewer.
         let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
         let began = began();
         let mut units = self.units();
