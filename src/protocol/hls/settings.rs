@@ -175,7 +175,7 @@ pub(super) struct HlsSettings {
     pub(super) rules: Rules,
     /// `hlsPlayListType` or `dvr.window`: segments are kept on the disk.
     pub(super) kept: Option<Keep>,
-    /// `deleteHLSFilesOnEnded`: until the stream is over.
+    /// `deleteHLSFilesOnEnded`: they are removed after the stream has ended.
     pub(super) deleted_at_end: bool,
     /// `hlsHttpEndpoint`: segments are pushed there.
     pub(super) pushed_to: Option<Arc<Url>>,
@@ -210,13 +210,13 @@ pub(super) enum Keep {
     Newest(DvrSettings),
 }
 
-/// The end of playlists (`EXT-X-ENDLIST`), and of manifests with them. Where there is none, players go on asking, and play what comes
-/// when the stream is published again.
+/// Condition under which playlists get their end (`EXT-X-ENDLIST`), and manifests theirs. Without an end, players
+/// keep asking, and play what follows when the stream is published again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// With a stream that its publisher, or an operator, has ended.
+    /// The stream was ended by its publisher or an operator.
     Clean,
-    /// With every stream: also when its publisher was lost, and did not come back.
+    /// Any stream has ended, even if its publisher was lost and did not return.
     Grace,
     Never,
 }
@@ -231,7 +231,7 @@ impl Ends {
         }
     }
 
-    /// True if playlists end with a stream that has ended so.
+    /// True if the playlists of a stream that ended in this way get their end.
     pub(super) const fn with(self, end: StreamEnd) -> bool {
         match (self, end) {
             // The stream continues at another node.
@@ -250,15 +250,15 @@ impl Ends {
 /// Settings of DASH alone; `None`: as for HLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DashSettings {
-    /// `dashSegDuration` in milliseconds: of segments that HLS does not share.
+    /// `dashSegDuration` in milliseconds, for segments that HLS does not share.
     segment_ms: Option<i64>,
-    /// `dashFragmentDuration` in milliseconds: of fragments of those segments.
+    /// `dashFragmentDuration` in milliseconds, for fragments of those segments.
     fragment_ms: Option<i64>,
     /// `dashWindowSize`: segments in the manifest.
     pub(super) window: Option<usize>,
-    /// `dashExtraWindowSize`: segments that are kept behind them.
+    /// `dashExtraWindowSize`: segments that are kept after they have left the manifest.
     extra: usize,
-    /// `dashTargetLatency` in milliseconds: how far behind the live edge players of DASH are asked to stay.
+    /// `dashTargetLatency` in milliseconds: the distance from the live edge that DASH players should keep.
     pub(super) latency_ms: u64,
 }
 
@@ -304,7 +304,7 @@ fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
     let Sealing { scope, is_given, .. } = &settings.sealing;
     let (is_whole, is_samples) = (*scope == Some(Scope::Segments), *scope == Some(Scope::Samples));
     let clear = "would be in the clear";
-    // The place of a key of our own is memory: beside segments elsewhere it would protect nothing.
+    // Our own keys are in memory only; stored beside the segments of a copy, they would protect nothing.
     let without =
         "is a copy without keys: they are in memory alone, unless hlsEncryptionKeyInfoFile has them";
     let others = [
@@ -421,7 +421,7 @@ impl HlsSettings {
         settings
     }
 
-    /// Returns the settings of segments of single tracks: low latency shares them with DASH, otherwise DASH alone has them.
+    /// Returns the settings for segments of single tracks: low latency and DASH share them, or DASH alone has them.
     pub(super) fn of_single_tracks(mut self) -> Self {
         if self.enabled && self.low_latency {
             return self;
@@ -439,7 +439,7 @@ impl HlsSettings {
             "fmp4" => true,
             _ => return Err(values.bad("hlsSegmentType", "must be mpegts or fmp4")),
         };
-        // Control reads it, which knows main tracks.
+        // Control reads this setting, because it knows main tracks.
         if !matches!(
             values.text("hls.group").trim().to_ascii_lowercase().as_str(),
             "none" | "renditions" | ""
