@@ -1,12 +1,13 @@
-//! Derived tracks, which this server makes of a published one while a subscriber selects them. Each derivation is declared in the row of
-//! its protocol ([`super::registry`]).
+//! Derived tracks, which this server makes from published ones while a subscriber selects them. Each derivation is
+//! declared in the row of its protocol ([`super::registry`]).
 //!
-//! 1. A derivation offers a track for each published one that it can be made from. The offers stand in the stream's track list.
-//! 2. A subscriber whose format can carry none of the published tracks of a kind is given the first offer that it can carry
-//!    ([`crate::hub::Pick::Default`]).
-//! 3. The first such subscriber makes the worker of the publisher create the producer: a session that subscribes to the
-//!    published track, has heavy work done as a job, and publishes the units of the derived track.
-//! 4. The last one's end stops it, after a short linger.
+//! 1. A derivation offers a track for each published one that it can be made from. The offers are part of the
+//!    stream's track list.
+//! 2. A subscriber whose format can carry none of the published tracks of a kind is given the first offer that it can
+//!    carry ([`crate::hub::Pick::Default`]).
+//! 3. The first such subscriber makes the worker of the publisher create the producer: a session that subscribes to
+//!    the published track, has heavy work done as a job, and publishes the units of the derived track.
+//! 4. When the last such subscriber leaves, the producer stops after a short linger.
 
 use std::fmt;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub fn for_viewers(format: Format, settings: &AppSettings) -> Format {
     if stands_in { format.with_silence() } else { format }
 }
 
-/// Returns the published tracks with those that can be derived from them; the same value if there are none.
+/// Returns the published tracks and those that can be derived from them; the same value if none can.
 #[must_use]
 pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Tracks> {
     let mut tracks = None::<Tracks>;

@@ -18,7 +18,7 @@ use crate::mail::SessionSettings;
 pub enum LoadEvent {
     /// The server has consented.
     Ready,
-    /// The player needs another byte stream to the same server, in place of the last one.
+    /// The player needs another byte stream to the same server, instead of the last one.
     Reconnect,
     /// The player needs a UDP socket of its own beside its byte stream.
     OpenPath(OpenPath),
@@ -35,7 +35,8 @@ pub enum LoadEvent {
     Unit {
         /// True for video, false for audio.
         is_video: bool,
-        /// The place that carries the unit, for players of several tracks of a kind: one stream at a time.
+        /// The place that carries the unit, for players of several tracks of a kind; a place carries one
+        /// stream at a time.
         place: u8,
         /// NAL units with four-byte lengths, or a raw frame.
         payload: Bytes,

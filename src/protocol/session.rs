@@ -119,8 +119,8 @@ pub trait ByteStream {
 pub trait Carrier {
     /// Queues datagrams. Those for which the queue has no room are lost, as on a network. Returns the number lost.
     fn carry(&mut self, datagrams: &Datagrams) -> usize;
-    /// Ends here, and returns all bytes that were received, beginning with the message of `datagram`, for the worker that goes on with the
-    /// connection. `None` if a session has claimed it.
+    /// Ends the session here. Returns all received bytes, beginning with the message of `datagram`, for the worker
+    /// that takes over the connection; `None` if a session has claimed it.
     fn hand_over(&mut self, datagram: &[u8]) -> Option<Bytes>;
 }
 

@@ -15,9 +15,9 @@ pub struct PlayAsk {
     pub key: StreamKey,
     /// The format and the selection of tracks.
     pub format: Format,
-    /// Parameters behind the key.
+    /// Parameters after the key.
     pub params: Params,
-    /// Origin of the page that asks, as a browser sends it; empty if there is none.
+    /// Origin of the requesting page, as a browser sends it; empty if there is none.
     pub origin: String,
     /// For a node, the node itself and the nodes that its copy is for.
     pub via: Vec<String>,
@@ -55,7 +55,7 @@ pub enum SubscriptionNews<'a> {
     Verdict(Result<&'a Tracks, NoSubscription>),
     /// The stream is being started for the session; the verdict follows.
     Held,
-    /// The stream has been live for a while, so that missing video is not expected. The verdict follows.
+    /// The stream has been live for a while, so that missing video is no longer expected. The verdict follows.
     Seasoned,
     /// The wall clock at which the clock of the stream was zero, in milliseconds since the Unix epoch. Sent to nodes before the verdict.
     Zero(i64),

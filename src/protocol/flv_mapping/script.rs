@@ -8,7 +8,8 @@ use flv::data::Data;
 use media::scte35::{SECTION_BYTES_MAX, Splice};
 use serde_json::{Value as Json, json};
 
-/// Returns the name of script data, and its values as JSON: one as it is, several in an array. `None` if it is no AMF0.
+/// Returns the name of script data, and its values as JSON: a single value as it is, several in an array. `None` if
+/// the data is not AMF0.
 pub(in crate::protocol) fn script_data(payload: &[u8]) -> Option<(String, String)> {
     let Data { name, values } = Data::read(payload).ok()?;
     let text = match &values[..] {

@@ -1,7 +1,7 @@
-//! HTTP connections: a router in front of control (the API), files, and what other protocols mount.
+//! HTTP connections: a router for the API of control, files, and the mounts of other protocols.
 //!
-//! Requests are answered one at a time. `mounts` has the table of what is where. The rules of a row for origins, methods
-//! and bodies is enforced before its handler sees the request (docs/http.md); the handler answers it, or makes the
+//! Requests are answered one at a time. `mounts` has the table of paths. The rules of a row for origins, methods and
+//! bodies are enforced before its handler sees the request (docs/http.md); the handler answers it, or makes the
 //! [`Responder`] that does.
 
 mod feed;
@@ -388,7 +388,7 @@ impl Session for HttpSession {
             let failed = UploadNews::Failed("the request has no form");
             return self.link.tell(Event::Request(RequestEvent::Upload(failed)));
         }
-        // The answer to a request that is over is nobody's.
+        // Nobody waits for the answer to a request that is over.
         let Some(responder) = &mut self.responder else { return };
         let next = responder.handle_reply(ctx, &mut self.link, reply);
         self.go_on(ctx, next);
@@ -449,7 +449,7 @@ impl HttpSession {
             match self.link.connection.poll_event()? {
                 http::Event::Request(request) => self.route(ctx, request),
                 http::Event::Closed(reason) => {
-                    // A file is closed with it.
+                    // Dropping the responder closes its file.
                     self.responder = None;
                     self.link.end(reason.to_string());
                 }

@@ -58,7 +58,7 @@ impl Page {
 }
 
 const PAGES: &[Page] = &[
-    // Browsers ask for that name of every site, and take the type that the answer says.
+    // Browsers request this name from every site, and accept the type that the answer gives.
     Page::of_root("favicon.ico", IMAGE, include_str!("pages/favicon.svg")),
     Page::of_root("index.html", HTML, include_str!("../../../panel/index.html")),
     Page::of_root("panel.css", STYLE, include_str!("../../../panel/panel.css")),

@@ -76,7 +76,7 @@ impl Responder for Redirect {
             Some(url)
         });
         let Some(address) = address else { return Next::Route(asked) };
-        // A body goes along only with 307 (RFC 9110 §15.4.8).
+        // Only 307 makes the client send the body again (RFC 9110 §15.4.8).
         let status = if request.method == Method::Post { 307 } else { 302 };
         link.respond(ctx.now, fields, Response::empty(status).header("Location", address));
         Next::Over

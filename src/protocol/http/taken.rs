@@ -1,9 +1,9 @@
 //! A request of the API whose body did not come with its head.
 //!
-//! 1. Control is asked with the head alone: address, login, token, role and route are checked before the body is read.
-//! 2. A refusal is the answer, and the last one of the connection. Else control lets the body come ([`RequestNews::TakeBody`]), which
-//!    is invited now (RFC 9110 §10.1.1) and held up to the limit of bodies.
-//! 3. Control is asked with all of the request, checks it again, and answers.
+//! 1. Control is asked with the head only: address, login, token, role and route are checked before the body is read.
+//! 2. A refusal is the answer, and the last one of the connection. Otherwise control accepts the body
+//!    ([`RequestNews::TakeBody`]); it is invited now (RFC 9110 §10.1.1) and held, up to the limit of bodies.
+//! 3. Control is asked with the whole request, checks it again, and answers.
 
 use std::time::Instant;
 

@@ -101,7 +101,7 @@ impl Muxer for WebM {
         if !std::mem::replace(&mut lane.has_unit, true) {
             lane.description.first_unit = unit.payload.clone();
         }
-        // Every unit of sound can be begun with.
+        // A recording can begin with any audio unit.
         let key_frame = unit.key_frame || track.kind() == TrackKind::Audio;
         let frame = unit.payload.clone();
         self.waiting.push(Waiting { lane: lane.description.number, at_ns, key_frame, frame });
@@ -114,7 +114,7 @@ impl Muxer for WebM {
         let zero_ns = match self.zero_ns {
             Some(zero_ns) => zero_ns,
             None => {
-                // A track whose size only a unit can tell, and of which there is none yet, is left out.
+                // A track is left out if only a unit can give its size, and no unit of it has come yet.
                 self.lanes.retain(|lane| lane.description.is_complete());
                 let described: Vec<Description> =
                     self.lanes.iter().map(|lane| lane.description.clone()).collect();

@@ -72,7 +72,7 @@ impl RelayPull {
                 },
                 // The publisher may pause as long as the origin lets it.
                 Heard::Alive => ClientEvent::Dropped(0),
-                // A node that would have to ask this one does not have it either.
+                // A node that would have to ask this node does not have the stream either.
                 Heard::Refused(Refused::NotFound | Refused::Loop, reason)
                 | Heard::Ended(Ended::Over, reason) => ClientEvent::Over(reason),
                 Heard::Refused(_, reason) | Heard::Ended(Ended::Left, reason) => ClientEvent::Ended(reason),
@@ -168,7 +168,7 @@ impl UnitClient for RelayPull {
 
 impl Demands for RelayPull {
     fn handle_wanted(&mut self, tracks: TrackSet) {
-        // While nobody watches all goes on: whoever comes finds the newest pictures here.
+        // While nobody watches, all tracks continue, so that a new viewer finds the newest pictures here.
         if let Some(machine) = self.machine.as_mut().filter(|_| !tracks.is_empty()) {
             machine.want(Some(tracks));
         }

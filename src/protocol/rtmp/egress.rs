@@ -104,7 +104,7 @@ impl Package for RtmpPackage {
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
         if let Some(metadata) = &chosen.all().metadata {
-            // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
+            // Always at time zero: ffmpeg takes onMetaData with another timestamp for a subtitle track.
             let told = flv_mapping::without_left_out(chosen, metadata);
             self.message(MediaKind::Data, 0, &[], told.as_ref().unwrap_or(metadata));
         }

@@ -154,7 +154,7 @@ impl Pairs {
                     self.opening = None;
                     return Opened::Failed;
                 }
-                // Behind an odd port there is an even one.
+                // The port after an odd one is even.
                 self.ask(found.map_or(0, |odd| odd.checked_add(1).unwrap_or(0)));
                 Opened::NotYet
             }

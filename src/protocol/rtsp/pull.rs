@@ -202,7 +202,7 @@ impl RtspPull {
         let mut report = Compound::new(REPORT_BYTES_MAX);
         report.receiver_reports(Ssrc(0), &[]);
         let rtcp = Bytes::from(report.into_bytes());
-        // Version 2 and nothing else: a packet of no source.
+        // Version 2 and nothing else: a packet without a source.
         let mut rtp = [0; rtp::HEADER_BYTES];
         rtp[0] = 0x80;
         let rtp = Bytes::copy_from_slice(&rtp);
@@ -374,7 +374,7 @@ impl Client for RtspPull {
         }
         self.carriage = self.asked.unwrap_or(self.carriage);
         if self.config.uri.tls {
-            // Datagrams would be for everybody to see.
+            // Anybody on the way could read datagrams.
             self.carriage = Carriage::Interleaved;
         }
         self.config.falls_back_to_udp = self.carriage == Carriage::Either;

@@ -175,7 +175,7 @@ impl RtspSession {
     /// Chooses the transport of a track: channels that all viewers share, a publisher's own, or a pair of sockets.
     fn setup(&mut self, ctx: &Context<'_>, request: SetupRequest) {
         let now = ctx.now.mono;
-        // A peer that asks for TLS does not want media to go around it.
+        // A peer that uses TLS does not want media to bypass it.
         let is_plain = self.security == Security::Plain;
         let transports = request.transports.into_iter();
         let mut transports = transports.filter(|transport| is_plain || transport.lower == Lower::Tcp);
@@ -402,7 +402,7 @@ impl ByteStream for RtspSession {
 
 impl DatagramPeer for RtspSession {
     fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, _from: Remote, datagram: &mut [u8]) {
-        // The socket is connected to the peer, so it is nobody else's.
+        // The socket is connected to the peer, so nobody else's datagrams arrive.
         let Some((track, is_rtcp)) = track_of(path) else { return };
         match &mut self.role {
             Role::Publisher(publisher) => {

@@ -111,7 +111,7 @@ impl OutboundConnection {
                 }
             }
             Stage::Open { connection, peer } => {
-                // A socket that calls is connected: the system has looked at the address.
+                // A socket that calls is connected, so the system has checked the address.
                 if peer.is_none_or(|peer| peer == from) {
                     connection.handle_datagram(now, datagram);
                 }

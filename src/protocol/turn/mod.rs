@@ -5,9 +5,9 @@
 //!     client --TCP, TLS--> StreamCarrier --> TurnPort
 //! ```
 //!
-//! The machines are in the crate `turn`; here is what the server adds: whose a datagram is ([`port`]), the socket of an
-//! allocation ([`session`]), messages in byte streams ([`tcp`]), and its addresses with
-//! credentials for clients ([`offer`]). Why each allocation has a socket of its own stands in docs/decisions.md.
+//! The machines are in the crate `turn`. The server adds the routing of datagrams ([`port`]), the socket of an
+//! allocation ([`session`]), messages in byte streams ([`tcp`]), and its addresses with credentials for clients
+//! ([`offer`]). docs/decisions.md explains why each allocation has a socket of its own.
 
 mod offer;
 mod port;

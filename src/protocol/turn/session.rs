@@ -79,7 +79,7 @@ impl Session for TurnSession {
     }
 
     fn about(&self) -> About {
-        // An allocation is made for credentials.
+        // An allocation requires credentials.
         About { protocol: "turn", is_media: true, is_authenticated: true }
     }
 

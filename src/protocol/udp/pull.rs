@@ -78,7 +78,7 @@ impl Form {
 }
 
 impl UdpPull {
-    /// Returns the transport stream's bytes in a datagram of the source, which its sender may become.
+    /// Returns the transport stream's bytes in a datagram, if its sender is the source or becomes it.
     fn take<'a>(&mut self, now: Instant, from: SocketAddr, datagram: &'a [u8]) -> Option<&'a [u8]> {
         let known = self.source.as_mut().filter(|source| source.address == from);
         if let Some(source) = known {

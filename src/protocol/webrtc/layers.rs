@@ -82,7 +82,7 @@ pub(super) struct Layers {
     calm: Duration,
     /// Time of the last switch up, while it may still turn out a failure.
     trial: Option<Instant>,
-    /// Time at which pictures were last sent, and whether that is too long ago.
+    /// Time at which pictures were last sent; and true if that is too long ago.
     fed: Instant,
     starves: bool,
 }
@@ -178,7 +178,7 @@ impl Layers {
         let all = renditions(tracks, self.codec, self.group);
         let wanted = match (self.forced, all.iter().position(|track| track.id == self.wanted)) {
             (Some(height), _) => forced(&all, height)?.id,
-            // The publisher sends it no more: the smallest, and then what the path carries.
+            // The publisher no longer sends it: take the smallest, then whatever the path carries.
             (None, None) => all.first()?.id,
             (None, Some(at)) => match self.choose(now, &all, at, path)? {
                 Choice::Track(track) => track,

@@ -21,7 +21,8 @@ use crate::hub::{Chosen, Entry, Fit, Item, Package, PacketLogs, Packets, Parts};
 
 /// Maximum payload in datagrams to viewers (`Peer::payload_bytes_max` of the default configuration).
 const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
-/// Time for which packets of the GOP before the newest are kept; a viewer that began with it and is paced has been sent it by then.
+/// Time for which packets of the GOP before the newest are kept; by then a paced viewer that began with it has
+/// received it.
 const CATCH_UP: Duration = Duration::from_secs(4);
 /// Clock rate of video in RTP.
 const VIDEO_TICKS: Timescale = Timescale::new(90_000);

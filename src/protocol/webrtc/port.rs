@@ -128,9 +128,9 @@ impl RtcPort {
         }
     }
 
-    /// Routes a datagram for which no session was found. Media from an unknown path goes to one of the sessions at the same address, here or
-    /// at another worker, which tries to decrypt it: a NAT may have given its peer another port. The first flight of DTLS may be here before
-    /// the news of its path.
+    /// Routes a datagram for which no session was found. Media from an unknown path goes to one of the sessions at
+    /// the same address, here or at another worker, which tries to decrypt it: a NAT may have given its peer another
+    /// port. The first flight of DTLS may arrive before the news of its path.
     fn route_stray(
         &mut self,
         now: Instant,

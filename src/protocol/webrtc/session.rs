@@ -63,7 +63,7 @@ enum Role {
     Publisher(Box<Ingest>),
     /// Waits for the verdict on a play, or for tracks; holds the client's offer, if it made one.
     AskedPlay(Option<Box<Description>>),
-    /// Was sent our offer for these tracks. By now the main track has these streams, if any.
+    /// Was sent our offer for these tracks. The main track has these streams by now, if any.
     Offered(Arc<Tracks>, Vec<StreamKey>),
     /// Plays.
     Viewer(Box<Viewer>),
@@ -256,7 +256,8 @@ impl RtcSession {
         let Role::AskedPlay(offer) = &mut self.role else { return };
         let stream = Shown { tracks, codecs, to_come, id: &self.key.id };
         let offer = offer.take();
-        // A client that offers media alone is answered so; one that waits for our offer gets channels with it.
+        // A client that offers only media is answered with media only; a client that waits for our offer is offered
+        // data channels too.
         let has_data =
             |offer: &Description| offer.media.iter().any(|media| media.kind == MediaKind::Application);
         if takes_data && offer.as_deref().is_none_or(has_data) {
@@ -299,7 +300,7 @@ impl RtcSession {
     fn begin_viewing(&mut self, ctx: &Context<'_>, tracks: &Arc<Tracks>) {
         let mut viewer = Viewer::new(ctx.now.mono, &mut self.peer, tracks);
         let chooses = viewer.begins_to_choose();
-        // By the time that the peer can be sent something there is a new one, where the publisher can make it.
+        // By the time the peer can be sent media there is a new key frame, if the publisher can make one.
         if let Some(track) = viewer.video() {
             self.events
                 .push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(track))));
@@ -409,7 +410,7 @@ impl RtcSession {
         if !matches!(self.role, Role::Granted(_) | Role::Publisher(_)) {
             return;
         }
-        // Pages of the SDK open a channel whatever the application has.
+        // Pages of the SDK open a channel regardless of the application's settings.
         self.peer.take_data();
         let answer = self.answer_publisher(ctx, offer);
         match (answer, std::mem::replace(&mut self.role, Role::None)) {
@@ -441,7 +442,7 @@ impl RtcSession {
 
     fn refuse(&mut self, why: Refused) {
         let reason = match &why {
-            // The worker, which has brought it, has logged it.
+            // The worker has sent this refusal, and has logged it.
             Refused::Publish(refusal) => refusal.reason().to_owned(),
             Refused::Play(why) => why.reason().to_owned(),
             Refused::NoTracks => self.refused("the stream has no tracks yet".to_owned()),
@@ -680,7 +681,7 @@ impl Session for RtcSession {
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         let departure = match self.role {
-            // Its socket is gone, and may come again.
+            // The publisher's socket is gone, but may return.
             Role::Publisher(_) => Departure::Lost,
             Role::None
             | Role::AskedPublish(_)

@@ -138,7 +138,7 @@ impl ParameterSets {
         }
         let [sps, _] = self.coding.kinds();
         if found.iter().any(|one| one.0.0 == sps && is_new(one)) {
-            // The pictures are of the new one: an old one beside it would only be taken for it.
+            // The pictures use the new set; a decoder could mistake an old one beside it for the new one.
             self.sets.retain(|key, _| key.0 != sps || found.iter().any(|(found, _)| found == key));
         }
         self.sets.extend(found.into_iter().map(|(key, nal)| (key, Bytes::copy_from_slice(nal))));

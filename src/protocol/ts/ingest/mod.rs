@@ -337,8 +337,9 @@ impl Depackager {
         self.push_data(TrackId::METADATA, (dts, dts), pes.payload.clone());
     }
 
-    /// Handles splice information. The section gets the times of the stream, also where they are encrypted; one that says nothing is left
-    /// out, a splice whose time is over is one of now, and those beyond the rate of [`CueRate`] are dropped.
+    /// Handles splice information. The section gets the times of the stream, even if its own are encrypted. A section
+    /// without events is left out, a splice whose time has passed happens now, and sections beyond the rate of
+    /// [`CueRate`] are dropped.
     fn splice(&mut self, section: &Bytes) {
         let Some(splice) = scte35::Splice::read(section).filter(|splice| !splice.events.is_empty()) else {
             return;

@@ -79,7 +79,7 @@ impl Coding {
                 h265::NAL_AUD => Role::Delimiter,
                 h265::NAL_FILLER => Role::Filler,
                 h265::NAL_VPS..=h265::NAL_PPS => Role::Set,
-                // A suffix SEI has another type, and begins nothing.
+                // This is the prefix SEI. A suffix SEI has another NAL unit type, and begins no access unit.
                 h265::NAL_SEI => Role::Before { recovery: false },
                 _ if h265::is_picture(nal) => {
                     Role::Slice { begins: h265::begins_picture(nal), key: h265::is_key(nal) }
@@ -183,7 +183,8 @@ impl Video {
                     made.push(Made::Bad);
                 }
                 None => {
-                    // The rest of its access unit was already passed on: from now on access units are waited for.
+                    // The rest of its access unit was already passed on. From now on, packets wait for the rest of
+                    // their access unit.
                     self.cuts = true;
                     made.push(Made::Bad);
                 }
@@ -311,15 +312,16 @@ impl Video {
                 made.push(Made::Config(config));
             }
             Err(_) => {
-                // Too many or too large, or without what a decoder needs: the next key frame brings them anew.
+                // The sets are too many or too large, or lack something that a decoder needs; the next key frame
+                // brings them again.
                 self.sets.clear();
                 made.push(Made::Bad);
             }
         }
     }
 
-    /// Returns the decode time of a picture presented at `pts`, in a stream without DTS. Encoders of such streams reorder pictures all the
-    /// same.
+    /// Returns the decode time of a picture presented at `pts`, in a stream without DTS. Encoders of such streams may
+    /// still reorder pictures.
     fn decode_time(&mut self, pts: u64) -> u64 {
         let decoded = self.order.next(self.unwrap.unwrap(pts));
         decoded.cast_unsigned() & CLOCK_MASK
