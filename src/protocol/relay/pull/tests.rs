@@ -1,4 +1,4 @@
-//! The way of units from the origin's clock and epochs to the copy's.
+//! The conversion of units from the origin's clock and epochs to the copy's.
 
 use bytes::Bytes;
 use media::codec::{aac, h264};
@@ -68,7 +68,7 @@ fn a_picture_that_nothing_stands_before_waits_for_a_key_frame() {
     assert!(converted(&mut clock, picture(5080, false), &tracks).is_some());
 }
 
-/// The connection broke: the origin sends the newest GOP again.
+/// The connection broke, and the origin sends the newest GOP again.
 #[test]
 fn what_the_copy_has_had_is_passed_over_and_what_follows_it_is_not() {
     let mut clock = Clock::new(&grant(ZERO_MS, Some(5040), 4), ZERO_MS);

@@ -38,7 +38,7 @@ impl Rig {
         }
     }
 
-    /// Lets what may leave leave, for so long.
+    /// Lets datagrams leave for this many milliseconds.
     fn run(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now += Duration::from_millis(1);
@@ -56,7 +56,8 @@ impl Rig {
         }
     }
 
-    /// Pictures of 20 packets for ten seconds, 4 Mb/s, of which the viewer reports half lost.
+    /// Sends pictures of 20 packets for ten seconds (4 Mb/s), of which the viewer reports half
+    /// lost.
     fn narrow(&mut self) {
         for n in 1..=10u32 {
             for _ in 0..25 {

@@ -15,7 +15,8 @@ fn publisher() -> (Muxer, Vec<u8>, Depackager) {
     (muxer, frame, ingest())
 }
 
-/// Splice information at these times of a publisher whose clock shows `zero` at the beginning, two seconds in: time and splice of each unit.
+/// Splice information at these times of a publisher whose clock shows `zero` at the beginning, two seconds into the
+/// stream. Returns time and splice of each unit.
 fn spliced(zero: u64, sections: &[Bytes]) -> Vec<(i64, i64, Option<u64>)> {
     let (mut muxer, frame, mut ingest) = publisher();
     for n in 0..94 {
