@@ -262,7 +262,7 @@ impl Dvr {
             self.seal(CHUNK);
             settled = settled.saturating_sub(CHUNK);
         }
-        // A disk that hangs for the length of the window delays nothing any longer.
+        // If the disk has hung for as long as the window, chunks are made without waiting for it.
         while self.reach.is_overdue() {
             self.seal(CHUNK);
         }

@@ -18,7 +18,7 @@ impl Ladder {
         matches!(self.layout, Layout::Apart) && self.settings.dash
     }
 
-    /// True if another stream has a segment that is missing in the manifest that this stream publishes.
+    /// True if other streams have new segments since the last call, which the manifest of this stream lacks.
     pub(super) fn is_news_of_others(&mut self, blobs: &Blobs) -> bool {
         if !self.makes_manifest() {
             return false;
