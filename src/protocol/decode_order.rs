@@ -100,7 +100,7 @@ mod tests {
         for _ in 0..50 {
             assert_eq!(order.next(49 * 3600), 49 * 3600);
         }
-        // 1.5 s back, and it goes on from there.
+        // 1.5 s back, and the times continue from there.
         let back: Vec<i64> = (12..20).map(|n| order.next(n * 3600)).collect();
         assert_eq!(back, (12..20).map(|n| n * 3600).collect::<Vec<_>>());
     }

@@ -278,7 +278,7 @@ mod tests {
             (b"ANNOUNCE rtsp://h/live/a RTSP/1.0\r\nCSeq: 1\r\n\r\n", "rtsp"),
             (b"\x03\0\0\0\0\0\0\0\0", "rtmp"),
             (&STUN, "turn-tcp"),
-            // A cookie somewhere else, and what looks like nothing.
+            // A cookie in another place, and bytes of no protocol.
             (b"\0\x14\0\x01\0\0\x21\x12\xa4\x42\0\0\0\0\0\0\0\0\0\0\0\0", "http"),
             (b"GIBBERISHGIBBERISHGIBBERISHGIBBERISH", "http"),
             (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "http"),

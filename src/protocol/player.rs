@@ -73,7 +73,8 @@ pub trait LoadPlayer: Debug + Send {
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
     /// Notes that the byte stream has ended.
     fn handle_end(&mut self, now: Instant);
-    /// True if the player goes on without the byte stream that has ended, and opens another one when needed.
+    /// True if the player continues without the byte stream that has ended, and opens another one when
+    /// needed.
     fn outlives_stream(&self) -> bool {
         false
     }
@@ -166,7 +167,7 @@ impl LoadPlayer for PulledPlayer {
                     self.events.push_back(LoadEvent::Unit { is_video, place: 0, payload: unit.payload });
                 }
                 ClientEvent::Begun | ClientEvent::Dropped(_) | ClientEvent::ClockNews(_) => {}
-                // The load generator measures the server that it was told of.
+                // The load generator measures the server named in its target.
                 ClientEvent::NextServer(_) | ClientEvent::Disconnect => {
                     self.events.push_back(LoadEvent::Closed("the server redirects".to_owned()));
                 }

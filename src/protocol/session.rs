@@ -131,7 +131,7 @@ pub struct To {
     pub path: PathId,
     /// The peer; `None` for that of the path.
     pub remote: Option<Remote>,
-    /// True if nothing more is to be sent after the gathered datagrams, so that the session need not be asked again.
+    /// True if nothing follows the gathered datagrams, so that the session need not be asked again.
     pub last: bool,
 }
 
@@ -162,7 +162,8 @@ pub trait DatagramPeer {
     fn poll_datagrams(&mut self, ctx: &Context<'_>, logs: Logs<'_, '_>, out: &mut Datagrams) -> To;
 }
 
-/// A session that takes whole units: one that must keep what it has sent until it has arrived, or a sink without a connection.
+/// A session that takes whole units: either it must keep sent units until they have arrived, or it is a sink without
+/// a connection.
 pub trait UnitSink {
     /// True if there is room for a unit. If false, the subscription's cursor stays, and lags.
     fn has_room(&self) -> bool;

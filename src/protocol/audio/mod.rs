@@ -21,7 +21,7 @@ use super::{FormatKind, Session};
 use crate::config::AppSettings;
 use crate::types::Now;
 
-/// Names what this build cannot do, if it was made without a library of audio.
+/// Returns the feature that this build lacks, if it was made without a library of audio.
 #[must_use]
 pub const fn lack() -> Option<&'static str> {
     if Target::Aac(0).can_encode() {

@@ -33,7 +33,7 @@ pub enum SubscriptionEvent {
     Subscribe(PlayAsk),
     /// Subscribes to the stream for which the session was ordered (a push, a sink), in this format; answered likewise.
     Attach(Format),
-    /// Selects other tracks from the next key frame on; until then the former ones are sent.
+    /// Selects other tracks from the next key frame on; until then the present ones are sent.
     Select(Selection),
     /// The peer needs a key frame of this video track to go on; `None` for the track that the subscription starts at.
     KeyFrameNeeded(Option<TrackId>),
@@ -61,7 +61,7 @@ pub enum SubscriptionNews<'a> {
     Zero(i64),
     /// The tracks of a stream that had none when it was subscribed to.
     TracksKnown(&'a Tracks),
-    /// Tracks of a stream that now has both video and sound, after it had only one of the two.
+    /// Tracks of a stream that now has both video and audio, after it had only one of the two.
     KindAdded(&'a Tracks),
     /// News of the requested main track; the first one answers [`PlayAsk::takes_subtracks`].
     Subtracks(SubtrackNews<'a>),

@@ -140,7 +140,8 @@ pub(in crate::protocol) fn config<'a>(track: &'a Track, chosen: &Chosen) -> Opti
     }
 }
 
-/// Returns further metadata of a track from its publisher in the enhanced form, for players that support the track's FourCC.
+/// Returns further metadata of a track from its publisher, in the enhanced form, for players that support the track's
+/// FourCC.
 pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Option<Body<'a>> {
     let (codec, extra, form) = (track.config.codec(), track.extra.as_ref()?, Form::of(track, chosen));
     match codec.kind() {

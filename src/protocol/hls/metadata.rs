@@ -175,7 +175,8 @@ mod tests {
         assert!(none.cue(&splice, place).is_none() && cues.tags(&splice).is_none());
     }
 
-    /// The cue of a section at ten seconds of its stream, in segments whose zero is at this time and whose stream is so much later.
+    /// The cue of a section ten seconds into its stream, in segments with this zero, whose stream is `later_ms`
+    /// later.
     fn cued(section: Bytes, zero_ms: i64, later_ms: i64) -> Cue {
         let unit = AccessUnit {
             track: TrackId::CUES,

@@ -244,7 +244,7 @@ impl Publishing {
 
     // ---- the end, and copies
 
-    /// True if nothing more comes.
+    /// True if nothing follows.
     pub(super) const fn is_over(&self) -> bool {
         self.closing.is_some()
     }
@@ -256,7 +256,7 @@ impl Publishing {
         self.dvr.iter_mut().for_each(Dvr::finish);
     }
 
-    /// Removes what viewers could go back to, because the stream is deleted.
+    /// Removes the segments that viewers could go back to, because the stream is deleted.
     pub(super) fn clear(&mut self) {
         self.dvr.iter_mut().for_each(Dvr::clear);
     }

@@ -13,7 +13,7 @@ use crate::mail::Grant;
 use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Start, UnitClient};
 use crate::protocol::usable::Supply;
 
-/// Segments come faster than they are to be seen, and are given out as they are to be seen.
+/// Segments arrive faster than they play; their units are emitted when due, with this reserve.
 const RESERVE: Duration = Duration::from_millis(100);
 /// Number of waiting units above which nothing further is requested: about a second. The next response then arrives
 /// in time, and no server waits long for its response to be read.
@@ -112,7 +112,7 @@ impl HlsPull {
         }
     }
 
-    /// Takes what the machine has to say. Before the grant nothing can be made of it.
+    /// Takes the machine's events. Before the grant, units cannot be made of them.
     fn take_events(&mut self) {
         while let Some(event) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
             self.waiting.push_back(event);

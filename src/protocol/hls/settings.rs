@@ -396,7 +396,7 @@ impl HlsSettings {
         settings.begins_with_stream || settings.kept.is_some() || settings.pushed_to.is_some()
     }
 
-    /// Returns the settings of one stream, whose record may have some of its own; unusable ones are ignored.
+    /// Returns the settings of one stream, whose record may override some; unusable ones are ignored.
     pub(super) fn of_stream(app: &AppSettings, details: &StreamDetails) -> Self {
         let mut settings = Self::of(app).clone();
         for (key, value) in &details.overrides {

@@ -214,7 +214,7 @@ impl HttpSession {
             return self.control(ctx, asked);
         };
         let Asked { mut request, fields, .. } = asked.of_api();
-        // The operation itself lets it come.
+        // The upload itself reads the body.
         request.body_waits = false;
         self.begin(Upload::new(fields, form));
         self.link.tell(Event::Request(RequestEvent::Rest {

@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// The values of an attribute, or what else follows this opening up to a quotation mark.
+    /// The values of an attribute, or other texts that follow `opening` up to a quotation mark.
     fn quoted<'a>(body: &'a str, opening: &'a str) -> impl Iterator<Item = &'a str> {
         body.split(opening).skip(1).filter_map(|rest| rest.split('"').next())
     }

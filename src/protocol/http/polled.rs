@@ -383,7 +383,8 @@ impl FilePath {
         Some((kind.viewers)(&name))
     }
 
-    /// Returns the blob that answers a request: the one that its parameters select in place of the named one, if it is as recent.
+    /// Returns the blob that answers a request: the one that its parameters select instead of the named one, if it is
+    /// as recent.
     fn blob_for<'b>(&self, ctx: &Context<'b>, request: &Request) -> Option<&'b Arc<Blob>> {
         let named = self.blob(ctx)?;
         let other = self.app(ctx.apps).and_then(|app| sinks::in_place(app, &named.name, &request.query));

@@ -254,7 +254,7 @@ impl Depackager {
         let unit = AccessUnit {
             track: lane.id,
             dts: 0,
-            // As far behind the decoding time, until that has its place on the stream's clock.
+            // For now, the distance from the decode time, which is not on the stream's clock yet.
             pts: shown,
             key_frame,
             config_epoch,

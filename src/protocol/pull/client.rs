@@ -98,7 +98,7 @@ pub(in crate::protocol) enum ClientEvent {
     Dropped(u64),
     /// A clock of the source was wrong, and was corrected.
     ClockNews(ClockNews),
-    /// The client goes on at another server, over a connection of its own; [`Client::begin`] is called when that is open.
+    /// The client continues at another server, over a new connection; [`Client::begin`] is called when that is open.
     NextServer(NextServer),
     /// The client no longer needs the connection.
     Disconnect,

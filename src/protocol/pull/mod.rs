@@ -44,7 +44,7 @@ use stall::Stall;
 
 /// Maximum time from the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time to wait for a server that is to call us, i.e. practically none.
+/// Maximum time to wait for a server that calls us; practically none.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Maximum number of metadata pieces held before the first video or audio.
 const HELD_MAX: usize = 16;
@@ -260,7 +260,8 @@ impl PullSession {
             }
             None => outputs.into_iter().for_each(|output| self.take_output(now, output)),
         }
-        // The next attempt may find the source mended; its viewers are told of nothing by sound alone.
+        // The source may work again at the next attempt, whereas viewers with only audio would not learn of the
+        // fault.
         if let Some(Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault {
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
             self.end(now, reason);

@@ -68,7 +68,7 @@ impl Pace {
         self.latest = self.latest.max(ms);
         let output = self.waiting.pop_front();
         if self.waiting.is_empty() {
-            // A burst leaves no memory behind.
+            // Memory for a burst is not kept.
             self.waiting.shrink_to(16);
         }
         output

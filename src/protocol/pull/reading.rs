@@ -26,7 +26,7 @@ pub(in crate::protocol) struct Reading {
 }
 
 impl Reading {
-    /// Makes the reading of a source of which nothing was read.
+    /// Makes the reading of a source of which nothing has been read.
     pub(in crate::protocol) fn new() -> Self {
         Self { part: Part::Whole, body: Body::new() }
     }

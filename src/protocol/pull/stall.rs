@@ -57,7 +57,7 @@ impl Stall {
         self.due
     }
 
-    /// Returns the reason if no media comes any more.
+    /// Returns the reason if media has stopped.
     pub(super) fn frozen(&self, now: Instant) -> Option<String> {
         (self.due <= now).then(|| format!("frozen: no media for {} s", MEDIA_WITHIN.as_secs()))
     }

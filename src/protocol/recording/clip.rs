@@ -179,7 +179,7 @@ struct ClipSink {
     depackager: Option<Depackager>,
     /// Number of bytes read of the first segment.
     at: usize,
-    /// Date of the first segment of all, in milliseconds of Unix time.
+    /// Date of the very first segment, in milliseconds of Unix time.
     first_ms: Option<i64>,
     is_begun: bool,
     step_at: Option<Instant>,
@@ -375,7 +375,8 @@ mod tests {
 
     const FIRST_MS: i64 = 1_700_000_000_000;
 
-    /// DTS of the pictures of a clip, of a stream with a picture every 100 ms and a key frame every second, and sound between them.
+    /// DTS of the pictures of a clip, from a stream with a picture every 100 ms, a key frame every second, and audio
+    /// in between.
     fn clip(start_ms: i64, end_ms: i64, has_video: bool) -> Vec<i64> {
         let config = |codec, bytes: &'static [u8]| {
             CodecConfig::read(codec, Bytes::from_static(bytes)).unwrap().unwrap()

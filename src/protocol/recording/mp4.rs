@@ -63,7 +63,7 @@ impl Lane {
         let duration = u32::try_from(unit.dts.saturating_sub(before.dts)).unwrap_or(0);
         before.sample.duration = duration;
         if let Some(waiting) = &mut self.waiting {
-            // The last one of all lasts as long as the one before it.
+            // The last sample of a track lasts as long as the one before it.
             waiting.sample.duration = duration;
         }
         self.add(base, before);

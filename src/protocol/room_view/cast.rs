@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(stage.after(999).as_deref(), Some("ann"));
         assert_eq!(stage.cast.due(), Some(stage.now + Duration::from_millis(1)));
         assert_eq!(stage.after(1).as_deref(), Some("cat"));
-        // A brief speaker is shown for two seconds all the same.
+        // Even a brief speaker is shown for two seconds.
         stage.heard("cat", SILENCE);
         assert_eq!(stage.after(1_999).as_deref(), Some("cat"));
         assert_eq!(stage.after(1).as_deref(), Some("ben"));

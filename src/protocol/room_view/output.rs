@@ -16,7 +16,7 @@ use crate::mail::Grant;
 /// The output of a view.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Time in milliseconds at which the view begins, or goes on.
+    /// Time in milliseconds at which the view begins or continues.
     base_ms: i64,
     /// Time of arrival of the unit at `base_ms`.
     base_at: Option<Instant>,
@@ -172,7 +172,7 @@ mod tests {
     use crate::hub::{Fit, Selection};
     use crate::types::StreamId;
 
-    /// A stream of the room: the second video track of its list, and sound.
+    /// A stream of the room: the second video track of its list, and audio.
     struct Member {
         tracks: Arc<Tracks>,
         chosen: Chosen,
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(shown(&mut output, &ann, &before), None, "the view begins at zero");
         let picture = ann.unit(at(40), ann.video, 70_040, false);
         assert_eq!(shown(&mut output, &ann, &picture), Some((TrackId::VIDEO, 40, 1)));
-        // Another one from a key frame on, whatever its own clock is.
+        // Another stream is shown from a key frame on, whatever its own clock is.
         let cut = ben.unit(at(1000), ben.video, 5, true);
         output.cut(&cut);
         let early = ben.unit(at(1000), ben.video, 5, false);

@@ -208,10 +208,10 @@ mod tests {
         let [prelude, ..] = sent(&tracks, FourCcs::NONE);
         assert!(has(&prelude, b"audiocodecid") && has(&prelude, b"encoder"));
         assert!(!has(&prelude, b"width") && !has(&prelude, b"videocodecid"));
-        // With everything it is what came, to the byte.
+        // A player that can decode everything gets the publisher's metadata unchanged.
         let [prelude, ..] = sent(&tracks, FourCcs::ALL);
         assert!(has(&prelude, tracks.metadata.as_ref().unwrap()));
-        // Other data is nobody's business.
+        // Other script data is left alone.
         let text = Data { name: "onFI".to_owned(), values: Vec::new() }.write();
         assert_eq!(flv_mapping::without_left_out(&chosen(&tracks, FourCcs::NONE), &text), None);
     }

@@ -47,7 +47,7 @@ impl RtmpPush {
                     let takes_all =
                         self.machine.as_ref().is_some_and(|machine| machine.client.takes_multitrack());
                     let tracks = if takes_all { Selection::ALL } else { Selection::DEFAULT };
-                    // Platforms refuse a stream without sound.
+                    // Platforms refuse a stream without audio.
                     let selection = Selection { silence: true, ..tracks };
                     self.attempt.broadcast(now, self.format(message_stream).select(selection));
                 }
@@ -97,7 +97,7 @@ impl ByteStream for RtmpPush {
     }
 
     fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
-        // The machine pings nobody: a target that takes nothing is noticed by the worker.
+        // The machine sends no pings: the worker notices a target that accepts nothing.
     }
 
     fn wants_bytes(&self) -> bool {

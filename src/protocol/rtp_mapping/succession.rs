@@ -69,7 +69,7 @@ mod tests {
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut sources = Succession::default();
         sources.received(start);
-        // Stray packets, some of them behind a pause.
+        // Stray packets, one of them after a pause.
         for ms in [10, 20, 600] {
             assert_eq!(sources.other(at(ms), Ssrc(8), b"8"), None, "{ms}");
             sources.received(at(ms + 1));

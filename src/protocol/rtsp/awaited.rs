@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(awaited.until(), now + 2 * BOTH_WITHIN, "the first counts");
         assert!(awaited.take(now + BOTH_WITHIN, &both, Selection::DEFAULT));
         assert_eq!(awaited.tracks(), Some(video));
-        // Of a stream that comes late the wait is no longer.
+        // The wait is not extended for a stream whose first track comes late.
         assert!(!Awaited::new(now).take(now, &tracks(&[TrackId::AUDIO]), Selection::DEFAULT));
         let mut late = Awaited::new(now);
         late.take(now + TRACKS_WITHIN, &tracks(&[TrackId::AUDIO]), Selection::DEFAULT);

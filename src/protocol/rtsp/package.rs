@@ -214,7 +214,7 @@ impl RtspPackage {
             cut.packets = cut.packets.wrapping_add(1);
             cut.octets = cut.octets.wrapping_add(u32::try_from(payload.len()).unwrap_or(0));
             if let CodecConfig::G711(config) = &cut.config {
-                // Each packet has samples of its own.
+                // The next packet begins after the samples of this one.
                 let samples = payload.len().checked_div(usize::from(config.channels)).unwrap_or(0);
                 timestamp = timestamp.wrapping_add(u32::try_from(samples).unwrap_or(0));
             }
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(marked, [false, false, true]);
         let first = packets[0].header;
         assert!(packets.iter().all(|packet| packet.header.timestamp == first.timestamp));
-        // The next unit goes on counting, and is reported of no more.
+        // The next unit continues the numbers, and needs no report yet.
         let next = stream.frames(TrackId::VIDEO, 1040, &[7; 10]);
         let header = rtp::Packet::read(&next[0].1).unwrap().header;
         assert_eq!((next.len(), header.ssrc), (1, first.ssrc));

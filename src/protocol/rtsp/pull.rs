@@ -415,7 +415,7 @@ impl Client for RtspPull {
     fn poll(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // A burst leaves no memory behind.
+            // Memory for a burst is not kept.
             self.events.shrink_to(8);
         }
         event

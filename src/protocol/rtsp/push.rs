@@ -186,7 +186,7 @@ impl ByteStream for RtspPush {
     }
 
     fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
-        // The machine's keep-alive goes by time: a target that takes nothing is noticed by the worker.
+        // The machine's keep-alive depends on time only: the worker notices a target that accepts nothing.
     }
 
     fn wants_bytes(&self) -> bool {

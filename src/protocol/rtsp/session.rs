@@ -380,7 +380,7 @@ impl ByteStream for RtspSession {
     }
 
     fn handle_sent(&mut self, ctx: &Context<'_>, _bytes: usize) {
-        // Over datagrams it is no sign of life that this side speaks.
+        // For a viewer of datagrams, sent bytes are no sign that the viewer is alive.
         if let Role::Viewer(viewer) = &self.role
             && !viewer.takes_datagrams()
         {

@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(narrowed(&[video, audio], &[0, 1]), None);
         assert_eq!(narrowed(&[video, audio], &[0]), mute);
         assert_eq!(narrowed(&[video, audio], &[1]), blind);
-        // A track that comes later, with another publisher, was never described.
+        // A track that a later publisher adds was never described.
         assert_eq!(narrowed(&[video], &[0]), mute);
         assert_eq!(narrowed(&[audio], &[0]), blind);
     }
@@ -338,7 +338,7 @@ mod tests {
             assert!((0..out.len()).all(|at| out.get(at)[0] == 0x80 || out.get(at)[0] == 0x81));
             sent.push((to.path.0, out.len()));
         }
-        // A report before the three packets of the picture, a report before the one of the sound.
+        // A report before the three packets of the picture, and a report before the audio packet.
         assert_eq!(sent, [(2, 1), (1, 3), (4, 1), (3, 1)]);
         assert_eq!((viewer.poll_timeout(), viewer.line.waiting_bytes()), (None, 0));
     }

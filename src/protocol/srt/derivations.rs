@@ -14,7 +14,7 @@ use crate::auth::network;
 const PER_SECOND: u64 = 200;
 /// Maximum derivations per second for one address.
 const PER_SECOND_AND_ADDRESS: u64 = 20;
-/// Maximum derivations at once, of one address or of all; so also the maximum of one turn.
+/// Maximum derivations in a burst, of one address or of all addresses; therefore also the maximum of one turn.
 const BURST: u64 = 4;
 /// Number of address counters. Two addresses that share a counter share its allowance.
 const BUCKETS: usize = 1024;

@@ -144,7 +144,7 @@ mod tests {
     fn what_is_old_leaves_at_four_times_its_speed_until_nothing_is() {
         let mut pace = Pace::new();
         let left = leave(&mut pace, 6, || QUIET);
-        // Six seconds at four times the speed, and what came meanwhile.
+        // Six seconds at four times the speed, and the units that arrived meanwhile.
         let last = *left.last().unwrap();
         assert!(last > ms(1900) && last <= ms(2010), "{last:?}");
         assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));

@@ -177,7 +177,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
     }
 }
 
-/// Audio frames of 48 kHz that need no configuration of their own, with what they are.
+/// Audio frames of 48 kHz that need no configuration, each with the configuration they imply.
 fn sounds() -> [(CodecConfig, Bytes); 5] {
     let mp3_frame = [&[0xff, 0xfb, 0x94, 0x64][..], &[0; 380]].concat();
     let ac3_frame = [&[0x0b, 0x77, 1, 2, 20, 0x40][..], &[5; 762]].concat();
@@ -326,7 +326,8 @@ fn a_picture_goes_out_with_a_delimiter_and_a_key_frame_with_its_sets() {
     };
     assert_eq!(payload_of(true, &[IDR]), annex_b(&[AUD, SPS, PPS, IDR]));
     assert_eq!(payload_of(false, &[INTER]), annex_b(&[AUD, INTER]));
-    // RTMP passes on what encoders leave inside: it is there once.
+    // Encoders may leave delimiters and parameter sets in their frames, which RTMP passes on; the output has each
+    // once.
     assert_eq!(
         payload_of(true, &[&[9, 0x10], SPS, PPS, &[6, 5, 0], IDR]),
         annex_b(&[AUD, SPS, PPS, &[6, 5, 0], IDR])
@@ -767,7 +768,7 @@ fn a_picture_holds_little_more_than_its_bytes() {
 
 #[test]
 fn pictures_without_dts_get_decode_times_from_their_order() {
-    // Shown 0, 3, 1, 2, 6, 4, 5, ...: a picture that is shown late comes first of each three.
+    // Shown 0, 3, 1, 2, 6, 4, 5, ...: of each three pictures, the one that is shown last comes first.
     let shown = |n: u64| match n % 3 {
         _ if n == 0 => 0,
         1 => n + 2,

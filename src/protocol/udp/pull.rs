@@ -168,7 +168,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, n], 5000))
     }
 
-    /// Gives a datagram; the second byte of its first packet, if it comes out.
+    /// Passes a datagram. Returns the second byte of its first packet, if the packet is emitted.
     fn give(pull: &mut UdpPull, now: Instant, from: u8, datagram: &[u8]) -> Option<u8> {
         pull.handle_datagram(now, PathId::default(), address(from), &mut datagram.to_vec());
         let event = pull.poll()?;

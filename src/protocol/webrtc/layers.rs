@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(1), id(0)]);
     }
 
-    /// Up, and down at once, again and again: each time later.
+    /// A switch up and down at once, again and again: each time later.
     #[test]
     fn a_path_that_lies_is_believed_less_and_less() {
         let mut bench = Bench::new();

@@ -186,7 +186,7 @@ impl Room {
             return None;
         }
         let handle = self.came(own);
-        // Seats and data channels are behind what the peer has.
+        // Seats and data channels follow the sections that the peer already has.
         let more = std::mem::take(&mut self.places);
         let keeps = handle.filter(|_| !self.seats.are_any());
         for section in sections {

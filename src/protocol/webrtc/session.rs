@@ -560,7 +560,7 @@ impl RtcSession {
             | ::webrtc::Event::ChannelOpened(_)
             | ::webrtc::Event::ChannelClosed(_)
             | ::webrtc::Event::Message { .. }) => self.data_event(ctx, event),
-            // A lite agent has no candidates to tell; of a section only the first format is taken.
+            // A lite agent has no candidates to send, and only the first format of a section is used.
             ::webrtc::Event::Candidate(_) | ::webrtc::Event::Format { .. } | _ => {}
         }
     }
@@ -669,7 +669,7 @@ impl Session for RtcSession {
                 }
             },
             Reply::Family(FamilyNews::Message { from, message }) => self.message(ctx, from, &message),
-            // A request that was answered is over; before, nobody would get the answer.
+            // A request that was answered is over. If its session ends earlier, nobody would get the answer.
             Reply::Family(FamilyNews::Ended(gone))
                 if self.describe_by.is_some() && gone.conn == self.asker.session.conn =>
             {

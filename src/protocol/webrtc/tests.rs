@@ -272,7 +272,7 @@ fn lips_come_into_step_without_a_leap() {
     assert!((last[1] - last[0] - 18_000).abs() < 20, "{last:?}");
 }
 
-/// A key frame of VP8 (RFC 6386 §9.1), so many pixels wide and high.
+/// A key frame of VP8 (RFC 6386 §9.1) with this width and height in pixels.
 fn vp8_key(timestamp: u32, width: u16, height: u16) -> Frame {
     let [a, b] = width.to_le_bytes();
     let [c, d] = height.to_le_bytes();

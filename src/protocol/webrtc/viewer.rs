@@ -39,7 +39,7 @@ struct Output {
     begun: bool,
     /// Time of the last unit, in milliseconds of the stream.
     newest_ms: i64,
-    /// The last unit that was sent by a former subscription.
+    /// Time of the last unit sent by an earlier subscription, in milliseconds.
     floor_ms: i64,
 }
 

@@ -420,8 +420,8 @@ mod tests {
     use super::*;
     use crate::http::{Headers, Version};
 
-    /// `Location` as OBS resolves it (obs-studio, plugins/obs-webrtc/whip-output.cpp): a text that does not begin with `http`
-    /// becomes the path of the URL, with a slash in front as libcurl adds it, and the query goes.
+    /// As OBS does (obs-studio, plugins/obs-webrtc/whip-output.cpp): a `Location` that does not begin with `http`
+    /// becomes the path of the URL, with a slash in front, as libcurl adds it, and the query is dropped.
     fn as_obs(endpoint: &str, location: &str) -> String {
         if location.starts_with("http") {
             return location.to_owned();

@@ -82,7 +82,8 @@ pub(super) mod tests {
             (one.clone(), of(&[b"abc"], true)),
             ([&one[..], &two, &one].concat(), of(&[b"abc", b"de", b"abc"], true)),
             (with_crc, of(&[b"crc"], true)),
-            // The rest is none: cut, noise, another track, blocks that cannot be told apart.
+            // The rest of each tag is no frame: it is cut, noise, of another track, or has blocks that cannot be
+            // separated.
             ([&one[..], &two[..8]].concat(), of(&[b"abc"], false)),
             ([&one[..], b"noise"].concat(), of(&[b"abc"], false)),
             ([&one[..], &mono].concat(), of(&[b"abc"], false)),

@@ -78,7 +78,7 @@ mod tests {
         let placed = place(&mut compositions, 1000, &all);
         assert!(placed.iter().all(|(dts, pts)| pts >= dts), "{placed:?}");
         assert!(placed.windows(2).all(|pair| pair[0].0 <= pair[1].0), "{placed:?}");
-        // The first negative one comes as a surprise, and nothing behind it.
+        // The first negative composition time makes its picture late; later ones do not.
         let late: Vec<usize> =
             (0..all.len()).filter(|&at| placed[at].1 != 1000 + 40 * at as i64 + i64::from(all[at])).collect();
         assert_eq!(late, [3]);

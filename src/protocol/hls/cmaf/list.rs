@@ -1,4 +1,4 @@
-//! The playlist of all renditions, and their manifest of DASH.
+//! The multivariant playlist of all renditions, and their DASH manifest.
 
 use std::time::Instant;
 

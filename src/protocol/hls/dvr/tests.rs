@@ -318,7 +318,8 @@ fn a_beginning_within_a_range_of_dates_has_it() {
     for number in 0..60_i64 {
         rig.segment(10, false);
         if number == 10 || number == 20 {
-            // Added to a segment that is not listed yet: the rig lists at once, so it is done by hand.
+            // The range belongs to a segment that is not listed yet; the rig lists segments at once,
+            // so it is added by hand.
             let range = DateRange {
                 id: format!("range-{number}"),
                 start_ms: BEGUN_MS + number * 2000,

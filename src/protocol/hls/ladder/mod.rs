@@ -190,12 +190,11 @@ struct Around {
 #[derive(Debug, Default)]
 struct Shown {
     text: String,
-    /// Shared audio of other streams that this stream continues, by number; and true if another stream is to continue
-    /// it after this one.
+    /// For each shared audio playlist that this stream publishes, by number, the segments of another stream that it
+    /// continues; and true once another stream is to continue these playlists.
     splices: BTreeMap<u8, Splice>,
     is_left: bool,
-    /// Renditions of manifests; and the sum of the numbers of other streams' newest segments in the published
-    /// manifest.
+    /// Renditions of manifests; and the sum of the numbers of other streams' newest segments at the last check.
     board: Board,
     others: u64,
     /// The time at which the playlist could first have been published.
@@ -258,7 +257,7 @@ impl Ladder {
         self.others(blobs).first().is_none_or(|first| !self.is_earlier(*first))
     }
 
-    /// True if all variants share the sound of this stream.
+    /// True if all variants share the audio of this stream.
     fn leads_sound(&self, blobs: &Blobs) -> bool {
         let others = self.others(blobs);
         !others.iter().any(|(stream, rung)| rung.is_sound && self.is_earlier((*stream, rung)))

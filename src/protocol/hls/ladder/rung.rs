@@ -43,7 +43,8 @@ pub(super) struct Lead {
 pub(super) struct Beside {
     /// The leading rendition; `None` if this one leads.
     pub(super) lead: Option<Lead>,
-    /// The longest segment of all others, in milliseconds: all playlists have the same target duration (RFC 8216 §6.2.4).
+    /// The longest segment among the other renditions, in milliseconds: all playlists have the same target duration
+    /// (RFC 8216 §6.2.4).
     pub(super) longest_ms: i64,
 }
 
@@ -590,10 +591,10 @@ impl Rung {
         }
     }
 
-    /// Returns the description of its sound.
+    /// Returns the description of its audio.
     pub(super) fn sound(&self) -> Sound {
         let sound = self.chosen.of_kind(TrackKind::Audio).next().map(sounds::of).unwrap_or_default();
-        // The first one keeps its name, whichever track that is.
+        // The first audio rendition keeps its name, whichever track it carries.
         Sound { index: if self.is_sound { self.index } else { sound.index }, ..sound }
     }
 

@@ -47,7 +47,7 @@ struct Rig {
     at_ms: i64,
     /// NAL units before the slice of each picture.
     before: &'static [u8],
-    /// Languages of the sounds of publishers.
+    /// Languages of the publishers' audio tracks.
     languages: &'static [&'static str],
     /// Time from decoding to presentation of pictures.
     lag_ms: i64,

@@ -178,7 +178,7 @@ impl Rig {
         self.unit(AUDIO, dts_ms, true, Bytes::from(format!("sound at {dts_ms}")))
     }
 
-    /// Frames 40 ms apart with sound, a key frame each second.
+    /// Passes frames 40 ms apart with audio, and a key frame each second.
     fn stream(&mut self, from_ms: i64, to_ms: i64) {
         for ms in (from_ms..to_ms).step_by(40) {
             self.video(ms, ms % 1000 == 0);
@@ -608,7 +608,7 @@ impl Rig {
         Self::of(Container::WebM, tracks, RecordingOrder::default())
     }
 
-    /// Frames 40 ms apart with sound, a key frame each second.
+    /// Passes frames 40 ms apart with audio, and a key frame each second.
     fn vp8_stream(&mut self, from_ms: i64, to_ms: i64) {
         for ms in (from_ms..to_ms).step_by(40) {
             self.unit(VIDEO, ms, ms % 1000 == 0, picture(ms, ms % 1000 == 0));

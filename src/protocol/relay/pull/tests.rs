@@ -34,7 +34,7 @@ fn picture(ms: i64, key_frame: bool) -> AccessUnit {
     unit(TrackId::VIDEO, ms * 90, key_frame)
 }
 
-/// Times in ticks of what the copy gets.
+/// Times, in ticks, of the unit that the copy gets.
 fn converted(clock: &mut Clock, unit: AccessUnit, tracks: &Arc<Tracks>) -> Option<(i64, i64, u32)> {
     let event = clock.convert(unit, tracks);
     if let ClientEvent::Unit { unit, tracks } = &event {

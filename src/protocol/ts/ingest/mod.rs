@@ -264,7 +264,7 @@ impl Depackager {
         }
         self.streams.sort_unstable_by_key(|one| (matches!(one.reader, Reader::Audio(_)), one.id));
         if self.lead() != lead {
-            // Audio that is under way goes on.
+            // Audio that already flows continues.
             (self.waited, self.waits_since) = (self.delivers, None);
         }
         let is_there = |id| self.streams.iter().any(|one| one.id == id);

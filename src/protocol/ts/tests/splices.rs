@@ -5,7 +5,7 @@ use media::scte35;
 use super::*;
 use crate::hub::Pick;
 
-/// A publisher of sound and splice information: its muxer, a frame, and where its bytes go.
+/// A publisher of audio and splice information: its muxer, a frame, and the depackager that gets its bytes.
 fn publisher() -> (Muxer, Vec<u8>, Depackager) {
     let mut muxer = Muxer::new();
     let streams = [(Kind::Audio, StreamKind::AacAdts), (Kind::Splice, StreamKind::Splice)];

@@ -12,7 +12,7 @@ use rtp::NtpAnchor;
 use super::*;
 use crate::config::AppSettings;
 
-/// A form of video: its `rtpmap` and `fmtp` behind the payload type.
+/// A form of video: its `rtpmap` and `fmtp` after the payload type.
 type Form = (&'static str, &'static str);
 
 fn server(now: Instant) -> Peer {

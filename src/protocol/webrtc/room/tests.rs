@@ -205,7 +205,7 @@ fn a_large_room_is_turned_over_page_by_page() {
     assert_eq!(bench.room.assignments("r").matches("trackId").count(), 1);
 }
 
-/// A bench whose subscriptions are made as the room wants them.
+/// A bench whose subscriptions follow the room's steps.
 impl Bench {
     fn seats(video: usize, audio: usize) -> Self {
         let mut bench = Self::with(Choice::default(), Limits { video: Some(video), audio: Some(audio) });
@@ -213,7 +213,7 @@ impl Bench {
         bench
     }
 
-    /// A stream comes, with these codecs where it is subscribed to.
+    /// Adds a stream, with these codecs if it is subscribed to.
     fn enters(&mut self, id: &str, codecs: &[Codec]) {
         let handle = self.room.came(&id.into());
         if let Some(handle) = handle {
@@ -349,7 +349,7 @@ fn a_page_has_fewer_videos_and_no_more_than_the_application_lets_it() {
     bench.steps(&BOTH);
     assert_eq!(bench.negotiate().unwrap().len(), 2);
     assert_eq!(bench.shown(), ["videoTrack0=ann", "videoTrack1=ben", "videoTrack2=cat"]);
-    // If each stream has places of its own, that many of them are used.
+    // If each stream has places of its own, the limit is on the places in use.
     let mut bench = Bench::new(Choice::default());
     let handles = ["a", "b", "c"].map(|id| bench.came(id, &BOTH).unwrap());
     bench.negotiate().unwrap();
