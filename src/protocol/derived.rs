@@ -23,8 +23,8 @@ use crate::types::Now;
 pub struct Derivation {
     /// The name, for logs.
     pub name: &'static str,
-    /// Maximum number of such tracks made at a time on a machine with this number of cores, if the work costs a share of a core. All such
-    /// derivations share the largest of these limits. `None` if it costs almost nothing.
+    /// Maximum number of such tracks made at the same time on a machine with this number of cores; all derivations
+    /// with a limit share the largest one. `None` if the work costs almost nothing.
     pub limit: Option<fn(&ServerSettings, usize) -> usize>,
     /// Returns true if viewers get the track when the stream has none of its kind; otherwise only push targets do.
     pub stands_in: fn(&AppSettings) -> bool,
@@ -73,8 +73,8 @@ pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Track
     tracks.map_or_else(|| Arc::clone(published), Arc::new)
 }
 
-/// Returns the id of the track that derivation `number` makes of a track. It is fixed for the life of the stream. Video and audio tracks of
-/// one index share it, because no derivation applies to both.
+/// Returns the id of the track that derivation `number` makes from a track. The id is fixed for the life of the
+/// stream. A video and an audio track with the same index share it, because no derivation applies to both.
 fn id_of(from: &Track, number: u8) -> Option<TrackId> {
     let count = u8::try_from(registry::derivations().count()).ok()?;
     TrackId::derived(from.id.index().checked_mul(count)?.checked_add(number)?)

@@ -1,7 +1,7 @@
 //! The registry of protocols, and the worker's view of each: a [`Session`] whose events and replies name no protocol.
 //!
-//! Adding a protocol, a sink or a derived track is its machine crate, one folder here and one row in `registry`. A session composes
-//! machines and is one itself: input with the time, events and bytes polled out.
+//! A new protocol, sink or derived track needs a machine crate, one folder here and one row in `registry`. A session
+//! composes machines and is a machine itself: it takes input with the time, and its events and bytes are polled.
 
 mod audio;
 mod carrier;

@@ -1,7 +1,7 @@
 //! The destinations and origins of streams on other servers: the URL schemes of all protocols.
 //!
-//! A protocol parses a URL of its scheme ([`Scheme`]) into a [`Target`]. Everybody else uses the target's host, port and transport, and
-//! passes it back when the connection begins ([`begin_push`], [`begin_pull`]).
+//! A protocol parses a URL of its scheme ([`Scheme`]) into a [`Target`]. All other code uses the target's host, port
+//! and transport, and passes the target back when the connection begins ([`begin_push`], [`begin_pull`]).
 
 use crypto::Seed;
 

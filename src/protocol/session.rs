@@ -1,11 +1,11 @@
 //! The worker's view of a protocol: a [`Session`] whose events and replies name no protocol.
 //!
-//! A session has a life cycle ([`Session`]: time, events, replies, the end) and capabilities beside it: network paths
-//! ([`Paths`]), a byte stream ([`ByteStream`]), datagrams ([`DatagramPeer`]), units taken whole ([`UnitSink`]), in any
-//! combination. A sink such as a recorder has only the last; a viewer of RTSP may have all of them.
+//! A session has a life cycle ([`Session`]: time, events, replies, the end) and, in any combination, further
+//! capabilities: network paths ([`Paths`]), a byte stream ([`ByteStream`]), datagrams ([`DatagramPeer`]), and whole
+//! units ([`UnitSink`]). A sink such as a recorder has only the last; a viewer of RTSP may have all of them.
 //!
-//! A session chooses a [`Handle`] for each of its publications, subscriptions, children and jobs, and the answers come back under that
-//! handle as a [`Reply`].
+//! A session chooses a [`Handle`] for each of its publications, subscriptions, children and jobs, and answers carry
+//! that handle in a [`Reply`].
 
 use std::fmt::Debug;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! A transcoder as a session: it receives the units of a published track and publishes those of the derived one.
 //!
-//! 1. Units are held until the helper threads are done with those before.
+//! 1. Units are held until the helper threads have processed the earlier ones.
 //! 2. A job takes the transcoder and the held units to a helper thread.
 //! 3. The job returns the transcoder and the units made. If the transcoder does not return, because too many jobs
 //!    wait or the work failed, a new one begins; the lost units are a gap like any other.

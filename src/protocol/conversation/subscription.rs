@@ -21,8 +21,9 @@ pub struct PlayAsk {
     pub origin: String,
     /// For a node, the node itself and the nodes that its copy is for.
     pub via: Vec<String>,
-    /// True if a main track with live subtracks should be answered by [`SubscriptionNews::Subtracks`], after which each of its streams is
-    /// requested under another handle. If false, a main track without media stands for its first subtrack.
+    /// True if a main track with live subtracks should be answered by [`SubscriptionNews::Subtracks`], after which
+    /// each of its streams is requested under another handle. If false, the first subtrack replaces a main track
+    /// without media.
     pub takes_subtracks: bool,
 }
 

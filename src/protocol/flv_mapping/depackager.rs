@@ -3,8 +3,8 @@
 //! The payload of a frame is passed on unchanged: parameter sets, SEI and delimiters stay where the encoder put them. Only the FLV head is
 //! removed, and times are placed on the stream's clock. That clock counts milliseconds, so the nanoseconds of Enhanced RTMP are lost.
 //!
-//! Deviating encoders are supported: start codes in place of lengths and parameter sets in band ([`sets`]), AAC in ADTS ([`adts`]),
-//! negative composition times ([`compositions`]).
+//! Deviating encoders are supported: start codes instead of lengths and parameter sets in band ([`sets`]), AAC in
+//! ADTS ([`adts`]), negative composition times ([`compositions`]).
 
 mod adts;
 mod compositions;
@@ -169,8 +169,9 @@ impl Depackager {
         Outcome::Bad
     }
 
-    /// Handles a body that cannot be read. Unsupported video ends the publish with a reason. Unsupported audio leaves the video alone; a
-    /// stream of nothing else is ended by its [`Supply`]. Malformed bodies are dropped.
+    /// Handles a body that cannot be read. Unsupported video ends the publish with a reason. Unsupported audio is
+    /// left out and the video continues; a stream that has nothing else is ended according to its [`Supply`].
+    /// Malformed bodies are dropped.
     fn refused(&mut self, kind: TrackKind, error: flv::Error) -> Outcome {
         if !error.is_unsupported() {
             return self.bad("a body that is malformed");

@@ -1,5 +1,5 @@
-//! A live stream as fragmented MP4: segments for HLS, with low latency where the application has it (RFC 8216bis), and the
-//! same segments for DASH.
+//! A live stream as fragmented MP4: segments for HLS, with low latency if the application enables it (RFC 8216bis),
+//! and the same segments for DASH.
 //!
 //! ```text
 //! together   streams/{id}.m3u8   {id}000000001.m4s ...                   one playlist of all tracks (hlsSegmentType=fmp4)

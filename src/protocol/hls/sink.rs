@@ -1,5 +1,5 @@
-//! A live stream as HLS: the sink that makes its segments and its playlist, and publishes them as blobs. It begins with the
-//! first request for the playlist, and goes on until the stream ends.
+//! A live stream as HLS: the sink that makes its segments and its playlist, and publishes them as blobs. The sink
+//! begins with the first request for the playlist, and continues until the stream ends.
 //!
 //! ```text
 //! streams/{id}.m3u8   streams/{id}000000001.ts   streams/{id}000000002.ts ...

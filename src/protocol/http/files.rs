@@ -486,8 +486,9 @@ fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     (!block.is_empty()).then_some(block)
 }
 
-/// Redirects to the folder's name with a slash, so that relative links of its page work (RFC 9110 §15.4.2). The redirect is relative,
-/// because a proxy may have put the server into a folder, and keeps the query, where a player's page reads its stream id.
+/// Redirects to the folder's name with a slash, so that relative links on its page work (RFC 9110 §15.4.2). The
+/// redirect is relative, because a proxy may have put the server into a folder. It keeps the query, from which a
+/// player's page reads its stream id.
 fn redirect(request: &Request) -> Response {
     const PLAIN: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

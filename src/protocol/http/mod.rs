@@ -289,8 +289,8 @@ impl HttpSession {
         self.link.draw()
     }
 
-    /// True if the request may not come from this machine although its address says so: it comes from a page of another origin, through an
-    /// unconfigured proxy, or for a name that is not this machine's.
+    /// True if a request from this machine's address may not be trusted as local: it comes from a page of another
+    /// origin, through an unconfigured proxy, or for a name that is not this machine's.
     pub(in crate::protocol) fn is_foreign(&self, ctx: &Context<'_>, request: &Request) -> bool {
         let is_proxied = self.link.passed.client == self.peer && cors::is_passed_on(request);
         is_proxied

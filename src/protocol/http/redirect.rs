@@ -1,5 +1,6 @@
-//! Requests that another node of the cluster should answer (docs/cluster.md): with `cluster.redirect`, requests to play or publish a stream
-//! that is live there; always, requests for a recording whose file is there.
+//! Requests that another node of the cluster should answer (docs/cluster.md). With `cluster.redirect`, these are
+//! requests to play or publish a stream that is live there; in any case, requests for a recording whose file is
+//! there.
 //!
 //! Control knows the node ([`RequestEvent::Locate`]). The client is redirected to the node's public address with its original path and
 //! query.

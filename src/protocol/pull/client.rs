@@ -167,7 +167,8 @@ pub(in crate::protocol) trait Client: Debug + Send {
         None
     }
     /// For a copy of another node's stream, returns the wall clock at which that stream's clock was zero
-    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin judges its publisher's stream; here only silence of the node is a fault.
+    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin checks its publisher's stream; here only silence of the
+    /// node is a fault.
     fn zero_ms(&self) -> Option<i64> {
         None
     }

@@ -1,5 +1,5 @@
-//! The order in which a source that is one run of bytes is read: from start to end, or, for an MP4 file with its index after its media,
-//! first the beginning, then the index, then the media.
+//! The order in which a source that is a single run of bytes is read: from start to end; or, for an MP4 file with its
+//! index after its media, the beginning, then the index, then the media.
 
 use bytes::Bytes;
 

@@ -1,7 +1,7 @@
 //! Units of a stream as the fragments of one file.
 //!
-//! A fragment contains about [`FRAGMENT_MS`] of media, the first one [`FIRST_FRAGMENT_MS`], less if it reaches [`FRAGMENT_BYTES_MAX`]; a
-//! crash loses no more than the fragment begun.
+//! A fragment contains about [`FRAGMENT_MS`] of media (the first one [`FIRST_FRAGMENT_MS`]), or less if it reaches
+//! [`FRAGMENT_BYTES_MAX`]. A crash loses no more than the current fragment.
 
 use std::fmt;
 

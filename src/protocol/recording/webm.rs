@@ -25,8 +25,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// Returns the time of the next block. Units that would share a millisecond get consecutive ones, because readers take two pictures of
-    /// the same time for an error, and browser clocks are coarse.
+    /// Returns the time of the next block. Units that would share a millisecond get consecutive ones, because readers
+    /// reject two pictures with the same time, and the clocks of browsers are coarse.
     fn block_ms(&mut self, at_ns: i64, rounded_ms: i64) -> i64 {
         let follows = self.last.filter(|(last_ns, last_ms)| at_ns >= *last_ns && rounded_ms <= *last_ms);
         let at_ms = follows.map_or(rounded_ms, |(_, last_ms)| last_ms.saturating_add(1));

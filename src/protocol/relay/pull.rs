@@ -1,8 +1,9 @@
 //! The client of a node that wants a copy of a stream.
 //!
-//! Units keep their tracks and times. The clock of a copy is that of the stream with which it began. If the stream restarts at another
-//! node, it has a new clock, and its units are moved by the wall-clock difference of the two. All copies move by the same amount, so that
-//! segments keep equal numbers. Units that the copy already has are skipped.
+//! Units keep their tracks and times. A copy keeps the clock of the stream with which it began. If the stream
+//! restarts at another node, it has a new clock, and its units are moved by the difference of the two clocks'
+//! wall-clock zeros. All copies move them by the same amount, so that segments keep equal numbers. Units that the
+//! copy already has are skipped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

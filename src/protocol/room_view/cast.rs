@@ -1,7 +1,8 @@
-//! The streams of a room, and which of them is shown.
+//! The streams of a room, and the choice of the one that is shown.
 //!
-//! A stream is shown until it leaves, or has been quiet for [`QUIET`] while another one speaks; never for less than [`SHOWN_MIN`], so that a
-//! cough or an interjection changes nothing. Streams whose loudness nobody knows never speak: they are shown while nobody else has.
+//! A stream is shown until it leaves, or has been quiet for [`QUIET`] while another one speaks; never for less than
+//! [`SHOWN_MIN`], so that a cough or an interjection changes nothing. A stream of unknown loudness never counts as
+//! speaking: it is shown only if nobody speaks when a stream must be chosen.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

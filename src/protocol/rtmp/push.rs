@@ -56,9 +56,9 @@ impl RtmpPush {
         }
     }
 
-    /// Returns the format for the codecs that the target accepts. A list of codecs in the target's answer is respected. Most targets
-    /// announce none and accept everything (nginx-rtmp, and all that ffmpeg publishes to, since ffmpeg never waits for an answer); they are
-    /// sent everything.
+    /// Returns the format for the codecs that the target accepts. If the target's answer lists codecs, the list is
+    /// respected. Most targets list none and accept everything (nginx-rtmp, and all targets that work with ffmpeg,
+    /// which never waits for an answer); they are sent everything.
     fn format(&self, message_stream: u32) -> Format {
         let theirs = self.machine.as_ref().and_then(|machine| machine.client.four_ccs());
         match theirs {

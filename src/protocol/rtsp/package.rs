@@ -6,7 +6,7 @@
 //! viewers, sending two slices per 1.4 KB costs more than copying, so a unit is copied into one slice; [`frames`]
 //! reads both.
 //!
-//! Sender reports follow the stream's own clock, so that the tracks are aligned as they are in the stream.
+//! Sender reports follow the stream's own clock, so that tracks are aligned as in the stream.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! A pull: the stream of a camera, a recorder or another server.
 //!
-//! Packets come interleaved, or as datagrams to sockets that are opened before the server learns of them. Anybody can send to these
-//! sockets, so datagrams that are not from the server's address and ports are dropped (RFC 7826 §21.2.3). At first this side sends a
-//! datagram to each of the server's ports, so that address translators on the way let the server's datagrams in.
+//! Packets arrive interleaved, or as datagrams at sockets that are opened before the server learns of them. Anybody
+//! can send to these sockets, so datagrams from other addresses or ports than the server's are dropped (RFC 7826
+//! §21.2.3). At first this side sends a datagram to each of the server's ports, so that NATs on the way let the
+//! server's datagrams in.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,7 +1,7 @@
 //! The session of an RTSP peer, publisher or viewer.
 //!
-//! A publisher asks with ANNOUNCE and a viewer with DESCRIBE, so that both get a refusal at once. A viewer's subscription is paused until
-//! it plays.
+//! A publisher asks with ANNOUNCE and a viewer with DESCRIBE, so that both are refused early. A viewer's subscription
+//! is paused until the viewer plays.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};

@@ -1,5 +1,6 @@
-//! Limits on the number of keys that a worker derives from passphrases (PBKDF2, 0.3 to 0.6 ms each), per turn, per second and per address,
-//! however many callers there are. A packet whose key cannot be derived now is dropped as if lost; the peer sends it again.
+//! Limits on the number of keys that a worker derives from passphrases (PBKDF2, 0.3 to 0.6 ms each): per turn, per
+//! second and per address, regardless of the number of callers. A packet whose key cannot be derived now is dropped
+//! as if lost; the peer sends it again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;

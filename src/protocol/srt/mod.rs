@@ -1,9 +1,10 @@
 //! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. The payload is MPEG-TS, which
 //! the `srt` crate does not know.
 //!
-//! [`SrtPort`] tells the peers of the shared port apart, [`session::SrtSession`] puts a connection of the `srt` crate between the
-//! port and the hub; [`outbound::OutboundConnection`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
-//! [`SrtPush`] and [`SrtPull`] use; [`super::ts`] turns payloads into access units and back.
+//! [`SrtPort`] separates the peers of the shared port, and [`session::SrtSession`] connects a connection of the `srt`
+//! crate to the port and the hub. [`outbound::OutboundConnection`] is an outgoing connection on its own socket, or
+//! one that waits there for its peer; [`SrtPush`] and [`SrtPull`] use it. [`super::ts`] converts payloads to access
+//! units and back.
 //!
 //! A caller is handled in three steps:
 //! 1. Induction: the port answers it and keeps no state.

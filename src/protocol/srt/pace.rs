@@ -14,8 +14,8 @@ const NEW: Duration = Duration::from_millis(100);
 const SPEED: u32 = 400;
 /// Speed on any other path.
 const SPEED_MIN: u32 = 110;
-/// Maximum counted time between two units. After a publisher's absence there is a gap of seconds without data for the path, so units that
-/// are rarer than this are sent faster than the speeds say.
+/// Maximum gap between two units that is counted in full. After a publisher's absence there is a gap of seconds
+/// without data for the path. Units that are rarer than this are therefore sent faster than the speeds say.
 const GAP_MAX: Duration = Duration::from_millis(250);
 /// Time by which units may be sent early, so that several go out together.
 const BURST: Duration = Duration::from_millis(10);

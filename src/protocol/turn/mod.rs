@@ -1,4 +1,4 @@
-//! TURN (RFC 8656): clients that reach no media port by themselves reach them through this one, over UDP, TCP or TLS.
+//! TURN (RFC 8656): clients that cannot reach a media port reach it through this server, over UDP, TCP or TLS.
 //!
 //! ```text
 //!     client --UDP--> TurnPort --> TurnSession --UDP, own socket on loopback--> media port of a worker

@@ -1,11 +1,12 @@
 //! The packets of a stream, cut once for all WebRTC viewers of a worker.
 //!
-//! Viewers do not share bytes, because each has its own sequence numbers and keys, but the packets before those: a log per track, kept from
-//! the newest key frame on for new viewers. A unit is an [`Item::Packets`]: its place in that log.
+//! Viewers do not share bytes, because each has its own sequence numbers and keys. They share the packets before
+//! these are added: a log per track, kept from the newest key frame on for new viewers. A unit is an
+//! [`Item::Packets`]: its place in that log.
 //!
-//! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. Of a stream with B-frames, pictures
-//! that are shown before one already sent are dropped: fewer pictures, in order. Others may refer to some of them; a decoder then conceals
-//! the loss until the next key frame.
+//! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. In a stream with
+//! B-frames, pictures that are shown before one already sent are therefore dropped: fewer pictures, in order. Others
+//! may refer to dropped ones; a decoder then conceals the loss until the next key frame.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

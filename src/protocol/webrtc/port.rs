@@ -1,8 +1,8 @@
 //! The UDP port of a worker's WebRTC peers.
 //!
-//! No peer is admitted by a datagram: a session is made for a request that was admitted over HTTP or a signalling socket
-//! ([`SessionsOnRequest::create`]). The port's table knows it by the ICE ufrag of our description; datagrams on a path that it has
-//! validated are routed to it.
+//! A datagram never admits a peer: a session is made for a request that was admitted over HTTP or a signalling socket
+//! ([`SessionsOnRequest::create`]). The port's table finds the session by the ICE ufrag of our description; datagrams
+//! on a path that the session has validated are routed to it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

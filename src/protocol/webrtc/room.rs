@@ -1,9 +1,9 @@
 //! A viewer of a main track: one peer that is sent the tracks of all its streams.
 //!
-//! Each stream is a subscription with a [`Viewer`] of its own, and has a place for each kind of track: a section of our offers. The first
-//! place carries only the transport, so that an empty room can connect, and a leaving stream does not take the transport with it. When
-//! streams come or go there is another offer, one at a time. A place given up is first withdrawn, so that the page's track ends, and is
-//! reused for another stream by a later offer.
+//! Each stream is a subscription with a [`Viewer`] of its own, and has a place for each kind of track: a section of
+//! our offers. The first place carries only the transport, so that an empty room can connect, and the transport stays
+//! when a stream leaves. When streams join or leave there is another offer, one at a time. A place that is given up
+//! is first withdrawn, so that the page's track ends; a later offer reuses it for another stream.
 //!
 //! A viewer that has fewer places than streams ([`Limits`]) has seats ([`seating`]): these are offered once, for any codec, and carry one
 //! stream after another, depending on who speaks ([`seated`]). Only streams with a seat are subscribed to.
@@ -170,8 +170,9 @@ impl Room {
         room
     }
 
-    /// Makes the room of a viewer that has played the main track's own stream, in these sections. Returns the handle to subscribe to that
-    /// stream under, if the viewer goes on with it; `None` if the sections are not all that were offered.
+    /// Makes the room of a viewer that has played the main track's own stream, in these sections. Returns the room,
+    /// and the handle under which to subscribe to that stream, if the viewer still wants it; `None` if the sections
+    /// are not all that were offered.
     pub(super) fn of_viewer(
         mut self,
         own: &Arc<str>,

@@ -1,12 +1,13 @@
 //! A WebRTC peer of the server, which publishes or plays a stream.
 //!
-//! A session is made for a controller, which speaks with the client about it: a request of WHIP or WHEP, or a signalling socket.
-//! Descriptions and news pass between the two as [`ToSession`] and [`FromSession`]; media passes through the port.
+//! A session is made for a controller, which communicates with the client: a request of WHIP or WHEP, or a signalling
+//! socket. Descriptions and news are exchanged between the two as [`ToSession`] and [`FromSession`]; media passes
+//! through the port.
 //!
-//! | | with an offer of the client | without one |
+//! | | the client makes an offer | the client makes none |
 //! |---|---|---|
-//! | publishes | agreed on, asked for, granted: the answer | granted; the offer comes, and is answered |
-//! | plays | granted, tracks known: the answer | granted, tracks known: our offer; the answer comes |
+//! | publishes | negotiated, asked for, granted: our answer | granted; then the client's offer is answered |
+//! | plays | granted, tracks known: our answer | granted, tracks known: our offer; then the client's answer |
 
 mod data;
 mod later;

@@ -1,9 +1,10 @@
 //! The sections of a WebRTC viewer: their tracks, and how a viewer begins.
 //!
-//! A viewer begins with the newest key frame, which may be seconds old. The timestamps of this backlog follow the time at which it leaves
-//! ([`Peer::begin_behind`]): it is shown on arrival, and from the live edge on the viewer is on time. Audio begins at the edge.
+//! A viewer begins with the newest key frame, which may be seconds old. The timestamps of this backlog follow the
+//! time of sending ([`Peer::begin_behind`]), so that it is shown on arrival; from the live edge on, the viewer is on
+//! time. Audio begins at the live edge.
 //!
-//! A section of a kind that the stream lacks is reserved ([`negotiation::give`]), and assigned when there is a track.
+//! A section of a kind that the stream lacks is reserved ([`negotiation::give`]), and assigned once there is a track.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
-//! AAC whose frames keep their ADTS heads (ISO/IEC 14496-3 §1.A.3.2). FLV requires raw frames, but some encoders pass on what they read
-//! from MPEG-TS or from files, several frames per tag.
+//! AAC whose frames still have their ADTS heads (ISO/IEC 14496-3 §1.A.3.2). FLV requires raw frames, but some
+//! encoders pass on ADTS frames from MPEG-TS or files, several per tag.
 //!
-//! A raw frame of AAC LC or HE-AAC never looks like an ADTS head: its first three bits would end it at once.
+//! A raw frame of AAC LC or HE-AAC never looks like an ADTS head: as raw data, the first three bits of a head would
+//! end the frame.
 
 use bytes::Bytes;
 use media::codec::aac;

@@ -1,8 +1,8 @@
 //! NAL units of H.264 and H.265 as encoders send them over RTMP, and their parameter sets.
 //!
-//! A configuration record gives the size of NAL unit lengths and the parameter sets. Some encoders send start codes in place of lengths,
-//! send no record, or change their parameter sets in band without a new record: the in-band sets then make the configuration. They also
-//! stay in the frames.
+//! A configuration record gives the size of NAL unit lengths and the parameter sets. Some encoders send start codes
+//! instead of lengths, send no record, or change their parameter sets in band without a new record. The in-band sets
+//! then make the configuration; they also stay in the frames.
 
 use bytes::Bytes;
 use media::codec::{h264, h265};
@@ -114,8 +114,9 @@ impl ParameterSets {
         self.take(AnnexB::new(header));
     }
 
-    /// Converts a frame to 4-byte lengths. A start code and a length of 1 look alike. Lengths must lead exactly to the end of the payload,
-    /// which start codes do only by chance; so start codes are tried if lengths do not, and from then on.
+    /// Converts a frame to 4-byte lengths. A start code looks like a length of 1, but lengths must lead exactly to
+    /// the end of the payload, which start codes do only by chance: start codes are tried if lengths do not fit. Once
+    /// a frame has had start codes, they are tried first.
     fn with_lengths(&mut self, payload: Bytes) -> Result<Bytes, nal::Error> {
         if self.annex_b && begins_with_start_code(&payload) {
             return Ok(nal::to_lengths(&payload));

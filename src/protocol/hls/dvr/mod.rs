@@ -14,7 +14,7 @@
 //! ```text
 //! webapps/{application}/.dvr/{stream}/{id}003900001.ts   segments, served under the names that they have in memory
 //!                                     3900001.list       the lines of a chunk (`reach`)
-//!                                     tail.list          of those that may still change
+//!                                     tail.list          the lines of segments that may still change
 //! ```
 
 pub(super) mod list;

@@ -6,7 +6,7 @@
 //!                    {main}_{height}p{kbit/s}kbps.m3u8              one of them, and its segments
 //! apart      streams/ll-hls/{main}/{main}__master_adaptive.m3u8     the same with low latency
 //!                                  {main}_{height}p{kbit/s}kbps.m3u8
-//!                                  {main}__adaptive_audio.m3u8      sound that all share
+//!                                  {main}__adaptive_audio.m3u8      audio that all share
 //!            streams/{main}/{main}_adaptive.mpd                     DASH, of the same segments
 //! ```
 //!

@@ -1,10 +1,11 @@
 //! Converts PES packets of H.264 and H.265 to access units with 4-byte lengths.
 //!
-//! Most encoders give each access unit a PES packet of its own, which is converted when complete. Two other cases are supported. Several
-//! access units in one packet are separated at their delimiters and first slices, and share the packet's times; H.264 that may have fields
-//! is left together, because the two fields of a frame look like two pictures. One access unit in several packets, only the first of which
-//! has a time, is reassembled. That requires waiting for the next packet, so it is done only for packets of nearly the 64 KiB that a length
-//! can express, and for streams that were seen to split smaller ones (whose first such picture is lost).
+//! Most encoders put each access unit into a PES packet of its own, which is converted when complete. Two other cases
+//! are supported. First, several access units in one packet are separated at delimiters and first slices, and share
+//! the packet's times. H.264 that may have fields is not separated, because the two fields of a frame look like two
+//! pictures. Second, one access unit in several packets, only the first of which has a time, is reassembled. This
+//! requires waiting for the next packet, so it is done only for packets of nearly 64 KiB, the maximum of a packet's
+//! length field, and for streams that were seen to split smaller packets; the first such picture of a stream is lost.
 
 use bytes::{Bytes, BytesMut};
 use media::codec::{h264, h265};
@@ -345,8 +346,8 @@ impl Video {
     }
 }
 
-/// Returns the payload in a buffer of about its size. The buffer had room for the whole PES packet, which may have had many pictures or
-/// mostly filler, and the ring counts bytes, not capacity.
+/// Returns the payload in a buffer of about its size. The original buffer had room for the whole PES packet, which
+/// may have had many pictures or mostly filler, but the ring counts bytes, not capacity.
 fn fitted(payload: BytesMut) -> Bytes {
     if payload.capacity() / 2 > payload.len() { Bytes::copy_from_slice(&payload) } else { payload.freeze() }
 }

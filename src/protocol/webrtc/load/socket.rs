@@ -2,7 +2,7 @@
 //!
 //! | publishes | plays |
 //! |---|---|
-//! | `publish`, then `start` of the server: our offer, its answer | `play`, then an offer of the server with each change of the room: our answers |
+//! | `publish`; after the server's `start` the client's offer; the server's answer | `play`; an offer of the server after each change of the room; the client's answers |
 
 use std::collections::VecDeque;
 use std::sync::Arc;

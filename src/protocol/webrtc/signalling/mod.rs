@@ -5,15 +5,15 @@
 //!
 //! | the client says | what happens |
 //! |---|---|
-//! | `publish` | a session that asks; granted: `start`; the offer (`takeConfiguration`) is answered; media: `publish_started` |
-//! | `play` | a session that subscribes; our offer, whose answer comes; media: `play_started` |
-//! | `play` of what viewers start | `streaming_starts_soon`, then as above |
-//! | `publish` of a stream that waits | as above, and `session_restored` |
-//! | `play` of a main track | the same with all its streams ([`super::room`]), and offers as they come and go |
+//! | `publish` | a session asks to publish; once granted: `start`; the client's offer (`takeConfiguration`) is answered; with media: `publish_started` |
+//! | `play` | a session subscribes; our offer is sent, and answered; with media: `play_started` |
+//! | `play` of a stream that is started for viewers | `streaming_starts_soon`, then as above |
+//! | `publish` of a stream that waits for its publisher | as above, and `session_restored` |
+//! | `play` of a main track | as `play`, with all its streams ([`super::room`]), and an offer when streams join or leave |
 //! | `stop` | the session ends, and its id is free for another |
 //! | `joinRoom`, `getSubtracks`, ... | [`rooms`]: control answers |
-//! | `join`, `leave` | [`calls`]: what two browsers say goes from one to the other |
-//! | what is not known, or not done here | the error `notImplemented` |
+//! | `join`, `leave` | [`calls`]: messages are relayed between two browsers |
+//! | an unknown or unsupported command | the error `notImplemented` |
 //!
 //! The messages of the client are in [`command`], ours in [`answer`].
 
