@@ -4,7 +4,7 @@
 //! socket. Descriptions and news are exchanged between the two as [`ToSession`] and [`FromSession`]; media passes
 //! through the port.
 //!
-//! | | the client makes an offer | the client makes none |
+//! | | with an offer of the client | without an offer at first |
 //! |---|---|---|
 //! | publishes | negotiated, asked for, granted: our answer | granted; then the client's offer is answered |
 //! | plays | granted, tracks known: our answer | granted, tracks known: our offer; then the client's answer |

@@ -2,7 +2,7 @@
 //!
 //! | publishes | plays |
 //! |---|---|
-//! | `publish`; after the server's `start` the client's offer; the server's answer | `play`; an offer of the server after each change of the room; the client's answers |
+//! | `publish`; after `start` our offer, and its answer | `play`; an offer after each change of the room, and our answers |
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -5,11 +5,11 @@
 //!
 //! | the client says | what happens |
 //! |---|---|
-//! | `publish` | a session asks to publish; once granted: `start`; the client's offer (`takeConfiguration`) is answered; with media: `publish_started` |
-//! | `play` | a session subscribes; our offer is sent, and answered; with media: `play_started` |
+//! | `publish` | once granted: `start`; the offer (`takeConfiguration`) is answered; with media: `publish_started` |
+//! | `play` | once granted: our offer, which the client answers; with media: `play_started` |
 //! | `play` of a stream that is started for viewers | `streaming_starts_soon`, then as above |
 //! | `publish` of a stream that waits for its publisher | as above, and `session_restored` |
-//! | `play` of a main track | as `play`, with all its streams ([`super::room`]), and an offer when streams join or leave |
+//! | `play` of a main track | the same with all its streams ([`super::room`]); offers as streams join or leave |
 //! | `stop` | the session ends, and its id is free for another |
 //! | `joinRoom`, `getSubtracks`, ... | [`rooms`]: control answers |
 //! | `join`, `leave` | [`calls`]: messages are relayed between two browsers |
