@@ -34,7 +34,7 @@ pub(super) enum Guess {
 }
 
 impl Guess {
-    /// Compares the bytes with those that a protocol begins with.
+    /// Compares the bytes with the first bytes of a protocol.
     pub(super) fn by_prefix(bytes: &[u8], prefix: &[u8]) -> Self {
         let common = bytes.len().min(prefix.len());
         if bytes.get(..common) != prefix.get(..common) {
@@ -248,7 +248,7 @@ mod tests {
         SessionSettings::of(&settings, "node", Arc::new(Site { bound, ..Site::default() }))
     }
 
-    /// The protocol of the session that bytes find, which come in pieces of this size.
+    /// The protocol of the session that is chosen by bytes that arrive in pieces of this size.
     fn protocol(server: &SessionSettings, listener: &str, bytes: &[u8], piece: usize) -> &'static str {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let (apps, blobs) = (Apps::new(), Blobs::default());

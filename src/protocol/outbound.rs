@@ -65,8 +65,8 @@ pub fn read_own_path(text: &str, app: &str) -> Result<Target, UrlError> {
     OwnPath::read(text)?.names_for(app).map(own_files::target)
 }
 
-/// Parses a URL at which this server serves files, for a stream of `app` to play. `None` if it is no such URL, or if `is_own` returns false
-/// for its host and port.
+/// Parses a URL at which this server serves files, for a stream of `app` to play. `None` if the URL is not such a URL,
+/// or if `is_own` returns false for its host and port.
 ///
 /// # Errors
 /// The URL is of another application, or of a file that cannot be played.

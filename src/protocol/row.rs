@@ -45,7 +45,7 @@ pub(super) struct Protocol {
     pub(super) schemes: &'static [Scheme],
     /// The paths that it answers on the HTTP ports.
     pub(super) mounts: &'static [Mount<Handler>],
-    /// The sinks, i.e. consumers of streams that are no connections.
+    /// The sinks, i.e. consumers of streams that are not connections.
     pub(super) sinks: &'static [&'static SinkKind],
     /// The tracks that it derives from published ones.
     pub(super) derivations: &'static [&'static Derivation],
@@ -394,7 +394,7 @@ pub(super) trait Request: Debug + Send + Sync {
     fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
         None
     }
-    /// Makes the session of a pull that is no client of a server.
+    /// Makes the session of a pull that is not a client of a server.
     fn session(&self) -> Option<Box<dyn Session>> {
         None
     }

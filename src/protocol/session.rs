@@ -117,7 +117,8 @@ pub trait ByteStream {
 
 /// A session whose byte stream carries datagrams of a shared port to and from one of its peers.
 pub trait Carrier {
-    /// Queues datagrams. Those for which the queue has no room are lost, as on a network. Returns the number lost.
+    /// Queues datagrams. Datagrams for which the queue has no room are lost, as on a network. Returns the number of
+    /// lost ones.
     fn carry(&mut self, datagrams: &Datagrams) -> usize;
     /// Ends the session here. Returns all received bytes, beginning with the message of `datagram`, for the worker
     /// that takes over the connection; `None` if a session has claimed it.

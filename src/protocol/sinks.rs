@@ -1,4 +1,4 @@
-//! Sinks: consumers of streams that are no connections, such as recorders. Each is declared in the row of its protocol
+//! Sinks: consumers of streams that are not connections, such as recorders. Each is declared in the row of its protocol
 //! ([`super::registry`]).
 
 use std::fmt;
@@ -99,8 +99,8 @@ pub struct SinkKind {
     pub name: &'static str,
     /// Returns true if an application has the sink.
     pub is_enabled: fn(&AppSettings) -> bool,
-    /// Returns the stream for which a request for this blob (a path below the application's `streams`) begins the sink. `None` if the sink
-    /// makes no such blob, or another request begins it.
+    /// Returns the id of the stream whose sink is begun by a request for this blob (a path below the application's
+    /// `streams`). `None` if the sink makes no such blob, or is begun by another request.
     pub stream_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
     /// The folder of its blobs beside `streams`; `None` for `streams` itself.
     pub root: Option<&'static BlobRoot>,

@@ -91,6 +91,7 @@ pub enum SubtrackNews<'a> {
         /// Loudness of the stream in -dBov, 0 being the loudest; 127 if it has stopped speaking.
         level: u8,
     },
-    /// A stream has ended, moved to another main track, or become invisible to the viewer. A subscription to it may go on.
+    /// A stream has ended, moved to another main track, or become invisible to the viewer. A subscription to it may
+    /// continue.
     Left(&'a StreamKey),
 }

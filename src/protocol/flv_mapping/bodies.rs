@@ -145,7 +145,7 @@ pub(in crate::protocol) fn config<'a>(track: &'a Track, chosen: &Chosen) -> Opti
 pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Option<Body<'a>> {
     let (codec, extra, form) = (track.config.codec(), track.extra.as_ref()?, Form::of(track, chosen));
     match codec.kind() {
-        // The frame type of metadata means nothing; ffmpeg and OBS write that of a command.
+        // The frame type of metadata has no meaning; ffmpeg and OBS write the type of a command.
         TrackKind::Video => {
             Some(Body::video(form, codec, FrameType::Command, VideoPacket::Metadata, 0, extra))
         }

@@ -93,7 +93,7 @@ enum Doing {
 /// The end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The stream goes on.
+    /// The stream continues.
     No,
     /// The stream has ended. The files are removed at this time; `None` for never.
     At(Option<Instant>),

@@ -175,8 +175,8 @@ mod tests {
         assert!(none.cue(&splice, place).is_none() && cues.tags(&splice).is_none());
     }
 
-    /// The cue of a section ten seconds into its stream, in segments with this zero, whose stream is `later_ms`
-    /// later.
+    /// The cue of a section ten seconds into its stream, in segments with this zero and with times `later_ms` later
+    /// than those of the stream.
     fn cued(section: Bytes, zero_ms: i64, later_ms: i64) -> Cue {
         let unit = AccessUnit {
             track: TrackId::CUES,

@@ -284,7 +284,7 @@ impl HttpSession {
         self.link.tell(RefusedRequest::event(verb, key, reason));
     }
 
-    /// Draws a random number, which no other session has.
+    /// Draws a random number that no other session has.
     pub(in crate::protocol) fn draw(&mut self) -> u64 {
         self.link.draw()
     }
@@ -482,7 +482,7 @@ impl Paths for HttpSession {
     }
 }
 
-/// True if a status is no error.
+/// True if a status does not report an error.
 const fn is_success(status: u16) -> bool {
     status < 400
 }

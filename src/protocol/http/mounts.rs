@@ -23,7 +23,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Adds the fields of API responses, which are no pages: they load nothing and cannot be framed.
+    /// Adds the fields of API responses, which are not pages: they load nothing and cannot be framed.
     pub(super) fn of_api(mut self) -> Self {
         if !self.fields.iter().any(|(name, _)| *name == cors::CONTENT_SECURITY_POLICY) {
             self.fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));

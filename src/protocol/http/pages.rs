@@ -212,7 +212,7 @@ mod tests {
 
     const LIBRARIES: [&str; 6] = ["dash.js", "hls.js", "mpegts.js", "preact.js", "qrcode.js", "rapidoc.js"];
 
-    /// Ours, not those of libraries.
+    /// The pages of this server, without those of libraries.
     fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
         let is_ours = |page: &&Page| !LIBRARIES.contains(&page.name);
         PAGES.iter().filter(is_ours).filter(move |page| page.name.ends_with(extension))
@@ -253,7 +253,7 @@ mod tests {
         }
         // The namespace of an image looks like an address.
         for page in pages_of("").filter(|page| page.content_type != IMAGE) {
-            // Addresses that are shown, and examples of them, are those of no page.
+            // Addresses that are only shown, and examples of addresses, load nothing.
             let names = page.body.match_indices("://").map(|(at, _)| &page.body[at.saturating_sub(5)..at]);
             let mut loaded = names.filter(|scheme| scheme.ends_with("http") || scheme.ends_with("ws"));
             assert_eq!(loaded.next(), None, "{} names another origin", page.name);

@@ -25,7 +25,7 @@ use crate::types::Now;
 const GATHERED_BYTES_MAX: usize = 1 << 20;
 /// Maximum size of the part `metadata`.
 const METADATA_BYTES_MAX: usize = 16 << 10;
-/// Pause before a job for which there was no room is submitted again.
+/// Pause before a job that was refused, because too many waited, is submitted again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The part of the form being read.

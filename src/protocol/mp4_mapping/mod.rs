@@ -208,7 +208,7 @@ impl Depackager {
         }
     }
 
-    /// True if a file had this same index before, so that its waiting units go on.
+    /// True if a file had this same index before, so that its waiting units remain valid.
     fn is_known(&self, input: usize, tracks: &[fmp4::Track]) -> bool {
         let of_input = || self.lanes.iter().filter(|lane| lane.input == input);
         let is_same = |(lane, track): (&Lane, &fmp4::Track)| {

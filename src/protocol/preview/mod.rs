@@ -20,7 +20,7 @@ use super::sinks::BlobRoot;
 
 /// The hidden command of this program that makes pictures, in a process of its own.
 pub const PREVIEW_WORKER: &str = "preview-worker";
-/// Name of the sinks, and of those who look at their pictures, who are no viewers.
+/// Name of the sinks, and protocol of requests for their pictures, which do not count as viewers.
 const NAME: &str = "preview";
 /// The folder of the pictures, beside the application's `streams`.
 static ROOT: BlobRoot = BlobRoot { name: "previews", picture: Some("jpg") };

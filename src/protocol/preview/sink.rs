@@ -97,7 +97,7 @@ struct Plan {
     name: Arc<str>,
     shape: Shape,
     period: Duration,
-    /// True if the sink goes on after the first picture.
+    /// True if the sink continues after the first picture.
     is_by_period: bool,
 }
 
@@ -113,7 +113,7 @@ struct PreviewSink {
     /// The newest key frame, until a job takes it.
     waiting: Option<Request>,
     is_job_under_way: bool,
-    /// The time from which the next key frame is taken.
+    /// Time before which no key frame is taken.
     next: Instant,
     /// The time until which the first key frame must come.
     until: Instant,

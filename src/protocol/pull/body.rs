@@ -92,7 +92,7 @@ impl Body {
     /// Returns the next piece of the stream.
     ///
     /// # Errors
-    /// The reason for which there are no more pieces; returned once.
+    /// The reason why there are no more pieces; returned once.
     pub(super) fn poll(&mut self) -> Result<Option<Media>, String> {
         let next = self.next();
         if next.is_err() {

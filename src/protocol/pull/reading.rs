@@ -54,7 +54,7 @@ impl Reading {
     /// read.
     ///
     /// # Errors
-    /// The reason for which the source cannot be used.
+    /// The reason why the source cannot be used.
     pub(in crate::protocol) fn push(&mut self, bytes: Bytes) -> Result<bool, &'static str> {
         let Part::Index { media_at, behind, .. } = &mut self.part else {
             self.body.push(bytes);
@@ -71,7 +71,7 @@ impl Reading {
     /// Returns the next piece of the stream.
     ///
     /// # Errors
-    /// The reason for which there are no more pieces; returned once.
+    /// The reason why there are no more pieces; returned once.
     pub(in crate::protocol) fn poll(&mut self) -> Result<Option<Media>, String> {
         self.body.poll()
     }

@@ -18,7 +18,7 @@ const FIRST_FRAGMENT_MS: i64 = 1000;
 /// Maximum size of a fragment in bytes.
 const FRAGMENT_BYTES_MAX: usize = 4 << 20;
 
-/// The reason for which a fragment cannot be written.
+/// The reason why a fragment cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// MP4 cannot store the tracks.

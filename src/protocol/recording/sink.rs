@@ -39,7 +39,7 @@ const CHANGE_PERIOD: Duration = Duration::from_secs(10);
 /// Ids of the jobs in progress.
 const WRITE: JobId = JobId(0);
 const SYNC: JobId = JobId(1);
-/// Pause before a job for which there was no room is submitted again.
+/// Pause before a job that was refused, because too many waited, is submitted again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The kind of sink that records MP4.
@@ -408,7 +408,7 @@ impl RecordingSink {
     }
 }
 
-/// Returns the reason for which a file cannot be written.
+/// Returns the reason why a file cannot be written.
 const fn reason(error: AppendError) -> &'static str {
     match error {
         AppendError::Path => "the path leads to something that is no file",

@@ -30,7 +30,7 @@ pub(super) struct Cast {
     shown: Option<Shown>,
 }
 
-/// The stream that is to be shown.
+/// The stream to be shown.
 #[derive(Debug)]
 struct Shown {
     key: StreamKey,
@@ -87,7 +87,7 @@ impl Cast {
         self.shown.as_ref().map(|shown| &shown.key)
     }
 
-    /// Returns the time from which another stream is to be shown.
+    /// Returns the time at which another stream should be shown.
     pub(super) fn due(&self) -> Option<Instant> {
         let shown = self.shown.as_ref().filter(|shown| !self.speaking.contains_key(&shown.key))?;
         self.loudest()?;

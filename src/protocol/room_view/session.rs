@@ -62,7 +62,7 @@ pub(super) struct RoomView {
     cast: Cast,
     /// The stream whose units are published.
     shown: Option<Feed>,
-    /// The stream that is to be shown instead.
+    /// The stream to be shown instead.
     next: Option<Feed>,
     events: VecDeque<Event>,
 }
@@ -151,7 +151,7 @@ impl RoomView {
 
     // ---- the streams
 
-    /// Subscribes to the stream that is to be shown.
+    /// Subscribes to the stream to be shown.
     fn settle(&mut self, now: Instant) {
         if !matches!(self.stage, Stage::Live(_)) {
             return;

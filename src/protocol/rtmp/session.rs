@@ -208,7 +208,7 @@ impl RtmpSession {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
-    /// Reports a refused name that is no stream key. Parts that may be credentials are not logged.
+    /// Reports a refused name that is not a stream key. Parts that may be credentials are not logged.
     fn refused_name(&mut self, verb: Verb, (app, name): (&str, &str), error: &KeyError) {
         let key = key::without_credentials(app, name);
         self.events.push_back(RefusedRequest::event(verb, key, error.reason()));

@@ -118,7 +118,7 @@ pub(super) struct RtspPackage {
 }
 
 impl RtspPackage {
-    /// Returns the index of a track's cut, making it at first use. A track with a new configuration begins anew.
+    /// Returns the index of a track's cut, making it at first use. A track with a new configuration starts again.
     fn place(&mut self, track: &Track) -> Option<usize> {
         if let Some(at) = self.cuts.iter().position(|cut| cut.track == track.id) {
             let cut = self.cuts.get_mut(at)?;

@@ -327,7 +327,7 @@ impl RtspSession {
         self.machine.reject(ctx.now.mono, status);
     }
 
-    /// Ends the session's role; the connection may go on.
+    /// Ends the session's role; the connection may continue.
     fn leave(&mut self, departure: Departure) {
         match std::mem::replace(&mut self.role, Role::None) {
             Role::AskedPublish(_) | Role::Publisher(_) => {

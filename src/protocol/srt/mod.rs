@@ -192,7 +192,7 @@ fn goodbye_at(now: Instant, stats: ::srt::Stats) -> Instant {
     now + Duration::from_millis(stats.ms_snd_tsb_pd_delay.into()).min(GOODBYE_WITHIN) + GOODBYE_MARGIN
 }
 
-/// Describes the reason for which a connection has ended, for logs and states.
+/// Describes the reason why a connection has ended, for logs and states.
 fn words(reason: CloseReason) -> String {
     match reason {
         CloseReason::Local => "closed here".to_owned(),

@@ -160,7 +160,7 @@ mod tests {
         let queue = Line { rtt: ms(60), unacknowledged: ms(81) };
         let left = leave(&mut pace, 3, || queue);
         assert!((52..=58).contains(&in_a_second(&left)), "{}", in_a_second(&left));
-        // A delay that would be a queue on a short path is none here.
+        // A delay that would mean a queue on a short path does not on this one.
         let left = leave(&mut Pace::new(), 6, || queue);
         assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));
     }

@@ -44,7 +44,7 @@ impl TsPackage {
         }
     }
 
-    /// The packets of a unit, with those of frames that have waited for it; `None` when it cannot be carried.
+    /// The packets of a unit, with those of frames that have waited for it; `None` if the format cannot carry it.
     fn write(&mut self, entry: &Entry, chosen: &Chosen) -> Option<Bytes> {
         self.follow(chosen);
         if entry.unit.track == TrackId::CUES {

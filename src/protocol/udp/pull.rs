@@ -54,7 +54,7 @@ enum Form {
 }
 
 impl Form {
-    /// Detects the form from a source's first datagram; `None` if it is no transport stream.
+    /// Detects the form from a source's first datagram; `None` if it is not a transport stream.
     fn of(datagram: &[u8]) -> Option<Self> {
         let is_sync = |bytes: &[u8], at: usize| bytes.get(at) == Some(&SYNC);
         if Self::Rtp.payload(datagram).is_some_and(|inner| is_sync(inner, 0)) {
@@ -226,7 +226,7 @@ mod tests {
         }
         assert_eq!(give(&mut pull, now, 1, &rtp(&packet(7))), Some(7));
         assert_eq!(give(&mut pull, now, 1, &packet(8)), None, "without RTP");
-        // Without RTP, a datagram that looks like it by chance is of the stream.
+        // Without RTP, a datagram that looks like RTP by chance belongs to the stream.
         let mut pull = UdpPull::default();
         assert_eq!(give(&mut pull, now, 1, &packet(1)), Some(1));
         assert_eq!(give(&mut pull, now, 1, &rtp(&[3; 50])), Some(33));

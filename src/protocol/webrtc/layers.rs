@@ -34,7 +34,7 @@ const RATE_FIRST: u64 = 1_500_000;
 /// The state of a viewer's path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PathState {
-    /// Estimated capacity in bits per second, as far as it was tried.
+    /// Estimated capacity in bits per second; the path may carry more than the rates tried so far.
     pub(super) estimate: Option<u64>,
     /// True if queues on the path are growing.
     pub(super) is_congested: bool,

@@ -48,7 +48,8 @@ use crate::types::{Handle, SessionRef, StreamKey};
 
 /// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
-/// Maximum time that a viewer waits for the first tracks of its stream, and that the session waits for the client, media apart.
+/// Maximum time that a viewer waits for the first tracks of its stream; three times as long, the wait for a
+/// description of the client.
 const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
 
 /// The role of the peer.

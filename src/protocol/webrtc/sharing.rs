@@ -1,5 +1,5 @@
-//! The part of a worker in a port that all workers share: its sessions whose datagrams others receive, and the sessions of others whose
-//! datagrams it receives (`protocol::steering`).
+//! One worker's state of a port that all workers share: the sessions here whose datagrams arrive at other workers,
+//! and the sessions there whose datagrams arrive here (`protocol::steering`).
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub(super) struct Sharing {
     /// Number of datagrams that may still be tried at the other workers until `strays_until`.
     strays_left: u32,
     strays_until: Option<Instant>,
-    /// Number of datagrams for which a side was chosen.
+    /// Number of datagrams for which this worker or the others were chosen.
     turns: u32,
 }
 
@@ -55,7 +55,7 @@ impl Sharing {
         self.among = (workers > 1).then_some((own, workers));
     }
 
-    /// Returns the head of the names of sessions here.
+    /// Returns the tag with which the names of sessions here begin.
     pub(super) fn tag(&self) -> Option<Tag> {
         self.among.and_then(|(own, _)| Tag::new(own.0))
     }
@@ -73,7 +73,7 @@ impl Sharing {
         match reason {
             DropReason::UnknownFragment => {
                 let named = WorkerId(Tag::of_request(datagram)?.number());
-                // Checks of a path in use have the room of its media, and their place in its order.
+                // Checks on a path in use are passed on like its media: with the same room, and in order.
                 let to = if self.foreign.get(path) == Some(&named) {
                     Elsewhere::Path(named)
                 } else {

@@ -88,8 +88,8 @@ impl Viewer {
         Self::of_sections(now, peer, tracks, SmallVec::new(), false)
     }
 
-    /// Makes a viewer of one of several streams that share a peer, in these sections; empty for all. `has_seats`: other streams have used
-    /// and may use them too.
+    /// Makes a viewer of one of several streams that share a peer, in these sections; empty for all sections.
+    /// `has_seats` is true if the sections also carry other streams, one after another.
     pub(super) fn of_sections(
         now: Instant,
         peer: &mut Peer,

@@ -109,7 +109,7 @@ impl ParameterSets {
         Ok(has_picture.then_some(payload))
     }
 
-    /// Takes the parameter sets of a header that is no record but NAL units with start codes.
+    /// Takes the parameter sets of a header that consists of NAL units with start codes instead of a record.
     pub(super) fn header(&mut self, header: &[u8]) {
         self.take(AnnexB::new(header));
     }

@@ -432,8 +432,8 @@ impl Dvr {
         }
     }
 
-    /// Schedules another attempt at a job that is not for a segment file. Without that list, a restart would lose all
-    /// segments before it.
+    /// Schedules another attempt at a job other than that of a segment file. A list that is never written would
+    /// make a restart lose all segments before it.
     fn due_failed(&mut self, now: Instant, doing: Doing, error: AppendError) {
         let is_list = matches!(doing, Doing::List { .. } | Doing::Tail);
         self.put_back(doing);

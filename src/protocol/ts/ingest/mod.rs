@@ -5,7 +5,7 @@
 //! configuration, and a new one begins an epoch.
 //!
 //! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have announced video. If no key
-//! frame comes for [`VIDEO_WAIT`], audio goes on alone.
+//! frame comes for [`VIDEO_WAIT`], audio continues alone.
 //!
 //! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second of audio into a PES
 //! packet, and a player to which only video was announced may never request audio.
@@ -276,7 +276,7 @@ impl Depackager {
         self.set_languages();
     }
 
-    /// Gives the tracks their languages, which may change while they go on.
+    /// Gives the tracks their languages, which may change at any time.
     fn set_languages(&mut self) {
         let spoken =
             |one: &Elementary| self.tracks.get(one.id).is_some_and(|track| track.language != one.language);
@@ -345,7 +345,8 @@ impl Depackager {
             return;
         };
         let place = |raw: u64| self.timeline.place_of(raw).filter(|_| self.delivers);
-        // The lower bits of places and times differ by the same for all times.
+        // One shift fits all times of the section, because places differ from times by a constant, modulo the
+        // clock.
         let shifted = place(0).and_then(|by| scte35::shifted(section, by.cast_unsigned()));
         let dts = self.timeline.position().dts_ms;
         let has_room = self.units.len() < QUEUE_MAX;

@@ -132,7 +132,7 @@ pub(super) struct Video {
 }
 
 impl Video {
-    /// Makes the reader of a stream; `None` if it is no video.
+    /// Makes the reader of a stream; `None` if it is not video.
     pub(super) fn new(stream: Stream) -> Option<Self> {
         let coding = match stream.kind {
             StreamKind::H264 => Coding::H264,

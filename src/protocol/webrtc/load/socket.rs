@@ -23,7 +23,7 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// The request of the client, from the query of its URL.
 #[derive(Debug, Clone, Default)]
 struct Wish {
-    /// The stream that is published, or that of the participant who plays.
+    /// The published stream, or the stream of the participant that plays.
     id: String,
     room: String,
     /// Maximum number of videos; `None` leaves it to the server.

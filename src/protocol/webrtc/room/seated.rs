@@ -108,7 +108,7 @@ impl Seats {
         self.of(kind)?.holder(seat)
     }
 
-    /// Returns the streams in all seats of a kind; `None` if the seats are no places.
+    /// Returns the streams in all seats of a kind; `None` if the seats are not places.
     pub(super) fn holders(&self, kind: TrackKind) -> Option<impl Iterator<Item = Option<Handle>> + '_> {
         self.of(kind).filter(|_| self.have_places(kind)).map(Seating::holders)
     }
