@@ -83,7 +83,7 @@ mod tests {
         let text = STANDARD.encode(&section);
         let cue = |name: &str, value: Value| splice_of(&Data { name: name.to_owned(), values: vec![value] });
         let object = |key: &str, value| Value::Object(vec![(key.to_owned(), value)]);
-        // As Adobe's advertising has it, as Elemental has it, and within parameters.
+        // The form of Adobe, the form of Elemental, and a cue within parameters.
         let flat = object("cue", Value::string(text.as_str()));
         let deep = object(
             "parameters",

@@ -171,7 +171,8 @@ pub(super) struct Told {
 pub(super) struct HlsSettings {
     /// `hlsMuxingEnabled`.
     pub(super) enabled: bool,
-    /// `hlsTime`, `hlsListSize`, `hls.part_ms` and `hlsSegmentFileSuffixFormat`; of DASH alone `dashFragmentDuration`.
+    /// `hlsTime`, `hlsListSize`, `hls.part_ms` and `hlsSegmentFileSuffixFormat`; for DASH alone also
+    /// `dashFragmentDuration`.
     pub(super) rules: Rules,
     /// `hlsPlayListType` or `dvr.window`: segments are kept on the disk.
     pub(super) kept: Option<Keep>,
@@ -247,7 +248,7 @@ impl Ends {
     }
 }
 
-/// Settings of DASH alone; `None`: as for HLS.
+/// Settings of DASH alone; `None` for the value of HLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DashSettings {
     /// `dashSegDuration` in milliseconds, for segments that HLS does not share.
@@ -641,7 +642,7 @@ mod tests {
             let error = of(&[other]).unwrap_err().to_string();
             assert!(error.contains("hls.encryption") && error.contains(other.0), "{error}");
         }
-        // Samples are encrypted in fragmented MP4 alone, and by one key.
+        // Samples are encrypted only in fragmented MP4, and with a single key.
         let samples = [("hls.encryption", "cbcs"), ("hlsSegmentType", "fmp4")];
         let of_samples = |more: &[(&str, &str)]| AppSettings::of(schema(), "a", &[&samples, more].concat());
         of_samples(&[("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")]).unwrap();
@@ -656,7 +657,7 @@ mod tests {
             ..StreamDetails::default()
         };
         assert_eq!(HlsSettings::of_stream(&app, &details).kept, None);
-        // With the key kept elsewhere, segments may stand on the disk, too.
+        // If the key is kept elsewhere, segments may be on the disk.
         let file = (KEY_FILE, "/keys/hls.keyinfo");
         let app = AppSettings::of(schema(), "a", &[file]).unwrap();
         let sealing = Sealing { scope, is_given: true, ..Sealing::default() };

@@ -130,7 +130,7 @@ impl FilePath {
 }
 
 impl Root {
-    /// Returns the folder with this name, if a path of so many segments leads into it.
+    /// Returns the folder with this name, if a path with this number of segments may name one of its files.
     fn named(name: &str, segments: usize) -> Option<Self> {
         if name == STREAMS {
             return Some(Self::Streams);

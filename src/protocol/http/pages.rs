@@ -227,7 +227,7 @@ mod tests {
                 let (tag, rest) = script.split_once('>').unwrap();
                 assert!(tag.contains("src=") && rest.starts_with("</script>"), "{}: {tag}", page.name);
             }
-            // Spaces and quotation marks before `=` are allowed by HTML, and not in our pages.
+            // HTML allows spaces and quotation marks before `=`; our pages have none there.
             for inline in ["style=", "<style", "javascript:", " on"] {
                 let is_handler = |rest: &str| rest.bytes().take_while(u8::is_ascii_alphabetic).count() > 0;
                 let found = lines.split(inline).skip(1).any(|rest| {

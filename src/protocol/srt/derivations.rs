@@ -67,7 +67,7 @@ impl Derivations {
         (self.secret, network(address)).hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % (BUCKETS as u64)).unwrap_or(0);
         let Some(of_address) = self.of_addresses.get(index) else { return false };
-        // An address loses nothing of its share when the common budget is used up.
+        // If the common budget is used up, the address keeps its own share.
         of_address.has(now, PER_SECOND_AND_ADDRESS)
             && self.all.take(now, PER_SECOND)
             && of_address.take(now, PER_SECOND_AND_ADDRESS)

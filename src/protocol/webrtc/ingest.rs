@@ -31,7 +31,7 @@ const START_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
-/// Time without frames, while other layers of the section go on, after which a layer counts as stopped.
+/// Time without frames, while other layers of the section continue, after which a layer counts as stopped.
 const LAYER_SILENCE: Duration = Duration::from_secs(2);
 /// Minimum interval of updates of a rendition's rate.
 const RATE_INTERVAL: Duration = Duration::from_secs(2);

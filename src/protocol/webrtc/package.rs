@@ -43,7 +43,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// Keeps the packets that new viewers begin with, and those that recent viewers still need.
+    /// Keeps the packets with which new viewers begin, and those that recent viewers still need.
     fn hold(&mut self, at: Instant, key: Option<&LoggedUnit>) {
         if let Some(key) = key {
             self.keys.push_back((at, key.clone()));

@@ -37,9 +37,10 @@ pub(super) use self::seating::SEATS_MAX;
 
 /// Maximum number of streams of a main track sent to a viewer at once.
 pub(super) const STREAMS_MAX: usize = 50;
-/// Maximum number of streams from which a viewer with seats only chooses.
+/// Maximum number of streams that take turns on the seats of a viewer that has only seats.
 const CANDIDATES_MAX: usize = 1000;
-/// Maximum number of forms in which a track is offered: for H.264 its own profile, and those that every browser knows.
+/// Maximum number of forms in which a track is offered: for H.264, its own profile and the profiles that every
+/// browser supports.
 const FORMS_MAX: usize = 3;
 /// Payload types of forms; higher ones are used for their retransmission.
 const PAYLOAD_TYPES: std::ops::RangeInclusive<u8> = 96..=111;

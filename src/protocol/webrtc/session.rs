@@ -420,7 +420,7 @@ impl RtcSession {
                 self.begin_ingest(ctx, &grant);
                 self.send_description(described);
             }
-            // Another offer of a publisher: ICE begins anew.
+            // Another offer of a publisher: ICE restarts.
             (Ok(described), role @ Role::Publisher(_)) => {
                 self.role = role;
                 self.send_description(described);
@@ -613,7 +613,7 @@ impl DatagramPeer for RtcSession {
             if let Some(remote) = self.ways.find(path) {
                 break Some(remote);
             }
-            // No route for this path: the packets count as lost, and those for other paths go on.
+            // No route for this path: the packets count as lost, and packets for other paths are still sent.
             out.clear();
         };
         To { path: PathId::default(), remote, last: self.peer.has_nothing_to_send() }

@@ -78,7 +78,7 @@ pub(super) enum Outcome {
     Switched(u32),
     /// Left out, because the path has no room.
     LeftOut,
-    /// The track has another codec now, so that this session cannot go on.
+    /// The track has another codec now, so that this session cannot continue.
     OtherCodec,
 }
 

@@ -328,7 +328,7 @@ impl Dvr {
         names
     }
 
-    /// Gives up the oldest chunk at once. Returns false if there is none.
+    /// Removes the oldest chunk now, even if players may still fetch its segments. Returns false if there is none.
     fn shed(&mut self) -> bool {
         if let Some((_, names)) = self.due.leaving.pop_front() {
             self.remove_names(names);

@@ -40,7 +40,7 @@ pub(super) struct Mark {
     pub(super) bytes: u64,
     /// Target duration in seconds.
     pub(super) target: u64,
-    /// True if each segment can be decoded alone.
+    /// True if each segment can be decoded independently of the others.
     pub(super) is_independent: bool,
 }
 
@@ -262,7 +262,7 @@ impl Reach {
         left
     }
 
-    /// Notes whether each segment so far can be decoded alone.
+    /// Notes whether each segment so far can be decoded independently of the others.
     pub(super) const fn note_independent(&mut self, is_independent: bool) {
         self.is_independent &= is_independent;
     }

@@ -177,7 +177,7 @@ fn member(outline: &Outline) -> Option<(String, String)> {
     Some((outline.names().to_owned(), outline.spanned().last()?.described.uri.clone()))
 }
 
-/// Returns the time at which the first of these renditions that the last period has changed its tracks.
+/// Returns the earliest time from which a rendition of the last period has other tracks.
 fn changed_ms(last: &Period, there: &[Arc<Outline>]) -> Option<u64> {
     let changed = |outline: &Arc<Outline>| {
         let (names, init) = member(outline)?;

@@ -99,7 +99,8 @@ impl Lead {
         nearest
     }
 
-    /// Returns the place of a segment that begins at this time; `None` if it is too far from all known segments.
+    /// Returns the place of a segment that begins at this time; `None` if it begins before all known segments of
+    /// the leading rendition.
     fn place(&self, begin_ms: i64, segment_ms: i64) -> Option<Place> {
         let at = self.marks.iter().rposition(|mark| mark.begin_ms <= begin_ms.saturating_add(SNAP_MS))?;
         let mark = self.marks.get(at)?;

@@ -276,7 +276,7 @@ impl Depackager {
         self.set_languages();
     }
 
-    /// Gives the tracks their languages, which may change at any time.
+    /// Sets the languages of the tracks, which may change at any time.
     fn set_languages(&mut self) {
         let spoken =
             |one: &Elementary| self.tracks.get(one.id).is_some_and(|track| track.language != one.language);
