@@ -1,9 +1,11 @@
 //! A TCP connection that carries the datagrams of a shared port, for peers whose UDP is blocked. Each message of its byte stream is a
 //! datagram of the port, and datagrams to the peer are written as messages.
 //!
-//! 1. A first message that the port has no use for closes the connection at once.
-//! 2. A session of the port claims the way ([`PortNews::Carries`]): the connection is the session's, and ends with it.
-//! 3. A connection that nobody has claimed in time is closed, and one that is silent later, where its [`Terms`] say so.
+//! 1. If the port has no use for the first message, the connection is closed at once.
+//! 2. When a session of the port claims the connection ([`PortNews::Carries`]), it belongs to that session and ends
+//!    with it.
+//! 3. A connection that no session claims in time is closed; a claimed one is closed after silence, if its [`Terms`]
+//!    say so.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -51,14 +53,14 @@ pub(super) struct Terms {
 pub(super) struct StreamCarrier<F> {
     terms: &'static Terms,
     framing: F,
-    /// Bytes read that are no complete message yet.
+    /// Bytes of an incomplete message.
     input: BytesMut,
     out: SendQueue,
     /// Number of bytes that the socket has not accepted.
     queued: usize,
     claimed: bool,
     is_open: bool,
-    /// Deadline at which the connection is closed, unless input comes before.
+    /// Deadline at which the connection is closed, unless input arrives earlier.
     until: Option<Instant>,
     closing: Option<String>,
 }

@@ -1,14 +1,14 @@
 //! The rate at which a publisher may send splice information.
 
-/// Milliseconds of the stream for each section: 50 a second.
+/// Milliseconds of stream time for each section: 50 sections a second.
 const EACH_MS: i64 = 20;
-/// Sections that may come at once.
+/// Number of sections that may come at once.
 const BURST: i64 = 100;
 
-/// Sections that a publisher may still send, by the time of its stream.
+/// The allowance of sections that a publisher may still send, in stream time.
 #[derive(Debug)]
 pub(in crate::protocol) struct CueRate {
-    /// Time that was saved, in milliseconds.
+    /// Unused time, in milliseconds.
     saved_ms: i64,
     last_ms: Option<i64>,
 }
@@ -18,7 +18,7 @@ impl CueRate {
         Self { saved_ms: BURST * EACH_MS, last_ms: None }
     }
 
-    /// Takes a section at this time of the stream, in milliseconds. False if there were too many.
+    /// Takes a section at this stream time, in milliseconds. Returns false if there were too many.
     pub(in crate::protocol) fn takes(&mut self, at_ms: i64) -> bool {
         let last_ms = self.last_ms.unwrap_or(at_ms);
         let passed_ms = at_ms.saturating_sub(last_ms).max(0);

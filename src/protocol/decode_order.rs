@@ -7,8 +7,8 @@
 const DEPTH_MAX: usize = 16;
 /// Ticks before the first presentation time, per delayed picture: a thirtieth of a second.
 const STEP: i64 = 3000;
-/// Distance back in ticks from which a presentation time is a jump of the clock: 2 s; once the step is known, a number of pictures, at
-/// least half a second.
+/// Backward distance in ticks at which a presentation time counts as a jump of the clock: 2 s; once the step is
+/// known, a number of pictures, but at least half a second.
 const JUMP_BACK: i64 = 180_000;
 const JUMP_BACK_LEAST: i64 = 45_000;
 const JUMP_BACK_PICTURES: i64 = 17;
@@ -17,7 +17,7 @@ const JUMP_BACK_PICTURES: i64 = 17;
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct DecodeOrder {
     depth: usize,
-    /// Presentation times not used yet, sorted; at most [`DEPTH_MAX`] and one.
+    /// Presentation times not used yet, sorted; at most [`DEPTH_MAX`] + 1.
     shown: Vec<i64>,
     last: Option<i64>,
     /// Recent maximum distance of decode times; 0 before the second.
@@ -36,7 +36,7 @@ impl DecodeOrder {
             self.shown.clear();
             self.last = None;
         }
-        // Pictures with one time are not out of order.
+        // Pictures with the same time are not out of order.
         if self.last.is_some_and(|last| pts < last) && self.depth < DEPTH_MAX {
             self.depth += 1;
         }
@@ -54,7 +54,7 @@ impl DecodeOrder {
         dts
     }
 
-    /// Returns the distance behind the last decode time from which a presentation time is a jump of the clock.
+    /// Returns the distance before the last decode time at which a presentation time counts as a jump of the clock.
     fn jump_back(&self) -> i64 {
         let early = match self.step {
             0 => JUMP_BACK,
@@ -100,7 +100,7 @@ mod tests {
         for _ in 0..50 {
             assert_eq!(order.next(49 * 3600), 49 * 3600);
         }
-        // 1.5 s back, and it goes on from there.
+        // 1.5 s back, and the times continue from there.
         let back: Vec<i64> = (12..20).map(|n| order.next(n * 3600)).collect();
         assert_eq!(back, (12..20).map(|n| n * 3600).collect::<Vec<_>>());
     }

@@ -1,12 +1,13 @@
-//! Derived tracks, which this server makes of a published one while a subscriber selects them. Each derivation is declared in the row of
-//! its protocol ([`super::registry`]).
+//! Derived tracks, which this server makes from published ones while a subscriber selects them. Each derivation is
+//! declared in the row of its protocol ([`super::registry`]).
 //!
-//! 1. A derivation offers a track for each published one that it can be made from. The offers stand in the stream's track list.
-//! 2. A subscriber whose format can carry none of the published tracks of a kind is given the first offer that it can carry
-//!    ([`crate::hub::Pick::Default`]).
-//! 3. The first such subscriber makes the worker of the publisher create the producer: a session that subscribes to the
-//!    published track, has heavy work done as a job, and publishes the units of the derived track.
-//! 4. The last one's end stops it, after a short linger.
+//! 1. A derivation offers a track for each published one that it can be made from. The offers are part of the
+//!    stream's track list.
+//! 2. A subscriber whose format can carry none of the published tracks of a kind is given the first offer that it can
+//!    carry ([`crate::hub::Pick::Default`]).
+//! 3. The first such subscriber makes the worker of the publisher create the producer: a session that subscribes to
+//!    the published track, has heavy work done as a job, and publishes the units of the derived track.
+//! 4. When the last such subscriber leaves, the producer stops after a short linger.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use crate::types::Now;
 pub struct Derivation {
     /// The name, for logs.
     pub name: &'static str,
-    /// Maximum number of such tracks made at a time on a machine with this number of cores, if the work costs a share of a core. All such
-    /// derivations share the largest of these limits. `None` if it costs almost nothing.
+    /// Maximum number of such tracks made at the same time on a machine with this number of cores; all derivations
+    /// with a limit share the largest one. `None` if the work costs almost nothing.
     pub limit: Option<fn(&ServerSettings, usize) -> usize>,
     /// Returns true if viewers get the track when the stream has none of its kind; otherwise only push targets do.
     pub stands_in: fn(&AppSettings) -> bool,
@@ -55,7 +56,7 @@ pub fn for_viewers(format: Format, settings: &AppSettings) -> Format {
     if stands_in { format.with_silence() } else { format }
 }
 
-/// Returns the published tracks with those that can be derived from them; the same value if there are none.
+/// Returns the published tracks and those that can be derived from them; the same value if none can.
 #[must_use]
 pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Tracks> {
     let mut tracks = None::<Tracks>;
@@ -72,8 +73,8 @@ pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Track
     tracks.map_or_else(|| Arc::clone(published), Arc::new)
 }
 
-/// Returns the id of the track that derivation `number` makes of a track. It is fixed for the life of the stream. Video and audio tracks of
-/// one index share it, because no derivation applies to both.
+/// Returns the id of the track that derivation `number` makes from a track. The id is fixed for the life of the
+/// stream. A video and an audio track with the same index share it, because no derivation applies to both.
 fn id_of(from: &Track, number: u8) -> Option<TrackId> {
     let count = u8::try_from(registry::derivations().count()).ok()?;
     TrackId::derived(from.id.index().checked_mul(count)?.checked_add(number)?)

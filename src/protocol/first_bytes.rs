@@ -1,8 +1,8 @@
-//! Ports of one protocol that others may use as well: a connection's first bytes tell which one it speaks.
+//! Ports of one protocol that other protocols may share: the first bytes of a connection determine its protocol.
 //!
-//! A firewall that lets out HTTPS alone lets out everything that hides in TLS on its port. The connection begins as a session of the port's
-//! own protocol, which sees its network path and keeps its deadlines. If the first bytes are another protocol's, a session of that one takes its
-//! place before either has read anything.
+//! A firewall that lets out only HTTPS lets out everything that hides in TLS on its port. The connection begins as a
+//! session of the port's own protocol, which handles its network path and deadlines. If the first bytes are those of
+//! another protocol, a session of that protocol replaces it before either has read anything.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::mail::SessionSettings;
 use crate::stats::Figures;
 use crate::types::Now;
 
-/// Maximum number of bytes that are looked at: the longest method of RTSP, and `rtsp:` behind it.
+/// Maximum number of bytes examined: the longest method of RTSP, and `rtsp:` after it.
 const LOOKED_AT: usize = 24;
 
 /// The verdict of a protocol on the first bytes of a connection.
@@ -34,7 +34,7 @@ pub(super) enum Guess {
 }
 
 impl Guess {
-    /// Compares the bytes with those that a protocol begins with.
+    /// Compares the bytes with the first bytes of a protocol.
     pub(super) fn by_prefix(bytes: &[u8], prefix: &[u8]) -> Self {
         let common = bytes.len().min(prefix.len());
         if bytes.get(..common) != prefix.get(..common) {
@@ -47,19 +47,19 @@ impl Guess {
     }
 }
 
-/// The part of a listener in shared ports.
+/// The role of a listener at shared ports.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FirstBytes {
-    /// The protocol is spoken at its own port alone, to which no other one comes.
+    /// The protocol is spoken only at its own port, which it does not share.
     Own,
-    /// The protocol is recognised at the shared ports of others.
+    /// The protocol is recognised at the shared ports of other protocols.
     Recognised(fn(&[u8]) -> Guess),
-    /// Others may come to the port if the settings say so.
+    /// Other protocols may share the port if the settings say so.
     Shared(fn(&SessionSettings) -> bool),
 }
 
 impl FirstBytes {
-    /// True if other protocols come to the port.
+    /// True if other protocols share the port.
     fn is_shared(&self, server: &SessionSettings) -> bool {
         match self {
             Self::Shared(is_shared) => is_shared(server),
@@ -68,7 +68,7 @@ impl FirstBytes {
     }
 }
 
-/// Begins the session of an accepted connection at a port that others may use.
+/// Begins the session of an accepted connection at a port that other protocols may share.
 pub(super) fn begin(
     (now, server): (Now, &SessionSettings),
     listener: &Listener,
@@ -83,7 +83,8 @@ pub(super) fn begin(
     Box::new(Undecided { inner, open: Some(Open { peer, seed, others, held: Vec::new() }) })
 }
 
-/// Returns the listeners whose protocols may come to a shared port with this security. A protocol that is off comes nowhere.
+/// Returns the listeners whose protocols may be spoken at a shared port with this security. Disabled protocols are
+/// left out.
 fn others(security: Security, server: &SessionSettings) -> Vec<&'static Listener> {
     let layer = match security {
         Security::TlsHttp => Security::Tls,
@@ -107,7 +108,7 @@ pub(super) fn shared_port(server: &SessionSettings, name: &str) -> Option<u16> {
 struct Undecided {
     /// The session of the port's own protocol, or the one that took its place.
     inner: Box<dyn Session>,
-    /// The question of the protocol; `None` once it is decided.
+    /// The undecided choice of protocol; `None` once it is decided.
     open: Option<Open>,
 }
 
@@ -191,7 +192,7 @@ impl Session for Undecided {
 
 impl Paths for Undecided {
     fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
-        // A name of the port's own protocol was agreed upon in the handshake of TLS.
+        // The TLS handshake has negotiated the port's own protocol.
         if matches!(event, PathEvent::Negotiated(_)) {
             self.open = None;
         }
@@ -247,7 +248,7 @@ mod tests {
         SessionSettings::of(&settings, "node", Arc::new(Site { bound, ..Site::default() }))
     }
 
-    /// The protocol of the session that bytes find, which come in pieces of this size.
+    /// The protocol of the session that is chosen by bytes that arrive in pieces of this size.
     fn protocol(server: &SessionSettings, listener: &str, bytes: &[u8], piece: usize) -> &'static str {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let (apps, blobs) = (Apps::new(), Blobs::default());
@@ -277,7 +278,7 @@ mod tests {
             (b"ANNOUNCE rtsp://h/live/a RTSP/1.0\r\nCSeq: 1\r\n\r\n", "rtsp"),
             (b"\x03\0\0\0\0\0\0\0\0", "rtmp"),
             (&STUN, "turn-tcp"),
-            // A cookie somewhere else, and what looks like nothing.
+            // A cookie in another place, and bytes of no protocol.
             (b"\0\x14\0\x01\0\0\x21\x12\xa4\x42\0\0\0\0\0\0\0\0\0\0\0\0", "http"),
             (b"GIBBERISHGIBBERISHGIBBERISHGIBBERISH", "http"),
             (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "http"),

@@ -20,7 +20,8 @@ pub struct FormatKind {
     pub package: fn(u64) -> Option<Box<dyn Package>>,
     /// True if a viewer that closes its side of the connection gives up its request. (An HTTP client may close its side and read on.)
     pub is_given_up_by_close: bool,
-    /// True if the format is for other nodes of the cluster, which are authenticated: nothing is checked, and they are no viewers.
+    /// True if the format is for other nodes of the cluster, which are authenticated: nothing is checked, and they
+    /// do not count as viewers.
     pub is_for_nodes: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The registry of protocols, and the worker's view of each: a [`Session`] whose events and replies name no protocol.
 //!
-//! Adding a protocol, a sink or a derived track is its machine crate, one folder here and one row in `registry`. A session composes
-//! machines and is one itself: input with the time, events and bytes polled out.
+//! A new protocol, sink or derived track needs a machine crate, one folder here and one row in `registry`. A session
+//! composes machines and is a machine itself: it takes input with the time, and its events and bytes are polled.
 
 mod audio;
 mod carrier;
@@ -92,7 +92,8 @@ pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(
 /// The applications of this server by name.
 pub type Apps = BTreeMap<Arc<str>, Arc<AppSettings>>;
 
-/// Returns the settings that the application of a stream has now; those that the stream began with, if the application is gone.
+/// Returns the current settings of a stream's application; if the application is gone, those that the stream began
+/// with.
 #[must_use]
 pub fn settings_of<'a>(apps: &'a Apps, key: &StreamKey, first: &'a Arc<AppSettings>) -> &'a Arc<AppSettings> {
     apps.get(&key.app).unwrap_or(first)
@@ -107,7 +108,7 @@ pub struct Remote {
     pub local: Option<IpAddr>,
     /// The session whose byte stream carries this peer's datagrams of the port ([`Carrier`]); `None` if the port's socket does.
     pub carrier: Option<ConnId>,
-    /// The worker that has received the datagram, if another one than that of the session ([`Elsewhere`]).
+    /// The worker that received the datagram, if it is not the session's ([`Elsewhere`]).
     pub via: Option<WorkerId>,
 }
 

@@ -1,7 +1,7 @@
 //! The destinations and origins of streams on other servers: the URL schemes of all protocols.
 //!
-//! A protocol parses a URL of its scheme ([`Scheme`]) into a [`Target`]. Everybody else uses the target's host, port and transport, and
-//! passes it back when the connection begins ([`begin_push`], [`begin_pull`]).
+//! A protocol parses a URL of its scheme ([`Scheme`]) into a [`Target`]. All other code uses the target's host, port
+//! and transport, and passes the target back when the connection begins ([`begin_push`], [`begin_pull`]).
 
 use crypto::Seed;
 
@@ -65,8 +65,8 @@ pub fn read_own_path(text: &str, app: &str) -> Result<Target, UrlError> {
     OwnPath::read(text)?.names_for(app).map(own_files::target)
 }
 
-/// Parses a URL at which this server serves files, for a stream of `app` to play. `None` if it is no such URL, or if `is_own` returns false
-/// for its host and port.
+/// Parses a URL at which this server serves files, for a stream of `app` to play. `None` if the URL is not such a URL,
+/// or if `is_own` returns false for its host and port.
 ///
 /// # Errors
 /// The URL is of another application, or of a file that cannot be played.
@@ -90,14 +90,14 @@ pub fn read_own_url(
     path.map(|path| path?.names_for(app).map(own_files::target)).transpose()
 }
 
-/// True if streams can be pulled from URLs of this scheme, whatever else is wrong with the URL.
+/// True if streams can be pulled from URLs of this scheme, even if the rest of the URL is wrong.
 #[must_use]
 pub fn is_source_scheme(text: &str) -> bool {
     text.split_once("://")
         .is_some_and(|(name, _)| schemes().any(|scheme| scheme.pulls && scheme.name == name))
 }
 
-/// True if `target`, on a host that is this server, is its stream `key`.
+/// True if `target`, on a host that is this server, means its stream `key`.
 #[must_use]
 pub fn is_own_stream(target: &Target, addresses: &Addresses, key: &StreamKey) -> bool {
     request(target).is_some_and(|request| request.means(target.port, addresses, key))
@@ -126,7 +126,8 @@ pub(super) fn pull_client(target: &Target, seed: Seed) -> Option<Box<dyn Client>
 
 fn read(text: &str, is_allowed: impl Fn(&Scheme) -> bool) -> Result<Target, UrlError> {
     let url = Url::parse(text)?;
-    // Protocols share a scheme: the first one that takes the URL has it, and what the first one says of it is told.
+    // Protocols may share a scheme: the first one that accepts the URL gets it. If none does, the fault that the
+    // first one found is reported.
     let mut refused = None;
     for scheme in schemes().filter(|scheme| scheme.name == url.scheme && is_allowed(scheme)) {
         match scheme.target(&url) {

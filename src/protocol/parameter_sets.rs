@@ -1,5 +1,5 @@
-//! Parameter sets of H.264 and H.265 by type and id, and the configuration made of them, for ingest of RTMP and MPEG-TS, where they come in
-//! band.
+//! Parameter sets of H.264 and H.265 by type and id, and the configuration made of them; for RTMP and MPEG-TS, which
+//! carry them in band.
 
 use std::collections::BTreeMap;
 

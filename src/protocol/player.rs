@@ -18,7 +18,7 @@ use crate::mail::SessionSettings;
 pub enum LoadEvent {
     /// The server has consented.
     Ready,
-    /// The player needs another byte stream to the same server, in place of the last one.
+    /// The player needs another byte stream to the same server, instead of the last one.
     Reconnect,
     /// The player needs a UDP socket of its own beside its byte stream.
     OpenPath(OpenPath),
@@ -35,7 +35,8 @@ pub enum LoadEvent {
     Unit {
         /// True for video, false for audio.
         is_video: bool,
-        /// The place that carries the unit, for players of several tracks of a kind: one stream at a time.
+        /// The place that carries the unit, for players of several tracks of a kind; a place carries one
+        /// stream at a time.
         place: u8,
         /// NAL units with four-byte lengths, or a raw frame.
         payload: Bytes,
@@ -72,7 +73,8 @@ pub trait LoadPlayer: Debug + Send {
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
     /// Notes that the byte stream has ended.
     fn handle_end(&mut self, now: Instant);
-    /// True if the player goes on without the byte stream that has ended, and opens another one when needed.
+    /// True if the player continues without the byte stream that has ended, and opens another one when
+    /// needed.
     fn outlives_stream(&self) -> bool {
         false
     }
@@ -165,7 +167,7 @@ impl LoadPlayer for PulledPlayer {
                     self.events.push_back(LoadEvent::Unit { is_video, place: 0, payload: unit.payload });
                 }
                 ClientEvent::Begun | ClientEvent::Dropped(_) | ClientEvent::ClockNews(_) => {}
-                // The load generator measures the server that it was told of.
+                // The load generator measures the server named in its target.
                 ClientEvent::NextServer(_) | ClientEvent::Disconnect => {
                     self.events.push_back(LoadEvent::Closed("the server redirects".to_owned()));
                 }

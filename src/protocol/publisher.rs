@@ -22,7 +22,7 @@ use crate::types::StreamId;
 pub enum PublisherEvent {
     /// The server has consented.
     Ready,
-    /// The publisher needs another byte stream to the same server, in place of the last one.
+    /// The publisher needs another byte stream to the same server, instead of the last one.
     Reconnect,
     /// The publisher needs a UDP socket of its own beside its byte stream.
     OpenPath(OpenPath),
@@ -64,7 +64,7 @@ pub trait LoadPublisher: Debug + Send {
 
 /// The voice of a participant of a room.
 pub trait Voice {
-    /// Begins or ends to speak.
+    /// Starts or stops speaking.
     fn speak(&mut self, speaks: bool);
 }
 

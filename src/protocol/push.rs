@@ -51,7 +51,7 @@ impl Attempt {
         self.events.push_back(Event::Order(OrderEvent::Push(PushState::Broadcasting)));
     }
 
-    /// Notes that the server ends the push, so that what follows is no failure.
+    /// Notes that the server ends the push, so that its end is no failure.
     pub(super) const fn finish(&mut self) {
         self.ending = true;
     }

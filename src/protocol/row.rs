@@ -45,7 +45,7 @@ pub(super) struct Protocol {
     pub(super) schemes: &'static [Scheme],
     /// The paths that it answers on the HTTP ports.
     pub(super) mounts: &'static [Mount<Handler>],
-    /// The sinks, i.e. consumers of streams that are no connections.
+    /// The sinks, i.e. consumers of streams that are not connections.
     pub(super) sinks: &'static [&'static SinkKind],
     /// The tracks that it derives from published ones.
     pub(super) derivations: &'static [&'static Derivation],
@@ -126,8 +126,9 @@ pub struct Listener {
     pub manages: bool,
     /// True if publishers use the listener; a part of all connections is reserved for it.
     pub publishers: bool,
-    /// The shared port whose datagrams the connections carry. Each worker then listens at the number of its UDP socket, and keeps the
-    /// connections that it accepts, but those of other workers' sessions ([`super::Carrier::hand_over`]).
+    /// The shared port whose datagrams the connections carry. Each worker then listens at the number of its UDP
+    /// socket, and keeps the connections that it accepts, except those that belong to other workers' sessions
+    /// ([`super::Carrier::hand_over`]).
     pub beside: Option<&'static str>,
     /// The way in which its connections are recognised at the shared ports of others.
     pub(super) first_bytes: FirstBytes,
@@ -201,8 +202,8 @@ pub struct Port {
     pub name: &'static str,
     /// True if publishers use the port, as for a [`Listener`].
     pub publishers: bool,
-    /// Returns true if the settings give each worker a port number of its own, counted up from the first; `None` if all have the same
-    /// one always. The ready line has a list of the former.
+    /// Returns true if the settings give each worker a port number of its own, counted up from the first; the ready
+    /// line then lists them. `None` if all workers always have the same one.
     pub(super) of_each_worker: Option<fn(&ServerSettings) -> bool>,
     /// Returns the address, as for a [`Listener`].
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
@@ -386,13 +387,14 @@ pub(super) struct Outbound {
 
 /// The part of a target that only its protocol understands.
 pub(super) trait Request: Debug + Send + Sync {
-    /// True if a server of our kind with these addresses, asked at `port`, would take the request for its stream `key`.
+    /// True if a server like this one with these addresses, asked at `port`, would take the request for its stream
+    /// `key`.
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
     /// Makes the session of a push, if the protocol has pushes; `via` lists the streams that this one went through, ending with itself.
     fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
         None
     }
-    /// Makes the session of a pull, if it is no client of a server.
+    /// Makes the session of a pull that is not a client of a server.
     fn session(&self) -> Option<Box<dyn Session>> {
         None
     }

@@ -1,11 +1,11 @@
 //! The worker's view of a protocol: a [`Session`] whose events and replies name no protocol.
 //!
-//! A session has a life cycle ([`Session`]: time, events, replies, the end) and capabilities beside it: network paths
-//! ([`Paths`]), a byte stream ([`ByteStream`]), datagrams ([`DatagramPeer`]), units taken whole ([`UnitSink`]), in any
-//! combination. A sink such as a recorder has only the last; a viewer of RTSP may have all of them.
+//! A session has a life cycle ([`Session`]: time, events, replies, the end) and, in any combination, further
+//! capabilities: network paths ([`Paths`]), a byte stream ([`ByteStream`]), datagrams ([`DatagramPeer`]), and whole
+//! units ([`UnitSink`]). A sink such as a recorder has only the last; a viewer of RTSP may have all of them.
 //!
-//! A session chooses a [`Handle`] for each of its publications, subscriptions, children and jobs, and the answers come back under that
-//! handle as a [`Reply`].
+//! A session chooses a [`Handle`] for each of its publications, subscriptions, children and jobs, and answers carry
+//! that handle in a [`Reply`].
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -117,10 +117,11 @@ pub trait ByteStream {
 
 /// A session whose byte stream carries datagrams of a shared port to and from one of its peers.
 pub trait Carrier {
-    /// Queues datagrams. Those for which the queue has no room are lost, as on a network. Returns the number lost.
+    /// Queues datagrams. Datagrams for which the queue has no room are lost, as on a network. Returns the number of
+    /// lost ones.
     fn carry(&mut self, datagrams: &Datagrams) -> usize;
-    /// Ends here, and returns all bytes that were received, beginning with the message of `datagram`, for the worker that goes on with the
-    /// connection. `None` if a session has claimed it.
+    /// Ends the session here. Returns all received bytes, beginning with the message of `datagram`, for the worker
+    /// that takes over the connection; `None` if a session has claimed it.
     fn hand_over(&mut self, datagram: &[u8]) -> Option<Bytes>;
 }
 
@@ -131,7 +132,7 @@ pub struct To {
     pub path: PathId,
     /// The peer; `None` for that of the path.
     pub remote: Option<Remote>,
-    /// True if nothing more is to be sent after the gathered datagrams, so that the session need not be asked again.
+    /// True if nothing follows the gathered datagrams, so that the session need not be asked again.
     pub last: bool,
 }
 
@@ -162,7 +163,8 @@ pub trait DatagramPeer {
     fn poll_datagrams(&mut self, ctx: &Context<'_>, logs: Logs<'_, '_>, out: &mut Datagrams) -> To;
 }
 
-/// A session that takes whole units: one that must keep what it has sent until it has arrived, or a sink without a connection.
+/// A session that takes whole units: either it must keep sent units until they have arrived, or it is a sink without
+/// a connection.
 pub trait UnitSink {
     /// True if there is room for a unit. If false, the subscription's cursor stays, and lags.
     fn has_room(&self) -> bool;

@@ -1,4 +1,4 @@
-//! Sinks: consumers of streams that are no connections, such as recorders. Each is declared in the row of its protocol
+//! Sinks: consumers of streams that are not connections, such as recorders. Each is declared in the row of its protocol
 //! ([`super::registry`]).
 
 use std::fmt;
@@ -39,7 +39,7 @@ pub type Query = [(String, String)];
 pub struct Params {
     /// Returns the progress that the parameters require of a growing blob; `None` if any will do.
     pub wants: fn(&Query) -> Option<Progress>,
-    /// Returns the name of the blob to serve in place of the named one; `None` to serve the named one.
+    /// Returns the name of the blob to serve instead of the named one; `None` to serve the named one.
     pub in_place: fn(&str, &Query) -> Option<String>,
     /// Returns the protocol under which the requester of the blob counts as a viewer; `None` for that of the blob.
     pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
@@ -77,17 +77,17 @@ impl Params {
 pub struct BlobRoot {
     /// Name of the folder.
     pub name: &'static str,
-    /// The ending of a stream's picture, behind its id, if the folder has pictures.
+    /// The extension of a stream's picture, after the stream's id, if the folder has pictures.
     pub picture: Option<&'static str>,
 }
 
 impl BlobRoot {
-    /// Returns the name of a blob in the folder, seen from `streams`: no request's path becomes the same.
+    /// Returns the name of a blob in the folder, relative to `streams`. No request has such a path.
     pub(super) fn blob(&self, file: &str) -> String {
         format!("../{}/{file}", self.name)
     }
 
-    /// Returns the file in the folder that a blob's name means.
+    /// Returns the file in the folder to which a blob's name refers.
     pub(super) fn file<'n>(&self, blob: &'n str) -> Option<&'n str> {
         blob.strip_prefix("../")?.strip_prefix(self.name)?.strip_prefix('/')
     }
@@ -99,22 +99,25 @@ pub struct SinkKind {
     pub name: &'static str,
     /// Returns true if an application has the sink.
     pub is_enabled: fn(&AppSettings) -> bool,
-    /// Returns the stream for which a request for this blob (a path below the application's `streams`) begins the sink. `None` if the sink
-    /// makes no such blob, or another request begins it.
+    /// Returns the id of the stream whose sink is begun by a request for this blob (a path below the application's
+    /// `streams`). `None` if the sink makes no such blob, or is begun by another request.
     pub stream_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
-    /// The folder beside `streams` that its blobs stand in; `None` for `streams`.
+    /// The folder of its blobs beside `streams`; `None` for `streams` itself.
     pub root: Option<&'static BlobRoot>,
-    /// Returns the stream to which a file of this name belongs, below the application's `streams`: one that the sink has made and that is
-    /// no longer in memory.
+    /// Returns the stream to which a file of this name, below the application's `streams`, belongs: a file that the
+    /// sink has made and that is no longer in memory.
     pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
-    /// Returns the path of such a file below `webapps`, by the application's name, if it is not the one that its name says.
+    /// Returns the path of such a file below `webapps`, by the application's name, if it differs from the path in its
+    /// name.
     pub kept_at: fn(&str, &AppSettings, &str) -> Option<Vec<String>>,
-    /// Returns the work that removes all that the sink keeps of a stream that is over, by the name of its playlists without their endings.
+    /// Returns the work that removes everything that the sink keeps of an ended stream, by the name of its playlists
+    /// without their endings.
     pub forgets: fn(&str, &AppSettings, &str) -> Option<ArchiveWork>,
     /// Returns true if the sink begins with the stream, because its output is wanted before any request.
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
-    /// Returns true if a change from the first settings to the second ends the sink at once and withdraws what it has made, because that is
-    /// no longer protected as the application wants it. All other changes count for sinks that begin later.
+    /// Returns true if a change from the first settings to the second ends the sink at once and withdraws its output,
+    /// because the output is no longer protected as the application requires. Other changes apply only to sinks that
+    /// begin later.
     pub is_outdated: fn(&AppSettings, &AppSettings) -> bool,
     /// Returns the blob that announces this one, and its progress once this one exists. `None` if the blob is announced only once it
     /// exists.
@@ -122,9 +125,9 @@ pub struct SinkKind {
     /// True if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
     /// rendition.
     pub is_of_ladder: bool,
-    /// True if whoever asks for its blobs does not watch the stream: such a request starts no stream.
+    /// True if a request for its blobs does not count as watching the stream, and starts no stream.
     pub is_glance: bool,
-    /// Returns the protocol under which viewers of this blob count, before it exists.
+    /// Returns the protocol under which viewers of this blob are counted, before it exists.
     pub viewers: fn(&str) -> &'static str,
     /// The meaning of request parameters.
     pub params: Params,
@@ -162,13 +165,13 @@ pub fn owner_of<'n>(app: &AppSettings, name: &'n str) -> Option<(&'static SinkKi
     maker_of(app, name).or_else(|| enabled(app).find_map(|kind| Some((kind, (kind.file_of)(app, name)?))))
 }
 
-/// Returns the path below `webapps` of a file that a sink keeps, if it is not the one that its name says.
+/// Returns the path below `webapps` of a file that a sink keeps, if it differs from the path in its name.
 #[must_use]
 pub fn kept_at(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>> {
     enabled(settings).find_map(|kind| (kind.kept_at)(app, settings, name))
 }
 
-/// Returns the work that removes all that is kept of a stream that is over: see [`SinkKind::forgets`].
+/// Returns the work that removes everything kept of an ended stream ([`SinkKind::forgets`]).
 pub fn forgets(app: &str, settings: &AppSettings, stem: &str) -> impl Iterator<Item = ArchiveWork> {
     enabled(settings).filter_map(move |kind| (kind.forgets)(app, settings, stem))
 }
@@ -210,7 +213,7 @@ pub fn wanted(app: &AppSettings, query: &Query) -> Option<Progress> {
     params(app, query).find_map(|params| (params.wants)(query))
 }
 
-/// Returns the blob to serve in place of the named one, by the parameters of the request; `None` for the named one.
+/// Returns the blob to serve instead of the named one, by the parameters of the request; `None` for the named one.
 #[must_use]
 pub fn in_place(app: &AppSettings, name: &str, query: &Query) -> Option<String> {
     params(app, query).find_map(|params| (params.in_place)(name, query))

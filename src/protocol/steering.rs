@@ -1,5 +1,5 @@
-//! Ports with one number for all workers. The kernel gives the datagrams of a peer to one of them, by a hash of the addresses, and a
-//! session is where its request came:
+//! Ports with one number for all workers. The kernel gives the datagrams of a peer to one of the workers, by a hash
+//! of the addresses, but the session is at the worker that received the request:
 //!
 //! ```text
 //! peer ──> kernel ──> worker K: no session ── Route::Elsewhere, by mail ──> worker W: the session
@@ -7,9 +7,12 @@
 //!                         └───────────────── PathNews, by mail ──────────────────┘
 //! ```
 //!
-//! 1. A first datagram names its session, and the name says whose it is ([`Elsewhere::Name`]). Nobody has checked it yet.
-//! 2. A session that validates a path notifies the worker that receives its datagrams, which passes them on ([`Elsewhere::Path`]).
-//! 3. Answers leave through the socket of the session's worker, because all have the same address.
+//! 1. A first datagram names its session, and the name tells the session's worker ([`Elsewhere::Name`]). Nobody has
+//!    verified the name yet.
+//! 2. A session that validates a path notifies the worker that receives its datagrams, which passes them on
+//!    ([`Elsewhere::Path`]).
+//! 3. Answers leave through the socket of the session's worker, because the sockets of all workers have the same
+//!    address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -35,7 +38,7 @@ pub enum Elsewhere {
     Path(WorkerId),
     /// A worker that the datagram names, as anybody can.
     Name(WorkerId),
-    /// All others: a translator may have given the peer of one of their sessions another port.
+    /// All other workers, because a NAT may have given the peer of one of their sessions another port.
     Others,
 }
 

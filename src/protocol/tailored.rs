@@ -19,7 +19,7 @@ type Edit = Arc<dyn Fn(&str, &mut String) -> bool + Send + Sync>;
 #[derive(Clone)]
 pub struct Tailored {
     parts: VecDeque<Bytes>,
-    /// `None`: the parts are sent as they are.
+    /// The line editor; `None` to send the parts as they are.
     edit: Option<Edit>,
     length: u64,
     held: OwnText,
@@ -32,7 +32,8 @@ impl fmt::Debug for Tailored {
 }
 
 impl Tailored {
-    /// Makes the text from the lines of `parts`, one after the other, as `edit` writes them. `None` if they are not UTF-8.
+    /// Makes the text from the lines of `parts`, one part after another, as `edit` writes them. `None` if they are
+    /// not UTF-8.
     pub(super) fn new(
         parts: impl IntoIterator<Item = Bytes>,
         edit: impl Fn(&str, &mut String) -> bool + Send + Sync + 'static,
@@ -50,7 +51,7 @@ impl Tailored {
         Some(Self { parts, edit: Some(Arc::new(edit)), length, held: OwnText::default() })
     }
 
-    /// Makes the text of `parts` as they are, one after the other.
+    /// Makes the text of `parts` as they are, one after another.
     pub(super) fn plain(parts: impl IntoIterator<Item = Bytes>) -> Self {
         let parts: VecDeque<Bytes> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let length = |part: &Bytes| u64::try_from(part.len()).unwrap_or(u64::MAX);
@@ -58,12 +59,12 @@ impl Tailored {
         Self { parts, edit: None, length, held: OwnText::default() }
     }
 
-    /// True if something of a request may be in it.
+    /// True if the text may contain something of a request.
     pub(super) const fn is_edited(&self) -> bool {
         self.edit.is_some()
     }
 
-    /// Makes its blocks count in `held` for as long as anything holds them.
+    /// Counts the text's blocks in `held` for as long as anything holds them.
     pub(super) fn counted_in(self, held: &OwnText) -> Self {
         Self { held: held.clone(), ..self }
     }

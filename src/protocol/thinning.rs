@@ -1,18 +1,21 @@
-//! The choice of pictures for a viewer whose path cannot carry all of them: fewer pictures, but always some, and never late.
+//! Leaves out pictures for a viewer whose path cannot carry all of them: fewer pictures, but always some, never
+//! late.
 //!
-//! The measure is the time that what waits for the path needs to leave. As it grows, pictures are left out in this order:
+//! The measure is the queue time: how long the path needs for everything that waits. As it grows, pictures are left
+//! out in this order:
 //!
-//! | waits for, beyond the time that a key frame takes | left out |
+//! | queue time, beyond that of a key frame | left out |
 //! |---|---|
-//! | 200 ms | pictures that no other refers to; then for at least three seconds, so that the pace stays even |
+//! | 200 ms | pictures to which no other refers; then for at least three seconds, so that the pace stays even |
 //! | 350 ms | pictures of upper temporal layers |
-//! | 500 ms, or the time until the next key frame is due | all others, and with them what refers to them: the tail of the GOP |
-//! | 500 ms, when a key frame comes | what waits and was not begun; where that does not help, the GOP as a whole |
+//! | 500 ms, or the time until the next key frame is due | all others, and what refers to them: the rest of the GOP |
+//! | 500 ms, when a key frame comes | waiting pictures that have not begun to leave; if that fails, the whole GOP |
 //!
-//! The key frame's own time does not count, for no picture can come sooner than it; for the first two rows it counts more and more
-//! towards the middle of the GOP, so that the queue is short when the next key frame comes. For the third it is the longest of the last key
-//! frames: behind a small one there is room for more pictures until the next. Nothing is left out while the path is not
-//! known to be narrow. A viewer whose picture stands asks for a key frame once the path is free: its publisher may send none by itself.
+//! The key frame's own time is not counted, because no picture can arrive before it. For the first two rows more
+//! and more of it is counted towards the middle of the GOP, so that the queue is short when the next key frame
+//! comes. For the third row it is the longest of the last key frames: after a small one there is room for more
+//! pictures before the next. Nothing is left out while the path is not known to be narrow. A viewer whose picture
+//! stands still requests a key frame once the path is free, because its publisher may send none by itself.
 
 use std::time::{Duration, Instant};
 
@@ -22,34 +25,36 @@ use media::codec::dependency::{Dependency, Received};
 const FREE_AT: Duration = Duration::from_millis(200);
 const LAYERS_AT: Duration = Duration::from_millis(350);
 const ALL_AT: Duration = Duration::from_millis(500);
-/// Queue time that may be left when the next key frame comes.
+/// Maximum queue time when the next key frame comes.
 const LEFT_AT_KEY: Duration = Duration::from_millis(120);
-/// Number of key frames of which the longest counts.
+/// Number of recent key frames, the longest of which counts.
 const KEYS: usize = 3;
 /// Maximum time counted for a key frame.
 const KEY_TIME_MAX: Duration = Duration::from_secs(4);
 /// Minimum time for which unreferenced pictures are left out; doubled if it was too short.
 const SPARSE: Duration = Duration::from_secs(3);
 const SPARSE_MAX: Duration = Duration::from_secs(48);
-/// Queue time below which the path must be before all pictures are tried again; then the time within which trouble counts as a failed
-/// trial.
+/// Maximum queue time at which all pictures are tried again; then the time within which trouble makes that trial a
+/// failure.
 const CALM_AT: Duration = Duration::from_millis(50);
 const TRIAL: Duration = Duration::from_secs(8);
 /// Time from the first referenced picture left out until a key frame is requested; doubled each time, because a key frame goes to all
 /// viewers.
 const KEY_AFTER: Duration = Duration::from_secs(2);
 const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
-/// Time for which nothing waits, while pictures are left out, before the path is probed: it may carry more than is known.
+/// Time with an empty queue, while pictures are left out, before the path is probed, because it may carry more than
+/// is known.
 const IDLE: Duration = Duration::from_millis(350);
-/// Wait between two probes of an idle path; doubled each time that nothing comes of it.
+/// Wait between two probes of an idle path; doubled after each unsuccessful probe.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 const PROBE_AFTER_MAX: Duration = Duration::from_secs(32);
-/// Rate of a probe, and the least rise that counts as a success, as divisions of the known rate: twice, and a fifth.
+/// Rate of a probe as a multiple of the known rate; then the divisor of the known rate for the least rise that counts
+/// as a success: a fifth.
 const PROBE_TIMES: u64 = 2;
 const RISES_BY: u64 = 5;
-/// Time for which a viewer counts as thinned behind the last picture that was left out.
+/// Time for which a viewer counts as thinned after the last picture was left out.
 const RECENTLY: Duration = Duration::from_secs(10);
-/// Time without requests after which a viewer waits for the first time again.
+/// Time since the last request after which [`KEY_AFTER`] applies again.
 const KEY_FORGIVEN: Duration = Duration::from_secs(30);
 
 /// The load on a viewer's path.
@@ -75,13 +80,13 @@ pub(super) struct Picture {
 #[derive(Debug)]
 pub(super) struct Thinning {
     received: Received,
-    /// Time that the last key frame took on the path; then its time, and the interval to the one before.
+    /// Time that the last key frame took on the path.
     key_time: Duration,
-    /// Times that the last key frames took.
+    /// Times that the last key frames took; then the time of the last one, and its interval to the one before.
     key_times: [Duration; KEYS],
     key_at: Option<Instant>,
     gop: Option<Duration>,
-    /// Since when unreferenced pictures are left out, until the queue has been short for `sparse_for`.
+    /// Time from which unreferenced pictures are left out, until the queue has been short for `sparse_for`.
     sparse: Option<Instant>,
     sparse_for: Duration,
     busy_at: Option<Instant>,
@@ -206,7 +211,7 @@ impl Thinning {
         until_next.map_or(limit, |left| limit.min(left.saturating_add(LEFT_AT_KEY)))
     }
 
-    /// Returns the part of the key frame's time that may still be queued.
+    /// Returns the queue time allowed for the last key frame, which falls to zero by the middle of the GOP.
     fn allowance(&self, now: Instant) -> Duration {
         let (Some(at), Some(gop)) = (self.key_at, self.gop) else { return self.key_time };
         let half = u64::try_from(gop.as_micros() / 2).unwrap_or(u64::MAX).max(1);
@@ -235,8 +240,8 @@ impl Thinning {
         }
     }
 
-    /// Has the path probed by `begin`, which takes bits per second and returns true if a probe begins: where pictures are left out or
-    /// wait, and yet the path is idle, or seems to have become wider.
+    /// Probes the path if pictures are left out or wait although the path is idle, or if the path seems to have
+    /// become wider. `begin` takes bits per second and returns true if a probe begins.
     pub(super) fn probe(&mut self, now: Instant, load: Load, begin: impl FnOnce(u64) -> bool) {
         let Some(budget) = load.budget.filter(|_| self.stands.is_some() || load.queued > FREE_AT) else {
             self.probing.idle = None;
@@ -276,7 +281,7 @@ impl Thinning {
 /// Probes of a viewer's path.
 #[derive(Debug, Default)]
 struct Probing {
-    /// Since when nothing waits although pictures are left out.
+    /// Time since which nothing waits although pictures are left out.
     idle: Option<Instant>,
     /// Probes of an idle path.
     of_idle: Probes,
@@ -284,7 +289,7 @@ struct Probing {
     of_hints: Probes,
 }
 
-/// Probes for one reason: the time of the last one, the wait behind it, and the rate before it.
+/// Probes for one reason: the time of the last one, the wait after it, and the known rate before it.
 #[derive(Debug, Default)]
 struct Probes(Option<(Instant, Duration, u64)>);
 

@@ -30,7 +30,7 @@ pub(super) enum Supply {
 pub(super) enum Fault {
     /// The stream has nothing that can be played.
     Unusable(&'static str),
-    /// The stream goes on without its video.
+    /// The stream continues without its video.
     NoVideo(&'static str),
 }
 

@@ -1,9 +1,10 @@
 //! Audio that receivers can decode: derived audio tracks as Opus and AAC, and silence for streams without audio.
 //!
-//! An encoder sends AAC and a browser needs Opus; a browser sends Opus, and a platform behind RTMP needs AAC and refuses a stream without
-//! audio. Each published track that can be decoded is therefore offered in the other codec ([`super::derived`]). Its producer
-//! ([`producer`]) passes units to a helper thread, one job at a time, and publishes the result. The transcoder itself is the crate
-//! `transcode`. Silence ([`silence`]) needs no thread, because it is always the same frame.
+//! Encoders send AAC, but browsers need Opus; browsers send Opus, but platforms behind RTMP need AAC and refuse a
+//! stream without audio. Each published track that can be decoded is therefore offered in the other codec
+//! ([`super::derived`]). The offer's producer ([`producer`]) passes units to a helper thread, one job at a time, and
+//! publishes the result. The transcoder itself is the crate `transcode`. Silence ([`silence`]) needs no thread,
+//! because it is always the same frame.
 
 mod producer;
 mod settings;
@@ -21,7 +22,7 @@ use super::{FormatKind, Session};
 use crate::config::AppSettings;
 use crate::types::Now;
 
-/// Names what this build cannot do, if it was made without a library of audio.
+/// Returns the feature that this build lacks, if it was made without a library of audio.
 #[must_use]
 pub const fn lack() -> Option<&'static str> {
     if Target::Aac(0).can_encode() {

@@ -1,9 +1,9 @@
 //! A transcoder as a session: it receives the units of a published track and publishes those of the derived one.
 //!
-//! 1. Units are held until the helper threads are done with those before.
+//! 1. Units are held until the helper threads have processed the earlier ones.
 //! 2. A job takes the transcoder and the held units to a helper thread.
-//! 3. Its answer brings the transcoder back, and what was made. If it does not come back, because too many jobs wait or the work
-//!    failed, another one begins: what is lost is a gap like any other.
+//! 3. The job returns the transcoder and the units made. If the transcoder does not return, because too many jobs
+//!    wait or the work failed, a new one begins; the lost units are a gap like any other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Producer {
         match result {
             Some(Ok(Done { transcoder, made })) => {
                 self.state = State::Here(Some(transcoder));
-                // A transcoder that started anew may repeat what the previous one has made.
+                // A new transcoder may repeat units that the previous one has made.
                 let is_new = |unit: &AccessUnit| self.last.is_none_or(|last| unit.pts > last);
                 self.made.extend(made.into_iter().filter(is_new));
                 self.last = self.made.back().map(|unit| unit.pts).or(self.last);

@@ -89,7 +89,7 @@ impl AudioLimits {
 pub(crate) enum Silence {
     /// Nobody.
     Off,
-    /// Pushes to servers that may refuse a stream without sound.
+    /// Pushes to servers that may refuse a stream without audio.
     Pushes,
     /// Pushes and viewers.
     All,

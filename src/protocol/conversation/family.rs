@@ -24,7 +24,7 @@ pub enum FamilyEvent {
         port: &'static str,
         /// The purpose, as in [`crate::protocol::Wanted::what`].
         what: Box<dyn Any + Send>,
-        /// True if the session goes on when its parent ends.
+        /// True if the session continues after its parent has ended.
         outlives: bool,
     },
     /// Sends a message to another session on any worker, which gets [`FamilyNews::Message`].

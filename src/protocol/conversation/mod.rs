@@ -1,8 +1,8 @@
 //! The conversation of a session and its worker: an [`Event`] goes to the worker, a [`Reply`] comes back.
 //!
-//! Both are nested by subject, a file for each: [`publication`], [`subscription`], [`request`], [`order`], [`family`],
-//! [`port`], [`path`]. A session matches the subjects that it speaks of, and passes over the others as wholes, so a new
-//! variant touches the sessions that use it and the worker's file for its subject.
+//! Both are nested by subject, with a file for each: [`publication`], [`subscription`], [`request`], [`order`],
+//! [`family`], [`port`], [`path`]. A session matches the subjects that it uses and ignores the others as a whole, so
+//! a new variant affects only the sessions that use it, and the worker's file for its subject.
 
 mod family;
 mod order;
@@ -26,9 +26,9 @@ use crate::types::Handle;
 /// An event of a session for the worker.
 #[derive(Debug)]
 pub enum Event {
-    /// Something about the publication with this handle.
+    /// An event of the publication with this handle.
     Publication(Handle, PublicationEvent),
-    /// Something about the subscription with this handle.
+    /// An event of the subscription with this handle.
     Subscription(Handle, SubscriptionEvent),
     /// A request of the peer to be answered by control or with the worker's blobs.
     Request(RequestEvent),
@@ -36,9 +36,9 @@ pub enum Event {
     Job(Job),
     /// News of the push, pull or sink for which this session was ordered.
     Order(OrderEvent),
-    /// Something for another session.
+    /// An event for another session.
     Family(FamilyEvent),
-    /// Something for a shared port of the worker.
+    /// An event for a shared port of the worker.
     Port(PortEvent),
     /// Opens or closes a UDP socket of the session's own.
     Socket(SocketEvent),

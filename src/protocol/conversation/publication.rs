@@ -13,18 +13,19 @@ use crate::types::{Ingest, StreamKey};
 pub struct PublishAsk {
     /// The key of the stream.
     pub key: StreamKey,
-    /// The protocol or path by which the stream comes in.
+    /// The protocol or path by which the stream arrives.
     pub ingest: Ingest,
     /// The encoder's user agent.
     pub user_agent: String,
-    /// Parameters behind the key.
+    /// Parameters after the key.
     pub params: Params,
     /// The streams through which this one was forwarded.
     pub via: Vec<String>,
     /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
     /// milliseconds.
     pub zero_ms: Option<i64>,
-    /// True if a page of another origin asks. The address of this machine then does not identify the requester.
+    /// True if a page of another origin makes the request. The address of this machine then does not identify the
+    /// requester.
     pub of_foreign_page: bool,
 }
 

@@ -47,7 +47,7 @@ pub struct PassAsk {
     pub found: bool,
     /// Parameters of the request.
     pub params: Params,
-    /// Origin of the page that asks, as a browser sends it; empty if there is none.
+    /// Origin of the requesting page, as a browser sends it; empty if there is none.
     pub origin: String,
 }
 

@@ -15,14 +15,15 @@ pub struct PlayAsk {
     pub key: StreamKey,
     /// The format and the selection of tracks.
     pub format: Format,
-    /// Parameters behind the key.
+    /// Parameters after the key.
     pub params: Params,
-    /// Origin of the page that asks, as a browser sends it; empty if there is none.
+    /// Origin of the requesting page, as a browser sends it; empty if there is none.
     pub origin: String,
     /// For a node, the node itself and the nodes that its copy is for.
     pub via: Vec<String>,
-    /// True if a main track with live subtracks should be answered by [`SubscriptionNews::Subtracks`], after which each of its streams is
-    /// requested under another handle. If false, a main track without media stands for its first subtrack.
+    /// True if a main track with live subtracks should be answered by [`SubscriptionNews::Subtracks`], after which
+    /// each of its streams is requested under another handle. If false, the first subtrack replaces a main track
+    /// without media.
     pub takes_subtracks: bool,
 }
 
@@ -33,7 +34,7 @@ pub enum SubscriptionEvent {
     Subscribe(PlayAsk),
     /// Subscribes to the stream for which the session was ordered (a push, a sink), in this format; answered likewise.
     Attach(Format),
-    /// Selects other tracks from the next key frame on; until then the former ones are sent.
+    /// Selects other tracks from the next key frame on; until then the present ones are sent.
     Select(Selection),
     /// The peer needs a key frame of this video track to go on; `None` for the track that the subscription starts at.
     KeyFrameNeeded(Option<TrackId>),
@@ -55,13 +56,13 @@ pub enum SubscriptionNews<'a> {
     Verdict(Result<&'a Tracks, NoSubscription>),
     /// The stream is being started for the session; the verdict follows.
     Held,
-    /// The stream has been live for a while, so that missing video is not expected. The verdict follows.
+    /// The stream has been live for a while, so that missing video is no longer expected. The verdict follows.
     Seasoned,
     /// The wall clock at which the clock of the stream was zero, in milliseconds since the Unix epoch. Sent to nodes before the verdict.
     Zero(i64),
     /// The tracks of a stream that had none when it was subscribed to.
     TracksKnown(&'a Tracks),
-    /// Tracks of a stream that now has both video and sound, after it had only one of the two.
+    /// Tracks of a stream that now has both video and audio, after it had only one of the two.
     KindAdded(&'a Tracks),
     /// News of the requested main track; the first one answers [`PlayAsk::takes_subtracks`].
     Subtracks(SubtrackNews<'a>),
@@ -90,6 +91,7 @@ pub enum SubtrackNews<'a> {
         /// Loudness of the stream in -dBov, 0 being the loudest; 127 if it has stopped speaking.
         level: u8,
     },
-    /// A stream has ended, moved to another main track, or become invisible to the viewer. A subscription to it may go on.
+    /// A stream has ended, moved to another main track, or become invisible to the viewer. A subscription to it may
+    /// continue.
     Left(&'a StreamKey),
 }

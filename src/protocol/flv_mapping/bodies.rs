@@ -103,7 +103,7 @@ const AUDIO_MEMBERS: [&str; 6] =
 /// Returns onMetaData without its members about tracks that are left out; `None` if none are. ffmpeg waits half a minute for video whose
 /// codec was announced.
 pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Option<Bytes> {
-    // A track that is sent in place of another has no description.
+    // A track that replaces another one has no description.
     let is_sent = |kind| chosen.of_kind(kind).any(|track| !track.id.is_derived());
     let is_left_out = |kind| chosen.all().default_of(kind).is_some() && !is_sent(kind);
     let (video, audio) = (is_left_out(TrackKind::Video), is_left_out(TrackKind::Audio));
@@ -140,11 +140,12 @@ pub(in crate::protocol) fn config<'a>(track: &'a Track, chosen: &Chosen) -> Opti
     }
 }
 
-/// Returns further metadata of a track from its publisher in the enhanced form, for players that support the track's FourCC.
+/// Returns further metadata of a track from its publisher, in the enhanced form, for players that support the track's
+/// FourCC.
 pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Option<Body<'a>> {
     let (codec, extra, form) = (track.config.codec(), track.extra.as_ref()?, Form::of(track, chosen));
     match codec.kind() {
-        // The frame type of metadata means nothing; ffmpeg and OBS write that of a command.
+        // The frame type of metadata has no meaning; ffmpeg and OBS write the type of a command.
         TrackKind::Video => {
             Some(Body::video(form, codec, FrameType::Command, VideoPacket::Metadata, 0, extra))
         }

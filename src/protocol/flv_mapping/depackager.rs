@@ -3,8 +3,8 @@
 //! The payload of a frame is passed on unchanged: parameter sets, SEI and delimiters stay where the encoder put them. Only the FLV head is
 //! removed, and times are placed on the stream's clock. That clock counts milliseconds, so the nanoseconds of Enhanced RTMP are lost.
 //!
-//! Deviating encoders are supported: start codes in place of lengths and parameter sets in band ([`sets`]), AAC in ADTS ([`adts`]),
-//! negative composition times ([`compositions`]).
+//! Deviating encoders are supported: start codes instead of lengths and parameter sets in band ([`sets`]), AAC in
+//! ADTS ([`adts`]), negative composition times ([`compositions`]).
 
 mod adts;
 mod compositions;
@@ -54,7 +54,7 @@ pub(crate) enum Outcome {
     Bad,
     /// The stream is not supported; the text is for the publisher.
     Unsupported(String),
-    /// Unsupported audio was left out for the first time, and the rest goes on. The text is for the log.
+    /// Unsupported audio was left out for the first time; the rest continues. The text is for the log.
     LeftOut(String),
     /// The outcomes of each track of a multitrack message, or of each frame of a tag.
     Several(Vec<Self>),
@@ -98,7 +98,7 @@ pub(crate) struct Depackager {
     key_seen: TrackSet,
     cues: CueRate,
     others: OtherTracks,
-    /// Parameter sets by video track and codec, for codecs that have such.
+    /// Parameter sets by video track and codec, for codecs that have them.
     sets: Vec<(TrackId, ParameterSets)>,
     compositions: Compositions,
     /// Audio tracks whose configuration was taken from ADTS heads.
@@ -169,8 +169,9 @@ impl Depackager {
         Outcome::Bad
     }
 
-    /// Handles a body that cannot be read. Unsupported video ends the publish with a reason. Unsupported audio leaves the video alone; a
-    /// stream of nothing else is ended by its [`Supply`]. Malformed bodies are dropped.
+    /// Handles a body that cannot be read. Unsupported video ends the publish with a reason. Unsupported audio is
+    /// left out and the video continues; a stream that has nothing else is ended according to its [`Supply`].
+    /// Malformed bodies are dropped.
     fn refused(&mut self, kind: TrackKind, error: flv::Error) -> Outcome {
         if !error.is_unsupported() {
             return self.bad("a body that is malformed");
@@ -217,14 +218,14 @@ impl Depackager {
         self.video_seen |=
             matches!(tag.packet, VideoPacket::Frame | VideoPacket::SequenceHeader) && !tag.payload.is_empty();
         match tag.packet {
-            // An empty record is what some encoders send before they know their parameters.
+            // Some encoders send an empty record before they know their parameters.
             VideoPacket::SequenceHeader if tag.payload.is_empty() && needs_record(tag.codec) => {
                 Outcome::Taken
             }
             VideoPacket::SequenceHeader => self.config(id, tag.codec, &tag.payload),
             VideoPacket::EndOfSequence => Outcome::Taken,
             VideoPacket::Metadata => self.extra(id, tag.codec, tag.payload),
-            // No encoder is known to send it, and no player to want it.
+            // No encoder is known to send this packet, and no player to use it.
             VideoPacket::Mpeg2TsSequenceStart => Outcome::Dropped,
             VideoPacket::Frame => self.video_unit(id, timestamp, tag),
         }
@@ -246,7 +247,8 @@ impl Depackager {
     fn audio_packet(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
         match tag.packet {
             AudioPacket::Silence | AudioPacket::EndOfSequence => Outcome::Taken,
-            // ffmpeg that copies a stream may begin with an empty record, and send the real one when it has seen a frame.
+            // When ffmpeg copies a stream, it may begin with an empty record and send the real one after the first
+            // frame.
             AudioPacket::SequenceHeader if tag.payload.is_empty() && needs_record(tag.codec) => {
                 Outcome::Taken
             }
@@ -264,7 +266,7 @@ impl Depackager {
         }
     }
 
-    /// Converts the tracks of one message. A further track that is not supported is counted, and ends nothing.
+    /// Converts the tracks of one message. An unsupported further track is counted, but does not end the publish.
     fn several<T>(
         &mut self,
         kind: TrackKind,
@@ -275,8 +277,8 @@ impl Depackager {
         let outcomes: Vec<Outcome> = packets
             .into_iter()
             .map(|TrackPacket { id, four_cc, tag }| match (TrackId::nth(kind, id), tag) {
-                // All units of a body are handed on with the tracks as they are at its end, so a second packet of a track must not change
-                // it.
+                // All units of a body are passed on with the tracks as they are at its end, so a second packet of a
+                // track must not change that track.
                 (Some(track), Ok(_)) if seen.contains(track) => {
                     self.bad("a track that comes twice in one body")
                 }
@@ -323,7 +325,7 @@ impl Depackager {
         let unit = |track, payload| {
             Outcome::Unit(AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 0, payload })
         };
-        // The message stands at the time of its splice: that of the section is by another clock.
+        // The message's own time is that of its splice; the section's time is on another clock.
         match super::script::splice_of(&data) {
             Some(section) => {
                 let cue = if self.cues.takes(dts) { unit(TrackId::CUES, section) } else { Outcome::Dropped };
@@ -335,13 +337,13 @@ impl Depackager {
 
     /// Handles parameter sets.
     fn config(&mut self, id: TrackId, codec: Codec, record: &[u8]) -> Outcome {
-        // A copy: the buffer it came in is shared with frames, and would stay as long as the stream.
+        // A copy, because the received buffer is shared with frames and would be kept as long as the stream.
         match CodecConfig::read(codec, Bytes::copy_from_slice(record)) {
             Ok(Some(config)) => {
                 if let Some(sets) = self.sets_of(id, codec) {
                     sets.begin(&config);
                 }
-                // Units have lengths of four bytes.
+                // Units are passed on with lengths of four bytes.
                 self.configure(id, with_four_byte_lengths(&config));
             }
             Ok(None) => {}
@@ -434,7 +436,7 @@ impl Depackager {
         if tag.payload.is_empty() {
             return if has_config { self.bad("a frame without payload") } else { Outcome::Dropped };
         }
-        // The picture is needed all the same: those behind it refer to it.
+        // The picture is needed in any case, because later ones refer to it.
         let is_possible = (-COMPOSITION_MS_MAX..=COMPOSITION_MS_MAX).contains(&tag.composition_time_ms);
         let composition_ms = if is_possible { tag.composition_time_ms } else { 0 };
         let payload = match self.picture(id, tag.codec, tag.payload) {
@@ -447,7 +449,7 @@ impl Depackager {
         let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
             return Outcome::Dropped;
         };
-        // The tag tells: open GOPs begin with recovery points that no NAL type shows.
+        // The tag decides, because open GOPs begin with recovery points that no NAL type shows.
         let key_frame = match tag.frame_type {
             FrameType::Key | FrameType::GeneratedKey => true,
             FrameType::Inter | FrameType::Disposable | FrameType::Command => false,
@@ -465,8 +467,8 @@ impl Depackager {
         Outcome::Unit(AccessUnit { track: id, dts, pts, key_frame, config_epoch, payload })
     }
 
-    /// Converts an AAC tag: a raw frame, or ADTS frames, whose heads are removed. Without a configuration record the heads give the
-    /// configuration; a record knows more (HE-AAC) and takes precedence.
+    /// Converts an AAC tag: a raw frame, or ADTS frames, whose heads are removed. Without a configuration record, the
+    /// heads give the configuration; a record says more (HE-AAC) and takes precedence.
     fn aac(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
         let config = match self.tracks.get(id).map(|track| &track.config) {
             Some(CodecConfig::Aac(config)) => Some(config),

@@ -1,7 +1,7 @@
 //! Access units as FLV bodies and back: the common part of RTMP, HTTP-FLV and WS-FLV.
 //!
-//! [`Depackager`] converts bodies to access units; [`unit()`], [`config`] and [`extra`] convert units and parameter sets to bodies. The
-//! framing of a body, in chunks or tags, is the protocol's.
+//! [`Depackager`] converts bodies to access units; [`unit()`], [`config`] and [`extra`] convert units and parameter
+//! sets to bodies. The protocol itself frames a body in chunks or tags.
 
 mod bodies;
 mod depackager;

@@ -8,7 +8,8 @@ use flv::data::Data;
 use media::scte35::{SECTION_BYTES_MAX, Splice};
 use serde_json::{Value as Json, json};
 
-/// Returns the name of script data, and its values as JSON: one as it is, several in an array. `None` if it is no AMF0.
+/// Returns the name of script data, and its values as JSON: a single value as it is, several in an array. `None` if
+/// the data is not AMF0.
 pub(in crate::protocol) fn script_data(payload: &[u8]) -> Option<(String, String)> {
     let Data { name, values } = Data::read(payload).ok()?;
     let text = match &values[..] {
@@ -82,7 +83,7 @@ mod tests {
         let text = STANDARD.encode(&section);
         let cue = |name: &str, value: Value| splice_of(&Data { name: name.to_owned(), values: vec![value] });
         let object = |key: &str, value| Value::Object(vec![(key.to_owned(), value)]);
-        // As Adobe's advertising has it, as Elemental has it, and within parameters.
+        // The form of Adobe, the form of Elemental, and a cue within parameters.
         let flat = object("cue", Value::string(text.as_str()));
         let deep = object(
             "parameters",

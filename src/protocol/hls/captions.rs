@@ -14,17 +14,17 @@ use crate::hub::Entry;
 pub(super) const KEY: &str = "hls.captions";
 /// The group of captions.
 const GROUP: &str = "captions";
-/// The schemes of captions in DASH (ANSI/SCTE 214-1 §7.2), for each the channels that it is for.
+/// Scheme URIs of CEA-608 and CEA-708 captions in DASH (ANSI/SCTE 214-1 §7.2).
 const SCHEMES: [&str; 2] = ["urn:scte:dash:cc:cea-608:2015", "urn:scte:dash:cc:cea-708:2015"];
 
 /// The captions that lists and manifests declare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Captions {
-    /// Channels that the video has.
+    /// The channels found in the video.
     Auto,
-    /// No captions, which is known.
+    /// The stream is known to have no captions.
     None,
-    /// Channels of the setting, each with its language if that is known.
+    /// The channels of the setting, each with its language, if known.
     Given(Arc<[(Channel, Option<String>)]>),
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Captions {
 #[derive(Debug)]
 pub(super) struct Noted {
     pub(super) setting: Captions,
-    /// Channels that it has had.
+    /// Channels found in the video so far.
     pub(super) seen: Channels,
 }
 
@@ -50,7 +50,7 @@ impl Captions {
         }
     }
 
-    /// Adds the channels that a unit of video has captions of, if these are to be declared.
+    /// Adds the caption channels of a video unit to `seen`, if the found channels are declared.
     pub(super) fn note(&self, seen: &mut Channels, entry: &Entry) {
         if *self != Self::Auto || entry.kind != Some(TrackKind::Video) {
             return;
@@ -68,8 +68,9 @@ impl Captions {
         }
     }
 
-    /// Declares the captions in a list of pictures. `NONE` stands at all variants, and only where that is known (RFC 8216 §4.3.4.2); without a
-    /// word on them players look for themselves.
+    /// Declares the captions in a multivariant playlist of videos. `NONE` must be on all variants (RFC 8216 §4.3.4.2)
+    /// and is written only if the stream is known to have no captions; without the attribute, players inspect the
+    /// video.
     pub(super) fn declare(&self, seen: Channels, list: &mut MultivariantPlaylist) {
         let declared = self.declared(seen);
         let told = match self {

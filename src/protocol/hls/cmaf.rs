@@ -1,5 +1,5 @@
-//! A live stream as fragmented MP4: segments for HLS, with low latency where the application has it (RFC 8216bis), and the
-//! same segments for DASH.
+//! A live stream as fragmented MP4: segments for HLS, with low latency if the application enables it (RFC 8216bis),
+//! and the same segments for DASH.
 //!
 //! ```text
 //! together   streams/{id}.m3u8   {id}000000001.m4s ...                   one playlist of all tracks (hlsSegmentType=fmp4)
@@ -9,7 +9,8 @@
 //!            streams/{id}/{id}.mpd                                       DASH
 //! ```
 //!
-//! Each video decides by its own key frames where its segments end, beside the first video; sound follows that.
+//! Each further video ends its segments at its own key frames, close to the segment ends of the first video. Audio
+//! segments end with those of the first video.
 
 mod list;
 mod periods;
@@ -39,15 +40,16 @@ use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{Context, Format, FormatKind};
 use crate::types::Now;
 
-/// The folder of playlists with low latency, and how the names in it go on behind the stream's id.
+/// The folder of low-latency playlists, and the parts of their names after the stream's id.
 pub(super) const FOLDER: &str = "ll-hls";
 const MASTER: &str = "__master.m3u8";
 const MARK: &str = "__";
-/// The first unit is at least so late in the time of the segments, in milliseconds.
+/// Minimum time of the first unit on the segments' clock, in milliseconds, because other tracks may begin earlier.
 const SPARE_MS: i64 = 1000;
-/// Time for which the first playlist of all waits for a rendition that has begun: players read it once.
+/// Maximum time that the first multivariant playlist waits for a rendition that has begun, because players read it
+/// only once.
 const WAIT: Duration = Duration::from_secs(8);
-/// The form of units whose samples are encrypted: those that can be.
+/// Variant of the format for encrypted samples: only tracks that can be encrypted.
 const PROTECTED: u64 = 1;
 /// The ending of the names of manifests.
 pub(super) const MANIFEST: &str = ".mpd";
@@ -71,7 +73,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     begin: |now, order, seed| Box::new(LiveSink::new(Cmaf::new(now, order, Layout::Together, seed))),
 };
 
-/// A playlist for each track.
+/// The sink of one playlist per track.
 pub(super) static APART: SinkKind = SinkKind {
     name: "cmaf",
     is_enabled: |app| {
@@ -109,13 +111,13 @@ fn take_named(renditions: &mut Vec<Mp4Segmenter>, base: &str) -> Option<Mp4Segme
     Some(renditions.remove(at))
 }
 
-/// True if something of the rendition has come.
+/// True if a segment of the rendition has begun.
 fn has_begun(rendition: &Mp4Segmenter) -> bool {
     rendition.window().begin_ms().is_some() || rendition.window().has_cut()
 }
 
-/// Returns the stream of a playlist in the folder, or of a manifest, that the application has made. Players probe for others, which are
-/// never there, and would wait for them.
+/// Returns the stream of a playlist in [`FOLDER`], or of a manifest, if the application makes such files. Otherwise
+/// players that probe for them would wait for files that never come.
 fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let (folder, file) = name.rsplit_once('/')?;
     let id = folder
@@ -133,8 +135,8 @@ fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
 }
 
-/// True if a name goes on behind the stream's id as that of a track's playlist does: `__video.m3u8`, `__video2.m3u8`, `__audio.m3u8`,
-/// `__audio1.m3u8`.
+/// True if the part of a name after the stream's id is that of a track's playlist: `__video.m3u8`, `__video2.m3u8`,
+/// `__audio.m3u8`, `__audio1.m3u8`.
 fn is_of_track(rest: &str) -> bool {
     let track = rest.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(ENDING));
     track.is_some_and(|track| {
@@ -143,19 +145,19 @@ fn is_of_track(rest: &str) -> bool {
     })
 }
 
-/// Splits a name into its number at the end and what stands before it.
+/// Splits a name into the text before its trailing digits, and their number.
 fn digits_behind(name: &str) -> Option<(&str, u64)> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (before, number) = name.split_at_checked(name.len().checked_sub(digits)?)?;
     Some((before, number.parse().ok()?))
 }
 
-/// Returns the playlist that announces a part, and how far it has to be for the part to be there.
+/// Returns the playlist that announces a part, and the progress of that playlist at which the part exists.
 fn part_of(name: &str) -> Option<(String, Progress)> {
     let stem = name.strip_suffix(".m4s")?;
     let (segment, part) = stem.rsplit_once('.')?;
     let (rest, count) = digits_behind(segment)?;
-    // Between the numbers is what the application's suffix has before its digits.
+    // The application's suffix may have non-digits between the two numbers.
     let (base, run) = digits_behind(rest.trim_end_matches(|c: char| !c.is_ascii_digit()))?;
     let progress = Progress {
         segment: run.checked_add(count)?.checked_sub(1)?,
@@ -165,7 +167,7 @@ fn part_of(name: &str) -> Option<(String, Progress)> {
     Some((format!("{base}{ENDING}"), progress))
 }
 
-/// Judges how well fragmented MP4 carries a track. Few players know Opus in it, so sound is AAC where it can be.
+/// Judges how well fragmented MP4 carries a track. Few players support Opus in it, so AAC is preferred.
 pub(super) const fn fit(track: &Track) -> Fit {
     match track.config.codec() {
         Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => Fit::Well,
@@ -180,7 +182,7 @@ pub(super) const fn fit_protected(track: &Track) -> Fit {
     if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
 }
 
-/// Completes a segmenter as the settings say.
+/// Applies the settings for encryption and metadata to a segmenter.
 pub(super) fn segmenter(
     settings: &HlsSettings,
     segmenter: Mp4Segmenter,
@@ -209,18 +211,19 @@ struct Cmaf {
     folder: String,
     settings: HlsSettings,
     publishing: Publishing,
-    /// Video first.
+    /// Renditions, video first.
     renditions: Vec<Mp4Segmenter>,
-    /// Renditions of tracks that have left the stream: their playlists go on with gaps until the tracks come back.
+    /// Renditions of tracks that have left the stream; their playlists continue with gaps until the tracks return.
     absent: Vec<Mp4Segmenter>,
-    /// Sounds that have come beside the first one, with the time from which on they have segments: the first boundary of the others.
+    /// Audio renditions that joined later, with the time in milliseconds from which they have segments: the next
+    /// boundary of the first rendition, `i64::MAX` until it is known.
     joining: Vec<(String, i64)>,
-    /// First numbers of the first rendition.
+    /// Numbers of the first rendition's first segment.
     start: Start,
-    /// The end of the last segment of the first rendition.
+    /// The end of the first rendition's last segment, in milliseconds.
     boundary_ms: Option<i64>,
     epochs: Epochs,
-    /// Milliseconds that decode times are put ahead.
+    /// Milliseconds added to decode times in segments.
     shift_ms: i64,
     dates: Dates,
     lag: Lag,
@@ -236,16 +239,16 @@ struct Epochs {
     shown: u32,
 }
 
-/// Playlist and periods of all renditions together, as they are shown.
+/// Playlist and periods of all renditions together, as published.
 #[derive(Debug, Default)]
 struct Shown {
-    /// The multivariant playlist that is there.
+    /// The multivariant playlist, as published.
     master: String,
-    /// Channels of captions that the videos have had.
+    /// Caption channels found in the videos so far.
     captions: Channels,
     /// The periods of the manifest.
     periods: Periods,
-    /// The time at which it could have been shown first.
+    /// The time at which the multivariant playlist could first have been published.
     ready_at: Option<Instant>,
 }
 
@@ -303,8 +306,8 @@ impl Cmaf {
         videos.chain(sounds.iter().map(|track| (audio(track), vec![(*track).clone()]))).collect()
     }
 
-    /// True if these renditions differ from those before by more than sounds beside the first one, which come and go without a discontinuity
-    /// of the others.
+    /// True if the renditions of these groups differ from the present ones in more than additional audio, which joins
+    /// and leaves without a discontinuity of the others.
     fn is_other_stretch(&self, groups: &[(String, Vec<Track>)]) -> bool {
         let is_sound = |tracks: &[Track]| tracks.first().is_some_and(|one| one.kind() == TrackKind::Audio);
         let before: Vec<(&str, &[Track])> =
@@ -328,7 +331,7 @@ impl Cmaf {
         before.is_empty() || differs(&before, &after) || differs(&after, &before)
     }
 
-    /// Makes the renditions of these tracks. One that stays keeps its playlist.
+    /// Makes the renditions of these tracks. A rendition that remains keeps its playlist.
     fn set_tracks(&mut self, chosen: &Chosen) {
         self.epochs.chosen = chosen.epoch();
         let groups = self.groups(chosen);
@@ -373,7 +376,8 @@ impl Cmaf {
         }
     }
 
-    /// Lets sounds that have come go on where a segment of the first rendition has ended, with its numbers.
+    /// Lets audio renditions that have joined begin at the end of a segment of the first rendition, with that
+    /// rendition's numbers.
     fn join(&mut self, end_ms: i64) {
         let Some((lead, others)) = self.renditions.split_first_mut() else { return };
         let mark = lead.window().mark();
@@ -388,7 +392,8 @@ impl Cmaf {
         }
     }
 
-    /// Takes note of a sound whose first unit comes when the first rendition has had segments.
+    /// Notes an audio rendition whose first unit arrives after the first rendition has cut a segment: it joins at the
+    /// next boundary.
     fn join_late(&mut self, at: usize) {
         let is_late = self.renditions.first().is_some_and(|lead| lead.window().has_cut());
         let Some(one) = self.renditions.get(at).filter(|one| is_late && !has_begun(one)) else { return };
@@ -398,14 +403,15 @@ impl Cmaf {
         }
     }
 
-    /// True if the unit is of no segment, because its sound begins at the next boundary.
+    /// True if the unit is dropped because its audio rendition begins only at the next boundary.
     fn is_early(&self, at: usize, dts_ms: i64) -> bool {
         let base = self.renditions.get(at).map(|one| one.names().base.as_str());
         let joins = self.joining.iter().find(|(joining, _)| Some(joining.as_str()) == base);
         joins.is_some_and(|(_, from_ms)| dts_ms < *from_ms)
     }
 
-    /// Gives the segment of another video that has just begun the number of the first video's segment beside it, and its end.
+    /// Gives a segment that a further video has just begun the number of the first video's concurrent segment, and
+    /// sets its end accordingly.
     fn keep_beside(&mut self, at: usize) {
         let lead = self.renditions.first().and_then(|lead| lead.window().mark());
         let own = self.renditions.get_mut(at).map(Mp4Segmenter::window_mut);
@@ -413,7 +419,7 @@ impl Cmaf {
         let Some(mark) = window.mark() else { return };
         let (end_ms, begin_ms) =
             (lead.begin_ms.saturating_add(self.settings.rules.segment_ms), mark.begin_ms);
-        // The first video may not have come as far yet.
+        // The first video may not have reached this boundary yet.
         let is_ahead = begin_ms >= end_ms.saturating_sub(SNAP_MS);
         let number = lead.number.saturating_add(u64::from(is_ahead)).max(mark.number);
         window.begin_at(Start { number, discontinuities: lead.discontinuities });
@@ -424,8 +430,8 @@ impl Cmaf {
         }
     }
 
-    /// Sets the target duration of all renditions when the first one has enough for a playlist, or has nothing and the others do not
-    /// wait for it any longer.
+    /// Sets the target duration of all renditions once the first one has enough segments for a playlist; if it has
+    /// none, once another one has waited long enough for it.
     fn settle(&mut self, ended: bool) {
         let Some((lead, others)) = self.renditions.split_first() else { return };
         let others_ripe =
@@ -472,7 +478,7 @@ impl Cmaf {
         others.map(|(_, rendition)| report(rendition)).collect()
     }
 
-    /// Publishes the new parts of a rendition, and its playlist. False when there are none.
+    /// Publishes the new files of a rendition, and its playlist. Returns false if nothing is new.
     fn publish_rendition(&mut self, rendition: &mut Mp4Segmenter, reports: Vec<Report>) -> bool {
         let made = rendition.take_made();
         if made.is_empty() && !rendition.window().is_over() {
@@ -512,7 +518,7 @@ impl Cmaf {
         self.publishing.media_playlist(&name, &playlist, progress);
     }
 
-    /// Lists gaps in the playlists of absent tracks, up to the end of the first rendition's last segment.
+    /// Adds gaps to the playlists of absent tracks, up to the end of the first rendition's last segment.
     fn pass_absent(&mut self, end_ms: i64) {
         let mut absent = std::mem::take(&mut self.absent);
         for rendition in &mut absent {
@@ -524,7 +530,8 @@ impl Cmaf {
         self.absent = absent;
     }
 
-    /// Returns the date of a unit, and moves those of all others that follow from it.
+    /// Returns the date of a unit. If the unit's arrival corrects the dates, those of all renditions are moved as
+    /// well.
     fn date(&mut self, entry: &Entry) -> i64 {
         let moved_ms = self.dates.note(arrival(entry), self.epochs.shown);
         let renditions = self.renditions.iter_mut().chain(&mut self.absent);
@@ -613,7 +620,7 @@ impl Presenter for Cmaf {
             cue.iter().for_each(|cue| rendition.cue(cue, has_events));
             tags.iter().filter(|_| has_events).for_each(|tags| rendition.metadata(entry.dts_ms, tags));
         }
-        // A break ends also where its tracks are away.
+        // A break also ends in renditions whose tracks have left.
         for rendition in &mut self.absent {
             let has_events = has_pictures(rendition);
             cue.iter().for_each(|cue| rendition.cue(cue, has_events));

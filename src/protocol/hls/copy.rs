@@ -1,13 +1,14 @@
 //! A copy of a stream's HLS in another place: on the disk (`hlsPlayListType`), or at a server (`hlsHttpEndpoint`).
 //!
-//! 1. When a segment is whole a job puts it there, and then the playlist that names it: the playlist never names what is not there,
-//!    and on the disk neither of them is ever half there.
-//! 2. What cannot be put, or waits too long, is a gap of the playlist (`EXT-X-GAP`, RFC 8216bis §4.4.4.7); the next segment is
-//!    tried again. Live viewers are served from memory all the while.
-//! 3. On the disk the playlist has all segments. With `event` live viewers get it, too: they go back to the beginning. What memory no
-//!    longer has is a file then. A server has those that memory has, under the same names; what goes there is removed from it.
-//! 4. When the stream is over, the playlist says so. Files stay until the stream is published again, or go when the last viewers
-//!    have had time to end (`deleteHLSFilesOnEnded`).
+//! 1. A job stores each complete segment, then the playlist that names it: the playlist never names a missing file,
+//!    and no file on the disk is ever incomplete.
+//! 2. A segment that cannot be stored, or waits too long, becomes a gap in the playlist (`EXT-X-GAP`, RFC 8216bis
+//!    §4.4.4.7); the next segment is tried again. Live viewers are served from memory meanwhile.
+//! 3. The playlist on the disk has all segments. With `event`, live viewers get it too, so that they can go back to
+//!    the beginning; segments that are no longer in memory are then served from the disk. A server has the segments
+//!    that memory has, under the same names; files that memory drops are removed from the server.
+//! 4. When the stream has ended, the playlist says so. Files are kept until the stream is published again, or
+//!    (`deleteHLSFilesOnEnded`) until the last viewers have had time to finish.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -25,21 +26,21 @@ use crate::http::media_type;
 use crate::jobs::{AppendError, ArchiveWork, Outcome, RelayWork, Work};
 use crate::protocol::sinks::SinkOrder;
 
-/// Bytes of segments that wait to be put.
+/// Maximum bytes of segments that wait to be stored.
 pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
-/// Pause before a job is submitted again that there was no room for.
+/// Pause before a job that was refused, because too many jobs waited, is submitted again.
 pub(super) const RETRY: Duration = Duration::from_millis(200);
-/// Room that a playlist leaves below what our own reader takes, for its last segments.
+/// Bytes left free below the maximum playlist size of our own reader, for the last segments.
 const SPARE_BYTES: usize = 64 << 10;
-/// `EXT-X-GAP` wants this version (RFC 8216bis §8).
+/// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
 const GAP_VERSION: u32 = 8;
-/// The folder of an application that files are played from.
+/// The folder of an application from which files are played.
 const STREAMS: &str = "streams";
 
-/// The number of times that a server is sent a file, at most, and the pause between two tries.
+/// Maximum number of attempts to send a file to a server, and the pause between two attempts.
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
-/// The most files that wait for their removal from a server; more are left there.
+/// Maximum number of files that wait to be removed from a server; further ones stay there.
 const REMOVALS_MAX: usize = 100;
 
 /// The place of a copy.
@@ -47,12 +48,12 @@ const REMOVALS_MAX: usize = 100;
 enum Place {
     Disk {
         kind: Kind,
-        /// The time for which the files stay when the stream is over; `None`: they are kept.
+        /// Time for which the files stay after the stream has ended; `None` to keep them.
         lingers: Option<Duration>,
         /// The application's folder and the names below it that lead to the playlist.
         folder: Vec<String>,
     },
-    /// Below this URL.
+    /// A server; the files are below this URL.
     Server(Arc<Url>),
 }
 
@@ -60,57 +61,57 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disk { folder, .. } => f.write_str(&folder.join("/")),
-            // The rest of it may hold keys.
+            // The rest of the URL may contain keys.
             Self::Server(url) => f.write_str(url.host_str().unwrap_or_default()),
         }
     }
 }
 
-/// A file on its way.
+/// A file to store or to remove.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     name: String,
-    /// `None`: it is removed.
+    /// The contents; `None` to remove the file.
     bytes: Option<Bytes>,
-    /// Tries that have failed.
+    /// Number of failed attempts.
     failed: u32,
 }
 
 /// The job under way.
 #[derive(Debug, PartialEq, Eq)]
 enum Doing {
-    /// The files of the stream's last copy are removed.
+    /// Removes the files of the stream's previous copy.
     Clear,
-    /// A file is put, or removed.
+    /// Stores or removes a file.
     File(Step),
-    /// The playlist is put.
+    /// Stores the playlist.
     List,
-    /// The files are removed.
+    /// Removes all files.
     Remove,
 }
 
 /// The end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The stream goes on.
+    /// The stream continues.
     No,
-    /// Nothing more comes; files are removed at this time, if ever.
+    /// The stream has ended. The files are removed at this time; `None` for never.
     At(Option<Instant>),
 }
 
-/// Files beside the playlist.
+/// Files other than the playlist.
 #[derive(Debug, Default)]
 struct Files {
-    /// Files that wait to be put, and their bytes.
+    /// Files that wait to be stored, and their total bytes.
     waiting: VecDeque<Step>,
     held_bytes: usize,
-    /// Names of those that are not there yet, and of those that could not be written.
+    /// Names of files that are not stored yet, and of those that could not be stored.
     pending: BTreeSet<String>,
     lost: BTreeSet<String>,
 }
 
 impl Files {
-    /// True if a segment, or its init segment, is on its way.
+    /// True if the segment, or its initialization section, is not stored yet.
     fn is_pending(&self, segment: &Segment) -> bool {
         Self::has(&self.pending, segment)
     }
@@ -119,7 +120,7 @@ impl Files {
         names.contains(&segment.uri) || segment.map.as_ref().is_some_and(|map| names.contains(&map.uri))
     }
 
-    /// Returns the segments; those that could not be written are gaps.
+    /// Returns the segments, with those that could not be stored marked as gaps.
     fn marked(&self, mut segments: Vec<Segment>) -> Vec<Segment> {
         for segment in &mut segments {
             segment.gap |= Self::has(&self.lost, segment);
@@ -128,14 +129,14 @@ impl Files {
     }
 }
 
-/// Segments of which nothing changes any more, the oldest: they are written once, as there may be thousands.
+/// The oldest segments, which no longer change. Their lines are written once, because there may be thousands.
 #[derive(Debug, Default)]
 struct Settled {
     count: u64,
     /// Their lines in the playlist.
     text: String,
     last: Option<Segment>,
-    /// The time of the first segment of all.
+    /// Date of the first segment of the copy, in milliseconds of Unix time.
     begun_ms: Option<i64>,
 }
 
@@ -148,17 +149,17 @@ pub(super) struct HlsCopy {
     /// The playlist, with the segments that are not settled.
     all: MediaPlaylist,
     settled: Settled,
-    /// The first segment that memory has.
+    /// Number of the first segment in memory.
     in_memory_from: u64,
     files: Files,
-    /// Names that memory could forget, were they there.
+    /// Names that memory may forget once their files are stored.
     kept: Vec<String>,
     cleared: bool,
-    /// The playlist on the disk is an old one.
+    /// True if the stored playlist is out of date.
     list_due: bool,
-    /// No more segments fit, so that the playlist is to be closed.
+    /// True if no more segments fit, so that the playlist must be closed.
     full: bool,
-    /// The last file could not be written.
+    /// True if the last file could not be stored.
     failing: bool,
     doing: Option<Doing>,
     retry_at: Option<Instant>,
@@ -166,7 +167,8 @@ pub(super) struct HlsCopy {
 }
 
 impl HlsCopy {
-    /// Returns the copies that the settings of a stream want. `playlist` is its name below the application's `streams`.
+    /// Returns the copies required by the settings of a stream. `playlist` is the playlist's name below the
+    /// application's `streams`.
     pub(super) fn wanted(order: &SinkOrder, playlist: &str) -> Vec<Self> {
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let (folders, name) = playlist.rsplit_once('/').unwrap_or(("", playlist));
@@ -222,7 +224,7 @@ impl HlsCopy {
         self.files.waiting.push_back(Step { name, bytes: Some(bytes), failed: 0 });
     }
 
-    /// Takes over the new segments of the playlist that memory has.
+    /// Adds the new segments of the playlist in memory.
     pub(super) fn note(&mut self, live: &MediaPlaylist) {
         if self.full {
             return;
@@ -245,7 +247,7 @@ impl HlsCopy {
         self.list_due |= self.files.pending.is_empty();
     }
 
-    /// Returns the number of segments so far, or of those that memory has.
+    /// Returns the number of segments so far; for a server, of those in memory.
     fn count(&self) -> u64 {
         self.settled.count.saturating_add(self.all.segments.len() as u64)
     }
@@ -263,7 +265,7 @@ impl HlsCopy {
         for segment in self.all.segments.drain(..gone) {
             self.files.lost.remove(&segment.uri);
         }
-        // Date ranges that go on are at the first segment that is there.
+        // Date ranges that are still open are listed with the first remaining segment.
         if let (Some(first), Some(live)) = (self.all.segments.first_mut(), live.segments.first()) {
             first.date_ranges.clone_from(&live.date_ranges);
         }
@@ -271,7 +273,7 @@ impl HlsCopy {
         self.all.discontinuity_sequence = live.discontinuity_sequence;
     }
 
-    /// Settles segments that memory no longer has: each is on the disk, or a gap for ever.
+    /// Settles segments that memory no longer has: each is either on the disk or a permanent gap.
     fn settle(&mut self) {
         let gone = self.all.segments.iter().take(self.gone());
         let settled = gone.take_while(|segment| !self.files.is_pending(segment)).count();
@@ -287,7 +289,7 @@ impl HlsCopy {
         }
     }
 
-    /// Returns those of the names that memory may forget; a server is to forget them as well.
+    /// Returns the names that memory may forget. At a server, their files are removed as well.
     pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
         if matches!(self.place, Place::Server(_)) {
             let room = REMOVALS_MAX.saturating_sub(self.files.waiting.len());
@@ -305,7 +307,7 @@ impl HlsCopy {
         if self.end == End::No {
             let lingers = match self.place {
                 Place::Disk { lingers, .. } => {
-                    // The playlist on the disk is complete, whatever live viewers were told (`hls.endlist`).
+                    // The playlist on the disk is complete, even if that of live viewers has no end (`hls.endlist`).
                     let is_told = std::mem::replace(&mut self.all.ended, true);
                     self.list_due |= !is_told && self.count() > 0 && self.files.pending.is_empty();
                     lingers
@@ -316,8 +318,8 @@ impl HlsCopy {
         }
     }
 
-    /// Hastens the end, because the server goes down or the session is to end: removals are done now, and another server gets no more than
-    /// the end of the playlist.
+    /// Hastens the end, because the server shuts down or the session is to end. Files on the disk are removed now; a
+    /// server gets only the final playlist.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.finish(now);
         if matches!(self.place, Place::Server(_)) {
@@ -357,7 +359,7 @@ impl HlsCopy {
     fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) {
         let Some(bytes) = &step.bytes else { return };
         let failed = step.failed.saturating_add(1);
-        // After the end of a stream, its name there may soon be another stream's.
+        // Once the stream has ended, another stream may soon use its name at the server.
         let is_tried_again =
             matches!((&self.place, self.end), (Place::Server(_), End::No)) && failed < ATTEMPTS;
         if failure.is_some() && is_tried_again {
@@ -418,7 +420,7 @@ impl HlsCopy {
         format!("{head}{}{lines}{end}", self.settled.text)
     }
 
-    /// No more segments fit.
+    /// Closes the playlist, because no more segments fit.
     fn close(&mut self) {
         tracing::warn!(playlist = self.name, segments = self.count(), "playlist full; it ends here");
         self.full = true;
@@ -441,7 +443,7 @@ impl HlsCopy {
         } else if let End::At(at @ Some(_)) = &mut self.end
             && at.take_if(|at| *at <= now).is_some()
         {
-            // Another copy of the stream may have begun.
+            // The work names this copy's first date, because another copy of the stream may have begun meanwhile.
             (Doing::Remove, self.removal(self.settled.begun_ms))
         } else {
             return None;
@@ -450,7 +452,7 @@ impl HlsCopy {
         Some(work)
     }
 
-    /// Makes the job that writes a file or removes it.
+    /// Makes the job that stores or removes a file.
     fn file(&self, name: &str, data: Option<Bytes>) -> Work {
         match &self.place {
             Place::Disk { .. } => {
@@ -464,7 +466,7 @@ impl HlsCopy {
         }
     }
 
-    /// Removes everything.
+    /// Makes the work that removes all files.
     fn removal(&self, begun_ms: Option<i64>) -> Work {
         Work::Archive(ArchiveWork::Remove { path: self.path(&self.name), begun_ms })
     }
@@ -477,7 +479,7 @@ impl HlsCopy {
         }
     }
 
-    /// Returns the playlist of the segments on the disk, if it has changed.
+    /// Returns the playlist of the stored segments, if it has changed.
     fn list(&mut self) -> Option<Bytes> {
         if !std::mem::take(&mut self.list_due) {
             return None;
@@ -495,7 +497,7 @@ impl HlsCopy {
         Some(self.playlist(&there, kind, ended).into())
     }
 
-    /// True if nothing is left to be done.
+    /// True if nothing remains to be done.
     pub(super) fn is_settled(&self) -> bool {
         let is_over = matches!(self.end, End::At(None));
         is_over && self.doing.is_none() && self.files.waiting.is_empty() && !self.list_due
@@ -515,12 +517,12 @@ fn own_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// Returns the version of a playlist that has these segments as well.
+/// Returns the version that a playlist needs with these segments added.
 fn version(version: u32, segments: &[Segment]) -> u32 {
     if segments.iter().any(|segment| segment.gap) { version.max(GAP_VERSION) } else { version }
 }
 
-/// Returns the reason for which a job failed; `None` if it succeeded.
+/// Returns the reason why a job failed; `None` if it succeeded.
 fn failure(outcome: Outcome) -> Option<Cow<'static, str>> {
     if let Outcome::Relayed(result) = outcome {
         return result.err().map(Cow::Owned);
@@ -528,7 +530,7 @@ fn failure(outcome: Outcome) -> Option<Cow<'static, str>> {
     outcome.archived().err().map(|error| Cow::Borrowed(reason_of(error)))
 }
 
-/// Returns the reason for which a file was not written.
+/// Returns the reason why a file was not written.
 pub(super) const fn reason_of(error: AppendError) -> &'static str {
     match error {
         AppendError::Full => "the disk is full",

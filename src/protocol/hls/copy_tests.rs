@@ -1,4 +1,5 @@
-//! A copy of a stream beside a disk that fails, is slow or full, and viewers who fetch what the playlists name.
+//! A copy of a stream on a disk that fails, is slow or full, and viewers that fetch the files named by
+//! playlists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::types::{StreamId, StreamKey};
 const BEGUN_MS: i64 = 1_700_000_000_000;
 const LIST_SIZE: usize = 3;
 
-/// A copy, its disk, and what memory has of the stream.
+/// A copy, its disk, and the stream's segments in memory.
 struct Rig {
     copy: HlsCopy,
     now: Instant,
@@ -86,7 +87,7 @@ impl Rig {
         self.copy.add(&format!("a/{name}"), bytes);
     }
 
-    /// A segment is cut.
+    /// Cuts a segment.
     fn segment(&mut self, number: u64, bytes: usize) {
         let map = self
             .fragmented
@@ -107,7 +108,7 @@ impl Rig {
         let mut gone = Vec::new();
         while self.live.segments.len() > LIST_SIZE {
             let first = self.live.segments.remove(0);
-            // A range that goes on stays in front.
+            // A range that is still open stays in the first segment.
             self.live.segments[0].date_ranges.splice(..0, first.date_ranges);
             gone.push(format!("a/{}", first.uri));
             self.live.media_sequence += 1;
@@ -166,7 +167,7 @@ impl Rig {
         }
     }
 
-    /// Does what there is to do; all of it goes well.
+    /// Does all pending jobs, all of which succeed.
     fn settle(&mut self) {
         while self.hand_out() {
             self.done(Outcome::Archived(Ok(())));
@@ -178,7 +179,7 @@ impl Rig {
         self.disk.get("cam.m3u8").map(|text| read(text))
     }
 
-    /// Nothing that a playlist names is missing.
+    /// Checks that no file named by a playlist is missing.
     fn check(&self) {
         let names = |segment: &Segment| {
             let map = segment.map.as_ref().map(|map| map.uri.clone());
@@ -318,7 +319,7 @@ fn files_go_when_the_last_viewers_have_had_their_time() {
     rig.copy.handle_timeout(rig.now);
     rig.settle();
     assert!(rig.copy.is_settled() && rig.disk.is_empty());
-    // At once, when the server goes down; and never those of the stream that has come after it.
+    // At once if the server shuts down, but never those of a later stream of the same name.
     let mut rig = Rig::new("event", &[], false);
     (1..=5).for_each(|number| rig.segment(number, 10));
     rig.end();
@@ -360,7 +361,7 @@ fn without_the_setting_there_is_none() {
     assert!(!copies(&[("hlsPlayListType", "EVENT")]).is_empty());
 }
 
-/// A server that takes what is put, and tells what it has.
+/// A server that accepts files, and lists those that it has.
 #[derive(Default)]
 struct Remote {
     files: BTreeMap<String, Bytes>,
@@ -460,7 +461,7 @@ fn what_a_server_does_not_take_is_tried_again_and_then_a_gap() {
     (1..=2).for_each(|number| rig.segment(number, 100));
     remote.serve(&mut rig, |name| name == "cam000000002.ts");
     assert_eq!((remote.tries, remote.list().segments[1].gap), (2 + 3 + 1, true));
-    // The server is down for long, and comes back.
+    // The server is down for a long time, and returns.
     (3..=12).for_each(|number| {
         rig.segment(number, 100);
         remote.serve(&mut rig, |_| true);

@@ -1,4 +1,4 @@
-//! Requests one after the other: to the server that there is a connection to, or to another one first.
+//! Requests one after another: over the present connection, or over a new one to another server.
 
 use ::hls::Request;
 
@@ -14,36 +14,36 @@ const PARTIAL: u16 = 206;
 pub(super) enum Fetched {
     /// More of the body.
     Body(bytes::Bytes),
-    /// All of it came.
+    /// The body is complete.
     End,
     /// The resource is at another address.
     Moved(String),
-    /// The resource did not come.
+    /// The resource could not be fetched.
     Failed(String),
 }
 
 /// The destination of a request.
 #[derive(Debug)]
 pub(super) enum Go {
-    /// The bytes to send over the connection that is there.
+    /// Sends these bytes over the present connection.
     Here(String),
-    /// To this server first; then [`Fetch::connected`] has the bytes.
+    /// Connects to this server first; [`Fetch::connected`] then returns the bytes.
     To(NextServer),
 }
 
 /// The requests of a pull or a viewer, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Fetch {
-    /// The server of the connection, while it can be used.
+    /// The server of the connection, while the connection can be used.
     server: Option<NextServer>,
     /// The next server and the request for it, while there is no connection to it.
     next: Option<(NextServer, String)>,
     response: Option<ResponseReader>,
-    /// The head of the response has come.
+    /// True once the head of the response has arrived.
     has_head: bool,
-    /// The bytes that were asked for.
+    /// The requested range of bytes.
     range: Option<(u64, u64)>,
-    /// The server closes behind this response.
+    /// True if the server closes the connection after this response.
     closes: bool,
 }
 
@@ -73,7 +73,7 @@ impl Fetch {
         self.next.is_some()
     }
 
-    /// Begins a request. Returns `None` if its URL leads nowhere.
+    /// Begins a request. Returns `None` if no server can be requested by its URL.
     pub(super) fn ask(&mut self, request: &Request) -> Option<Go> {
         let (server, authority, target) = target_of(&request.url)?;
         let text = client::get_part(&authority, &target, request.range);
@@ -87,7 +87,7 @@ impl Fetch {
         Some(Go::To(server))
     }
 
-    /// Takes note that the next server is connected, and returns the bytes to send.
+    /// Notes that the next server is connected, and returns the bytes to send.
     pub(super) fn connected(&mut self) -> Option<String> {
         let (server, text) = self.next.take()?;
         self.server = Some(server);
@@ -110,7 +110,7 @@ impl Fetch {
         }
     }
 
-    /// Takes note that the connection is closed.
+    /// Notes that the connection is closed.
     pub(super) fn handle_end(&mut self, out: &mut Vec<Fetched>) {
         if let Some(response) = &mut self.response {
             let ended = response.handle_end();
@@ -162,13 +162,13 @@ impl Fetch {
     }
 
     fn fail(&mut self, why: &str, out: &mut Vec<Fetched>) {
-        // The rest of the answer is not worth reading.
+        // The rest of the response is not worth reading.
         self.abandon();
         out.push(Fetched::Failed(why.to_owned()));
     }
 }
 
-/// Splits a URL into its server, the `Host` of its requests, and what they ask for.
+/// Splits a URL into its server, and the `Host` field and target of requests.
 fn target_of(text: &str) -> Option<(NextServer, String, String)> {
     let url = Url::parse(text).ok()?;
     let tls = url.scheme == "https";

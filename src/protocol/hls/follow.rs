@@ -1,5 +1,5 @@
-//! A media playlist as a viewer of the load generator follows it: what it has to fetch, and when it looks again (RFC 8216
-//! §6.3.3 and §6.3.4, RFC 8216bis §6.3).
+//! A media playlist as a viewer of the load generator follows it: the next thing to fetch, and the time of the next
+//! reload (RFC 8216 §6.3.3 and §6.3.4, RFC 8216bis §6.3).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use ::hls::limits::{RELOAD_MIN, RETRY_PAUSE, STALL_MIN, TARGET_DURATION_MAX};
 use ::hls::playlist::{ByteRange, LowLatency, Map, MediaPlaylist, Segment};
 use ::hls::{Request, Url};
 
-/// The most that numbers may fall back before it counts as another life of the stream.
+/// Maximum decrease of media sequence numbers in a stale playlist; a larger one means that the stream was published
+/// again.
 const STALE_MAX: u64 = 5;
 
 /// A segment, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Counted up by one from piece to piece, where none is missing.
+    /// Increases by one from piece to piece, unless pieces are missing.
     pub(super) number: u64,
     /// The time at which its end was made, in milliseconds of Unix time.
     pub(super) made_ms: Option<i64>,
@@ -31,7 +32,7 @@ pub(super) enum Want {
     /// The initialization section.
     Map(Arc<Map>),
     Piece(Piece),
-    /// The part that was announced, by its URI.
+    /// The announced part, by its URI.
     Hint(String),
 }
 
@@ -40,9 +41,9 @@ pub(super) enum Want {
 pub(super) struct Loaded {
     /// The time at which the end of its media was made, in milliseconds of Unix time.
     pub(super) made_ms: Option<i64>,
-    /// Parts that had come before they were listed, and when.
+    /// Parts that arrived before they were listed, and their arrival.
     pub(super) came: Vec<(Piece, Instant)>,
-    /// The stream is over, and why.
+    /// The reason the stream is over, if it is.
     pub(super) over: Option<&'static str>,
 }
 
@@ -52,9 +53,9 @@ pub(super) struct Follower {
     pub(super) is_video: bool,
     /// The playlist.
     url: Url,
-    /// The segment and the part that the next playlist is to have.
+    /// The segment and the part that the next playlist should have.
     next: Option<(u64, usize)>,
-    /// Of the next piece.
+    /// Number of the next piece.
     number: u64,
     pending: VecDeque<Piece>,
     /// The initialization section that was fetched last.
@@ -67,7 +68,7 @@ pub(super) struct Follower {
     /// True if reloads are delta updates.
     skips: bool,
     hint: Option<String>,
-    /// A part that came before it was listed.
+    /// A part that arrived before it was listed, and its arrival.
     hinted: Option<(String, Instant)>,
 }
 
@@ -89,12 +90,12 @@ impl Follower {
         }
     }
 
-    /// Returns the time at which there is something to fetch.
+    /// Returns the time of the next reload; `None` if pieces wait to be fetched.
     pub(super) fn due(&self) -> Option<Instant> {
         self.pending.is_empty().then_some(self.reload_at)
     }
 
-    /// Takes the next fetch.
+    /// Returns the next thing to fetch.
     pub(super) fn take_next(&mut self) -> Want {
         if let Some(piece) = self.pending.front() {
             if let Some(map) = piece.map.as_ref().filter(|map| self.map.as_ref() != Some(map)) {
@@ -105,8 +106,8 @@ impl Follower {
                 return Want::Piece(piece);
             }
         }
-        // A player with one connection waits for one thing at a time: for every other part it is the part itself, asked for by its hint,
-        // for those between them the playlist.
+        // A player with one connection waits for one thing at a time: for every other part, the part itself,
+        // requested by its hint; for the parts in between, the playlist.
         let is_odd = self.next.is_some_and(|(_, part)| part % 2 == 1);
         match self.hint.take().filter(|_| is_odd && self.hinted.is_none()) {
             Some(uri) => Want::Hint(uri),
@@ -140,30 +141,31 @@ impl Follower {
         url
     }
 
-    /// Takes note that the announced part has come.
+    /// Notes that the announced part has arrived.
     pub(super) fn take_hinted(&mut self, uri: String, now: Instant) {
         self.hinted = Some((uri, now));
         self.reload_at = now;
     }
 
-    /// Gives up a piece that did not come. With low latency those behind it are as old, and soon gone: it goes on at the end.
+    /// Gives up a piece that could not be fetched. With low latency the following pieces are as old and soon gone, so
+    /// the viewer continues at the end.
     pub(super) fn miss(&mut self) {
         if self.blocks {
             self.pending.clear();
         }
     }
 
-    /// Asks again for a playlist that did not come.
+    /// Schedules another request for a playlist that could not be fetched.
     pub(super) fn retry(&mut self, now: Instant) {
         self.reload_at = later(now, RETRY_PAUSE);
     }
 
-    /// Returns the pause from this playlist to the next.
+    /// Returns the time until the next reload.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         self.reload_at.saturating_duration_since(now)
     }
 
-    /// Takes a playlist that was asked for at `asked`.
+    /// Takes a playlist that was requested at `asked`.
     pub(super) fn load(&mut self, playlist: &MediaPlaylist, asked: Instant, now: Instant) -> Loaded {
         let target = playlist.target_duration.min(TARGET_DURATION_MAX);
         let low = playlist.low_latency.as_deref().filter(|low| low.can_block_reload);
@@ -229,7 +231,7 @@ impl Follower {
     /// Lists a segment that is fetched as a whole.
     fn whole(&mut self, number: u64, segment: &Segment, made_ms: Option<i64>) {
         let Some((next, part)) = self.next.filter(|(next, _)| *next <= number) else { return };
-        // The rest of a segment whose parts are gone cannot be fetched.
+        // If the first parts of a segment are gone, the rest of it cannot be fetched.
         let is_missed = segment.gap || (number == next && part > 0);
         self.number =
             self.number.saturating_add(number.saturating_sub(next)).saturating_add(is_missed.into());
@@ -263,8 +265,8 @@ impl Follower {
     }
 }
 
-/// Returns the number of the first segment of a live stream, and 0: three target durations before its end, or with low latency the last
-/// that begins as far from it as the server wants players to be (`PART-HOLD-BACK`).
+/// Returns the number of the first segment to play of a live stream, and part 0: three target durations before the
+/// end; with low latency, the last segment that begins at least `PART-HOLD-BACK` before the end.
 fn start(playlist: &MediaPlaylist, low: Option<&LowLatency>, first: u64, target: Duration) -> (u64, usize) {
     let Some(low) = low else {
         return (first.saturating_add(count(playlist.live_start(target))), 0);

@@ -1,8 +1,9 @@
-//! The key of a stream's segments in a file of the operator's (`hlsEncryptionKeyInfoFile`).
+//! The key of a stream's segments, read from a file of the operator (`hlsEncryptionKeyInfoFile`).
 //!
-//! 1. A job reads the file before the first segment: until then the stream waits, in its ring.
-//! 2. It looks again every [`LOOK`]. Another key is used from the next segment on.
-//! 3. While no key could be read nothing is made: the stream has no segments. One that cannot be read later leaves the last key in use.
+//! 1. A job reads the file before the first segment; until then the stream waits in its ring.
+//! 2. The file is read again every [`LOOK`]. A new key is used from the next segment on.
+//! 3. Until a key has been read, the stream has no segments. If the file cannot be read later, the last key stays in
+//!    use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use hls::segmenter::GivenKey;
 use crate::hub::{Chosen, Entry};
 use crate::jobs::{KeyInfo, Outcome, Work};
 
-/// Pause between two looks at the file.
+/// Pause between two reads of the file.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// The file with the key of segments.
@@ -22,15 +23,15 @@ pub(super) struct KeyFile {
     path: Arc<Path>,
     /// Name of the stream, for the log.
     stream: String,
-    /// The key that was read last.
+    /// The key last read.
     known: Option<GivenKey>,
-    /// The same, until it is taken.
+    /// The same key, until it is taken.
     new: Option<GivenKey>,
     is_reading: bool,
     next_at: Option<Instant>,
-    /// True if the last look failed, which was logged.
+    /// True if the last read failed, which was logged.
     is_failing: bool,
-    /// True if units were left out: the next one is a key frame.
+    /// True if units were left out, so that the next one must be a key frame.
     is_behind: bool,
 }
 
@@ -97,7 +98,7 @@ impl KeyFile {
         self.next_at.filter(|_| !self.is_reading)
     }
 
-    /// Returns the key of segments from the next one on, if it is new.
+    /// Returns the key of segments from the next one on, if it has changed.
     pub(super) const fn take_new(&mut self) -> Option<GivenKey> {
         self.new.take()
     }
@@ -107,7 +108,7 @@ impl KeyFile {
         self.known.is_some() || self.is_failing
     }
 
-    /// True if a unit becomes part of a segment: there is a key, and a key frame has come since.
+    /// True if a unit becomes part of a segment: there is a key, and a key frame has come since it was read.
     pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         if self.known.is_none() {
             self.is_behind = true;
@@ -119,7 +120,8 @@ impl KeyFile {
     }
 }
 
-/// The address of a key as the log shows it: without a query or user, which may hold secrets, and without a key that is in the address itself.
+/// Returns the address of a key as logged: without a query or user, which may hold secrets, and without a key that is
+/// in the address itself.
 fn name_of(uri: &str) -> String {
     let path = uri.split(['?', '#']).next().unwrap_or_default();
     if path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {

@@ -1,4 +1,5 @@
-//! The session of all sinks here: units come from the hub in the order of their times, files go out, and the stream's end ends it.
+//! The session of all sinks in this module: it sorts the hub's units by time, publishes files, and ends with the
+//! stream.
 
 use std::time::Instant;
 
@@ -13,21 +14,21 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
-/// A form of a stream as files.
+/// A presentation of a stream as files.
 pub(super) trait Presenter: std::fmt::Debug + Send {
     /// Returns the format of its units, with its choice of tracks.
     fn format(&self) -> Format;
-    /// Returns its files on their way out.
+    /// Returns the files to be published.
     fn publishing(&self) -> &Publishing;
-    /// Returns its files on their way out.
+    /// Returns the files to be published.
     fn publishing_mut(&mut self) -> &mut Publishing;
     /// Takes a unit of video or audio; units of all tracks come in the order of their times.
     fn take(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen);
     /// Takes a unit of a data track.
     fn take_data(&mut self, entry: &Entry);
-    /// Takes the key of segments from the next one on.
+    /// Sets the key of segments from the next one on.
     fn set_key(&mut self, key: GivenKey);
-    /// Publishes what there is of the stream's last segments.
+    /// Publishes the remaining media of the stream.
     fn finish(&mut self, ctx: &Context<'_>, end: StreamEnd);
 }
 
@@ -35,9 +36,9 @@ pub(super) trait Presenter: std::fmt::Debug + Send {
 #[derive(Debug)]
 pub(super) struct LiveSink<P> {
     presenter: P,
-    /// Units of tracks that are ahead of others.
+    /// Units of tracks that are ahead of other tracks.
     lineup: Lineup<Entry>,
-    /// The tracks of the last unit, and so of all that waits.
+    /// The tracks of the last unit, and therefore of all waiting units.
     chosen: Chosen,
     attached: bool,
 }

@@ -12,19 +12,19 @@ use crate::protocol::flv_mapping;
 /// Times of splice information.
 const TICKS: Timescale = Timescale::new(scte35::TICKS_PER_SECOND);
 
-/// The metadata that segments have.
+/// The metadata in segments and playlists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Metadata {
     /// `id3TagEnabled`: segments have ID3 tags.
     pub(super) has_tags: bool,
-    /// `relayRTMPMetaDataToMuxers`: script data of publishers is among them.
+    /// `relayRTMPMetaDataToMuxers`: publishers' script data is among the tags.
     has_script_data: bool,
     /// `hls.scte35`: playlists and segments have splice information.
     has_cues: bool,
 }
 
 impl Metadata {
-    /// Splice information alone.
+    /// Splice information, but no tags.
     pub(super) const DEFAULT: Self = Self { has_tags: false, has_script_data: true, has_cues: true };
 
     pub(super) fn read(values: &Values) -> Result<Self, Error> {
@@ -65,7 +65,7 @@ impl Metadata {
         if !self.has_cues || entry.unit.track != TrackId::CUES {
             return None;
         }
-        // Events without a number are known by the checksum of the section as it came.
+        // An event without a number is identified by the checksum of the original section.
         let splice = Splice::read(&entry.unit.payload)?;
         let section = place.section(&splice, entry)?;
         Some(Cue { at_ms: place.at_ms, date_ms: place.date_ms, splice, section })
@@ -79,18 +79,18 @@ pub(super) struct Place {
     pub(super) at_ms: i64,
     /// Date in milliseconds of Unix time.
     pub(super) date_ms: i64,
-    /// Time of the zero in the timestamps of the segments, in milliseconds.
+    /// Timestamp of time zero in the segments, in milliseconds.
     pub(super) zero_ms: i64,
 }
 
 impl Place {
-    /// Returns the time of the zero in segments of MPEG-TS, in milliseconds.
+    /// Returns the timestamp of time zero in segments of MPEG-TS, in milliseconds.
     pub(super) fn ts_zero_ms() -> i64 {
         TICKS.to_ms(i64::try_from(mpegts::ZERO).unwrap_or(0))
     }
 
-    /// Returns the section with its times as the segments have them. Encrypted times, which nobody here can read, are moved as far as the
-    /// stream is: sections in the hub count as segments of MPEG-TS do.
+    /// Returns the section with its times converted to those of the segments. Encrypted times cannot be read here;
+    /// they are moved by as much as the stream is: sections in the hub have the times of MPEG-TS segments.
     fn section(self, splice: &Splice, entry: &Entry) -> Option<Bytes> {
         let ticks = |ms: i64| Timescale::MILLISECONDS.convert(ms, TICKS).cast_unsigned();
         let payload = &entry.unit.payload;
@@ -102,8 +102,9 @@ impl Place {
     }
 }
 
-/// Time from decoding to presentation of the newest key frame that ends segments, in milliseconds. Segments are dated by when they are
-/// decoded and splices name what is presented, so that a splice on a key frame has the date of its segment without this time.
+/// Time from decoding to presentation of the newest key frame that ends segments, in milliseconds. Segments are dated
+/// by decode time, but splices name a presentation time; without this time subtracted, a splice on a key frame would
+/// not have the date of its segment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lag(i64);
 
@@ -120,7 +121,7 @@ impl Lag {
         }
     }
 
-    /// Returns the DTS, in milliseconds, whose date a presentation time has.
+    /// Returns the DTS in milliseconds by which a presentation time is dated.
     pub(super) const fn dts_ms(self, pts_ms: i64) -> i64 {
         pts_ms.saturating_sub(self.0)
     }
@@ -174,7 +175,8 @@ mod tests {
         assert!(none.cue(&splice, place).is_none() && cues.tags(&splice).is_none());
     }
 
-    /// The cue of a section at ten seconds of its stream, in segments whose zero is at this time and whose stream is so much later.
+    /// The cue of a section ten seconds into its stream, in segments with this zero and with times `later_ms` later
+    /// than those of the stream.
     fn cued(section: Bytes, zero_ms: i64, later_ms: i64) -> Cue {
         let unit = AccessUnit {
             track: TrackId::CUES,

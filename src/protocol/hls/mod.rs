@@ -1,10 +1,10 @@
 //! HLS: live streams as segments and playlists, and streams of other servers, pulled segment by segment.
 //!
-//! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4, [`ladder`] as all its renditions: the `hls` crate's segmenters cut it,
-//! and the session in [`live`] publishes the files and playlists.
-//! Requests are answered from memory, by `http`, and from the disk where viewers can go back ([`dvr`]).
-//! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
-//! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
+//! [`sink`] publishes a stream as MPEG-TS, [`cmaf`] as fragmented MP4, [`ladder`] as all its renditions: the `hls`
+//! crate's segmenters cut the stream, and the session in [`live`] publishes the files and playlists. Requests are
+//! answered from memory by `http`, and from the disk if viewers can go back ([`dvr`]). [`HlsPull`] performs the
+//! requests of the `hls` crate's client, one at a time, over a connection that is kept while requests are for the
+//! same server; [`units::Units`] makes access units of the segments. [`viewer`] plays for the load generator.
 
 mod captions;
 mod cmaf;
@@ -48,22 +48,22 @@ use viewer::Viewer;
 
 /// The ending of the names of playlists.
 const ENDING: &str = ".m3u8";
-/// The query behind the name of a playlist that asks for its delta update (RFC 8216bis §6.2.5.1).
+/// The query that, appended to a playlist's name, requests its delta update (RFC 8216bis §6.2.5.1).
 const DELTA: &str = "?_HLS_skip=YES";
-/// Digits of the milliseconds of Unix time since 2001.
+/// Number of digits of the Unix time in milliseconds since 2001.
 const UNIX_MS_DIGITS: usize = 13;
-/// The name of the protocol, and what its viewers are counted under.
+/// The name of the protocol, under which its viewers are counted.
 const NAME: &str = "hls";
-/// The protocol that viewers of the manifest count under.
+/// The protocol under which viewers of the manifest are counted.
 const DASH: &str = "dash";
 
 /// The use of a playlist's URL by the load generator.
 const LOAD: LoadUse = LoadUse { ending: Some(ENDING), ..LoadUse::plays(NAME) };
-/// The use of a playlist's URL for low latency, which a segment of the path asks for. It is a name alone: the
-/// playlist says what it offers.
+/// The use of a playlist's URL for low latency, selected by a segment of the path. Only the name differs; the
+/// playlist itself says what it offers.
 const LOAD_LOW: LoadUse = LoadUse { protocol: "ll-hls", segment: Some("ll-hls"), ..LOAD };
 
-/// Makes a scheme. Sources are read by the first two; the others are for the load generator alone.
+/// Makes a scheme. Sources may have the first two; the others are for the load generator only.
 const fn scheme(name: &'static str, default_port: u16, pulls: bool, load: LoadUse) -> Scheme {
     Scheme {
         name,
@@ -123,7 +123,7 @@ fn kept_at(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>>
     Some(dvr::path_of(app, name, file_of(settings, name)?))
 }
 
-/// Returns the work that removes what viewers can go back to of a stream that is over.
+/// Returns the work that removes the segments of an ended stream that viewers could go back to.
 fn forgets(app: &str, settings: &AppSettings, stem: &str) -> Option<ArchiveWork> {
     settings::HlsSettings::of(settings).dvr()?;
     Some(dvr::clearing(app, stem))
@@ -144,7 +144,7 @@ const fn arrival(entry: &Entry) -> Arrival {
     Arrival { at: entry.received, wall_ms: entry.wall_ms, dts_ms: entry.dts_ms }
 }
 
-/// Returns the calendar by which a stream's media came; `None` before the first unit.
+/// Returns the calendar by which a stream's media arrived; `None` before the first unit.
 fn calendar(dates: &Dates) -> Option<Calendar> {
     dates.reading().map(|(mono, wall_ms)| Calendar::new(Now { mono, wall_ms }))
 }

@@ -41,28 +41,29 @@ pub(super) struct Publishing {
     app: Arc<str>,
     /// Name of the sink's kind.
     kind: &'static str,
-    /// The main track of the ladder that its blobs are of.
+    /// The main track of the ladder to which the blobs belong.
     ladder: Option<Arc<str>>,
-    /// The version of the next blob. It begins with the time, so that no other stream of the name had the same.
+    /// The version of the next blob. It begins with the wall clock, so that an earlier stream of the same name
+    /// had other versions.
     version: u64,
     /// Blobs that the next one makes obsolete.
     obsolete: Obsolete,
-    /// The same in other places.
+    /// Copies of the blobs in other places.
     copies: Vec<HlsCopy>,
-    /// The segments that viewers can go back to, of each playlist.
+    /// The segments that viewers can go back to, for each playlist.
     dvr: Vec<Dvr>,
-    /// The file that the key of segments is in, and the key as it was read last.
+    /// The file with the key of segments, and the key last read from it.
     key_file: Option<KeyFile>,
     given: Option<GivenKey>,
-    /// Origin of the keys that are made here.
+    /// The seed of keys made here.
     seed: Seed,
     events: VecDeque<Event>,
-    /// The reason of its end, until that is reported.
+    /// The reason for the end, until it is reported.
     closing: Option<String>,
 }
 
 impl Publishing {
-    /// Creates it with the copies that the settings want of the playlist with this name.
+    /// Creates the publishing with the copies that the settings require of the playlist with this name.
     pub(super) fn copied(now: Now, order: &SinkOrder, seed: Seed, playlist: &str) -> Self {
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let dvr = settings.dvr().map(|settings| Dvr::new(settings, &order.key.app, playlist));
@@ -70,7 +71,7 @@ impl Publishing {
         Self { copies, dvr: dvr.into_iter().collect(), ..Self::new(now, order, seed) }
     }
 
-    /// Creates it for a ladder.
+    /// Creates the publishing of a ladder.
     pub(super) fn of_ladder(now: Now, order: &SinkOrder, seed: Seed, main: Arc<str>) -> Self {
         Self { ladder: Some(main), ..Self::new(now, order, seed) }
     }
@@ -96,19 +97,19 @@ impl Publishing {
         }
     }
 
-    /// Notes names that are needed no more; the next blob takes them along.
+    /// Notes names that are no longer needed; the next blob removes them.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
         let names = names.into_iter().collect();
         let names = self.copies.iter_mut().fold(names, |names, copy| copy.release(names));
         self.obsolete.forgets.extend(self.dvr.iter_mut().fold(names, |names, dvr| dvr.release(names)));
     }
 
-    /// Notes names that no playlist has any more: if there is too much, they go first.
+    /// Notes names that no playlist lists any more; they are the first to be removed if memory is short.
     pub(super) fn leave(&mut self, names: impl IntoIterator<Item = String>) {
         self.obsolete.leaves.extend(names);
     }
 
-    /// Publishes a media playlist: the one of all segments, where live viewers get that.
+    /// Publishes a media playlist; instead, the playlist of all segments if live viewers get that.
     pub(super) fn media_playlist(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
         self.copies.iter_mut().for_each(|copy| copy.note(playlist));
         self.reach(name, playlist, progress);
@@ -125,7 +126,7 @@ impl Publishing {
         }
     }
 
-    /// Hands a file to those who keep it.
+    /// Passes a file to the copies that keep it.
     fn copy(&mut self, name: &str, bytes: &Bytes) {
         self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
         if let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.has(name)) {
@@ -137,7 +138,7 @@ impl Publishing {
         self.blob(name, text.into(), progress, None, false);
     }
 
-    /// Publishes a manifest of DASH, whose players get the time by this calendar.
+    /// Publishes a DASH manifest; players get the time from this calendar.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
         self.blob(name, text.into(), Progress::ENDED, calendar, false);
     }
@@ -184,7 +185,7 @@ impl Publishing {
         is_needed: bool,
     ) -> Blob {
         self.version = self.version.wrapping_add(1);
-        // A delta update has the parameter behind its name.
+        // The name of a delta update has a query.
         let path = name.split_once('?').map_or(name, |(path, _)| path);
         let (content_type, viewers) = match path.rsplit_once('.').map(|(_, ending)| ending) {
             Some("m3u8") => (PLAYLIST_TYPE, NAME),
@@ -220,12 +221,12 @@ impl Publishing {
         self.key_file.as_ref().is_none_or(KeyFile::has_room)
     }
 
-    /// True if a unit becomes part of a segment: nothing is made while there is no key.
+    /// True if a unit becomes part of a segment; false while the key is missing.
     pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         self.key_file.as_mut().is_none_or(|file| file.admits(entry, chosen))
     }
 
-    /// Returns the key of segments from the next one on, if it is another one.
+    /// Returns the key of segments from the next one on, if it has changed.
     pub(super) fn take_key(&mut self) -> Option<GivenKey> {
         let new = self.key_file.as_mut()?.take_new();
         if new.is_some() {
@@ -243,7 +244,7 @@ impl Publishing {
 
     // ---- the end, and copies
 
-    /// True if nothing more comes.
+    /// True if nothing follows.
     pub(super) const fn is_over(&self) -> bool {
         self.closing.is_some()
     }
@@ -255,17 +256,17 @@ impl Publishing {
         self.dvr.iter_mut().for_each(Dvr::finish);
     }
 
-    /// Removes what viewers could go back to, because the stream is deleted.
+    /// Removes the segments that viewers could go back to, because the stream is deleted.
     pub(super) fn clear(&mut self) {
         self.dvr.iter_mut().for_each(Dvr::clear);
     }
 
-    /// Hastens the end of the copies, because the session is to end soon.
+    /// Hastens the end of the copies, because the session must end soon.
     pub(super) fn hurry(&mut self, now: Now) {
         self.copies.iter_mut().for_each(|copy| copy.hurry(now.mono));
     }
 
-    /// Returns the next event; the end is the last one, when all copies are complete.
+    /// Returns the next event. The last one is the end, once all copies are complete.
     pub(super) fn poll(&mut self, now: Now) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
@@ -280,7 +281,8 @@ impl Publishing {
             return Some(Event::Job(job));
         }
         let job = |(id, dvr): (u64, &mut Dvr)| {
-            // Said here, because files are also written when the stream is over and its worker no longer knows.
+            // The job names the application, because files are also written after the end of the stream, when
+            // the worker no longer knows it.
             Some(Job { id: JobId(id), app: Some(Arc::clone(&self.app)), work: dvr.next_job(now.mono)? })
         };
         if let Some(job) = (DVR_JOBS..).zip(&mut self.dvr).find_map(job) {

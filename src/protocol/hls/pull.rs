@@ -13,28 +13,28 @@ use crate::mail::Grant;
 use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Start, UnitClient};
 use crate::protocol::usable::Supply;
 
-/// Segments come faster than they are to be seen, and are given out as they are to be seen.
+/// Segments arrive faster than they play; their units are emitted when due, with this reserve.
 const RESERVE: Duration = Duration::from_millis(100);
-/// While more units than these wait to be seen nothing further is asked for: about a second of them. What is asked for then is
-/// there when it is needed, and no server waits long for its answer to be read.
+/// Number of waiting units above which nothing further is requested: about a second. The next response then arrives
+/// in time, and no server waits long for its response to be read.
 const QUEUED_MAX: usize = 64;
 
 /// A pull of a stream from a playlist.
 #[derive(Debug)]
 pub(super) struct HlsPull {
     url: String,
-    /// Time from a request to the head of its response.
+    /// Maximum time from a request to the head of its response.
     patience: Duration,
-    /// Begins when the first connection is there.
+    /// The machine; `None` until the first connection is open.
     machine: Option<Box<::hls::Client>>,
     fetch: Fetch,
-    /// There is a connection, of use or not.
+    /// True if there is a connection, usable or not.
     has_socket: bool,
-    /// As of the last input.
+    /// Time of the last input.
     now: Option<Instant>,
     head_until: Option<Instant>,
     out: SendQueue,
-    /// Of the machine, until there is a grant.
+    /// Events of the machine that wait for a grant.
     waiting: VecDeque<Event>,
     begun: bool,
     units: Option<Box<Units>>,
@@ -106,13 +106,13 @@ impl HlsPull {
         if !self.fetch.awaits_head() && !self.fetch.is_moving() {
             self.head_until = None;
         }
-        // An unusable connection is closed at once, although no request is open.
+        // An unusable connection is closed at once, even if no request is open.
         if !self.fetch.is_connected() && std::mem::take(&mut self.has_socket) {
             self.events.push_back(ClientEvent::Disconnect);
         }
     }
 
-    /// Takes what the machine has to say. Before the grant nothing can be made of it.
+    /// Takes the machine's events. Before the grant, units cannot be made of them.
     fn take_events(&mut self) {
         while let Some(event) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
             self.waiting.push_back(event);

@@ -171,11 +171,12 @@ pub(super) struct Told {
 pub(super) struct HlsSettings {
     /// `hlsMuxingEnabled`.
     pub(super) enabled: bool,
-    /// `hlsTime`, `hlsListSize`, `hls.part_ms` and `hlsSegmentFileSuffixFormat`; of DASH alone `dashFragmentDuration`.
+    /// `hlsTime`, `hlsListSize`, `hls.part_ms` and `hlsSegmentFileSuffixFormat`; for DASH alone also
+    /// `dashFragmentDuration`.
     pub(super) rules: Rules,
     /// `hlsPlayListType` or `dvr.window`: segments are kept on the disk.
     pub(super) kept: Option<Keep>,
-    /// `deleteHLSFilesOnEnded`: until the stream is over.
+    /// `deleteHLSFilesOnEnded`: they are removed after the stream has ended.
     pub(super) deleted_at_end: bool,
     /// `hlsHttpEndpoint`: segments are pushed there.
     pub(super) pushed_to: Option<Arc<Url>>,
@@ -210,13 +211,13 @@ pub(super) enum Keep {
     Newest(DvrSettings),
 }
 
-/// The end of playlists (`EXT-X-ENDLIST`), and of manifests with them. Where there is none, players go on asking, and play what comes
-/// when the stream is published again.
+/// Condition under which playlists get their end (`EXT-X-ENDLIST`), and manifests theirs. Without an end, players
+/// keep asking, and play what follows when the stream is published again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// With a stream that its publisher, or an operator, has ended.
+    /// The stream was ended by its publisher or an operator.
     Clean,
-    /// With every stream: also when its publisher was lost, and did not come back.
+    /// Any stream has ended, even if its publisher was lost and did not return.
     Grace,
     Never,
 }
@@ -231,7 +232,7 @@ impl Ends {
         }
     }
 
-    /// True if playlists end with a stream that has ended so.
+    /// True if the playlists of a stream that ended in this way get their end.
     pub(super) const fn with(self, end: StreamEnd) -> bool {
         match (self, end) {
             // The stream continues at another node.
@@ -247,18 +248,18 @@ impl Ends {
     }
 }
 
-/// Settings of DASH alone; `None`: as for HLS.
+/// Settings of DASH alone; `None` for the value of HLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DashSettings {
-    /// `dashSegDuration` in milliseconds: of segments that HLS does not share.
+    /// `dashSegDuration` in milliseconds, for segments that HLS does not share.
     segment_ms: Option<i64>,
-    /// `dashFragmentDuration` in milliseconds: of fragments of those segments.
+    /// `dashFragmentDuration` in milliseconds, for fragments of those segments.
     fragment_ms: Option<i64>,
     /// `dashWindowSize`: segments in the manifest.
     pub(super) window: Option<usize>,
-    /// `dashExtraWindowSize`: segments that are kept behind them.
+    /// `dashExtraWindowSize`: segments that are kept after they have left the manifest.
     extra: usize,
-    /// `dashTargetLatency` in milliseconds: how far behind the live edge players of DASH are asked to stay.
+    /// `dashTargetLatency` in milliseconds: the distance from the live edge that DASH players should keep.
     pub(super) latency_ms: u64,
 }
 
@@ -304,7 +305,7 @@ fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
     let Sealing { scope, is_given, .. } = &settings.sealing;
     let (is_whole, is_samples) = (*scope == Some(Scope::Segments), *scope == Some(Scope::Samples));
     let clear = "would be in the clear";
-    // The place of a key of our own is memory: beside segments elsewhere it would protect nothing.
+    // Our own keys are in memory only; stored beside the segments of a copy, they would protect nothing.
     let without =
         "is a copy without keys: they are in memory alone, unless hlsEncryptionKeyInfoFile has them";
     let others = [
@@ -396,7 +397,7 @@ impl HlsSettings {
         settings.begins_with_stream || settings.kept.is_some() || settings.pushed_to.is_some()
     }
 
-    /// Returns the settings of one stream, whose record may have some of its own; unusable ones are ignored.
+    /// Returns the settings of one stream, whose record may override some; unusable ones are ignored.
     pub(super) fn of_stream(app: &AppSettings, details: &StreamDetails) -> Self {
         let mut settings = Self::of(app).clone();
         for (key, value) in &details.overrides {
@@ -421,7 +422,7 @@ impl HlsSettings {
         settings
     }
 
-    /// Returns the settings of segments of single tracks: low latency shares them with DASH, otherwise DASH alone has them.
+    /// Returns the settings for segments of single tracks: low latency and DASH share them, or DASH alone has them.
     pub(super) fn of_single_tracks(mut self) -> Self {
         if self.enabled && self.low_latency {
             return self;
@@ -439,7 +440,7 @@ impl HlsSettings {
             "fmp4" => true,
             _ => return Err(values.bad("hlsSegmentType", "must be mpegts or fmp4")),
         };
-        // Control reads it, which knows main tracks.
+        // Control reads this setting, because it knows main tracks.
         if !matches!(
             values.text("hls.group").trim().to_ascii_lowercase().as_str(),
             "none" | "renditions" | ""
@@ -641,7 +642,7 @@ mod tests {
             let error = of(&[other]).unwrap_err().to_string();
             assert!(error.contains("hls.encryption") && error.contains(other.0), "{error}");
         }
-        // Samples are encrypted in fragmented MP4 alone, and by one key.
+        // Samples are encrypted only in fragmented MP4, and with a single key.
         let samples = [("hls.encryption", "cbcs"), ("hlsSegmentType", "fmp4")];
         let of_samples = |more: &[(&str, &str)]| AppSettings::of(schema(), "a", &[&samples, more].concat());
         of_samples(&[("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")]).unwrap();
@@ -656,7 +657,7 @@ mod tests {
             ..StreamDetails::default()
         };
         assert_eq!(HlsSettings::of_stream(&app, &details).kept, None);
-        // With the key kept elsewhere, segments may stand on the disk, too.
+        // If the key is kept elsewhere, segments may be on the disk.
         let file = (KEY_FILE, "/keys/hls.keyinfo");
         let app = AppSettings::of(schema(), "a", &[file]).unwrap();
         let sealing = Sealing { scope, is_given: true, ..Sealing::default() };

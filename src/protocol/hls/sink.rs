@@ -1,5 +1,5 @@
-//! A live stream as HLS: the sink that makes its segments and its playlist, and publishes them as blobs. It begins with the
-//! first request for the playlist, and goes on until the stream ends.
+//! A live stream as HLS: the sink that makes its segments and its playlist, and publishes them as blobs. The sink
+//! begins with the first request for the playlist, and continues until the stream ends.
 //!
 //! ```text
 //! streams/{id}.m3u8   streams/{id}000000001.ts   streams/{id}000000002.ts ...
@@ -55,8 +55,8 @@ fn is_enabled(app: &AppSettings) -> bool {
     HlsSettings::of(app).enabled
 }
 
-/// MPEG-TS for players of HLS: few of them know Opus in it, so sound is AAC where it can be. The units go to the sink as they are,
-/// because it writes whole segments.
+/// MPEG-TS for HLS players. Few of them support Opus in it, so AAC is preferred. Units are not packaged, because the
+/// sink writes whole segments.
 #[derive(Debug)]
 struct Segmented;
 
@@ -85,7 +85,7 @@ pub(super) fn fit(track: &Track) -> Fit {
     if track.config.codec() == Codec::Opus { fit.min(Fit::Rarely) } else { fit }
 }
 
-/// Completes a segmenter as the settings say.
+/// Applies the settings for encryption and metadata to a segmenter.
 pub(super) fn segmenter(
     settings: &HlsSettings,
     segmenter: TsSegmenter,
@@ -130,7 +130,7 @@ impl TsPlaylist {
         }
     }
 
-    /// Publishes a segment, then the playlist, which so never names a missing file.
+    /// Publishes a segment, then the playlist, so that the playlist never names a missing file.
     fn publish_cut(&mut self, cut: Option<Cut>) {
         if let Some(Cut { uri, bytes, key }) = cut {
             if let Some((name, key)) = key {

@@ -1,7 +1,7 @@
-//! The sounds of a stream, from which viewers choose: languages, commentaries, descriptions.
+//! The audio tracks of a stream from which viewers choose: languages, commentaries, descriptions.
 //!
-//! Sounds of one codec are a group of renditions (RFC 8216 §4.3.4.1.1). Where there are several codecs, each video is a variant with each
-//! group, so that a player without a decoder for one of them has another.
+//! Audio tracks of one codec are a group of renditions (RFC 8216 §4.3.4.1.1). If there are several codecs, each video
+//! is a variant with each group, so that a player without a decoder for one codec can choose another.
 
 use hls::playlist::{Rendition, RenditionKind};
 use media::{Track, TrackKind, language};
@@ -9,17 +9,17 @@ use media::{Track, TrackKind, language};
 use crate::hub::Fit;
 use crate::mail::Sound;
 
-/// Sounds of a stream that viewers choose from; further ones are left out.
+/// Maximum number of audio tracks that viewers choose from; further ones are left out.
 pub(super) const SOUNDS_MAX: usize = 8;
-/// The group of the first sound, and its name if it has no other.
+/// The group of the first audio track, and that track's name if it has no other.
 pub(super) const AUDIO: &str = "audio";
 
-/// Returns the name for people of a track: its label, else its language.
+/// Returns the display name of a track: its label, else its language.
 pub(super) fn name_of(track: &Track) -> Option<String> {
     track.label.as_deref().or(track.language.as_deref()).map(str::to_owned)
 }
 
-/// Returns the description of a track of sound.
+/// Returns the description of an audio track.
 pub(super) fn of(track: &Track) -> Sound {
     Sound {
         index: track.id.index(),
@@ -30,7 +30,7 @@ pub(super) fn of(track: &Track) -> Sound {
     }
 }
 
-/// Returns the sounds among these tracks that viewers choose from, lowest id first: those that their players know best.
+/// Returns those of these audio tracks that viewers choose from, lowest id first: the ones that players support best.
 pub(super) fn to_choose<'t>(
     tracks: impl IntoIterator<Item = &'t Track>,
     fit: impl Fn(&Track) -> Fit,
@@ -43,7 +43,7 @@ pub(super) fn to_choose<'t>(
     sounds
 }
 
-/// Returns what the names of a sound have behind those of the first one: nothing, or its number.
+/// Returns the suffix of an audio track's names: empty for the first track, otherwise its number.
 pub(super) fn suffix(index: u8) -> String {
     match index {
         0 => String::new(),
@@ -51,7 +51,7 @@ pub(super) fn suffix(index: u8) -> String {
     }
 }
 
-/// A sound to choose.
+/// An audio track to choose.
 #[derive(Debug, Clone)]
 pub(super) struct Choice<'a> {
     /// URI of its playlist; `None` if it is in the segments of the videos.
@@ -62,7 +62,7 @@ pub(super) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The codec, whichever its profile: `mp4a.40` is AAC, but for its object type 34, which is MP3.
+    /// The codec, regardless of its profile: `mp4a.40` is AAC, except for object type 34, which is MP3.
     fn codec(&self) -> &str {
         let codec = self.sound.codec.as_deref().unwrap_or_default();
         let is_aac = codec.strip_prefix("mp4a.40.").is_some_and(|kind| kind != "34");
@@ -70,18 +70,18 @@ impl Choice<'_> {
     }
 }
 
-/// Sounds that a variant has one of.
+/// A group of audio tracks, one of which a variant plays.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Group {
     /// `GROUP-ID`.
     pub(super) id: String,
-    /// The codecs of all of them, each once.
+    /// The codecs of all tracks, each once.
     pub(super) codecs: Vec<String>,
     /// The highest peak and average bit rate, in bits per second.
     pub(super) bits: (u64, u64),
 }
 
-/// Returns the groups of these sounds, that of the first one first, and their renditions.
+/// Returns the groups of these audio tracks, that of the first track first, and their renditions.
 pub(super) fn grouped(choices: &[Choice<'_>]) -> (Vec<Group>, Vec<Rendition>) {
     let mut codecs: Vec<&str> = Vec::new();
     choices.iter().map(Choice::codec).for_each(|codec| {
@@ -107,8 +107,8 @@ pub(super) fn grouped(choices: &[Choice<'_>]) -> (Vec<Group>, Vec<Rendition>) {
     (groups, renditions)
 }
 
-/// Returns the rendition of a sound behind the former ones of its group, each with a name of its own (§4.3.4.1.1). One that players may
-/// choose by themselves has a language that they can tell it by.
+/// Returns the rendition of an audio track. Its name differs from those of the `former` renditions of its group
+/// (§4.3.4.1.1). A rendition that players may choose automatically has a language by which they recognise it.
 fn rendition(choice: &Choice<'_>, group: &str, former: &[Rendition]) -> Rendition {
     let sound = choice.sound;
     let name = sound.name.clone().unwrap_or_else(|| AUDIO.to_owned());

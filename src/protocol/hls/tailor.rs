@@ -1,8 +1,9 @@
-//! Playlists for one viewer, by the parameters of its request: they are as far as it wants (`_HLS_msn`, `_HLS_part`), or what has
-//! changed (`_HLS_skip`); the credentials that its application checks are on every URI in it, 1 KiB at most, and `start` and `end`
-//! select a part of it. What is one viewer's own is made as it is sent ([`Tailored`]).
+//! Playlists for one viewer, by the parameters of its request. A request may wait for progress (`_HLS_msn`,
+//! `_HLS_part`) or want a delta update (`_HLS_skip`); the credentials that the application checks, 1 KiB at most, are
+//! repeated on every URI; `start` and `end` select a part. The viewer's own text is made as it is sent
+//! ([`Tailored`]).
 //!
-//! The order of the parameters and their names are those of the reference: `subscriberCode`, `subscriberId`, `token`.
+//! The names and the order of the parameters are those of the reference: `subscriberCode`, `subscriberId`, `token`.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -27,17 +28,18 @@ use crate::protocol::tailored::Tailored;
 /// See [`crate::protocol::sinks`].
 pub(super) const PARAMS: Params = Params { wants, in_place, viewers, tailor, refuse };
 
-/// Bytes of the credentials that are repeated behind each URI.
+/// Maximum bytes of the credentials repeated on each URI.
 const ECHO_BYTES_MAX: usize = 1024;
 /// The texts of refusals.
 const TOO_LONG: &str =
     "The credentials of a viewer are longer than 1 KiB, and are repeated behind each URI of a playlist";
 const BAD_DIRECTIVES: &str = "_HLS_msn and _HLS_part are numbers, and a part is of a segment";
-/// Characters that do not stand for themselves in a query (RFC 3986 §2.3).
+/// Characters that must be escaped in a query (RFC 3986 §2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Beginnings of lines that only playlists with dates have (`hlsflags`): ranges of dates want them (RFC 8216bis §4.4.5.1).
+/// Beginnings of lines that only playlists with dates have (`hlsflags`), because date ranges require dates (RFC
+/// 8216bis §4.4.5.1).
 const DATES: [&str; 2] = ["#EXT-X-PROGRAM-DATE-TIME:", "#EXT-X-DATERANGE:"];
-/// Lines of a live playlist that a recording has not.
+/// Lines of a live playlist that a recording lacks.
 const OF_LIVE_PLAYLISTS: [&str; 3] = ["#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:", "#EXT-X-RENDITION-REPORT:"];
 
 fn value<'q>(query: &'q Query, name: &str) -> Option<&'q str> {
@@ -54,7 +56,8 @@ fn wants(query: &Query) -> Option<Progress> {
     })
 }
 
-/// Returns all that viewers can go back to, or the delta update of a playlist (RFC 8216bis §6.2.5.1).
+/// Returns the name of the text to serve instead: that of all segments that viewers can go back to, or the delta
+/// update of a playlist (RFC 8216bis §6.2.5.1).
 fn in_place(name: &str, query: &Query) -> Option<String> {
     if !name.ends_with(ENDING) {
         return None;
@@ -65,13 +68,13 @@ fn in_place(name: &str, query: &Query) -> Option<String> {
     wants_delta(query).then(|| format!("{name}{DELTA}"))
 }
 
-/// True if a player has what there was a moment ago.
+/// True if a player wants a delta update, because it has a recent playlist.
 fn wants_delta(query: &Query) -> bool {
     value(query, "_HLS_skip").is_some_and(|skip| matches!(skip, "YES" | "v2"))
 }
 
-/// Returns the protocol under which the requester of a segment counts. A manifest and a playlist name the same segments; those of the
-/// manifest have a parameter.
+/// Returns the protocol under which the requester of a segment counts. A manifest and a playlist name the same
+/// segments, but a manifest adds a parameter.
 fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
     let is_segment = !name.ends_with(ENDING) && !name.ends_with(MANIFEST);
     (is_segment && value(query, segmenter::MARK).is_some() && HlsSettings::of(app).dash).then_some(DASH)
@@ -105,7 +108,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     })
 }
 
-/// Returns a viewer's playlist of all that it can go back to.
+/// Returns a viewer's playlist of the segments that it can go back to.
 fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailored> {
     let window = Window::of(requested.query, date_ms);
     let choice = dvr::list::Choice {
@@ -138,7 +141,7 @@ fn refuse(requested: &Requested<'_>) -> Option<(u16, &'static str)> {
     (is_repeated && echo(requested).len() > ECHO_BYTES_MAX).then_some((414, TOO_LONG))
 }
 
-/// True if a request says in a form that can be read how far a playlist is to be; a part is of a segment (RFC 8216bis §6.2.5.2).
+/// True if the directives of a blocking reload are well-formed; a part requires a segment (RFC 8216bis §6.2.5.2).
 fn are_directives(query: &Query) -> bool {
     let is_number = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u64>().is_ok()
@@ -147,7 +150,8 @@ fn are_directives(query: &Query) -> bool {
     segment.is_none_or(is_number) && part.is_none_or(|part| segment.is_some() && is_number(part))
 }
 
-/// Returns the query behind each URI, without its question mark: the credentials that the application checks, and the viewer's name.
+/// Returns the query to append to each URI, without the question mark: the credentials that the application checks,
+/// and the viewer's name.
 fn echo(requested: &Requested<'_>) -> String {
     let shown = Credentials::of(requested.query).counting(&requested.app.security.play);
     let viewer = PolledSettings::of(requested.app).viewer_of(requested.query);
@@ -167,7 +171,8 @@ fn echo(requested: &Requested<'_>) -> String {
     text
 }
 
-/// Writes a line with the parameters behind its URI, which is all of it or an attribute. `None`: it cannot be read.
+/// Writes a line with the parameters after its URI, which is the whole line or an attribute. `None` if the line
+/// cannot be read.
 fn with_echo(line: &str, echo: &str, out: &mut String) -> Option<()> {
     const ATTRIBUTE: &str = "URI=\"";
     if !line.starts_with('#') && !line.is_empty() {
@@ -193,7 +198,7 @@ fn extend(out: &mut String, uri: &str, echo: &str) {
     }
 }
 
-/// A part of a stream, in milliseconds of Unix time.
+/// A time range of a stream, in milliseconds of Unix time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Window {
     start_ms: i64,
@@ -201,7 +206,7 @@ struct Window {
 }
 
 impl Window {
-    /// Reads `start` and `end` in seconds of Unix time, or before now if they are negative; one of them may be missing.
+    /// Reads `start` and `end` in seconds of Unix time, or relative to now if negative; one of them may be missing.
     fn of(query: &[(String, String)], now_ms: u64) -> Option<Self> {
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let ms = |name: &str| {
@@ -213,8 +218,8 @@ impl Window {
             .then(|| Self { start_ms: start.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) })
     }
 
-    /// Returns the segments of the stretch as the playlist of a recording: its head with the first of them, the others as they stand, and
-    /// its end.
+    /// Returns the segments of the time range as the playlist of a recording: a head with the first segment, the
+    /// other segments unchanged, and the end.
     fn select(self, text: &Bytes) -> Option<Vec<Bytes>> {
         let Ok(Playlist::Media(mut playlist)) = Playlist::read(text) else { return None };
         let duration_ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);

@@ -1,4 +1,5 @@
-//! Segments as access units: MPEG-TS, or fragmented MP4 with the audio beside the video or in files of its own.
+//! Converts segments to access units: MPEG-TS, or fragmented MP4 with the audio beside the video or in files of
+//! its own.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::protocol::{mp4_mapping, ts};
 /// The kind of the segments.
 #[derive(Debug)]
 enum Kind {
-    /// None came.
+    /// No segment has come yet.
     Unknown,
     Ts(Box<ts::Depackager>),
     Mp4(Box<mp4_mapping::Depackager>),
@@ -25,7 +26,7 @@ pub(super) struct Units {
     grant: Grant,
     has_audio_beside: bool,
     kind: Kind,
-    /// The last index of each rendition, for what follows a loss.
+    /// The last index of each rendition, to begin again after a loss.
     indexes: [Bytes; 2],
 }
 

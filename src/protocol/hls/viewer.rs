@@ -1,12 +1,12 @@
-//! A viewer of the load generator: one connection, over which it asks for one thing at a time, as a player of HLS does.
+//! A viewer of the load generator: one connection, over which it makes one request at a time, as an HLS player does.
 //!
-//! 1. The playlist; of a multivariant one, those of its best variant and of the audio beside that.
-//! 2. Segments from three target durations before the end on, and the playlist again a target duration after it was asked for
-//!    (RFC 8216 §6.3.4).
-//! 3. Of a playlist that offers low latency the parts, and reloads that wait for the next one (RFC 8216bis §6.2.5.2); every other
-//!    part is asked for by its hint, before it is there.
+//! 1. It requests the playlist; for a multivariant one, those of its best variant and of that variant's audio.
+//! 2. It requests segments from three target durations before the end on, and the playlist again a target duration
+//!    after the last request (RFC 8216 §6.3.4).
+//! 3. If the playlist offers low latency, it requests parts, and reloads that wait for the next part (RFC 8216bis
+//!    §6.2.5.2); every other part is requested by its hint, before the part exists.
 //!
-//! The received bytes are counted and thrown away: a load that took them apart would measure itself.
+//! The received bytes are counted and discarded: parsing them would make the load generator measure itself.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -39,12 +39,12 @@ pub(super) struct Viewer {
     fetch: Fetch,
     followers: Vec<Follower>,
     asked: Option<Asked>,
-    /// Of a playlist.
+    /// Body of a playlist that is being received.
     body: Vec<u8>,
     ready: bool,
-    /// Something was answered since the connection was made.
+    /// True if the server has answered since the connection was made.
     answered: bool,
-    /// In a row.
+    /// Number of failures in a row.
     failures: u32,
     out: SendQueue,
     closed: bool,
@@ -52,7 +52,7 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    /// Creates a viewer on a connection that is being made. `None`: that is no URL of HTTP.
+    /// Creates a viewer on a connection that is being made. `None` if the URL is not one of HTTP.
     pub(super) fn new(url: &str, now: Instant) -> Option<Self> {
         let home = Url::read(url).ok()?;
         let fetch = Fetch::new(url);
@@ -80,7 +80,7 @@ impl Viewer {
         }
     }
 
-    /// Makes the request that is due first, unless one is under way. Pieces that are there precede all others.
+    /// Makes the request that is due first, unless one is in progress. Known pieces precede everything else.
     fn ask(&mut self, now: Instant) {
         if self.asked.is_some() || self.closed {
             return;

@@ -1,4 +1,5 @@
-//! Names that are waited for: those that the application makes, and parts until their playlist is as far.
+//! Names for which requests wait: those of files that the application makes, and parts until their
+//! playlist is that far.
 
 use bytes::Bytes;
 use hls::segmenter::{Mp4Segmenter, Names, Start, Timed};

@@ -1,7 +1,7 @@
-//! Server-sent events (WHATWG HTML §9.2): a response of the API that is requested again each second. An event has the lines that have
-//! changed; the first event has all.
+//! Server-sent events (WHATWG HTML §9.2): a request of the API that is repeated each second. An event has the lines
+//! of the response that have changed; the first event has all lines.
 //!
-//! Each request passes every check of the API anew, so that a feed ends with its login.
+//! Each request passes all checks of the API again, so a feed ends with its login.
 
 use std::time::{Duration, Instant};
 

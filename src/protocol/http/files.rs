@@ -1,8 +1,8 @@
 //! Files below `webapps`, and the built-in pages: the file that a path names, and its transfer.
 //!
-//! A transfer: 1. [`FileAsk::Open`] goes to a helper thread; 2. what it found, or the built-in page of the same name, is
-//! selected by the request's conditions and range; 3. blocks are asked for one at a time, the next one when little
-//! waits for the peer. The file is closed when this value goes.
+//! A transfer has three steps. 1. [`FileAsk::Open`] goes to a helper thread. 2. The request's conditions and range
+//! select what is sent of the file found, or of the built-in page of the same name. 3. Blocks are requested one at a
+//! time, the next one when little waits for the peer. The file is closed when the transfer is dropped.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(super) struct FilePath {
 enum Root {
     /// The folder `streams`, with those below it.
     Streams,
-    /// Another one.
+    /// Another folder.
     Beside(&'static BlobRoot),
 }
 
@@ -115,7 +115,7 @@ impl FilePath {
         forwarding.location(&self.segments.get(1..)?.join("/")).filter(|_| self.root == Some(Root::Streams))
     }
 
-    /// Returns the name of the blob: the path below the application's `streams`, or seen from there.
+    /// Returns the name of the blob: its path relative to the application's `streams`.
     pub(super) fn name_below(&self) -> Option<String> {
         let below = self.segments.get(2..)?.join("/");
         Some(match self.root? {
@@ -130,7 +130,7 @@ impl FilePath {
 }
 
 impl Root {
-    /// Returns the folder of this name that a path of so many segments leads into.
+    /// Returns the folder with this name, if a path with this number of segments may name one of its files.
     fn named(name: &str, segments: usize) -> Option<Self> {
         if name == STREAMS {
             return Some(Self::Streams);
@@ -156,11 +156,11 @@ fn is_hidden(segment: &str) -> bool {
 /// The stage of a transfer.
 #[derive(Debug)]
 enum Stage {
-    /// The file is being opened; `again` is then to be asked about the viewer.
+    /// The file is being opened. Then `again` asks whether the viewer may have it.
     Opening {
         again: Option<Box<PassAsk>>,
     },
-    /// The file is open, while it is asked whether the viewer may have it.
+    /// The file is open; the answer whether the viewer may have it is awaited.
     Found(OpenedFile),
     Sending {
         file: Arc<dyn BlockSource>,
@@ -223,7 +223,7 @@ impl Transfer {
         Self::begin(request, file_path, fields).0
     }
 
-    /// Sets the question to ask about the viewer once the file was found.
+    /// Sets the question to ask about the viewer once the file is found.
     pub(super) fn asking_again(mut self, ask: Option<PassAsk>) -> Self {
         self.stage = Stage::Opening { again: ask.map(Box::new) };
         self
@@ -308,7 +308,7 @@ impl Transfer {
             Stage::Own { text, skip, left } => {
                 while *left > 0 && connection.wants_body() {
                     let Some(block) = text.next_block() else {
-                        // Never shorter than it was said to be; a client would wait for the rest.
+                        // The text is never shorter than announced; a client would wait for the rest.
                         *left = 0;
                         break;
                     };
@@ -458,8 +458,8 @@ pub(super) fn not_found() -> Response {
     Response::error(404, "Not Found").header("Cache-Control", "max-age=1")
 }
 
-/// Returns the compressed content, if the client accepts gzip and wants the whole; else the form for this viewer, if it has one. That form
-/// is compressed only if nothing of the request is in it.
+/// Returns the compressed content, if the client accepts gzip and wants the whole; else the form for this viewer, if
+/// there is one. That form is compressed only if it contains nothing of the request.
 fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Bytes>, Option<Tailored>) {
     if request.header("range").is_some() || !coding::accepts_gzip(&request.headers) {
         return (None, own);
@@ -486,8 +486,9 @@ fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     (!block.is_empty()).then_some(block)
 }
 
-/// Redirects to the folder's name with a slash, so that relative links of its page work (RFC 9110 §15.4.2). The redirect is relative,
-/// because a proxy may have put the server into a folder, and keeps the query, where a player's page reads its stream id.
+/// Redirects to the folder's name with a slash, so that relative links on its page work (RFC 9110 §15.4.2). The
+/// redirect is relative, because a proxy may have put the server into a folder. It keeps the query, from which a
+/// player's page reads its stream id.
 fn redirect(request: &Request) -> Response {
     const PLAIN: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

@@ -1,7 +1,7 @@
-//! HTTP connections: a router in front of control (the API), files, and what other protocols mount.
+//! HTTP connections: a router for the API of control, files, and the mounts of other protocols.
 //!
-//! Requests are answered one at a time. `mounts` has the table of what is where. The rules of a row for origins, methods
-//! and bodies is enforced before its handler sees the request (docs/http.md); the handler answers it, or makes the
+//! Requests are answered one at a time. `mounts` has the table of paths. The rules of a row for origins, methods and
+//! bodies are enforced before its handler sees the request (docs/http.md); the handler answers it, or makes the
 //! [`Responder`] that does.
 
 mod feed;
@@ -214,7 +214,7 @@ impl HttpSession {
             return self.control(ctx, asked);
         };
         let Asked { mut request, fields, .. } = asked.of_api();
-        // The operation itself lets it come.
+        // The upload itself reads the body.
         request.body_waits = false;
         self.begin(Upload::new(fields, form));
         self.link.tell(Event::Request(RequestEvent::Rest {
@@ -284,13 +284,13 @@ impl HttpSession {
         self.link.tell(RefusedRequest::event(verb, key, reason));
     }
 
-    /// Draws a random number, which no other session has.
+    /// Draws a random number that no other session has.
     pub(in crate::protocol) fn draw(&mut self) -> u64 {
         self.link.draw()
     }
 
-    /// True if the request may not come from this machine although its address says so: it comes from a page of another origin, through an
-    /// unconfigured proxy, or for a name that is not this machine's.
+    /// True if a request from this machine's address may not be trusted as local: it comes from a page of another
+    /// origin, through an unconfigured proxy, or for a name that is not this machine's.
     pub(in crate::protocol) fn is_foreign(&self, ctx: &Context<'_>, request: &Request) -> bool {
         let is_proxied = self.link.passed.client == self.peer && cors::is_passed_on(request);
         is_proxied
@@ -388,7 +388,7 @@ impl Session for HttpSession {
             let failed = UploadNews::Failed("the request has no form");
             return self.link.tell(Event::Request(RequestEvent::Upload(failed)));
         }
-        // The answer to a request that is over is nobody's.
+        // Nobody waits for the answer to a request that is over.
         let Some(responder) = &mut self.responder else { return };
         let next = responder.handle_reply(ctx, &mut self.link, reply);
         self.go_on(ctx, next);
@@ -449,7 +449,7 @@ impl HttpSession {
             match self.link.connection.poll_event()? {
                 http::Event::Request(request) => self.route(ctx, request),
                 http::Event::Closed(reason) => {
-                    // A file is closed with it.
+                    // Dropping the responder closes its file.
                     self.responder = None;
                     self.link.end(reason.to_string());
                 }
@@ -482,7 +482,7 @@ impl Paths for HttpSession {
     }
 }
 
-/// True if a status is no error.
+/// True if a status does not report an error.
 const fn is_success(status: u16) -> bool {
     status < 400
 }

@@ -1,4 +1,5 @@
-//! Future protocols are a row each: WHIP, HLS, a panel and a signalling socket, mounted for these tests alone.
+//! Future protocols are one row each: WHIP, HLS, a panel and a signalling socket, mounted only for these
+//! tests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use super::{Action, Conversation, HttpSession};
 use crate::http::{BodyKind, Cors, Method, Methods, Mount, Mounts, Pages, Response, cors, websocket};
 use crate::protocol::{ByteStream, Context, Event, Reply, Session};
 
-/// Pages of other origins may send offers and candidates, and read where the session is (RFC 9725 §4.4).
+/// Pages of other origins may send offers and candidates, and read the session's URL (RFC 9725 §4.4).
 const WHIP_CORS: Cors = Cors {
     pages: Pages::Any,
     methods: "POST,PATCH,DELETE,OPTIONS",
@@ -81,7 +82,7 @@ fn socket(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
     }
 }
 
-/// Says back what it hears.
+/// Sends back each message.
 #[derive(Debug)]
 struct Echo {
     actions: Vec<Action>,
@@ -203,7 +204,7 @@ fn a_signalling_socket_is_a_row() {
     assert_eq!(std::mem::take(&mut rig.sent), b"\x81\x05start");
     say(&mut rig, "bye");
     assert_eq!(std::mem::take(&mut rig.sent), b"\x88\x05\x03\xe8bye");
-    // The server goes down under another.
+    // The server shuts down under another WebSocket.
     let mut rig = Rig::with_mounts(&MOUNTS);
     rig.act(|session, ctx| session.handle_bytes(ctx, upgrade.as_bytes()));
     rig.sent.clear();

@@ -23,7 +23,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Adds the fields of API responses, which are no pages: they load nothing and cannot be framed.
+    /// Adds the fields of API responses, which are not pages: they load nothing and cannot be framed.
     pub(super) fn of_api(mut self) -> Self {
         if !self.fields.iter().any(|(name, _)| *name == cors::CONTENT_SECURITY_POLICY) {
             self.fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));
@@ -63,19 +63,19 @@ const API: &[Mount<Handler>] = &[
         cors: Cors::NAMED,
         handler: HttpSession::feed,
     },
-    // A file that is uploaded is taken as it comes, the panel's way, too.
+    // An uploaded file is read as it arrives, also over the panel's path.
     upload("/rest/v2/request", Cors::NAMED, |method, query| {
         let is_upload = |path: &str| path.split('?').next().is_some_and(|path| path.ends_with(UPLOADS));
         method == Method::Post && query.iter().any(|(name, path)| name == "_path" && is_upload(path))
     }),
     upload("/{any}/rest/v2/vods/create", Cors::TOKENS, |method, _| method == Method::Post),
-    // The picture of a stream is for whoever may play it, not for whoever may manage it.
+    // Access to the picture of a stream requires the right to play the stream, not to manage it.
     read("/{app}/rest/v2/broadcasts/{id}/snapshot", HttpSession::snapshot),
     api("/rest/{*}", Cors::NAMED),
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),
     api("/{any}/rest/{*}", Cors::TOKENS),
-    // Players of any page report: no check is passed before the body.
+    // Players on any page send reports, so no check precedes the body.
     Mount { body: BodyKind::Any, ..api("/{any}/analytic/{*}", Cors::ANYONE) },
 ];
 

@@ -1,8 +1,10 @@
 //! An HTTP/2 connection (RFC 9113). Each stream has a session of its own, a child of this one, which frames the children's output.
 //!
-//! 1. A request comes, and its session is created. It is the same [`HttpSession`] with the same rows, responders and limits.
-//! 2. Both send each other messages ([`ToStream`], [`FromStream`]): bodies go as they come, answers as slices that are not copied.
-//! 3. A stream that is slow holds back its own session alone, which hears what was sent; the peer's windows and the
+//! 1. A request arrives, and its session is created: the same [`HttpSession`] with the same rows, responders and
+//!    limits.
+//! 2. The two exchange messages ([`ToStream`], [`FromStream`]): bodies are passed on as they arrive, answers as
+//!    slices that are not copied.
+//! 3. A slow stream holds back only its own session, which is notified of the bytes sent; the peer's windows and the
 //!    transport bound what is framed.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -288,7 +290,7 @@ impl Paths for Http2Session {
 #[derive(Debug)]
 pub(super) struct HttpsSession {
     session: Box<dyn Session>,
-    /// Parameters of a session of HTTP/2, should it be needed.
+    /// Parameters of an HTTP/2 session, in case it is needed.
     start: Box<(SocketAddr, Seed)>,
 }
 

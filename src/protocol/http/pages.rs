@@ -58,7 +58,7 @@ impl Page {
 }
 
 const PAGES: &[Page] = &[
-    // Browsers ask for that name of every site, and take the type that the answer says.
+    // Browsers request this name from every site, and accept the type that the answer gives.
     Page::of_root("favicon.ico", IMAGE, include_str!("pages/favicon.svg")),
     Page::of_root("index.html", HTML, include_str!("../../../panel/index.html")),
     Page::of_root("panel.css", STYLE, include_str!("../../../panel/panel.css")),
@@ -205,14 +205,14 @@ mod tests {
         }
     }
 
-    /// The values of an attribute, or what else follows this opening up to a quotation mark.
+    /// The values of an attribute, or other texts that follow `opening` up to a quotation mark.
     fn quoted<'a>(body: &'a str, opening: &'a str) -> impl Iterator<Item = &'a str> {
         body.split(opening).skip(1).filter_map(|rest| rest.split('"').next())
     }
 
     const LIBRARIES: [&str; 6] = ["dash.js", "hls.js", "mpegts.js", "preact.js", "qrcode.js", "rapidoc.js"];
 
-    /// Ours, not those of libraries.
+    /// The pages of this server, without those of libraries.
     fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
         let is_ours = |page: &&Page| !LIBRARIES.contains(&page.name);
         PAGES.iter().filter(is_ours).filter(move |page| page.name.ends_with(extension))
@@ -227,7 +227,7 @@ mod tests {
                 let (tag, rest) = script.split_once('>').unwrap();
                 assert!(tag.contains("src=") && rest.starts_with("</script>"), "{}: {tag}", page.name);
             }
-            // Spaces and quotation marks before `=` are allowed by HTML, and not in our pages.
+            // HTML allows spaces and quotation marks before `=`; our pages have none there.
             for inline in ["style=", "<style", "javascript:", " on"] {
                 let is_handler = |rest: &str| rest.bytes().take_while(u8::is_ascii_alphabetic).count() > 0;
                 let found = lines.split(inline).skip(1).any(|rest| {
@@ -253,7 +253,7 @@ mod tests {
         }
         // The namespace of an image looks like an address.
         for page in pages_of("").filter(|page| page.content_type != IMAGE) {
-            // Addresses that are shown, and examples of them, are those of no page.
+            // Addresses that are only shown, and examples of addresses, load nothing.
             let names = page.body.match_indices("://").map(|(at, _)| &page.body[at.saturating_sub(5)..at]);
             let mut loaded = names.filter(|scheme| scheme.ends_with("http") || scheme.ends_with("ws"));
             assert_eq!(loaded.next(), None, "{} names another origin", page.name);

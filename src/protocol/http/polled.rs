@@ -1,14 +1,15 @@
 //! Requests below an application's `streams`: playlists, segments and parts that sinks publish, and files.
 //!
-//! 1. Whether the viewer may have it ([`RequestEvent::Pass`]): the worker knows where nothing is checked. Of what control does not know
-//!    to be there, the viewer may only have it if it is; then it is asked again, before anything is sent: only now a receiver
-//!    is asked and a token used up.
-//! 2. A playlist may have to be made first, or to come as far as the request says ([`sinks::wanted`]); a part that was announced
-//!    may not be there yet. The request waits ([`RequestEvent::AwaitBlob`]), once.
-//! 3. It is answered with the blob, or with the file of that name.
+//! 1. The request asks whether the viewer may have the file ([`RequestEvent::Pass`]); the worker itself answers if
+//!    nothing is checked. If control does not know that the file exists, the viewer is admitted on condition that it
+//!    does, and the question is repeated before anything is sent: only then is a receiver asked and a token used up.
+//! 2. A playlist may have to be made first, or to reach the progress that the request requires ([`sinks::wanted`]);
+//!    an announced part may not exist yet. The request then waits ([`RequestEvent::AwaitBlob`]), once.
+//! 3. The answer is the blob, or the file of that name.
 //!
-//! A viewer is identified by its credentials, else as the application is configured (`hls.identifyViewers`): by the session id that its
-//! player sends, with address and user agent; by a parameter; or by a cookie set with its first playlist.
+//! A viewer is identified by its credentials; without any, as the application is configured (`hls.identifyViewers`):
+//! by the session id that its player sends, with address and user agent; by a parameter; or by a cookie set with its
+//! first playlist.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -273,7 +274,7 @@ impl Polled {
     }
 }
 
-/// Returns the cache directives of a blob that gets old; caches that others share have none where viewers are checked.
+/// Returns the cache directives of a blob that expires. Shared caches may not keep it if viewers are checked.
 fn while_fresh(ctx: &Context<'_>, app: Option<&AppSettings>, until: Instant) -> String {
     let seconds = until.saturating_duration_since(ctx.now.mono).as_secs();
     let is_for_all = app.is_some_and(|app| !app.security.play.any());
@@ -382,7 +383,8 @@ impl FilePath {
         Some((kind.viewers)(&name))
     }
 
-    /// Returns the blob that answers a request: the one that its parameters select in place of the named one, if it is as recent.
+    /// Returns the blob that answers a request: the one that its parameters select instead of the named one, if it is
+    /// as recent.
     fn blob_for<'b>(&self, ctx: &Context<'b>, request: &Request) -> Option<&'b Arc<Blob>> {
         let named = self.blob(ctx)?;
         let other = self.app(ctx.apps).and_then(|app| sinks::in_place(app, &named.name, &request.query));
@@ -394,7 +396,7 @@ impl FilePath {
         Some(other.filter(is_as_far).unwrap_or(named))
     }
 
-    /// True if the sink that makes this file makes glances.
+    /// True if requests for this file are glances, which do not count as watching.
     fn is_glance(&self, apps: &Apps) -> bool {
         let app = self.segments.first().and_then(|app| apps.get(app.as_str()));
         let maker = app

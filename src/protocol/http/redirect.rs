@@ -1,5 +1,6 @@
-//! Requests that another node of the cluster should answer (docs/cluster.md): with `cluster.redirect`, requests to play or publish a stream
-//! that is live there; always, requests for a recording whose file is there.
+//! Requests that another node of the cluster should answer (docs/cluster.md). With `cluster.redirect`, these are
+//! requests to play or publish a stream that is live there; in any case, requests for a recording whose file is
+//! there.
 //!
 //! Control knows the node ([`RequestEvent::Locate`]). The client is redirected to the node's public address with its original path and
 //! query.
@@ -76,7 +77,7 @@ impl Responder for Redirect {
             Some(url)
         });
         let Some(address) = address else { return Next::Route(asked) };
-        // A body goes along only with 307 (RFC 9110 §15.4.8).
+        // Only 307 makes the client send the body again (RFC 9110 §15.4.8).
         let status = if request.method == Method::Post { 307 } else { 302 };
         link.respond(ctx.now, fields, Response::empty(status).header("Location", address));
         Next::Over

@@ -113,7 +113,7 @@ impl Link {
         }
     }
 
-    /// Draws a random number, which no other session has.
+    /// Draws a random number that no other session has.
     pub(in crate::protocol) fn draw(&mut self) -> u64 {
         self.random.u64()
     }

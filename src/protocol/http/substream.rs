@@ -1,5 +1,5 @@
-//! A session that is one stream of an HTTP/2 connection. The connection's session is its parent, and the two exchange messages. It answers
-//! like any other session; its output is passed as slices, which the parent frames.
+//! A session that is one stream of an HTTP/2 connection. The connection's session is its parent, and the two exchange
+//! messages. The session answers like any other; its output is passed as slices, which the parent frames.
 
 use bytes::Bytes;
 

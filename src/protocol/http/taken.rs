@@ -1,9 +1,9 @@
 //! A request of the API whose body did not come with its head.
 //!
-//! 1. Control is asked with the head alone: address, login, token, role and route are checked before the body is read.
-//! 2. A refusal is the answer, and the last one of the connection. Else control lets the body come ([`RequestNews::TakeBody`]), which
-//!    is invited now (RFC 9110 §10.1.1) and held up to the limit of bodies.
-//! 3. Control is asked with all of the request, checks it again, and answers.
+//! 1. Control is asked with the head only: address, login, token, role and route are checked before the body is read.
+//! 2. A refusal is the answer, and the last one of the connection. Otherwise control accepts the body
+//!    ([`RequestNews::TakeBody`]); it is invited now (RFC 9110 §10.1.1) and held, up to the limit of bodies.
+//! 3. Control is asked with the whole request, checks it again, and answers.
 
 use std::time::Instant;
 
@@ -82,7 +82,7 @@ impl Responder for Taken {
     }
 
     fn close(&mut self, ctx: &Context<'_>, link: &mut Link) {
-        // Control's word on the head is waited for; a body is not.
+        // Control's answer about the head is still awaited; a body is not.
         if self.until.take().is_some() {
             link.respond(ctx.now, &self.fields, Response::error(503, "the server is shutting down"));
         }
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(asked(&say(&mut rig, ":1")), Some((&b"{\"a\":1"[..], false)));
         assert_eq!(asked(&hear(&mut rig, RequestNews::Response(Response::json(200, "{}")))), None);
         assert!(rig.sent().starts_with("HTTP/1.1 200 "));
-        // The connection goes on.
+        // The connection continues.
         let next = HEAD.replace("Expect: 100-continue\r\n", "") + "{\"b\":2";
         assert_eq!(asked(&say(&mut rig, &next)), Some((&b"{\"b\":2"[..], false)), "all of it was there");
     }

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 /// Nothing is published.
 static BLOBS: Blobs = Blobs::new();
 
-/// A session with its worker: it hears the session's events and keeps what the peer is sent.
+/// A session with its worker: takes the session's events, and keeps the bytes sent to the peer.
 const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 4000);
 
 pub(super) struct Rig {
@@ -36,7 +36,7 @@ impl Rig {
         Self { now, apps, server, session, sent: Vec::new() }
     }
 
-    /// Does something to the session; gives the events that follow.
+    /// Acts on the session. Returns the events that follow.
     pub(super) fn act(&mut self, act: impl FnOnce(&mut HttpSession, &Context<'_>)) -> Vec<Event> {
         let ctx =
             Context { now: self.now, apps: &self.apps, server: &self.server, blobs: &BLOBS, draining: false };

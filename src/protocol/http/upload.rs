@@ -1,9 +1,10 @@
 //! A file uploaded as the body of a request.
 //!
-//! 1. Control is asked with the head of the request alone: all checks of the API are done before a byte of the body is taken.
-//! 2. [`RequestNews::Upload`] names the file. The body is taken as it comes, and its part `file` is
-//!    appended by jobs, one at a time. What waits for a job is bounded; beyond it the body is not read, so the peer waits.
-//! 3. Control hears that all is written ([`RequestEvent::Upload`]), and answers the request when it has made a recording of it.
+//! 1. Control is asked with the head of the request only: all checks of the API precede the first byte of the body.
+//! 2. [`RequestNews::Upload`] names the file. The body is read as it arrives, and jobs append its part `file`, one at
+//!    a time. Bytes that wait for a job are bounded; beyond the bound the body is not read, so the peer waits.
+//! 3. Control is notified when all is written ([`RequestEvent::Upload`]), and answers the request once it has made a
+//!    recording of the file.
 //!
 //! If the connection ends before that, the worker notifies control.
 
@@ -24,7 +25,7 @@ use crate::types::Now;
 const GATHERED_BYTES_MAX: usize = 1 << 20;
 /// Maximum size of the part `metadata`.
 const METADATA_BYTES_MAX: usize = 16 << 10;
-/// Pause before a job for which there was no room is submitted again.
+/// Pause before a job that was refused, because too many waited, is submitted again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The part of the form being read.
@@ -148,7 +149,7 @@ impl Upload {
         Some(Event::Request(RequestEvent::Upload(UploadNews::Received { metadata })))
     }
 
-    /// Refuses a body that is no form with a file.
+    /// Refuses a body that is not a form with a file.
     fn refuse(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
         self.answer(now, connection, Response::error(400, "Bad Request"));
         Some(Event::Request(RequestEvent::Upload(UploadNews::Gone)))
@@ -232,7 +233,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Returns a job that appends gathered bytes, or again those for which there was no room.
+    /// Returns a job that appends gathered bytes, first those of a job that was refused because too many waited.
     fn poll_job(&mut self) -> Option<Job> {
         if self.under_way.is_empty() {
             self.gathered_bytes = 0;

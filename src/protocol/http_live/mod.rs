@@ -226,15 +226,15 @@ impl Package for FlvPackage {
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
         let mut tag = Tag::default();
         if let Some(metadata) = &chosen.all().metadata {
-            // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
+            // Always at time zero: ffmpeg takes onMetaData with another timestamp for a subtitle track.
             let told = flv_mapping::without_left_out(chosen, metadata);
             let payload = told.as_ref().unwrap_or(metadata);
             let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload };
             self.tag(&mut tag, &body, None);
         }
         for track in chosen.iter() {
-            // No colour, no channel order (`flv_mapping::extra`): a player of FLV cannot say that it knows them, and mpegts.js
-            // ends at a packet type that it does not.
+            // No colour and no channel order (`flv_mapping::extra`): an FLV player cannot announce that it supports
+            // them, and mpegts.js stops at an unknown packet type.
             if let Some(body) = flv_mapping::config(track, chosen) {
                 self.tag(&mut tag, &body, Some(dts_ms));
             }

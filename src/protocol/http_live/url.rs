@@ -34,7 +34,7 @@ impl LiveUrl {
 
     /// Returns the target of a redirect, a reference relative to this URL (RFC 3986 §5.2). The stream's name there may have any extension.
     pub(crate) fn moved(&self, reference: &str) -> Option<Self> {
-        // Nothing is mended that a URL cannot have.
+        // Characters that a URL cannot have are not corrected.
         if !reference.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
         }

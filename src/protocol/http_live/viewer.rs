@@ -1,5 +1,5 @@
-//! A viewer of HTTP-FLV or WS-FLV, from the verdict on its subscription to the last byte. The units themselves go from the hub to the
-//! socket; only the head before them and the end pass here.
+//! A viewer of HTTP-FLV or WS-FLV, from the verdict on its subscription to the last byte. Units go directly from the
+//! hub to the socket; this session sends only the head before them, and the end.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};

@@ -76,7 +76,7 @@ impl ClientStream for WsFlvClient {
                 Err(error) => self.end(format!("WebSocket: {error}")),
             },
             Stage::Open(socket) => {
-                // Unsent bytes are bounded by the loop that drives the client: for the machine they are sent.
+                // The loop that drives the client bounds unsent bytes, so the socket counts all of them as sent.
                 socket.handle_sent(now, usize::MAX);
                 socket.handle_bytes(now, bytes);
             }

@@ -1,8 +1,8 @@
 //! MP4 as access units: files that are pulled at playback speed, fragmented or plain, and HLS segments.
 //!
-//! A file has the samples of its tracks in runs, up to a whole fragment of one track after a whole fragment of another. They are emitted in
-//! decode order: a unit waits until every track has a later one, or until too much waits. Times are in 90 kHz. A video begins with a key
-//! frame.
+//! A file stores the samples of its tracks in runs, at worst a whole fragment of one track after a whole fragment of
+//! another. Units are emitted in decode order: a unit waits until every track has a later one, or until too much
+//! waits. Times are in 90 kHz. A video begins with a key frame.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Depackager {
         self.readers.get_mut(input).map_or(Ok(()), Reader::begin_segment)
     }
 
-    /// Begins again with the index of a file, whatever came before.
+    /// Begins again with the index of a file, regardless of earlier bytes.
     pub(in crate::protocol) fn begin_again(&mut self, input: usize) {
         if let Some(reader) = self.readers.get_mut(input) {
             *reader = Reader::new(Limits::default());
@@ -208,7 +208,7 @@ impl Depackager {
         }
     }
 
-    /// True if a file had this same index before, so that its waiting units go on.
+    /// True if a file had this same index before, so that its waiting units remain valid.
     fn is_known(&self, input: usize, tracks: &[fmp4::Track]) -> bool {
         let of_input = || self.lanes.iter().filter(|lane| lane.input == input);
         let is_same = |(lane, track): (&Lane, &fmp4::Track)| {
@@ -254,7 +254,7 @@ impl Depackager {
         let unit = AccessUnit {
             track: lane.id,
             dts: 0,
-            // As far behind the decoding time, until that has its place on the stream's clock.
+            // For now, the distance from the decode time, which is not on the stream's clock yet.
             pts: shown,
             key_frame,
             config_epoch,
@@ -286,7 +286,7 @@ impl Depackager {
             return false;
         };
         self.waiting_bytes = self.waiting_bytes.saturating_sub(unit.payload.len());
-        // Before zero it is a clock that wraps there.
+        // A time before zero is one of a clock that wraps there.
         let raw = dts.rem_euclid(1 << CLOCK_BITS).unsigned_abs();
         unit.dts = self.timeline.map(unit.track, raw);
         unit.pts = unit.dts.saturating_add(unit.pts);

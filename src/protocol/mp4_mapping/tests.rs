@@ -19,7 +19,7 @@ fn audio(id: u32) -> Description {
     Description::new(id, CodecConfig::Aac(config), AUDIO)
 }
 
-/// A fragment of a second: 25 pictures, the first of them a key frame, and then the sound of that second.
+/// A fragment of one second: 25 pictures, the first of them a key frame, then the audio of that second.
 fn second(number: u32, tracks: [&Description; 2]) -> Vec<u8> {
     let sample = |duration, key_frame, byte| FragmentSample {
         duration,

@@ -1,9 +1,9 @@
 //! Files of an application as stream sources, read from disk by jobs at playback speed.
 //!
-//! 1. The file is opened below `webapps`, name by name and without following links, as files are that are served.
-//! 2. A block is asked for when everything before it has gone out: the session does not poll while the stream is ahead of real
-//!    time. So a source holds one block, and the pieces of it.
-//! 3. What comes is read as the body of a response is ([`Reading`]). Behind the last block the attempt is over.
+//! 1. The file is opened below `webapps`, name by name and without following links, like files that are served.
+//! 2. A block is requested once everything before it has been emitted: the session does not poll while the stream is
+//!    ahead of real time. A source therefore holds one block, and the pieces of it.
+//! 3. The content is read like the body of a response ([`Reading`]). After the last block the attempt is over.
 
 mod path;
 
@@ -21,7 +21,7 @@ use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 pub(super) use path::OwnPath;
 
-/// Size of a block, and so the bytes read ahead.
+/// Size of a block, and therefore of the read-ahead, in bytes.
 const BLOCK_BYTES: usize = 128 * 1024;
 /// Pause before a job is submitted again while the job service is busy; the session's own deadlines bound it.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);

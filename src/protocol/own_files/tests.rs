@@ -65,7 +65,8 @@ fn a_file_is_read_block_by_block_to_its_end() {
     let (pieces, offsets, end) = play(&file, length);
     assert_eq!((read(&pieces), &*end), (file.clone(), "the file is over"));
     assert_eq!(offsets, [0, BLOCK_BYTES as u64, 2 * BLOCK_BYTES as u64]);
-    // Bytes added behind the first length are not waited for; bytes missing before it are a fault.
+    // Bytes added after the first length was read are not awaited; bytes missing before it are a
+    // fault.
     assert_eq!(read(&play(&file, 200_000).0).len(), 200_000);
     let (pieces, _, end) = play(&file, length + 1);
     assert_eq!((read(&pieces).len(), &*end), (file.len(), "the file cannot be read, or became shorter"));
@@ -109,7 +110,7 @@ fn other_files_and_missing_ones_are_told_apart() {
         assert_eq!(client.poll(), Some(ClientEvent::Ended(wanted.to_owned())));
         assert!(client.poll_job().is_none());
     }
-    // A service that is busy is asked again a little later.
+    // A busy job service is asked again a little later.
     let mut client = opened(Outcome::Busy);
     assert_eq!(client.poll(), None);
     assert!(client.poll_job().is_none());

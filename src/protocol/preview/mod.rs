@@ -4,9 +4,9 @@
 //! request ──> sink ── newest key frame ──> job: a process of its own decodes ──> blob, fresh for a period ──> answer
 //! ```
 //!
-//! A request for a picture that is not fresh begins the sink ([`sink`]), which takes one key frame, publishes one blob and ends. With
-//! `generatePreview` it begins with the stream, and makes a picture per period. Decoders and encoders are the crate `picture`; no worker
-//! runs one.
+//! A request for a picture that is not fresh starts the sink ([`sink`]), which takes one key frame, publishes one
+//! blob and ends. With `generatePreview` the sink starts with the stream, and makes one picture per period. The
+//! decoders and encoders are in the crate `picture`; no worker runs them.
 
 mod settings;
 mod sink;
@@ -20,7 +20,7 @@ use super::sinks::BlobRoot;
 
 /// The hidden command of this program that makes pictures, in a process of its own.
 pub const PREVIEW_WORKER: &str = "preview-worker";
-/// Name of the sinks, and of those who look at their pictures, who are no viewers.
+/// Name of the sinks, and protocol of requests for their pictures, which do not count as viewers.
 const NAME: &str = "preview";
 /// The folder of the pictures, beside the application's `streams`.
 static ROOT: BlobRoot = BlobRoot { name: "previews", picture: Some("jpg") };

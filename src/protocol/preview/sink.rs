@@ -1,7 +1,8 @@
-//! The sink that makes pictures of a stream's key frames, one job at a time: the newest key frame replaces one that waits for its job.
+//! The sink that makes pictures of a stream's key frames, one job at a time: a newer key frame replaces one that
+//! still waits for its job.
 //!
-//! A failure is remembered like a picture, as a blob without content: after a key frame that no decoder takes, or that ended the
-//! process, nobody causes another attempt for a while.
+//! A failure is remembered like a picture, as a blob without content: after a key frame that no decoder accepts, or
+//! that has ended the decoding process, requests cause no further attempt for a while.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,15 +23,15 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now, StreamId, StreamKey};
 
-/// Time in which a key frame must come after a request.
+/// Maximum time from a request to a key frame.
 const KEY_FRAME_WAIT: Duration = Duration::from_secs(10);
-/// Time without attempts after a key frame that no decoder takes.
+/// Pause after a key frame that no decoder accepts.
 const REFUSED: Duration = Duration::from_secs(30);
-/// Time without attempts after a key frame that has ended the process.
+/// Pause after a key frame that has ended the process.
 const DIED: Duration = Duration::from_secs(60);
-/// Number of doublings of [`DIED`], for a stream that is pictured by period.
+/// Maximum number of doublings of [`DIED`], for a stream with a picture per period.
 const DOUBLINGS_MAX: u32 = 6;
-/// Time for which a picture that is made by period is served at least: key frames may be that far apart.
+/// Minimum time for which a picture made by period is served, because key frames may be that far apart.
 const BETWEEN_KEY_FRAMES: Duration = Duration::from_secs(60);
 
 /// The kind of sink that makes PNG.
@@ -72,7 +73,7 @@ const KIND: SinkKind = SinkKind {
     begin: |now, order, _| Box::new(PreviewSink::new(now, order, FileFormat::Jpeg)),
 };
 
-/// Units as published: the default video, and the sound of streams that have nothing else.
+/// Units as published: the default video, or the audio of streams that have nothing else.
 static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,
@@ -96,7 +97,7 @@ struct Plan {
     name: Arc<str>,
     shape: Shape,
     period: Duration,
-    /// True if the sink goes on after the first picture.
+    /// True if the sink continues after the first picture.
     is_by_period: bool,
 }
 
@@ -105,19 +106,20 @@ struct PreviewSink {
     stream: StreamId,
     key: StreamKey,
     plan: Plan,
-    /// The version of the last blob. It begins with the time, so that no other stream of the name had the same.
+    /// The version of the last blob. It begins with the wall clock, so that an earlier stream of the same name had
+    /// other versions.
     version: u64,
     attached: bool,
-    /// The newest key frame, until it is a job.
+    /// The newest key frame, until a job takes it.
     waiting: Option<Request>,
     is_job_under_way: bool,
-    /// The time from which the next key frame is taken.
+    /// Time before which no key frame is taken.
     next: Instant,
     /// The time until which the first key frame must come.
     until: Instant,
-    /// Number of key frames in sequence that have ended the process.
+    /// Number of key frames in a row that have ended the process.
     deaths: u32,
-    /// True if the log has the reason why there are no pictures.
+    /// True if the reason for missing pictures was logged.
     is_reason_told: bool,
     blob: Option<Box<Blob>>,
     closing: Option<String>,
@@ -156,7 +158,7 @@ impl PreviewSink {
         self.is_over || self.closing.is_some()
     }
 
-    /// True if a key frame is of use.
+    /// True if a key frame would be used.
     fn wants(&self, now: Now) -> bool {
         let is_settled = !self.plan.is_by_period && self.is_job_under_way;
         !self.is_ending() && !is_settled && now.mono >= self.next
@@ -175,7 +177,7 @@ impl PreviewSink {
         self.next = now.mono + self.plan.period;
     }
 
-    /// Publishes a picture, or that there is none for a while.
+    /// Publishes a picture, or the fact that there is none for a while.
     fn settle(&mut self, now: Now, made: Result<Bytes, NoPicture>) {
         let (bytes, fresh) = match made {
             Ok(bytes) => {

@@ -24,7 +24,7 @@ pub(super) enum Body {
     Flv(Reader),
     /// A transport stream, with bytes that were not polled yet.
     Ts(Option<Bytes>),
-    /// An MP4 file of which too little has come to know where its index is.
+    /// An MP4 file of which too little has come to locate its index.
     Mp4Begins(Beginning),
     /// An MP4 file, with bytes that were not polled yet.
     Mp4(Option<Bytes>),
@@ -92,7 +92,7 @@ impl Body {
     /// Returns the next piece of the stream.
     ///
     /// # Errors
-    /// The reason for which there are no more pieces; returned once.
+    /// The reason why there are no more pieces; returned once.
     pub(super) fn poll(&mut self) -> Result<Option<Media>, String> {
         let next = self.next();
         if next.is_err() {

@@ -98,7 +98,7 @@ pub(in crate::protocol) enum ClientEvent {
     Dropped(u64),
     /// A clock of the source was wrong, and was corrected.
     ClockNews(ClockNews),
-    /// The client goes on at another server, over a connection of its own; [`Client::begin`] is called when that is open.
+    /// The client continues at another server, over a new connection; [`Client::begin`] is called when that is open.
     NextServer(NextServer),
     /// The client no longer needs the connection.
     Disconnect,
@@ -167,7 +167,8 @@ pub(in crate::protocol) trait Client: Debug + Send {
         None
     }
     /// For a copy of another node's stream, returns the wall clock at which that stream's clock was zero
-    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin judges its publisher's stream; here only silence of the node is a fault.
+    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin checks its publisher's stream; here only silence of the
+    /// node is a fault.
     fn zero_ms(&self) -> Option<i64> {
         None
     }

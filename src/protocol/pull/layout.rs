@@ -88,7 +88,7 @@ impl Behind {
     /// Takes the next bytes and returns the index, a complete `moov`, or `None` if too little has come.
     ///
     /// # Errors
-    /// The reason for which there is no index.
+    /// The reason why there is no index.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<Bytes>, &'static str> {
         self.bytes.extend_from_slice(bytes);
         while let Some((kind, size)) = head(&self.bytes) {

@@ -1,12 +1,13 @@
 //! Pulls: streams that this server fetches from another one. A session is one attempt; its supervisor is control.
 //!
-//! 1. The connection is there: the [`Client`] of the protocol asks for the stream ([`PullState::Preparing`]).
-//! 2. The first video or audio: the session publishes, and reads no further before the verdict.
-//! 3. The grant says where the stream stands; what comes becomes units from there on.
-//! 4. No media for 4 s, no video for 10 s while sound goes on ([`stall`]), an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
+//! 1. The connection is open: the protocol's [`Client`] requests the stream ([`PullState::Preparing`]).
+//! 2. The first video or audio has arrived: the session asks to publish, and reads no further before the verdict.
+//! 3. The grant gives the position of the stream; media becomes units from there on.
+//! 4. No media for 4 s, no video for 10 s while audio continues ([`stall`]), an end, or a fault of the server: the
+//!    attempt ends with [`PullState::Lost`], and the stream waits in control.
 //!
-//! Each protocol brings a [`Client`]. The server is not trusted: its input is bounded as a publisher's is. A file is received as fast as it
-//! is read; its units are emitted one by one when due ([`pace`]). A live source is never delayed.
+//! The server is not trusted: its input is bounded like a publisher's. A file is received as fast as it is read; its
+//! units are emitted one by one when due ([`pace`]). A live source is never delayed.
 
 mod body;
 mod client;
@@ -43,7 +44,7 @@ use stall::Stall;
 
 /// Maximum time from the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time to wait for a server that is to call us, i.e. practically none.
+/// Maximum time to wait for a server that calls us; practically none.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Maximum number of metadata pieces held before the first video or audio.
 const HELD_MAX: usize = 16;
@@ -51,10 +52,11 @@ const HELD_MAX: usize = 16;
 const HELD_BYTES_MAX: usize = 64 * 1024;
 /// Number of consecutive malformed bodies that end the pull.
 const BAD_MAX: u32 = 100;
-/// Time by which a file is kept ahead of real time: longer than a slow disk takes, and than the pause before a file restarts. A new viewer
-/// is sent all of it at once.
+/// Time by which a file is kept ahead of real time: longer than a slow disk takes, and than the pause before a file
+/// restarts. A new viewer is sent this reserve at once.
 pub(crate) const FILE_RESERVE: Duration = Duration::from_secs(2);
-/// Lead over real time from which a source is a file, whatever it seemed to be. Servers keep less for new viewers.
+/// Lead over real time from which a source is treated as a file, even if it seemed to be live. Servers keep less for
+/// new viewers.
 const LIVE_AHEAD_MAX: Duration = Duration::from_secs(20);
 /// Maximum number of characters of a server's reason that are passed on.
 const REASON_CHARS_MAX: usize = 200;
@@ -79,7 +81,7 @@ enum Stage {
         stall: Box<Stall>,
         /// The pacing of a file; `None` for a live source.
         pace: Option<Pace>,
-        /// A time, and the media time in milliseconds that came then.
+        /// An instant, and the media time in milliseconds that arrived then.
         began: Option<(Instant, i64)>,
     },
     Over,
@@ -167,7 +169,7 @@ impl PullSession {
         }
     }
 
-    /// Handles the arrival of a server that was waited for.
+    /// Handles the arrival of the server that the client waited for.
     fn connected(&mut self, now: Instant) {
         if let Stage::Preparing { until } = &mut self.stage {
             *until = now + PREPARE_TIMEOUT;
@@ -258,7 +260,8 @@ impl PullSession {
             }
             None => outputs.into_iter().for_each(|output| self.take_output(now, output)),
         }
-        // The next attempt may find the source mended; its viewers are told of nothing by sound alone.
+        // The source may work again at the next attempt, whereas viewers with only audio would not learn of the
+        // fault.
         if let Some(Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault {
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
             self.end(now, reason);
@@ -447,7 +450,7 @@ impl PullSession {
                 PullState::Failed(reason.clone())
             }
         };
-        // Before the news, so that control knows where the stream stands when it thinks of the next attempt.
+        // Sent before the state, so that control knows the position of the stream when it plans the next attempt.
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Over(Departure::Lost)));
         self.events.push_back(Event::Order(OrderEvent::Pull(state)));
         self.events.push_back(Event::Closed(reason));
@@ -581,7 +584,7 @@ impl Timers for PullSession {
             Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked | Stage::Over => {}
         }
         if matches!(self.stage, Stage::Over) {
-            // Over a socket that nobody closes the server would not hear of it.
+            // The server would not learn of the end over a socket that nobody closes.
             return self.client.close(now);
         }
         self.client.handle_timeout(now);

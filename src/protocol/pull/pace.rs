@@ -1,8 +1,8 @@
 //! Pacing of files: each unit is emitted when its DTS is due, as by an encoder.
 //!
-//! A piece of a file contains many units. They wait here, and nothing further is read while any waits. The stream keeps a reserve ahead of
-//! real time, emitted at once at its start, against slow disks and pauses between two files. When the reserve is used up, everything that
-//! follows is delayed.
+//! A piece of a file contains many units. They wait here, and nothing further is read while any waits. The stream
+//! keeps a reserve ahead of real time, against slow disks and pauses between two files; the reserve is emitted at
+//! once at the start. When it is used up, everything that follows is delayed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ impl Pace {
         self.latest = self.latest.max(ms);
         let output = self.waiting.pop_front();
         if self.waiting.is_empty() {
-            // A burst leaves no memory behind.
+            // Memory for a burst is not kept.
             self.waiting.shrink_to(16);
         }
         output

@@ -1,5 +1,5 @@
-//! The order in which a source that is one run of bytes is read: from start to end, or, for an MP4 file with its index after its media,
-//! first the beginning, then the index, then the media.
+//! The order in which a source that is a single run of bytes is read: from start to end; or, for an MP4 file with its
+//! index after its media, the beginning, then the index, then the media.
 
 use bytes::Bytes;
 
@@ -26,7 +26,7 @@ pub(in crate::protocol) struct Reading {
 }
 
 impl Reading {
-    /// Makes the reading of a source of which nothing was read.
+    /// Makes the reading of a source of which nothing has been read.
     pub(in crate::protocol) fn new() -> Self {
         Self { part: Part::Whole, body: Body::new() }
     }
@@ -54,7 +54,7 @@ impl Reading {
     /// read.
     ///
     /// # Errors
-    /// The reason for which the source cannot be used.
+    /// The reason why the source cannot be used.
     pub(in crate::protocol) fn push(&mut self, bytes: Bytes) -> Result<bool, &'static str> {
         let Part::Index { media_at, behind, .. } = &mut self.part else {
             self.body.push(bytes);
@@ -71,7 +71,7 @@ impl Reading {
     /// Returns the next piece of the stream.
     ///
     /// # Errors
-    /// The reason for which there are no more pieces; returned once.
+    /// The reason why there are no more pieces; returned once.
     pub(in crate::protocol) fn poll(&mut self) -> Result<Option<Media>, String> {
         self.body.poll()
     }

@@ -1,4 +1,4 @@
-//! Detects that a pulled live stream has stopped, and that its video has stopped while audio goes on.
+//! Detects that a pulled live stream has stopped, and that its video has stopped while audio continues.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const MEDIA_WITHIN: Duration = Duration::from_secs(4);
 /// Maximum time between two pictures of a video that has proved to be continuous.
 const VIDEO_WITHIN: Duration = Duration::from_secs(10);
-/// Maximum time between two pictures before enough have come to know their usual distance.
+/// Maximum time between two pictures until enough have come to know their usual distance.
 const VIDEO_WITHIN_AT_FIRST: Duration = Duration::from_secs(60);
 const PICTURES_KNOWN: u32 = 10;
 /// Factor on the longest distance between pictures so far that is allowed, for slide shows.
@@ -57,7 +57,7 @@ impl Stall {
         self.due
     }
 
-    /// Returns the reason if no media comes any more.
+    /// Returns the reason if media has stopped.
     pub(super) fn frozen(&self, now: Instant) -> Option<String> {
         (self.due <= now).then(|| format!("frozen: no media for {} s", MEDIA_WITHIN.as_secs()))
     }

@@ -1,4 +1,4 @@
-//! Attempts against servers of every kind, without sockets.
+//! Attempts with servers of every kind, without sockets.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for some events")]
 
@@ -307,7 +307,7 @@ fn u_33_redirects_are_followed_five_times_in_connections_of_their_own() {
     rig.sent();
     let redirect = |to: &str| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 3\r\n\r\nxyz");
     let next = |events: &[String]| events.iter().find(|event| event.starts_with("Order(NextServer")).cloned();
-    // The server closes behind its answer: that is no end.
+    // The server closes after its answer: that does not end the attempt.
     rig.call(|session, ctx| {
         session.handle_bytes(ctx, redirect("http://edge:81/b.flv").as_bytes());
         session.handle_path(ctx, PathId::default(), PathEvent::PeerClosed);
@@ -333,7 +333,7 @@ fn u_33_redirects_are_followed_five_times_in_connections_of_their_own() {
     rig.connected();
     let events = rig.give(redirect("file:///etc/passwd").as_bytes());
     assert!(next(&events).is_none() && events[1].starts_with("failed: the server redirects to where"));
-    // An answer that comes before anything was asked does not have the next server asked twice.
+    // An answer that comes before any request does not cause two requests to the next server.
     let mut rig = Rig::flv();
     rig.call(|session, ctx| {
         session.handle_path(ctx, PathId::default(), PathEvent::Open { local: None });
@@ -404,7 +404,7 @@ fn a_live_source_is_never_held_back_and_a_file_without_a_length_is_found_out() {
     assert!(!rig.session.wants_bytes());
     assert_eq!(count(&rig.run_to(secs(18))), 0);
     assert_eq!(count(&rig.run_to(secs(20))), 20);
-    // Two clocks of a camera that drift apart: neither is waited for.
+    // Two clocks of a camera that drift apart: the units of neither wait.
     let mut rig = Rig::flowing();
     for n in 1..=100u32 {
         rig.run_to(Duration::from_millis(u64::from(n) * 100));
@@ -482,7 +482,7 @@ fn a_file_behind_another_is_held_for_what_is_still_to_be_seen_of_that() {
     let minute: Vec<u8> = (1..=600).flat_map(|n| tag(KEY, n * 100)).collect();
     assert_eq!(count(&rig.give(&minute)), 5, "a second and a half of the two are taken");
     assert_eq!(count(&rig.run_to(secs(20))), 200, "then as time goes");
-    // The end says how far it has come.
+    // The end reports the progress so far.
     rig.call(|session, ctx| session.end(ctx.now.mono, "over"));
     let ends = std::iter::from_fn(|| rig.call(|session, ctx| session.poll_event(ctx)));
     let ahead = ends.filter_map(|event| match event {
@@ -533,7 +533,7 @@ fn a_stop_says_goodbye_and_is_the_end() {
 }
 
 impl Rig {
-    /// Takes in what the peer sends, and gives it the answers.
+    /// Passes on the peer's datagrams, and the answers to it.
     fn exchange(&mut self, peer: &mut ::srt::Connection) {
         let peer_address = SocketAddr::from(([192, 0, 2, 1], 9));
         let (now, from) = (self.now.mono, Remote::of(peer_address));
@@ -604,7 +604,7 @@ fn a_source_whose_video_never_comes_to_anything_is_told_and_tried_again() {
         let head = TagHead { kind: TagKind::Audio, size: u32::try_from(body.len()).unwrap(), timestamp };
         [&head.write()[..], body, &head.trailer()].concat()
     };
-    // The length of the NAL unit is beyond the frame's end; or the frame is well-formed, and no key frame ever comes.
+    // Either the length of the NAL unit exceeds the frame; or the frame is well-formed, but no key frame ever comes.
     for (bad, told) in [(&b"\x17\x01\0\0\0\0\0\0\x09\x65"[..], true), (INTER, false)] {
         let mut rig = Rig::flv();
         rig.connected();
@@ -632,7 +632,7 @@ fn a_source_whose_video_never_comes_to_anything_is_told_and_tried_again() {
             (1, &["Lost", lost, "closed"].map(str::to_owned)[..])
         );
     }
-    // A stream without video is none that lacks it.
+    // A stream without video does not count as one that lacks its video.
     let mut rig = Rig::flv();
     rig.connected();
     rig.give(HEAD);

@@ -2,9 +2,10 @@
 //! the clip begins at the key frame at or before its beginning, and ends before the key frame at or after its end.
 //!
 //! 1. Control orders it like a recording, with the two dates. The sink subscribes to nothing.
-//! 2. It takes the segments of that time which the playlist names, when it begins: what leaves memory meanwhile stays until it is done.
-//!    One on the disk is read by jobs when it is its turn; where it is gone by then, the clip goes on with the next.
-//! 3. They are taken apart [`CHUNK_BYTES`] at a time, so that the worker's sessions wait for none of it.
+//! 2. It takes the segments of that time that the playlist names when it begins; segments that leave memory meanwhile
+//!    are kept until the clip is done. A segment on the disk is read by jobs when its turn comes; if it is gone by
+//!    then, the clip continues with the next one.
+//! 3. Segments are converted [`CHUNK_BYTES`] at a time, so that the worker's other sessions are not delayed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::types::StreamKey;
 /// Bytes of segments read in one turn; with the pause below 50 MB per second.
 const CHUNK_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Pause before a job is submitted again that there was no room for.
+/// Pause before a job that was refused, because too many jobs waited, is submitted again.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// Extension of playlists.
 const ENDING: &str = ".m3u8";
@@ -123,7 +124,8 @@ impl Cutter {
         Self { range, chosen, offset_ms: None, held: Vec::new(), is_begun: false, is_over: false }
     }
 
-    /// Takes a unit of segments, the first of which begins at `first_ms`. Returns the units of the clip that are known by now.
+    /// Takes a unit of segments, the first of which begins at `first_ms`. Returns the units of the clip that are
+    /// known so far.
     fn take(&mut self, entry: Entry, first_ms: i64) -> Vec<Entry> {
         let selection = Selection { data: Pick::None, ..Selection::ALL };
         self.chosen.update(selection, &entry.tracks, &|track| Container::Mp4.fit(track));
@@ -177,7 +179,7 @@ struct ClipSink {
     depackager: Option<Depackager>,
     /// Number of bytes read of the first segment.
     at: usize,
-    /// Date of the first segment of all, in milliseconds of Unix time.
+    /// Date of the very first segment, in milliseconds of Unix time.
     first_ms: Option<i64>,
     is_begun: bool,
     step_at: Option<Instant>,
@@ -219,7 +221,7 @@ impl ClipSink {
         self.step_at = Some(ctx.now.mono);
     }
 
-    /// Has the next segment read from the disk, if it is there. Returns false if there is nothing to be read.
+    /// Begins to read the next segment from the disk, if it is there. Returns false if there is nothing to read.
     fn load(&mut self) -> bool {
         let place = self.segments.front_mut().and_then(Kept::on_disk);
         let Some(Place::Disk(path)) = place else { return false };
@@ -231,13 +233,13 @@ impl ClipSink {
     fn loaded(&mut self, ctx: &Context<'_>, outcome: Outcome) {
         let Some(loading) = &mut self.loading else { return };
         if matches!(outcome, Outcome::Busy) {
-            // The segment is asked for again then.
+            // The segment is requested again then.
             self.step_at = ctx.now.mono.checked_add(BUSY_PAUSE);
         }
         match loading.job_done(outcome) {
             Loaded::Partly => return,
             Loaded::Whole(bytes) => {
-                // Neighbours have the same initialization section.
+                // Neighbouring segments have the same initialization section.
                 let read = self.segments.front_mut().and_then(Kept::on_disk).cloned();
                 for place in self.segments.iter_mut().filter_map(Kept::on_disk) {
                     if Some(&*place) == read.as_ref() {
@@ -373,7 +375,8 @@ mod tests {
 
     const FIRST_MS: i64 = 1_700_000_000_000;
 
-    /// DTS of the pictures of a clip, of a stream with a picture every 100 ms and a key frame every second, and sound between them.
+    /// DTS of the pictures of a clip, from a stream with a picture every 100 ms, a key frame every second, and audio
+    /// in between.
     fn clip(start_ms: i64, end_ms: i64, has_video: bool) -> Vec<i64> {
         let config = |codec, bytes: &'static [u8]| {
             CodecConfig::read(codec, Bytes::from_static(bytes)).unwrap().unwrap()

@@ -15,12 +15,13 @@ use crate::protocol::sinks::{self, Requested};
 
 /// The id of its jobs; those of recordings count from 0.
 pub(super) const JOB: JobId = JobId(u64::MAX);
-/// Maximum number of segments in the time of a clip: fewer than a reader of playlists drops the oldest of.
+/// Maximum number of segments in the time of a clip; less than the number from which a reader of playlists
+/// drops the oldest ones.
 const SEGMENTS_MAX: usize = 9000;
-/// Bytes of a file that is read.
+/// Maximum size of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A file of the stream.
+/// The location of a file of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Memory(Bytes),
@@ -63,7 +64,7 @@ pub(super) fn kept(
     };
     let (mut date_ms, mut has_lost) = (None, false);
     let mut of_segment = |segment: &hls::playlist::Segment| {
-        // Not each has a date: it follows from the one before.
+        // A segment without a date follows the one before it.
         let begin_ms = segment.program_date_time.or(date_ms)?;
         let length_ms = i64::try_from(segment.duration.as_millis()).unwrap_or(i64::MAX);
         let end_ms = begin_ms.saturating_add(length_ms);
@@ -84,7 +85,7 @@ pub(super) fn kept(
     media.segments.iter().filter_map(&mut of_segment).collect()
 }
 
-/// Returns the playlist with the segments of a time range, of all that viewers can go back to.
+/// Returns the playlist with the segments of a time range, among all that viewers can go back to.
 fn listed(
     apps: &Apps,
     blobs: &Blobs,

@@ -28,8 +28,9 @@ impl Container {
         }
     }
 
-    /// True if a stream with these codecs is recorded. A WebM recording of a stream with video must contain video; audio alone would be no
-    /// recording of it. Transcoded audio is recorded only with such video.
+    /// True if a stream with these codecs is recorded. The WebM recording of a stream with video must contain its
+    /// video, because audio alone would not be a recording of the stream. Transcoded audio is recorded only with such
+    /// video.
     pub fn records(self, mut codecs: impl Iterator<Item = Codec> + Clone) -> bool {
         match self {
             Self::Mp4 => true,

@@ -1,7 +1,7 @@
 //! Units of a stream as the fragments of one file.
 //!
-//! A fragment contains about [`FRAGMENT_MS`] of media, the first one [`FIRST_FRAGMENT_MS`], less if it reaches [`FRAGMENT_BYTES_MAX`]; a
-//! crash loses no more than the fragment begun.
+//! A fragment contains about [`FRAGMENT_MS`] of media (the first one [`FIRST_FRAGMENT_MS`]), or less if it reaches
+//! [`FRAGMENT_BYTES_MAX`]. A crash loses no more than the current fragment.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ const FIRST_FRAGMENT_MS: i64 = 1000;
 /// Maximum size of a fragment in bytes.
 const FRAGMENT_BYTES_MAX: usize = 4 << 20;
 
-/// The reason for which a fragment cannot be written.
+/// The reason why a fragment cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// MP4 cannot store the tracks.

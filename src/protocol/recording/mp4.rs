@@ -63,7 +63,7 @@ impl Lane {
         let duration = u32::try_from(unit.dts.saturating_sub(before.dts)).unwrap_or(0);
         before.sample.duration = duration;
         if let Some(waiting) = &mut self.waiting {
-            // The last one of all lasts as long as the one before it.
+            // The last sample of a track lasts as long as the one before it.
             waiting.sample.duration = duration;
         }
         self.add(base, before);
@@ -100,7 +100,7 @@ impl Muxer for Mp4 {
         let (Some(lane), Some(track)) = (lane, track) else { return false };
         let (zero, scale) = *self.zero.get_or_insert((unit.pts, track.timescale));
         let zero = scale.convert(zero, track.timescale);
-        // Before the head is written a track may begin anywhere: it says there when it is presented.
+        // Before the head is written, a track may begin at any time, because the head says when it is presented.
         let first = if self.sequence == 0 { unit.dts } else { zero };
         let base = *lane.base.get_or_insert(first);
         if unit.dts < base {
@@ -120,7 +120,7 @@ impl Muxer for Mp4 {
         }
         let mut slices = Vec::new();
         if self.sequence == 0 {
-            // Tracks that only a unit can describe, and of which there is none yet, are left out.
+            // Tracks that only a unit can describe are left out if no unit of theirs has come yet.
             self.lanes.retain(|lane| {
                 let needs_unit =
                     matches!(lane.description.config, CodecConfig::Ac3(_) | CodecConfig::Eac3(_));
@@ -146,7 +146,7 @@ impl Muxer for Mp4 {
             }
         }
         if self.sequence == 0 {
-            // The head looks whether a track has begun.
+            // The head depends on whether a track has begun.
             self.lanes.retain(|lane| !lane.samples.is_empty());
         }
         self.write()

@@ -1,9 +1,9 @@
 //! A sink that records a stream to a file, and to the next one when the file is full or the stream's tracks change.
 //!
-//! An append is under way at a time; units that come meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no more units,
-//! its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full. What was appended is
-//! synced at once, so that a power cut takes little more than a crash does. A sync that takes long holds up no append: a crash of the
-//! server then takes no more than ever.
+//! One append is in progress at a time; units that arrive meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Beyond it
+//! the sink accepts no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a viewer
+//! whose socket is full. Appended data is synced at once, so that a power cut loses little more than a crash does. A
+//! slow sync delays no append, so a crash of the server loses no more because of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,21 +24,22 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now};
 
-/// Maximum duration of a file, whatever the application says: a day, because the index of a finished file is made in memory.
+/// Maximum duration of a file, even if the application allows more: a day, because the index of a finished file is
+/// made in memory.
 const FILE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Maximum bytes gathered while a job is in progress.
 const HELD_BYTES_MAX: usize = 8 << 20;
 /// Maximum bytes appended before a sync has ended.
 const UNSYNCED_BYTES_MAX: usize = 8 << 20;
-/// Number of track changes that begin a file at once; beyond it, one file per [`CHANGE_PERIOD`] is begun, and nothing is recorded until
-/// then.
+/// Maximum number of track changes that begin a file at once. Beyond it, one file is begun per [`CHANGE_PERIOD`], and
+/// nothing is recorded in between.
 const CHANGES_MAX: u32 = 8;
-/// Period for which [`CHANGES_MAX`] allows a file.
+/// Period after which a change no longer counts towards [`CHANGES_MAX`].
 const CHANGE_PERIOD: Duration = Duration::from_secs(10);
 /// Ids of the jobs in progress.
 const WRITE: JobId = JobId(0);
 const SYNC: JobId = JobId(1);
-/// Pause before a job for which there was no room is submitted again.
+/// Pause before a job that was refused, because too many waited, is submitted again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The kind of sink that records MP4.
@@ -102,7 +103,7 @@ const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>
 /// A step on files, to be done in order.
 #[derive(Debug)]
 enum Step {
-    /// Begin a file, whose first unit has arrived then.
+    /// Begin a file, whose first unit has this arrival.
     Begin(Arrival),
     Append(Vec<Bytes>),
     /// End the file.
@@ -251,7 +252,7 @@ impl RecordingSink {
         self.ends_soon |= self.fragments.as_mut().is_some_and(|fragments| fragments.is_of_others(chosen));
         let is_recorded = self.container.records_stream(chosen);
         if !is_recorded && self.fragments.as_ref().is_some_and(Fragments::is_empty) {
-            // The tracks that came meanwhile make it another stream.
+            // The tracks that arrived meanwhile make it another stream.
             self.fragments = None;
             self.steps.push_back(Step::End);
         }
@@ -407,7 +408,7 @@ impl RecordingSink {
     }
 }
 
-/// Returns the reason for which a file cannot be written.
+/// Returns the reason why a file cannot be written.
 const fn reason(error: AppendError) -> &'static str {
     match error {
         AppendError::Path => "the path leads to something that is no file",

@@ -25,8 +25,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// Returns the time of the next block. Units that would share a millisecond get consecutive ones, because readers take two pictures of
-    /// the same time for an error, and browser clocks are coarse.
+    /// Returns the time of the next block. Units that would share a millisecond get consecutive ones, because readers
+    /// reject two pictures with the same time, and the clocks of browsers are coarse.
     fn block_ms(&mut self, at_ns: i64, rounded_ms: i64) -> i64 {
         let follows = self.last.filter(|(last_ns, last_ms)| at_ns >= *last_ns && rounded_ms <= *last_ms);
         let at_ms = follows.map_or(rounded_ms, |(_, last_ms)| last_ms.saturating_add(1));
@@ -101,7 +101,7 @@ impl Muxer for WebM {
         if !std::mem::replace(&mut lane.has_unit, true) {
             lane.description.first_unit = unit.payload.clone();
         }
-        // Every unit of sound can be begun with.
+        // A recording can begin with any audio unit.
         let key_frame = unit.key_frame || track.kind() == TrackKind::Audio;
         let frame = unit.payload.clone();
         self.waiting.push(Waiting { lane: lane.description.number, at_ns, key_frame, frame });
@@ -114,7 +114,7 @@ impl Muxer for WebM {
         let zero_ns = match self.zero_ns {
             Some(zero_ns) => zero_ns,
             None => {
-                // A track whose size only a unit can tell, and of which there is none yet, is left out.
+                // A track is left out if only a unit can give its size, and no unit of it has come yet.
                 self.lanes.retain(|lane| lane.description.is_complete());
                 let described: Vec<Description> =
                     self.lanes.iter().map(|lane| lane.description.clone()).collect();

@@ -135,7 +135,8 @@ impl Package for RelayPackage {
         Parts::new([tracks_frame(chosen.all())])
     }
 
-    /// Writes the tracks before a unit whose tracks have changed, including unselected ones, because every track must be known.
+    /// Writes the tracks before a unit if they have changed, including unselected ones, because nodes must know every
+    /// track.
     fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
         let Some(head) = unit_head(&entry.unit) else { return Item::default() };
         let head = self.head(&head);

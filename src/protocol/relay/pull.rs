@@ -1,8 +1,9 @@
 //! The client of a node that wants a copy of a stream.
 //!
-//! Units keep their tracks and times. The clock of a copy is that of the stream with which it began. If the stream restarts at another
-//! node, it has a new clock, and its units are moved by the wall-clock difference of the two. All copies move by the same amount, so that
-//! segments keep equal numbers. Units that the copy already has are skipped.
+//! Units keep their tracks and times. A copy keeps the clock of the stream with which it began. If the stream
+//! restarts at another node, it has a new clock, and its units are moved by the difference of the two clocks'
+//! wall-clock zeros. All copies move them by the same amount, so that segments keep equal numbers. Units that the
+//! copy already has are skipped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ impl RelayPull {
                 },
                 // The publisher may pause as long as the origin lets it.
                 Heard::Alive => ClientEvent::Dropped(0),
-                // A node that would have to ask this one does not have it either.
+                // A node that would have to ask this node does not have the stream either.
                 Heard::Refused(Refused::NotFound | Refused::Loop, reason)
                 | Heard::Ended(Ended::Over, reason) => ClientEvent::Over(reason),
                 Heard::Refused(_, reason) | Heard::Ended(Ended::Left, reason) => ClientEvent::Ended(reason),
@@ -168,7 +169,7 @@ impl UnitClient for RelayPull {
 
 impl Demands for RelayPull {
     fn handle_wanted(&mut self, tracks: TrackSet) {
-        // While nobody watches all goes on: whoever comes finds the newest pictures here.
+        // While nobody watches, all tracks continue, so that a new viewer finds the newest pictures here.
         if let Some(machine) = self.machine.as_mut().filter(|_| !tracks.is_empty()) {
             machine.want(Some(tracks));
         }

@@ -1,7 +1,8 @@
-//! The streams of a room, and which of them is shown.
+//! The streams of a room, and the choice of the one that is shown.
 //!
-//! A stream is shown until it leaves, or has been quiet for [`QUIET`] while another one speaks; never for less than [`SHOWN_MIN`], so that a
-//! cough or an interjection changes nothing. Streams whose loudness nobody knows never speak: they are shown while nobody else has.
+//! A stream is shown until it leaves, or has been quiet for [`QUIET`] while another one speaks; never for less than
+//! [`SHOWN_MIN`], so that a cough or an interjection changes nothing. A stream of unknown loudness never counts as
+//! speaking: it is shown only if nobody speaks when a stream must be chosen.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ pub(super) struct Cast {
     shown: Option<Shown>,
 }
 
-/// The stream that is to be shown.
+/// The stream to be shown.
 #[derive(Debug)]
 struct Shown {
     key: StreamKey,
@@ -86,7 +87,7 @@ impl Cast {
         self.shown.as_ref().map(|shown| &shown.key)
     }
 
-    /// Returns the time from which another stream is to be shown.
+    /// Returns the time at which another stream should be shown.
     pub(super) fn due(&self) -> Option<Instant> {
         let shown = self.shown.as_ref().filter(|shown| !self.speaking.contains_key(&shown.key))?;
         self.loudest()?;
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(stage.after(999).as_deref(), Some("ann"));
         assert_eq!(stage.cast.due(), Some(stage.now + Duration::from_millis(1)));
         assert_eq!(stage.after(1).as_deref(), Some("cat"));
-        // A brief speaker is shown for two seconds all the same.
+        // Even a brief speaker is shown for two seconds.
         stage.heard("cat", SILENCE);
         assert_eq!(stage.after(1_999).as_deref(), Some("cat"));
         assert_eq!(stage.after(1).as_deref(), Some("ben"));

@@ -1,8 +1,9 @@
-//! The units of a view: those of one stream after the other, on one clock and in one list of tracks.
+//! The units of a view: those of one stream after another, on one clock and in one list of tracks.
 //!
-//! The clock of the view is time of arrival: a stream begins at the time at which its first shown unit came, and keeps its own distances
-//! from there on. Times never go back, so what overlaps is left out. Its script data and timed metadata pass with it. The shown tracks have the same two ids whatever stream they are of;
-//! another stream is a change of their configuration.
+//! The view's clock is arrival time: a stream begins at the arrival of its first shown unit, and keeps its own
+//! intervals from there on. Times never go back, so units that overlap are left out. The stream's script data and
+//! timed metadata pass with it. The shown tracks have the same two ids for every stream; a change of stream is a
+//! change of their configuration.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use crate::mail::Grant;
 /// The output of a view.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Time in milliseconds at which the view begins, or goes on.
+    /// Time in milliseconds at which the view begins or continues.
     base_ms: i64,
     /// Time of arrival of the unit at `base_ms`.
     base_at: Option<Instant>,
@@ -31,11 +32,11 @@ pub(super) struct Output {
 /// The state of a kind of track.
 #[derive(Debug, Clone, Copy)]
 struct Lane {
-    /// The track of the shown stream and its epoch; `None` if nothing of it was described.
+    /// The track of the shown stream and its epoch; `None` until it is described.
     source: Option<(TrackId, u32)>,
     /// Time of the newest unit, in milliseconds.
     last_ms: i64,
-    /// Time up to which the units of the shown stream are left out, because others had it.
+    /// Time up to which units of the shown stream are left out, because former streams have filled it.
     had_ms: i64,
     /// True if a decoder can take the next unit of the shown stream.
     has_begun: bool,
@@ -111,10 +112,10 @@ impl Output {
         Some((unit, Arc::clone(&self.tracks)))
     }
 
-    /// Converts script data or timed metadata, of which no track is described, and whose times count milliseconds.
+    /// Converts script data or timed metadata, for which no track is described and whose times are in milliseconds.
     fn convert_data(&self, entry: &Entry) -> Option<(AccessUnit, Arc<Tracks>)> {
         let dts = entry.dts_ms.saturating_add(self.shift_ms);
-        // Splice information is ahead of its time.
+        // Splice information is sent ahead of its time.
         let pts = entry.unit.pts.saturating_add(self.shift_ms).max(dts);
         let mut unit = AccessUnit { dts, pts, ..entry.unit.clone() };
         if unit.track == TrackId::CUES {
@@ -131,7 +132,7 @@ impl Output {
         }
     }
 
-    /// Describes the tracks anew, of which `track` is new or has changed.
+    /// Describes the tracks anew, because `track` is new or has changed.
     fn describe(&mut self, track: &Track, chosen: &Chosen) {
         let epoch = self.tracks.epoch.saturating_add(1);
         let mut list = Vec::new();
@@ -171,7 +172,7 @@ mod tests {
     use crate::hub::{Fit, Selection};
     use crate::types::StreamId;
 
-    /// A stream of the room: the second video track of its list, and sound.
+    /// A stream of the room: the second video track of its list, and audio.
     struct Member {
         tracks: Arc<Tracks>,
         chosen: Chosen,
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(shown(&mut output, &ann, &before), None, "the view begins at zero");
         let picture = ann.unit(at(40), ann.video, 70_040, false);
         assert_eq!(shown(&mut output, &ann, &picture), Some((TrackId::VIDEO, 40, 1)));
-        // Another one from a key frame on, whatever its own clock is.
+        // Another stream is shown from a key frame on, whatever its own clock is.
         let cut = ben.unit(at(1000), ben.video, 5, true);
         output.cut(&cut);
         let early = ben.unit(at(1000), ben.video, 5, false);

@@ -1,9 +1,11 @@
 //! The session that makes the view of a room.
 //!
-//! 1. It watches the room, and hears of its streams and of who speaks. With the first stream it asks to publish.
-//! 2. It subscribes to the stream that is to be shown. When another one is to be shown, it subscribes to that one as well, and shows it from
-//!    the first key frame on that comes after that; a publisher that can is asked for one. Until then the former one goes on.
-//! 3. If nothing is shown, because a stream has left or none was there, the next one begins at its newest key frame.
+//! 1. It watches the room, and is notified of its streams and of speech. With the first stream it asks to publish.
+//! 2. It subscribes to the stream to be shown. To show another stream, it subscribes to that one as well and switches
+//!    at that stream's next key frame, which is requested if the publisher can make one. Until then the former stream
+//!    continues.
+//! 3. If nothing is shown, because a stream has left or there was none, the next stream begins at its newest key
+//!    frame.
 //! 4. The view ends with the room.
 
 use std::collections::VecDeque;
@@ -27,7 +29,7 @@ use crate::types::{Handle, Ingest, StreamKey};
 const ROOM: Handle = Handle(0);
 /// The subscriptions of streams: the one that is shown, and the next one.
 const STREAMS: [Handle; 2] = [Handle(1), Handle(2)];
-/// Time after which the next stream is shown by its sound alone, if it has video of which no picture comes.
+/// Time after which the next stream is shown with audio only, if it has video but no picture comes.
 const PICTURE_WAIT: Duration = Duration::from_secs(4);
 
 /// The stage of the session.
@@ -48,7 +50,7 @@ struct Feed {
     handle: Handle,
     key: StreamKey,
     since: Instant,
-    /// True if it may begin with what came before it was subscribed to.
+    /// True if it may begin with units from before the subscription.
     takes_old: bool,
 }
 
@@ -60,7 +62,7 @@ pub(super) struct RoomView {
     cast: Cast,
     /// The stream whose units are published.
     shown: Option<Feed>,
-    /// The stream that is to be shown instead.
+    /// The stream to be shown instead.
     next: Option<Feed>,
     events: VecDeque<Event>,
 }
@@ -149,7 +151,7 @@ impl RoomView {
 
     // ---- the streams
 
-    /// Subscribes to the stream that is to be shown.
+    /// Subscribes to the stream to be shown.
     fn settle(&mut self, now: Instant) {
         if !matches!(self.stage, Stage::Live(_)) {
             return;
@@ -220,7 +222,7 @@ impl RoomView {
         }
     }
 
-    /// Ends the session; the first reason counts. `is_over`: the view is over, and is not to be begun anew.
+    /// Ends the session; the first reason counts. `is_over` is true if the view is over and must not be begun again.
     fn end(&mut self, reason: &str, is_over: bool) {
         let state = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => return,

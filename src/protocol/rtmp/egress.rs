@@ -104,7 +104,7 @@ impl Package for RtmpPackage {
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
         if let Some(metadata) = &chosen.all().metadata {
-            // At zero whenever it is sent: ffmpeg takes onMetaData with another stamp for a subtitle track.
+            // Always at time zero: ffmpeg takes onMetaData with another timestamp for a subtitle track.
             let told = flv_mapping::without_left_out(chosen, metadata);
             self.message(MediaKind::Data, 0, &[], told.as_ref().unwrap_or(metadata));
         }
@@ -208,10 +208,10 @@ mod tests {
         let [prelude, ..] = sent(&tracks, FourCcs::NONE);
         assert!(has(&prelude, b"audiocodecid") && has(&prelude, b"encoder"));
         assert!(!has(&prelude, b"width") && !has(&prelude, b"videocodecid"));
-        // With everything it is what came, to the byte.
+        // A player that can decode everything gets the publisher's metadata unchanged.
         let [prelude, ..] = sent(&tracks, FourCcs::ALL);
         assert!(has(&prelude, tracks.metadata.as_ref().unwrap()));
-        // Other data is nobody's business.
+        // Other script data is left alone.
         let text = Data { name: "onFI".to_owned(), values: Vec::new() }.write();
         assert_eq!(flv_mapping::without_left_out(&chosen(&tracks, FourCcs::NONE), &text), None);
     }

@@ -1,8 +1,8 @@
 //! RTMP: publishers and players on port 1935, and pushes to other servers.
 //!
-//! [`RtmpSession`] puts the machine of the `rtmp` crate between a socket and the hub, [`super::flv_mapping`] turns its
-//! messages into access units, [`egress::RtmpPackage`] turns units into the chunks that all viewers share, and [`RtmpPush`] and
-//! [`RtmpPull`] are the client side.
+//! [`RtmpSession`] connects the machine of the `rtmp` crate to a socket and the hub; [`super::flv_mapping`] makes
+//! access units of its messages, [`egress::RtmpPackage`] makes of units the chunks that all viewers share, and
+//! [`RtmpPush`] and [`RtmpPull`] are the client side.
 
 mod egress;
 mod load;

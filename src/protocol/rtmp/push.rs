@@ -47,7 +47,7 @@ impl RtmpPush {
                     let takes_all =
                         self.machine.as_ref().is_some_and(|machine| machine.client.takes_multitrack());
                     let tracks = if takes_all { Selection::ALL } else { Selection::DEFAULT };
-                    // Platforms refuse a stream without sound.
+                    // Platforms refuse a stream without audio.
                     let selection = Selection { silence: true, ..tracks };
                     self.attempt.broadcast(now, self.format(message_stream).select(selection));
                 }
@@ -56,9 +56,9 @@ impl RtmpPush {
         }
     }
 
-    /// Returns the format for the codecs that the target accepts. A list of codecs in the target's answer is respected. Most targets
-    /// announce none and accept everything (nginx-rtmp, and all that ffmpeg publishes to, since ffmpeg never waits for an answer); they are
-    /// sent everything.
+    /// Returns the format for the codecs that the target accepts. If the target's answer lists codecs, the list is
+    /// respected. Most targets list none and accept everything (nginx-rtmp, and all targets that work with ffmpeg,
+    /// which never waits for an answer); they are sent everything.
     fn format(&self, message_stream: u32) -> Format {
         let theirs = self.machine.as_ref().and_then(|machine| machine.client.four_ccs());
         match theirs {
@@ -97,7 +97,7 @@ impl ByteStream for RtmpPush {
     }
 
     fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
-        // The machine pings nobody: a target that takes nothing is noticed by the worker.
+        // The machine sends no pings: the worker notices a target that accepts nothing.
     }
 
     fn wants_bytes(&self) -> bool {

@@ -37,7 +37,7 @@ pub(super) fn refusal_status(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// Returns the status of a refused play. `Publish.BadName` on play is what the reference sends.
+/// Returns the status of a refused play. `Publish.BadName` on play is the reference's.
 pub(super) fn no_subscription_status(why: NoSubscription) -> Rejection {
     match why {
         NoSubscription::NotFound => rejection("NetStream.Play.StreamNotFound", "No such stream.", true),

@@ -52,7 +52,7 @@ pub(crate) struct RtmpSession {
     machine: Box<Server>,
     role: Role,
     peer: SocketAddr,
-    /// The stream that the peer last asked for, or its application before that.
+    /// The stream that the peer last requested; before that, its application.
     key: String,
     events: VecDeque<Event>,
     user_agent: String,
@@ -99,8 +99,8 @@ impl RtmpSession {
                 rtmp::Event::PublishEnded { clean, .. } => self.publish_ended(clean),
                 rtmp::Event::PlayEnded { .. } => self.play_ended(),
                 rtmp::Event::PlayPaused { paused, .. } => self.pause(paused),
-                // A player that wants neither video nor audio is paused; wanting one of two is answered with both,
-                // which every player tolerates, because the bytes are shared by all.
+                // A player that wants neither video nor audio is paused. A player that wants only one of them is
+                // sent both, because all viewers share the bytes; every player tolerates that.
                 rtmp::Event::ReceiveMedia { audio, video, .. } => {
                     self.pause(!audio && !video);
                 }
@@ -123,7 +123,7 @@ impl RtmpSession {
         self.user_agent = request.flash_ver;
         self.via = request.via;
         self.multitrack = request.multitrack;
-        // Sets that differ only in what is never sent share a package.
+        // Sets that differ only in codecs that are never sent share a package.
         self.four_ccs = request.four_ccs.unwrap_or_default().and(CONFIG.four_ccs);
         self.key.clone_from(&app);
         if ctx.draining {
@@ -208,7 +208,7 @@ impl RtmpSession {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
-    /// Reports a refused name that is no stream key. Parts that may be credentials are not logged.
+    /// Reports a refused name that is not a stream key. Parts that may be credentials are not logged.
     fn refused_name(&mut self, verb: Verb, (app, name): (&str, &str), error: &KeyError) {
         let key = key::without_credentials(app, name);
         self.events.push_back(RefusedRequest::event(verb, key, error.reason()));
@@ -228,8 +228,8 @@ impl RtmpSession {
         self.watch(ctx);
     }
 
-    /// Reports announced video that never becomes usable, and ends a stream of which nothing is supported. Other useless streams end by
-    /// their number of bad messages.
+    /// Reports announced video that never becomes usable, and ends a stream of which nothing is supported. Other
+    /// useless streams are ended by the number of their bad messages.
     fn watch(&mut self, ctx: &Context<'_>) {
         let Role::Publisher { ingest, usable, message_stream } = &mut self.role else { return };
         let supply = ingest.supply();
@@ -334,8 +334,8 @@ impl RtmpSession {
             Ok(tracks) => {
                 self.known = true;
                 self.role = Role::Player { message_stream };
-                // Before the first parameter sets both are announced: players wait for what was promised, and take
-                // what was not only late.
+                // Before the first parameter sets, both kinds are announced: players wait for an announced kind, but
+                // take an unannounced one only late.
                 let unknown = tracks.is_empty();
                 let chosen = self.format.map(|format| format.choose(tracks)).unwrap_or_default();
                 let is_sent = |kind| unknown || chosen.of_kind(kind).next().is_some();
@@ -418,7 +418,7 @@ impl Session for RtmpSession {
             Reply::Subscription(_, news) => match news {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::Ended(_) => self.end_subscription(ctx),
-                // A player hears of tracks in their own messages.
+                // A player learns of tracks from their own messages.
                 SubscriptionNews::Held
                 | SubscriptionNews::Seasoned
                 | SubscriptionNews::KindAdded(_)

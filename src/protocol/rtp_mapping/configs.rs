@@ -163,7 +163,8 @@ fn av1_of(payload: &Bytes) -> Option<av1::Config> {
             continue;
         }
         let mut record = BytesMut::new();
-        // seq_profile leads the header. The level is behind fields of many lengths, and the header itself tells it.
+        // The header begins with seq_profile. The level follows fields of variable length; the header itself contains
+        // it anyway.
         let profile = obu.body.first()? & 0xe0;
         record.put_slice(&[AV1_MARKER_AND_VERSION, profile | AV1_LEVEL_4_0]);
         record.put_slice(&[AV1_SUBSAMPLING_420, 0]);
@@ -201,7 +202,7 @@ pub(super) mod tests {
         let (config, rest) = of_key_frame(Codec::H264, &with_lengths(&[SPS, PPS, picture]));
         assert_eq!(config, Some(CodecConfig::H264(h264::Config::of_sets(&[SPS], &[PPS]).unwrap())));
         assert_eq!(rest, with_lengths(&[picture]));
-        // Without them it stays as it is.
+        // Without parameter sets the frame stays as it is.
         let bare = with_lengths(&[picture]);
         assert_eq!(of_key_frame(Codec::H264, &bare), (None, bare.clone()));
         assert_eq!(of_key_frame(Codec::Vp8, &bare), (None, bare));

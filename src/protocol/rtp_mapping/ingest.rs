@@ -6,8 +6,9 @@
 //! **Beginning.** Units wait until each source is known, at most [`START_WAIT`], so that the stream's first viewers get all tracks. Units
 //! that cannot be decoded (video before a key frame, and after a loss until the next one) are dropped.
 //!
-//! **Sources.** One source of a section is received, the first, until another one replaces it ([`super::succession`]); packets of others
-//! are dropped, and so are payload types that its description lacks.
+//! **Sources.** One source of a section is received: the first, until another one replaces it
+//! ([`super::succession`]). Packets of other sources are dropped, and so are payload types that the description
+//! lacks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ const START_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
-/// Begin of the stream's time, 200 ms: reordered pictures are decoded before the first one is presented.
+/// Beginning of the stream's time, 200 ms, because reordered pictures are decoded before the first one is presented.
 const LEAD: i64 = 18_000;
 /// Maximum size of a receiver report.
 const REPORT_BYTES_MAX: usize = 1200;
@@ -301,7 +302,7 @@ impl Depackager {
     fn packet(&mut self, now: Instant, section: usize, packet: &Received) {
         let Some(one) = self.at(section) else { return };
         if packet.payload.is_empty() {
-            // Padding, or of another payload type: only its number counts.
+            // Padding, or another payload type: only the sequence number counts.
             return;
         }
         let gap = std::mem::take(&mut one.gap);

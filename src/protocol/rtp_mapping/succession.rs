@@ -1,8 +1,9 @@
 //! The choice of a section's source, if its SSRC changes within the connection.
 //!
-//! Cameras and encoders restart with another SSRC. Others send stray packets of a second source among those of the first. Packets of
-//! another source are held, and it takes over once the current source has been silent for [`SILENCE`], or has sent none while those of the
-//! other filled the buffer. The held packets are the new source's first ones, so the key frame that often begins a change is not lost.
+//! Cameras and encoders restart with another SSRC. Others mix stray packets of a second source into those of the
+//! first. Packets of another source are held. It takes over once the current source has been silent for [`SILENCE`],
+//! or has sent nothing while the other's packets filled the buffer. The held packets are the new source's first ones,
+//! so the key frame that often begins a change is not lost.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +69,7 @@ mod tests {
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut sources = Succession::default();
         sources.received(start);
-        // Stray packets, some of them behind a pause.
+        // Stray packets, one of them after a pause.
         for ms in [10, 20, 600] {
             assert_eq!(sources.other(at(ms), Ssrc(8), b"8"), None, "{ms}");
             sources.received(at(ms + 1));

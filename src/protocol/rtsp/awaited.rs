@@ -1,4 +1,5 @@
-//! The wait for the tracks of a stream that has only begun: a description is made once, and what it lacks is never heard.
+//! The wait for the tracks of a stream that has just begun: a description is sent once, and a player never gets
+//! tracks that it lacks.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +8,12 @@ use media::{Origin, TrackKind, Tracks};
 use super::viewer::after;
 use crate::hub::{Pick, Selection};
 
-/// The longest wait for the tracks of a stream that has none yet.
+/// Maximum wait for the tracks of a stream that has none yet.
 const TRACKS_WITHIN: Duration = Duration::from_secs(10);
-/// The longest wait for the sound of a stream that has video alone, or for its video.
+/// Maximum wait for the audio of a stream with only video, or for the video of a stream with only audio.
 const BOTH_WITHIN: Duration = Duration::from_secs(3);
 
-/// True if a stream has nothing of a kind that is selected, as far as it has begun.
+/// True if the stream's tracks so far lack a selected kind.
 fn lacks(tracks: &Tracks, selection: Selection) -> bool {
     [(TrackKind::Video, selection.video), (TrackKind::Audio, selection.audio)].into_iter().any(
         |(kind, pick)| {
@@ -22,13 +23,13 @@ fn lacks(tracks: &Tracks, selection: Selection) -> bool {
     )
 }
 
-/// The wait for the tracks of a stream that has only begun.
+/// The wait for the tracks of a stream that has just begun.
 #[derive(Debug)]
 pub(super) struct Awaited {
     until: Instant,
-    /// The stream has been live for so long that further tracks are not expected.
+    /// True if the stream has been live for so long that further tracks are not expected.
     is_seasoned: bool,
-    /// The tracks that are there, while others are waited for.
+    /// The tracks known so far, while others are awaited.
     tracks: Option<Tracks>,
 }
 
@@ -38,12 +39,12 @@ impl Awaited {
         Self { until: after(now, TRACKS_WITHIN), is_seasoned: false, tracks: None }
     }
 
-    /// Takes note that the stream has been live for a while.
+    /// Notes that the stream has been live for a while.
     pub(super) const fn season(&mut self) {
         self.is_seasoned = true;
     }
 
-    /// Takes the tracks that the stream has now. True when they are all that is waited for.
+    /// Takes the stream's current tracks. Returns true if no others are awaited.
     pub(super) fn take(&mut self, now: Instant, tracks: &Tracks, selection: Selection) -> bool {
         if tracks.is_empty() {
             return false;
@@ -63,7 +64,7 @@ impl Awaited {
         self.until
     }
 
-    /// The tracks that came in time. `None`: none.
+    /// Takes the tracks that came in time; `None` if none did.
     pub(super) fn tracks(&mut self) -> Option<Tracks> {
         self.tracks.take()
     }
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(awaited.until(), now + 2 * BOTH_WITHIN, "the first counts");
         assert!(awaited.take(now + BOTH_WITHIN, &both, Selection::DEFAULT));
         assert_eq!(awaited.tracks(), Some(video));
-        // Of a stream that comes late the wait is no longer.
+        // The wait is not extended for a stream whose first track comes late.
         assert!(!Awaited::new(now).take(now, &tracks(&[TrackId::AUDIO]), Selection::DEFAULT));
         let mut late = Awaited::new(now);
         late.take(now + TRACKS_WITHIN, &tracks(&[TrackId::AUDIO]), Selection::DEFAULT);

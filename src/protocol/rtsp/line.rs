@@ -1,8 +1,10 @@
-//! The datagrams of a viewer on their way out: their queue, their pace, and what the viewer's reports say of its path.
+//! The outgoing datagrams of a viewer: their queue, their pace, and the state of the path according to the viewer's
+//! reports.
 //!
-//! A player of RTSP asks for nothing again, so a path that carries less than the stream spoils all of its pictures. Once reports show such
-//! a path ([`ReportedPath`]), datagrams leave at its rate, sound ahead of pictures, and the viewer leaves pictures out
-//! ([`crate::protocol::thinning`]). Packets are numbered as they leave, so that those left out are no gap.
+//! An RTSP player never requests lost packets again, so a path with less capacity than the stream needs spoils all
+//! pictures. Once reports show such a path ([`ReportedPath`]), datagrams leave at its rate, audio ahead of video, and
+//! the viewer leaves pictures out ([`crate::protocol::thinning`]). Packets are numbered as they leave, so that
+//! omitted ones cause no gap.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -24,15 +26,16 @@ pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
 /// overflow its socket.
 pub(super) const PACE_BYTES: usize = 32 << 10;
 pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(2);
-/// Maximum bytes sent at once to a distant viewer while little waits: most pictures, and the head of a key frame.
+/// Maximum bytes sent at once to a distant viewer while little waits: most pictures, or the beginning of a key frame.
 const FAR_BYTES: usize = 16 << 10;
-/// Bytes per interval that a distant viewer is sent behind those (20 Mb/s).
+/// Further bytes per interval for a distant viewer (20 Mb/s).
 const FAR_STEP: usize = 5 << 10;
-/// Intervals in which most of the bytes that wait for a distant viewer leave, if that is faster: 25 ms, little beside its round trip.
+/// Number of intervals in which the bytes waiting for a distant viewer leave, if that is faster: 25 ms, little
+/// compared with its round trip.
 const FAR_INTERVALS: usize = 12;
-/// Time for which a narrow path may be behind its pace and catch up at once.
+/// Maximum time by which a narrow path may be behind its pace and catch up at once.
 const CATCH_UP: Duration = Duration::from_millis(5);
-/// Time for which sound may wait on a narrow path; older sound is dropped.
+/// Maximum time that audio may wait on a narrow path; older audio is dropped.
 const SOUND_WAITS_MAX: Duration = Duration::from_millis(300);
 /// Position of the sequence number in an RTP header, and of the marker bit (RFC 3550 §5.1).
 const NUMBER_AT: usize = 2;
@@ -43,7 +46,7 @@ const MARKER: u8 = 0x80;
 #[derive(Debug)]
 struct Packet {
     path: PathId,
-    /// True for a packet of sound, but not for a report about it.
+    /// True for a packet of audio, but not for a report about it.
     is_sound: bool,
     head: Bytes,
     payload: Bytes,
@@ -59,14 +62,14 @@ impl Packet {
         self.head.get(MARKER_AT).is_some_and(|byte| byte & MARKER != 0)
     }
 
-    /// Returns the source and the number that all viewers share, of a packet of RTP.
+    /// Returns the source of an RTP packet, and the sequence number that all viewers share.
     fn numbered(&self) -> Option<(Ssrc, SequenceNumber)> {
         let &[_, _, high, low, _, _, _, _, a, b, c, d] = self.head.first_chunk::<{ rtp::HEADER_BYTES }>()?;
         Some((Ssrc(u32::from_be_bytes([a, b, c, d])), SequenceNumber(u16::from_be_bytes([high, low]))))
     }
 }
 
-/// Numbers of the packets of a section, as this viewer is sent them.
+/// Sequence numbers of a section's packets as sent to this viewer.
 #[derive(Debug, Clone, Copy)]
 struct Numbers {
     ssrc: Ssrc,
@@ -79,7 +82,8 @@ struct Numbers {
 #[derive(Debug)]
 pub(super) struct Line {
     waiting: VecDeque<Packet>,
-    /// Packets of sound that leave ahead of what waits, and the number of those that wait in their order.
+    /// Audio packets that leave ahead of the waiting ones; and the number of audio packets among those that wait in
+    /// order.
     sound: VecDeque<Packet>,
     sound_bytes: usize,
     sound_in_order: usize,
@@ -110,8 +114,8 @@ impl Line {
         }
     }
 
-    /// Spreads large units over some milliseconds from now on, for a distant viewer: reports come each five seconds, so that pictures would
-    /// stand that long before the first one tells of a queue that has no room for key frames.
+    /// From now on spreads large units over some milliseconds, for a distant viewer. Reports come only every five
+    /// seconds, so pictures would stand still that long before a report reveals a queue too small for key frames.
     pub(super) fn spread_for_distance(&mut self) {
         self.is_far = true;
         self.paced.1 = self.paced.1.min(FAR_BYTES);
@@ -132,7 +136,7 @@ impl Line {
         self.path.limit()
     }
 
-    /// Returns the time that a narrow path needs for what waits.
+    /// Returns the time that a narrow path needs for the waiting packets.
     pub(super) fn queued(&self) -> Duration {
         self.limit().map_or(Duration::ZERO, |limit| time_of(self.waiting_bytes, limit))
     }
@@ -153,7 +157,7 @@ impl Line {
         self.waiting.push_back(packet);
     }
 
-    /// Drops the units of a section that wait and have not begun to leave. Returns their number.
+    /// Drops the waiting units of a section that have not begun to leave. Returns their number.
     pub(super) fn drop_unbegun(&mut self, section: usize) -> u64 {
         let path = path_of(section, false);
         let begun = self.numbers.get(section).copied().flatten();
@@ -269,7 +273,7 @@ impl Line {
         });
     }
 
-    /// Returns the number of a section's next packet.
+    /// Returns the number of a section's next packet for this viewer.
     fn number(&mut self, section: usize, shared: (Ssrc, SequenceNumber), is_last: bool) -> SequenceNumber {
         let (ssrc, first) = shared;
         if self.numbers.len() <= section {

@@ -1,5 +1,5 @@
-//! A publisher for the load generator: a clip cut into packets as for the server's viewers, interleaved or, if the URL says so, as
-//! datagrams. The packets alone are available for other senders.
+//! A publisher for the load generator: a clip cut into packets as for the server's viewers, sent interleaved or, if
+//! the URL says so, as datagrams. Other senders can use the packets alone.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

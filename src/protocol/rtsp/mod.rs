@@ -1,10 +1,10 @@
 //! RTSP: publishers and viewers on ports 5554 and 5555 (TLS), over the connection itself or with datagrams beside it;
 //! sources, and pushes to other servers.
 //!
-//! [`RtspSession`] puts the machine of the `rtsp` crate between a connection and the hub; packets of
-//! publishers become access units in [`super::rtp_mapping`], [`package::RtspPackage`] cuts units into the packets that all
-//! viewers share. [`pairs`] are the sockets of a session that has agreed on datagrams. [`RtspPull`] and [`RtspPush`] are the
-//! client side.
+//! [`RtspSession`] connects the machine of the `rtsp` crate to a connection and the hub; [`super::rtp_mapping`] makes
+//! access units of publishers' packets, and [`package::RtspPackage`] cuts units into the packets that all viewers
+//! share. [`pairs`] are the sockets of a session that uses datagrams. [`RtspPull`] and [`RtspPush`] are the client
+//! side.
 
 mod announce;
 mod awaited;
@@ -47,10 +47,11 @@ use url::RtspUrl;
 /// The ingest of streams published over RTSP.
 const INGEST: Ingest = Ingest { publish_type: "RTSP", name: "rtsp" };
 
-/// Maximum length of a method, with the space behind it.
+/// Maximum length of a method, with the space after it.
 const METHOD_BYTES_MAX: usize = 16;
 
-/// Tells requests from those of HTTP, which has OPTIONS too: the URL has the scheme of RTSP, or is `*` before its version (RFC 2326 §6.1).
+/// Distinguishes requests from those of HTTP, which has OPTIONS too: the URL has the scheme of RTSP, or is `*` before
+/// RTSP's version (RFC 2326 §6.1).
 fn first_bytes(bytes: &[u8]) -> Guess {
     let Some(space) = bytes.iter().position(|byte| *byte == b' ') else {
         let is_method = bytes.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_');

@@ -1,11 +1,12 @@
 //! Access units as RTP packets, cut once for all viewers of a stream: interleaved in the connection or as datagrams.
 //!
-//! A track has a fixed pair of channels, its own sequence numbers and one source, so that viewers share the bytes: interleaved frames (RFC
-//! 2326 §10.12), each of which is a four-byte head and the packet as a datagram would have it. While few viewers share a unit, the payloads
-//! of its packets are slices of its own memory between heads. With many viewers, gathering two slices per 1.4 KB costs more than a copy, so
-//! units are made one slice: [`frames`] reads either.
+//! A track has a fixed pair of channels, its own sequence numbers and one source, so that viewers share the bytes:
+//! interleaved frames (RFC 2326 §10.12), each a four-byte head and the packet that a datagram would contain. While
+//! few viewers share a unit, the payloads of its packets are slices of the unit's own memory between heads. With many
+//! viewers, sending two slices per 1.4 KB costs more than copying, so a unit is copied into one slice; [`frames`]
+//! reads both.
 //!
-//! Sender reports follow the stream's own clock, so that the tracks are aligned as they are in the stream.
+//! Sender reports follow the stream's own clock, so that tracks are aligned as in the stream.
 
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use crate::protocol::rtp_mapping::describe::{clock_of, payload_type_of};
 
 /// Maximum payload of a packet: with RTP, UDP and IPv6 headers it fits an Ethernet frame and most tunnels.
 const PAYLOAD_BYTES_MAX: usize = 1380;
-/// Maximum size of an Opus packet, which is never split and has at most six frames of 1275 bytes (RFC 6716 §3.2). Larger ones are dropped,
-/// because neither a frame's length field nor a datagram could hold whatever a publisher sends.
+/// Maximum size of an Opus packet, which is never split and has at most six frames of 1275 bytes (RFC 6716 §3.2).
+/// Larger ones are dropped, because neither a frame's length field nor a datagram holds packets of any size.
 const WHOLE_BYTES_MAX: usize = 6 * 1275 + 14;
 /// Number of viewers from which a unit is copied into one slice.
 const ONE_SLICE_FROM: usize = 16;
@@ -75,8 +76,8 @@ struct Cut {
 
 impl Cut {
     fn new(track: &Track, seed: u64) -> Option<Self> {
-        // The package has nothing to draw from but its stream. Numbers need not be secret: a viewer takes packets from its
-        // server only.
+        // The package has no source of randomness but its stream. Numbers need not be secret: a viewer accepts
+        // packets from its server only.
         let mixed = (seed ^ u64::from(track.id.number())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let [a, b, c, d, e, f, ..] = mixed.to_be_bytes();
         Some(Self {
@@ -117,7 +118,7 @@ pub(super) struct RtspPackage {
 }
 
 impl RtspPackage {
-    /// Returns the index of a track's cut, making it at first use. A track with a new configuration begins anew.
+    /// Returns the index of a track's cut, making it at first use. A track with a new configuration starts again.
     fn place(&mut self, track: &Track) -> Option<usize> {
         if let Some(at) = self.cuts.iter().position(|cut| cut.track == track.id) {
             let cut = self.cuts.get_mut(at)?;
@@ -213,7 +214,7 @@ impl RtspPackage {
             cut.packets = cut.packets.wrapping_add(1);
             cut.octets = cut.octets.wrapping_add(u32::try_from(payload.len()).unwrap_or(0));
             if let CodecConfig::G711(config) = &cut.config {
-                // Each packet has samples of its own.
+                // The next packet begins after the samples of this one.
                 let samples = payload.len().checked_div(usize::from(config.channels)).unwrap_or(0);
                 timestamp = timestamp.wrapping_add(u32::try_from(samples).unwrap_or(0));
             }
@@ -270,8 +271,8 @@ impl Package for RtspPackage {
     }
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
-        // Parameter sets travel with the key frames; the reports say how the tracks lie to each other. Only new viewers get
-        // them: for the others the next report is due as before.
+        // Parameter sets travel with the key frames; reports align the tracks. Only new viewers get these reports:
+        // for the others the next one is due as before.
         for track in chosen.iter() {
             self.report(track, Timescale::MILLISECONDS.convert(dts_ms, track.timescale));
         }
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(marked, [false, false, true]);
         let first = packets[0].header;
         assert!(packets.iter().all(|packet| packet.header.timestamp == first.timestamp));
-        // The next unit goes on counting, and is reported of no more.
+        // The next unit continues the numbers, and needs no report yet.
         let next = stream.frames(TrackId::VIDEO, 1040, &[7; 10]);
         let header = rtp::Packet::read(&next[0].1).unwrap().header;
         assert_eq!((next.len(), header.ssrc), (1, first.ssrc));

@@ -1,6 +1,6 @@
-//! The sockets of a session that uses datagrams: a pair for each track, RTP's port even and RTCP's the next one (RFC 3550 §11). The sockets
-//! of an accepted connection are connected to the peer's ports. A client announces its ports before it knows the server's, and checks where
-//! each datagram comes from.
+//! The sockets of a session that uses datagrams: a pair for each track, with an even port for RTP and the next port
+//! for RTCP (RFC 3550 §11). The sockets of an accepted connection are connected to the peer's ports. A client
+//! announces its ports before it knows the server's, so it checks the source of each datagram.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -154,7 +154,7 @@ impl Pairs {
                     self.opening = None;
                     return Opened::Failed;
                 }
-                // Behind an odd port there is an even one.
+                // The port after an odd one is even.
                 self.ask(found.map_or(0, |odd| odd.checked_add(1).unwrap_or(0)));
                 Opened::NotYet
             }

@@ -17,7 +17,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Interval of receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The reason for which a publisher is ended.
+/// The reason why a publisher is ended.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) reason: &'static str,

@@ -1,8 +1,9 @@
 //! A pull: the stream of a camera, a recorder or another server.
 //!
-//! Packets come interleaved, or as datagrams to sockets that are opened before the server learns of them. Anybody can send to these
-//! sockets, so datagrams that are not from the server's address and ports are dropped (RFC 7826 §21.2.3). At first this side sends a
-//! datagram to each of the server's ports, so that address translators on the way let the server's datagrams in.
+//! Packets arrive interleaved, or as datagrams at sockets that are opened before the server learns of them. Anybody
+//! can send to these sockets, so datagrams from other addresses or ports than the server's are dropped (RFC 7826
+//! §21.2.3). At first this side sends a datagram to each of the server's ports, so that NATs on the way let the
+//! server's datagrams in.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -202,7 +203,7 @@ impl RtspPull {
         let mut report = Compound::new(REPORT_BYTES_MAX);
         report.receiver_reports(Ssrc(0), &[]);
         let rtcp = Bytes::from(report.into_bytes());
-        // Version 2 and nothing else: a packet of no source.
+        // Version 2 and nothing else: a packet without a source.
         let mut rtp = [0; rtp::HEADER_BYTES];
         rtp[0] = 0x80;
         let rtp = Bytes::copy_from_slice(&rtp);
@@ -374,7 +375,7 @@ impl Client for RtspPull {
         }
         self.carriage = self.asked.unwrap_or(self.carriage);
         if self.config.uri.tls {
-            // Datagrams would be for everybody to see.
+            // Anybody on the way could read datagrams.
             self.carriage = Carriage::Interleaved;
         }
         self.config.falls_back_to_udp = self.carriage == Carriage::Either;
@@ -415,7 +416,7 @@ impl Client for RtspPull {
     fn poll(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // A burst leaves no memory behind.
+            // Memory for a burst is not kept.
             self.events.shrink_to(8);
         }
         event

@@ -1,8 +1,9 @@
 //! A push: publishes one of our streams to another RTSP server. Its supervisor is control; one session is one attempt.
 //!
-//! 1. The connection is open: the stream is attached and paused until all requests are answered.
-//! 2. Its tracks are known: `ANNOUNCE` describes them, `SETUP` asks for each on the channels that its packets are cut for.
-//! 3. `RECORD` is answered: what is cut for viewers goes out as it is.
+//! 1. The connection is open: the stream is attached, and paused until all requests are answered.
+//! 2. The tracks are known: `ANNOUNCE` describes them, and `SETUP` requests each on the channels for which its
+//!    packets are cut.
+//! 3. `RECORD` is answered: the packets cut for viewers are sent unchanged.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ struct Announced {
 }
 
 impl Announced {
-    /// True if more of these tracks can be announced than were.
+    /// True if more of these tracks can be announced than were announced.
     fn lacks(&self, format: Format, tracks: &Tracks) -> bool {
         Announcement::of(format.choose(tracks).iter()).tracks.len() > self.announcement.tracks.len()
     }
@@ -185,7 +186,7 @@ impl ByteStream for RtspPush {
     }
 
     fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
-        // The machine's keep-alive goes by time: a target that takes nothing is noticed by the worker.
+        // The machine's keep-alive depends on time only: the worker notices a target that accepts nothing.
     }
 
     fn wants_bytes(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::types::StreamKey;
 /// Maximum number of parameters of a URL that are kept.
 const PARAMS_MAX: usize = 32;
 
-/// Returns the stream of a URL `/{app}/{id}`; `None` if the path is no valid stream key.
+/// Returns the stream of a URL `/{app}/{id}`; `None` if the path is not a valid stream key.
 pub(super) fn key_of(target: &Target) -> Option<StreamKey> {
     let (app, id) = target.path.split_once('/')?;
     (is_stream_id(app) && is_stream_id(id)).then(|| StreamKey::new(app, id))

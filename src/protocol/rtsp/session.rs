@@ -1,7 +1,7 @@
 //! The session of an RTSP peer, publisher or viewer.
 //!
-//! A publisher asks with ANNOUNCE and a viewer with DESCRIBE, so that both get a refusal at once. A viewer's subscription is paused until
-//! it plays.
+//! A publisher asks with ANNOUNCE and a viewer with DESCRIBE, so that both are refused early. A viewer's subscription
+//! is paused until the viewer plays.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -175,7 +175,7 @@ impl RtspSession {
     /// Chooses the transport of a track: channels that all viewers share, a publisher's own, or a pair of sockets.
     fn setup(&mut self, ctx: &Context<'_>, request: SetupRequest) {
         let now = ctx.now.mono;
-        // A peer that asks for TLS does not want media to go around it.
+        // A peer that uses TLS does not want media to bypass it.
         let is_plain = self.security == Security::Plain;
         let transports = request.transports.into_iter();
         let mut transports = transports.filter(|transport| is_plain || transport.lower == Lower::Tcp);
@@ -327,7 +327,7 @@ impl RtspSession {
         self.machine.reject(ctx.now.mono, status);
     }
 
-    /// Ends the session's role; the connection may go on.
+    /// Ends the session's role; the connection may continue.
     fn leave(&mut self, departure: Departure) {
         match std::mem::replace(&mut self.role, Role::None) {
             Role::AskedPublish(_) | Role::Publisher(_) => {
@@ -380,7 +380,7 @@ impl ByteStream for RtspSession {
     }
 
     fn handle_sent(&mut self, ctx: &Context<'_>, _bytes: usize) {
-        // Over datagrams it is no sign of life that this side speaks.
+        // For a viewer of datagrams, sent bytes are no sign that the viewer is alive.
         if let Role::Viewer(viewer) = &self.role
             && !viewer.takes_datagrams()
         {
@@ -402,7 +402,7 @@ impl ByteStream for RtspSession {
 
 impl DatagramPeer for RtspSession {
     fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, _from: Remote, datagram: &mut [u8]) {
-        // The socket is connected to the peer, so it is nobody else's.
+        // The socket is connected to the peer, so nobody else's datagrams arrive.
         let Some((track, is_rtcp)) = track_of(path) else { return };
         match &mut self.role {
             Role::Publisher(publisher) => {

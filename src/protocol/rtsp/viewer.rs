@@ -1,4 +1,4 @@
-//! A viewer: the tracks described to it, those it has set up, and the pictures that its path has room for.
+//! A viewer: the tracks described to it, those it has set up, and the pictures that fit its path.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,10 @@ use crate::protocol::To;
 use crate::protocol::rtp_mapping::describe::section_of;
 use crate::protocol::thinning::{Load, Picture, Thinning};
 
-/// Queue time from which pictures are left out before the first key frame on a path that has turned out to be narrow.
+/// Queue time above which pictures are left out once a path has turned out to be narrow, until the next key frame.
 const QUEUED_MAX: Duration = Duration::from_millis(500);
-/// Time from an answer to the next request from which a viewer is distant: in a local network none takes that long.
+/// Time from an answer to the next request from which a viewer counts as distant; in a local network none takes that
+/// long.
 const FAR_FROM: Duration = Duration::from_millis(10);
 
 /// Returns the time `duration` after `now`.
@@ -33,9 +34,9 @@ struct Described {
     kind: TrackKind,
     /// The transport of the track, once it is set up.
     lower: Option<Lower>,
-    /// The choice of pictures, from the first key frame on that came while the path was known to be narrow.
+    /// The choice of pictures, made at the first key frame after the path was found to be narrow.
     thinning: Option<Box<Thinning>>,
-    /// True if pictures were left out before it, so that none can be shown until the next key frame.
+    /// True if pictures were left out before that key frame, so that none can be shown until it comes.
     waits_for_key: bool,
 }
 
@@ -46,10 +47,11 @@ pub(super) struct Viewer {
     tracks: Vec<Described>,
     description: Description,
     line: Line,
-    /// Time of the last answer, and the shortest time from one to the next request: the round trip is not longer.
+    /// Time of the last answer; and the shortest time from an answer to the next request, which the round trip does
+    /// not exceed.
     answered: Instant,
     answer_to_request: Option<Duration>,
-    /// True once it was noticed that the stream has a kind of media that the description does not have.
+    /// True once the stream was found to have a kind of media that the description lacks.
     lack_noticed: bool,
 }
 
@@ -110,7 +112,7 @@ impl Viewer {
         }
     }
 
-    /// Notes a request of the viewer, which comes a round trip or more behind the last answer.
+    /// Notes a request of the viewer, which comes at least a round trip after the last answer.
     pub(super) fn note_request(&mut self, now: Instant) {
         let took = now.saturating_duration_since(self.answered);
         self.answer_to_request = Some(self.answer_to_request.map_or(took, |least| least.min(took)));
@@ -138,8 +140,8 @@ impl Viewer {
         self.tracks.iter().any(|one| one.lower == Some(Lower::Udp))
     }
 
-    /// Returns the selection narrowed to the kinds, or the only track of a kind, that are set up; `None` if that changes nothing. Several
-    /// of many tracks of a kind cannot be selected: the others are left out when sending.
+    /// Returns the selection narrowed to the kinds, or the only track of a kind, that are set up; `None` if that
+    /// changes nothing. Some of many tracks of a kind cannot be selected: the others are left out when sending.
     pub(super) fn narrowed(&self, selection: Selection) -> Option<Selection> {
         let pick = |kind, whole| {
             let mut of_kind = self.tracks.iter().filter(|one| one.kind == kind && one.lower.is_some());
@@ -158,7 +160,7 @@ impl Viewer {
         (narrowed != selection).then_some(narrowed)
     }
 
-    /// Returns true, once, if the stream has video or sound that the description did not have.
+    /// Returns true, once, if the stream has video or audio that the description lacks.
     pub(super) fn notices_lack(&mut self, tracks: &Tracks) -> bool {
         let is_news = !self.lack_noticed && self.lacks_of(tracks);
         self.lack_noticed |= is_news;
@@ -219,7 +221,8 @@ impl Viewer {
         one.and_then(|one| one.thinning.as_mut()).is_none_or(|thinning| thinning.passes(now, picture, load))
     }
 
-    /// Queues a unit or its prelude, in the form made by [`super::package`]; of a unit that does not pass its reports alone.
+    /// Queues a unit or its prelude, in the form made by [`super::package`]. Of a unit that does not pass, only the
+    /// reports are queued.
     fn push(&mut self, parts: &Parts, passes: bool) {
         for frame in package::frames(parts) {
             let channel = frame.channel;
@@ -239,7 +242,8 @@ impl Viewer {
         self.tracks.iter().filter(is_video).map(|one| one.track)
     }
 
-    /// Applies reports of the viewer. Returns the bits per second of its path when that has turned out to be narrow.
+    /// Applies reports of the viewer. Returns the bit rate of its path in bits per second, if the path has turned out
+    /// to be narrow.
     pub(super) fn handle_rtcp(&mut self, now: Instant, compound: &[u8]) -> Option<u64> {
         let is_news = self.line.handle_rtcp(now, compound);
         self.line.limit().filter(|_| is_news)
@@ -292,7 +296,7 @@ mod tests {
         assert_eq!(narrowed(&[video, audio], &[0, 1]), None);
         assert_eq!(narrowed(&[video, audio], &[0]), mute);
         assert_eq!(narrowed(&[video, audio], &[1]), blind);
-        // A track that comes later, with another publisher, was never described.
+        // A track that a later publisher adds was never described.
         assert_eq!(narrowed(&[video], &[0]), mute);
         assert_eq!(narrowed(&[audio], &[0]), blind);
     }
@@ -334,7 +338,7 @@ mod tests {
             assert!((0..out.len()).all(|at| out.get(at)[0] == 0x80 || out.get(at)[0] == 0x81));
             sent.push((to.path.0, out.len()));
         }
-        // A report before the three packets of the picture, a report before the one of the sound.
+        // A report before the three packets of the picture, and a report before the audio packet.
         assert_eq!(sent, [(2, 1), (1, 3), (4, 1), (3, 1)]);
         assert_eq!((viewer.poll_timeout(), viewer.line.waiting_bytes()), (None, 0));
     }

@@ -1,5 +1,6 @@
-//! Limits on the number of keys that a worker derives from passphrases (PBKDF2, 0.3 to 0.6 ms each), per turn, per second and per address,
-//! however many callers there are. A packet whose key cannot be derived now is dropped as if lost; the peer sends it again.
+//! Limits on the number of keys that a worker derives from passphrases (PBKDF2, 0.3 to 0.6 ms each): per turn, per
+//! second and per address, regardless of the number of callers. A packet whose key cannot be derived now is dropped
+//! as if lost; the peer sends it again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -14,7 +15,7 @@ use crate::auth::network;
 const PER_SECOND: u64 = 200;
 /// Maximum derivations per second for one address.
 const PER_SECOND_AND_ADDRESS: u64 = 20;
-/// Maximum derivations at once, of one address or of all; so also the maximum of one turn.
+/// Maximum derivations in a burst, of one address or of all addresses; therefore also the maximum of one turn.
 const BURST: u64 = 4;
 /// Number of address counters. Two addresses that share a counter share its allowance.
 const BUCKETS: usize = 1024;
@@ -66,7 +67,7 @@ impl Derivations {
         (self.secret, network(address)).hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % (BUCKETS as u64)).unwrap_or(0);
         let Some(of_address) = self.of_addresses.get(index) else { return false };
-        // An address loses nothing of its share when the common budget is used up.
+        // If the common budget is used up, the address keeps its own share.
         of_address.has(now, PER_SECOND_AND_ADDRESS)
             && self.all.take(now, PER_SECOND)
             && of_address.take(now, PER_SECOND_AND_ADDRESS)

@@ -1,15 +1,16 @@
 //! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. The payload is MPEG-TS, which
 //! the `srt` crate does not know.
 //!
-//! [`SrtPort`] tells the peers of the shared port apart, [`session::SrtSession`] puts a connection of the `srt` crate between the
-//! port and the hub; [`outbound::OutboundConnection`] is an outgoing connection (or one that waits for its peer) on a socket of its own, which
-//! [`SrtPush`] and [`SrtPull`] use; [`super::ts`] turns payloads into access units and back.
+//! [`SrtPort`] separates the peers of the shared port, and [`session::SrtSession`] connects a connection of the `srt`
+//! crate to the port and the hub. [`outbound::OutboundConnection`] is an outgoing connection on its own socket, or
+//! one that waits there for its peer; [`SrtPush`] and [`SrtPull`] use it. [`super::ts`] converts payloads to access
+//! units and back.
 //!
-//! A caller that comes:
-//! 1. induction, answered by the port without a trace;
-//! 2. conclusion: a session, which reads the stream id, checks the passphrase of the application, and asks (publish or
-//!    play); the caller's repetitions wait;
-//! 3. the verdict is the answer to the conclusion: a connection, or a rejection code (docs/srt.md).
+//! A caller is handled in three steps:
+//! 1. Induction: the port answers it and keeps no state.
+//! 2. Conclusion: a session is made, which reads the stream id, checks the application's passphrase, and asks to
+//!    publish or play; the caller's repetitions wait.
+//! 3. Verdict: the answer to the conclusion is a connection, or a rejection code (docs/srt.md).
 
 mod derivations;
 mod load;
@@ -76,7 +77,7 @@ static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// The tracks of pushes; viewers may ask for others. Splice information is with them.
+/// The tracks of pushes, including splice information; viewers may request others.
 const SELECTION: Selection = Selection { data: Pick::Only(TrackId::CUES), ..Selection::DEFAULT };
 
 /// SRT's row in [`super::registry`].
@@ -180,8 +181,8 @@ fn config_of_address(server: &SrtSettings, address: &SrtAddress) -> Arc<Config> 
     })
 }
 
-/// True if the connection accepts another unit; even a large one needs room. On a full path units stay in the ring, where a viewer that is
-/// too far behind skips what it cannot get.
+/// True if the connection accepts another unit, which may be large. On a full path units stay in the ring, where a
+/// viewer that is too far behind skips them.
 fn has_room(connection: &Connection) -> bool {
     !connection.is_behind() && connection.send_room() > connection.queued_bytes()
 }
@@ -191,7 +192,7 @@ fn goodbye_at(now: Instant, stats: ::srt::Stats) -> Instant {
     now + Duration::from_millis(stats.ms_snd_tsb_pd_delay.into()).min(GOODBYE_WITHIN) + GOODBYE_MARGIN
 }
 
-/// Describes the reason for which a connection has ended, for logs and states.
+/// Describes the reason why a connection has ended, for logs and states.
 fn words(reason: CloseReason) -> String {
     match reason {
         CloseReason::Local => "closed here".to_owned(),

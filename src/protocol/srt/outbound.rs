@@ -67,7 +67,7 @@ impl OutboundConnection {
     /// Calls at once or waits for a caller, as the address says.
     pub(crate) fn new(now: Instant, server: &SrtSettings, address: &SrtAddress, seed: Seed) -> Self {
         let config = super::config_of_address(server, address);
-        // On a socket of its own any id but zero is unique.
+        // On its own socket, any id but zero is unique.
         let id =
             SocketId(1 | u32::try_from(seed.derive("socket id", 0).random().below(1 << 30)).unwrap_or(0));
         let stage = if address.listens {
@@ -111,7 +111,7 @@ impl OutboundConnection {
                 }
             }
             Stage::Open { connection, peer } => {
-                // A socket that calls is connected: the system has looked at the address.
+                // A socket that calls is connected, so the system has checked the address.
                 if peer.is_none_or(|peer| peer == from) {
                     connection.handle_datagram(now, datagram);
                 }
@@ -205,7 +205,7 @@ mod tests {
         let mut out = Datagrams::new();
         while caller.poll_transmit(now, &mut out) {
             (0..out.len()).for_each(|n| connection.handle_datagram(now, from, out.get(n)));
-            // Datagrams right behind do not discard the answer.
+            // Datagrams that follow immediately do not discard the answer.
             connection.handle_datagram(now, ([192, 0, 2, 2], 9).into(), b"noise");
             let mut answers = Datagrams::new();
             if connection.poll_datagrams(now, &mut answers) == Some(from) {
@@ -229,7 +229,7 @@ mod tests {
             assert_eq!(call(&mut connection, at, 1000 + n, "the wrong one"), std::slice::from_ref(&refused));
             assert!(connection.poll_event().is_none());
         }
-        // Callers are tried one at a time: a caller that comes too early is ignored, and may call again.
+        // Callers are tried one at a time: a caller that comes too early is ignored, and may call again later.
         let at = now + TRIAL_PAUSE * 3;
         assert_eq!(call(&mut connection, at - Duration::from_millis(1), 2000, "the wrong one"), []);
         let events = call(&mut connection, at, 3000, "the right one");

@@ -14,8 +14,8 @@ const NEW: Duration = Duration::from_millis(100);
 const SPEED: u32 = 400;
 /// Speed on any other path.
 const SPEED_MIN: u32 = 110;
-/// Maximum counted time between two units. After a publisher's absence there is a gap of seconds without data for the path, so units that
-/// are rarer than this are sent faster than the speeds say.
+/// Maximum gap between two units that is counted in full. After a publisher's absence there is a gap of seconds
+/// without data for the path. Units that are rarer than this are therefore sent faster than the speeds say.
 const GAP_MAX: Duration = Duration::from_millis(250);
 /// Time by which units may be sent early, so that several go out together.
 const BURST: Duration = Duration::from_millis(10);
@@ -144,7 +144,7 @@ mod tests {
     fn what_is_old_leaves_at_four_times_its_speed_until_nothing_is() {
         let mut pace = Pace::new();
         let left = leave(&mut pace, 6, || QUIET);
-        // Six seconds at four times the speed, and what came meanwhile.
+        // Six seconds at four times the speed, and the units that arrived meanwhile.
         let last = *left.last().unwrap();
         assert!(last > ms(1900) && last <= ms(2010), "{last:?}");
         assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));
@@ -160,7 +160,7 @@ mod tests {
         let queue = Line { rtt: ms(60), unacknowledged: ms(81) };
         let left = leave(&mut pace, 3, || queue);
         assert!((52..=58).contains(&in_a_second(&left)), "{}", in_a_second(&left));
-        // A delay that would be a queue on a short path is none here.
+        // A delay that would mean a queue on a short path does not on this one.
         let left = leave(&mut Pace::new(), 6, || queue);
         assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));
     }

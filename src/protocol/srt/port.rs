@@ -39,8 +39,8 @@ impl SrtPort {
         }
     }
 
-    /// Draws a socket id, most likely an unused one. A forger would have to guess it, so as many bits are random as possible: libsrt gives
-    /// the top two a meaning (groups, errors), and zero stands for no id.
+    /// Draws a socket id that is most likely unused. A forger must not guess it, so as many bits as possible are
+    /// random: in libsrt the top two have a meaning (groups, errors), and zero means no id.
     fn socket_id(&mut self) -> SocketId {
         const IDS: u64 = (1 << 30) - 1;
         SocketId(u32::try_from(self.random.below(IDS)).unwrap_or(0).saturating_add(1))

@@ -99,7 +99,7 @@ impl SrtSession {
         session
     }
 
-    /// Asks control for what the caller wants, once the caller has proved that it knows the passphrase.
+    /// Asks control to let the caller publish or play, once the caller has proved that it knows the passphrase.
     fn ask(
         &mut self,
         ctx: &Context<'_>,
@@ -179,7 +179,7 @@ impl SrtSession {
         self.watch(now);
     }
 
-    /// Ends a stream that nobody can play, and reports one that goes on without its video.
+    /// Ends a stream that nobody can play, and reports a stream that continues without its video.
     fn watch(&mut self, now: Instant) {
         let Role::Publisher(ingest, usable) = &mut self.role else { return };
         let Some(fault) = usable.check(now, ingest.supply()) else { return };
@@ -359,7 +359,7 @@ impl Session for SrtSession {
             Reply::Subscription(_, news) => match news {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
                 SubscriptionNews::Ended(_) => self.end_subscription(ctx),
-                // A viewer hears of tracks in the tables of its transport stream.
+                // A viewer learns of tracks from the tables of its transport stream.
                 SubscriptionNews::Held
                 | SubscriptionNews::Seasoned
                 | SubscriptionNews::KindAdded(_)

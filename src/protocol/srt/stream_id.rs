@@ -55,7 +55,7 @@ impl StreamRequest {
     /// # Errors
     /// The reason it is refused.
     pub(crate) fn parse(text: &str) -> Result<Self, BadStreamId> {
-        // Some programs send what stands in their URL as it is.
+        // Some programs send the text of their URL undecoded.
         let decoded =
             text.starts_with("%23").then(|| percent_encoding::percent_decode_str(text).decode_utf8());
         let text = &*decoded.unwrap_or_else(|| Ok(text.into())).map_err(|_| BadStreamId::Malformed)?;
@@ -81,7 +81,7 @@ impl StreamRequest {
             Some(streamid::Mode::Bidirectional) => return Err(BadStreamId::Mode),
         };
         let (mut params, mut via) = (Params::new(), Vec::new());
-        // The host is passed over: this server has one name only.
+        // The host is ignored, because this server has one name only.
         for (key, value) in [("u", keys.user), ("s", keys.session)] {
             value.map_or(Ok(()), |value| add(&mut params, key, value))?;
         }

@@ -1,4 +1,4 @@
-//! A viewer behind a line of a fixed rate, whose queue is ours.
+//! A viewer behind a line of a fixed rate, whose queue is on this side.
 
 use bytes::Bytes;
 use media::codec::{CodecConfig, h265, vp9};
@@ -12,9 +12,9 @@ const RATE: u64 = 2_500_000;
 /// The dependencies of pictures on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// Each on the one before.
+    /// Each picture refers to the one before.
     Chain,
-    /// No other needs every second one.
+    /// No picture refers to every second one.
     Free,
     /// Two sub-layers of H.265, whose upper one is a chain too.
     Layers,
@@ -86,7 +86,8 @@ impl Line {
         }
     }
 
-    /// Pictures over a line of so many bits per second; key frames eight times as large as others, every `gop` pictures.
+    /// Sends pictures over a line of this many bits per second; key frames are eight times as large as others, every
+    /// `gop` pictures.
     fn run(&mut self, shape: Shape, gop: u64, pictures: u64, line: u64) {
         let other = RATE * PERIOD_MS / 1000 * gop / (gop + 7);
         for n in 0..pictures {
@@ -102,7 +103,7 @@ impl Line {
             let picture =
                 Picture { needs: needs(shape, n % gop), is_key, bytes: usize::try_from(bits / 8).unwrap() };
             if is_key && Thinning::is_full(load) {
-                // The waiting pictures were sampled last: they are not shown.
+                // The waiting pictures were sampled last; they were not shown.
                 let kept = self.ms;
                 self.shown.retain(|shown| shown.at_ms <= kept);
                 self.waiting = 0;
@@ -122,7 +123,7 @@ impl Line {
         }
     }
 
-    /// Of what was shown from then on: the longest distance, and the longest delay.
+    /// Returns the longest distance and the longest delay of pictures shown from then on.
     fn worst(&self, from_ms: u64) -> (u64, u64) {
         let shown: Vec<&Shown> = self.shown.iter().filter(|shown| shown.at_ms >= from_ms).collect();
         let gap = shown.windows(2).map(|pair| pair[1].at_ms - pair[0].at_ms).max().unwrap_or(0);
@@ -186,8 +187,8 @@ fn a_narrow_line_gets_the_beginning_of_each_gop_in_time() {
     }
 }
 
-/// Checks key frames of different sizes: behind a small one there is room for more pictures, and behind a large one the queue is short when
-/// the next one comes.
+/// Checks key frames of different sizes: after a small one there is room for more pictures, and after a large one the
+/// queue is short when the next one comes.
 #[test]
 fn a_line_is_never_idle_and_never_late_whatever_the_key_frames_are() {
     for (keys, gop) in [([8, 8], 50), ([4, 12], 50), ([2, 14], 50), ([4, 12], 25), ([4, 12], 100)] {
@@ -211,7 +212,7 @@ fn a_line_is_never_idle_and_never_late_whatever_the_key_frames_are() {
 
 #[test]
 fn pictures_that_none_needs_are_left_out_first_and_evenly() {
-    // The more room there is beside the base, the longer each trial of all pictures lasts.
+    // The more room is left beside the base pictures, the longer each trial of all pictures lasts.
     for (percent, odd_max) in [(60, 10), (70, 15), (80, 25)] {
         let rate = RATE * percent / 100;
         let mut line = Line::new();
@@ -266,7 +267,8 @@ fn behind_a_cut_all_pictures_are_tried_again_and_less_often_when_that_fails() {
     let before = line.thinning.left_out();
     line.run(Shape::Free, 50, 250, RATE * 2);
     assert_eq!(line.thinning.left_out(), before, "five seconds later it gets all");
-    // A line between the base and all: each trial costs some delay, so they become rare.
+    // A line whose rate is between that of the base pictures and that of all: each trial costs some delay, so trials
+    // become rare.
     let mut line = Line::new();
     line.run(Shape::Free, 50, 2500, RATE * 80 / 100);
     let odd = |from: u64| line.shown.iter().filter(|one| one.number >= from && one.number % 2 == 1).count();
@@ -308,7 +310,7 @@ impl Judge {
         self.thinning.passes(self.now, picture, load)
     }
 
-    /// So many seconds of free pictures at this load; whether the last one passed.
+    /// Passes free pictures for this many milliseconds at this load. Returns true if the last one passed.
     fn free(&mut self, millis: u64, queued_ms: u64) -> bool {
         let mut passed = false;
         for _ in 0..millis / PERIOD_MS {
@@ -349,7 +351,7 @@ fn a_key_frame_counts_for_four_seconds_at_most_and_of_its_own_track() {
     assert!(judge.picture(Shape::Chain, 0, 10_000_000, Some(0)));
     assert!(judge.picture(Shape::Chain, 1, 100, Some(4400)));
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(4600)));
-    // The next one is due in a second: no more may wait than has left by then, and a little.
+    // The next key frame is due in a second: no more may wait than can leave by then, and a little.
     judge.now += Duration::from_secs(19);
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(1200)));
     // Of two key frames of one track the second's time counts less and less until the middle of the GOP.
@@ -379,7 +381,7 @@ fn a_key_frame_is_asked_for_when_a_picture_stands_and_the_path_is_free() {
     assert!(!judge.asks(1900, 0) && judge.asks(200, 0), "it is forgiven");
 }
 
-/// Rates at which a path is probed in so many milliseconds, of pictures each 40 ms; none of the probes has a result.
+/// Rates at which a path is probed in this many milliseconds, with a picture each 40 ms; no probe has a result.
 fn probes(judge: &mut Judge, millis: u64, load: Load) -> Vec<u64> {
     let mut probes = Vec::new();
     for _ in 0..millis / PERIOD_MS {

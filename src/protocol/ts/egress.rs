@@ -1,13 +1,13 @@
 //! Access units to transport packets: those that every viewer of a stream shares.
 //!
-//! Each unit of the ring has packets of its own, or none: audio frames wait for each other,
-//! 70 ms at most ([`Packing::LIVE`]), and the last one of a PES packet brings all of them. So a viewer who comes between two
-//! of them gets a few frames from before it came, and none twice or in part. Tables stand before every key frame,
-//! before the first unit of an epoch and before a unit every 400 ms, each time a prelude is made. The prelude is a copy of
-//! those, with their counters: whoever comes later begins with it, and goes on with the next tables as all others do; whoever begins
-//! at the same unit has them twice, as ISO/IEC 13818-1 §2.4.3.3 allows.
+//! Each unit of the ring has packets of its own, or none: audio frames wait for one another, at most 70 ms
+//! ([`Packing::LIVE`]), and the last frame of a PES packet brings all of them. A viewer that joins between two PES
+//! packets therefore gets a few frames from before it joined, and none twice or in part. Tables precede every key
+//! frame, the first unit of an epoch, and a unit every 400 ms; each time a prelude is made. The prelude is a copy of
+//! those tables with their counters. A viewer that joins later begins with it, and continues with the next tables
+//! like all others; a viewer that begins at the same unit gets the tables twice, as ISO/IEC 13818-1 §2.4.3.3 allows.
 //!
-//! The packets themselves are [`mpegts::Program`]'s.
+//! [`mpegts::Program`] makes the packets.
 
 use bytes::Bytes;
 use media::{Track, TrackId};
@@ -15,7 +15,7 @@ use mpegts::{Packing, Program};
 
 use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
 
-/// The tables are repeated so often, in milliseconds: with a frame on top that is less than the 500 ms of ETSI TR 101 290.
+/// Interval of the tables in milliseconds. With one more frame it is below the 500 ms of ETSI TR 101 290.
 const TABLES_MS: i64 = 400;
 
 /// A program of the chosen tracks.
@@ -44,7 +44,7 @@ impl TsPackage {
         }
     }
 
-    /// The packets of a unit, with those of frames that have waited for it; `None` when it cannot be carried.
+    /// The packets of a unit, with those of frames that have waited for it; `None` if the format cannot carry it.
     fn write(&mut self, entry: &Entry, chosen: &Chosen) -> Option<Bytes> {
         self.follow(chosen);
         if entry.unit.track == TrackId::CUES {

@@ -1,11 +1,11 @@
 //! Access units as MPEG-TS and back: the common part of SRT, TS over HTTP and HLS.
 //!
-//! [`Depackager`] converts transport packets to access units, [`TsPackage`] access units to transport packets. Their transport is the
-//! protocol's.
+//! [`Depackager`] converts transport packets to access units, [`TsPackage`] access units to transport packets. The
+//! protocol itself transports the packets.
 //!
-//! Both count 90 kHz, and both take [`mpegts::ZERO`] for the zero of a stream: a transport stream of ffmpeg begins there, so one
-//! that comes in that way begins at zero in the hub, as the same stream over RTMP does, and goes out with the times it
-//! came with.
+//! Both count in 90 kHz, and both place the zero of a stream at [`mpegts::ZERO`], where transport streams of ffmpeg
+//! begin. Such a stream therefore begins at zero in the hub, like the same stream over RTMP, and leaves with the
+//! times with which it arrived.
 
 mod egress;
 mod ingest;

@@ -136,7 +136,7 @@ impl Publisher {
 
 #[test]
 fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
-    // The record of ffmpeg says that sets may come in band, too; ours that they do not.
+    // The record of ffmpeg says that sets may also come in band; ours says that they do not.
     let sets = h265::Config::read(Bytes::from_static(HVCC)).unwrap();
     let sets: Vec<&[u8]> = sets.parameter_sets().collect();
     let hevc = CodecConfig::H265(h265::Config::of_sets(&sets[..1], &sets[1..2], &sets[2..]).unwrap());
@@ -159,7 +159,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
         for unit in &given {
             let bytes = package(&mut out, &tracks, unit.clone());
             assert!(!bytes.is_empty() && bytes.len().is_multiple_of(PACKET_BYTES));
-            // Whole units are there with their last packet: nothing waits for the next one.
+            // A unit is complete with its last packet: nothing waits for the next unit.
             for piece in bytes.chunks(1316) {
                 ingest.handle(piece);
             }
@@ -177,7 +177,7 @@ fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
     }
 }
 
-/// Audio frames of 48 kHz that need no configuration of their own, with what they are.
+/// Audio frames of 48 kHz that need no configuration, each with the configuration they imply.
 fn sounds() -> [(CodecConfig, Bytes); 5] {
     let mp3_frame = [&[0xff, 0xfb, 0x94, 0x64][..], &[0; 380]].concat();
     let ac3_frame = [&[0x0b, 0x77, 1, 2, 20, 0x40][..], &[5; 762]].concat();
@@ -284,7 +284,7 @@ fn a_viewer_who_joins_anywhere_gets_the_tables_first_and_misses_nothing() {
             for track in [TrackId::VIDEO, TrackId::AUDIO] {
                 let due = entries[begin..].iter().filter(|unit| unit.track == track).count();
                 let got = came.iter().filter(|unit| unit.track == track).count();
-                // The last frames still wait; a few may be from before it came.
+                // The last frames still wait; a few may be from before the viewer joined.
                 assert!(got + 4 > due && got < due + 4, "{begin}: {got} of {due}");
             }
         }
@@ -326,7 +326,8 @@ fn a_picture_goes_out_with_a_delimiter_and_a_key_frame_with_its_sets() {
     };
     assert_eq!(payload_of(true, &[IDR]), annex_b(&[AUD, SPS, PPS, IDR]));
     assert_eq!(payload_of(false, &[INTER]), annex_b(&[AUD, INTER]));
-    // RTMP passes on what encoders leave inside: it is there once.
+    // Encoders may leave delimiters and parameter sets in their frames, which RTMP passes on; the output has each
+    // once.
     assert_eq!(
         payload_of(true, &[&[9, 0x10], SPS, PPS, &[6, 5, 0], IDR]),
         annex_b(&[AUD, SPS, PPS, &[6, 5, 0], IDR])
@@ -371,7 +372,7 @@ fn what_cannot_be_carried_is_left_out_and_counters_stay_right_over_epochs() {
     };
     assert_eq!(events.iter().filter_map(streams).collect::<Vec<_>>(), [2, 1, 2]);
     assert_eq!((demuxer.stats().gaps, demuxer.stats().pes), (0, 21));
-    // The clock is never after what it is sent with, and never far before it.
+    // The clock is never after the media sent with it, and never long before it.
     for packet in bytes.chunks(PACKET_BYTES) {
         let packet = Packet::read(packet.try_into().unwrap()).unwrap();
         assert!(
@@ -462,7 +463,7 @@ fn units_that_mean_nothing_cost_themselves_and_not_their_picture() {
             nals.insert(at + 1, void);
             let came = publisher.video(3000, &nals);
             assert_eq!((came.len(), &came[0].payload), (1, &lengths(&[IDR, rest])), "{void:?} {at}");
-            // Start codes with nothing between them are no units.
+            // Start codes with nothing between them are not units.
             let bytes = [&annex_b(&nals)[..], &[0, 0, 1, 0, 0, 1, 0, 0, 0, 1]].concat();
             let came = publisher.send(Kind::Video, 6000, 6000, false, &bytes);
             assert_eq!(came[0].payload, lengths(&[IDR, rest]), "{void:?} {at}");
@@ -503,7 +504,8 @@ fn several_pictures_in_a_packet_are_separated() {
     let second: &[u8] = &[0x41, 0x40, 9];
     publisher.video(0, &[AUD, SPS, PPS, IDR]);
     publisher.video(1800, &[AUD, INTER]);
-    // Told by a delimiter, and by the first macroblock; another slice of the same picture begins none.
+    // Pictures are separated at a delimiter and at the first macroblock; another slice of the same picture begins
+    // none.
     let units = publisher.send(
         Kind::Video,
         3600,
@@ -535,7 +537,7 @@ fn pieces(parts: &[(Option<u64>, &[u8])]) -> Depackager {
         };
         let mut bytes = muxer.write(&unit).to_vec();
         if !dts_told {
-            // The flag of the PTS goes; its five bytes are stuffing then.
+            // The PTS flag is removed; its five bytes are then stuffing.
             let at = bytes.windows(4).position(|bytes| bytes == [0, 0, 1, 0xe0]).unwrap();
             bytes[at + 7] = 0;
         }
@@ -602,7 +604,7 @@ fn audio_frames_are_split_and_joined_and_timed_from_their_packet() {
         (100..107).collect::<Vec<_>>()
     );
     assert_eq!(publisher.ingest.stats().bad, 0);
-    // 44.1 kHz does not divide: a second of it is a second.
+    // 44.1 kHz does not divide 90 kHz; a second of it is nevertheless a second.
     let config = aac::Config::read(Bytes::from_static(&[0x12, 0x10])).unwrap();
     let many: Vec<u8> = (0..200).flat_map(|_| [&config.adts(3).unwrap()[..], b"raw"].concat()).collect();
     let units = Publisher::new(None, Some(StreamKind::AacAdts)).audio(0, &many);
@@ -617,7 +619,7 @@ fn audio_resynchronises_after_a_loss() {
     let torn = [&frame[20..], &frame, &frame].concat();
     assert_eq!(publisher.audio(0, &torn).len(), 2);
     assert_eq!(publisher.ingest.stats().bad, 1);
-    // Noise for ever is not held.
+    // Endless noise is not held.
     for n in 0..50 {
         assert_eq!(publisher.audio(n * 1000, &[0xff; 3000]), []);
     }
@@ -691,7 +693,7 @@ fn t_07_the_wrap_is_no_jump_and_a_jump_is_repaired() {
     assert_eq!(times, [0, 3600, 7200, 10_800, 14_400, 18_000, 21_600]);
     let Some(media::ClockNews::Fault(fault)) = publisher.ingest.take_clock_news() else { panic!("no fault") };
     assert_eq!((fault.fault, fault.count), (media::ClockFault::Jump, 2));
-    // A publisher that returns goes on behind its predecessor.
+    // A publisher that returns continues after its predecessor.
     let mut publisher = Publisher::new(Some(StreamKind::H264), None);
     publisher.ingest = ingest_at(media::Position { dts_ms: 1000, started: true });
     assert_eq!(publisher.video(0, &[AUD, SPS, PPS, IDR])[0].dts, 93_600);
@@ -735,7 +737,7 @@ fn the_first_units_wait_until_all_tracks_are_known_but_not_for_long() {
         [(0, 1), (3000, 1), (1920, 2)]
     );
     assert_eq!(publisher.video(6000, &[AUD, INTER]).len(), 1);
-    // Audio that was announced and never comes.
+    // Audio is announced and never comes.
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     assert_eq!(publisher.video(0, &[AUD, SPS, PPS, IDR]), []);
     assert_eq!(publisher.video(87_000, &[AUD, INTER]), []);
@@ -766,7 +768,7 @@ fn a_picture_holds_little_more_than_its_bytes() {
 
 #[test]
 fn pictures_without_dts_get_decode_times_from_their_order() {
-    // Shown 0, 3, 1, 2, 6, 4, 5, ...: a picture that is shown late comes first of each three.
+    // Shown 0, 3, 1, 2, 6, 4, 5, ...: of each three pictures, the one that is shown last comes first.
     let shown = |n: u64| match n % 3 {
         _ if n == 0 => 0,
         1 => n + 2,

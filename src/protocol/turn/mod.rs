@@ -1,13 +1,13 @@
-//! TURN (RFC 8656): clients that reach no media port by themselves reach them through this one, over UDP, TCP or TLS.
+//! TURN (RFC 8656): clients that cannot reach a media port reach it through this server, over UDP, TCP or TLS.
 //!
 //! ```text
 //!     client --UDP--> TurnPort --> TurnSession --UDP, own socket on loopback--> media port of a worker
 //!     client --TCP, TLS--> StreamCarrier --> TurnPort
 //! ```
 //!
-//! The machines are in the crate `turn`; here is what the server adds: whose a datagram is ([`port`]), the socket of an
-//! allocation ([`session`]), messages in byte streams ([`tcp`]), and its addresses with
-//! credentials for clients ([`offer`]). Why each allocation has a socket of its own stands in docs/decisions.md.
+//! The machines are in the crate `turn`. The server adds the routing of datagrams ([`port`]), the socket of an
+//! allocation ([`session`]), messages in byte streams ([`tcp`]), and its addresses with credentials for clients
+//! ([`offer`]). docs/decisions.md explains why each allocation has a socket of its own.
 
 mod offer;
 mod port;

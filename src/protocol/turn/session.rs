@@ -31,7 +31,8 @@ impl TurnSession {
     }
 }
 
-/// Returns the address to bind for peers: any free port of loopback, because peers are on this machine at whichever address.
+/// Returns the address to bind for peers: any free port of loopback, because peers are on this machine, whatever
+/// their addresses.
 fn own_address(family: Family) -> SocketAddr {
     let ip: IpAddr = match family {
         Family::V4 => Ipv4Addr::LOCALHOST.into(),
@@ -79,7 +80,7 @@ impl Session for TurnSession {
     }
 
     fn about(&self) -> About {
-        // An allocation is made for credentials.
+        // An allocation requires credentials.
         About { protocol: "turn", is_media: true, is_authenticated: true }
     }
 

@@ -10,7 +10,7 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
     name: "turn",
     counted: ["events", "What TURN allocations did", "What one TURN allocation did"],
     counters: &["bytes_to_peers", "bytes_to_clients", "forbidden", "dropped", "refused"],
-    // An allocation is of no stream, by which single connections are listed.
+    // Single connections are listed by stream, and an allocation belongs to none.
     counters_of_each: 0,
     gauges: &[],
 };

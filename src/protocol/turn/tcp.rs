@@ -16,7 +16,7 @@ static TERMS: Terms = Terms {
     unwanted: "it has no allocation",
 };
 
-/// Tells STUN requests by their type, of which the first byte is 0, and by the magic cookie (RFC 8489 §5).
+/// Recognises STUN requests by their type, whose first byte is 0, and by the magic cookie (RFC 8489 §5).
 pub(super) fn first_bytes(bytes: &[u8]) -> Guess {
     const COOKIE_AT: usize = 4;
     match Guess::by_prefix(bytes, &[0]) {

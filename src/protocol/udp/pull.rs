@@ -54,7 +54,7 @@ enum Form {
 }
 
 impl Form {
-    /// Detects the form from a source's first datagram; `None` if it is no transport stream.
+    /// Detects the form from a source's first datagram; `None` if it is not a transport stream.
     fn of(datagram: &[u8]) -> Option<Self> {
         let is_sync = |bytes: &[u8], at: usize| bytes.get(at) == Some(&SYNC);
         if Self::Rtp.payload(datagram).is_some_and(|inner| is_sync(inner, 0)) {
@@ -78,7 +78,7 @@ impl Form {
 }
 
 impl UdpPull {
-    /// Returns the transport stream's bytes in a datagram of the source, which its sender may become.
+    /// Returns the transport stream's bytes in a datagram, if its sender is the source or becomes it.
     fn take<'a>(&mut self, now: Instant, from: SocketAddr, datagram: &'a [u8]) -> Option<&'a [u8]> {
         let known = self.source.as_mut().filter(|source| source.address == from);
         if let Some(source) = known {
@@ -168,7 +168,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, n], 5000))
     }
 
-    /// Gives a datagram; the second byte of its first packet, if it comes out.
+    /// Passes a datagram. Returns the second byte of its first packet, if the packet is emitted.
     fn give(pull: &mut UdpPull, now: Instant, from: u8, datagram: &[u8]) -> Option<u8> {
         pull.handle_datagram(now, PathId::default(), address(from), &mut datagram.to_vec());
         let event = pull.poll()?;
@@ -226,7 +226,7 @@ mod tests {
         }
         assert_eq!(give(&mut pull, now, 1, &rtp(&packet(7))), Some(7));
         assert_eq!(give(&mut pull, now, 1, &packet(8)), None, "without RTP");
-        // Without RTP, a datagram that looks like it by chance is of the stream.
+        // Without RTP, a datagram that looks like RTP by chance belongs to the stream.
         let mut pull = UdpPull::default();
         assert_eq!(give(&mut pull, now, 1, &packet(1)), Some(1));
         assert_eq!(give(&mut pull, now, 1, &rtp(&[3; 50])), Some(33));

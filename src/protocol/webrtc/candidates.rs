@@ -18,7 +18,7 @@ const STUN_PORT: u16 = 3478;
 pub(super) enum Entry {
     /// An address.
     Address(IpAddr),
-    /// The public address behind which a NAT has one of this machine.
+    /// The public address to which a NAT maps an address of this machine.
     Mapped { own: IpAddr, public: IpAddr },
     /// An address that is looked up.
     LookUp(Lookup),
@@ -113,7 +113,7 @@ fn own_addresses(bound: SocketAddr, hosts: &[IpAddr]) -> Vec<IpAddr> {
         IpAddr::V6(ip) => bound.is_ipv6() && !ip.is_loopback() && !ip.is_unicast_link_local(),
     };
     let mut own: Vec<IpAddr> = hosts.iter().filter(is_reached).take(CANDIDATES_MAX).copied().collect();
-    // Peers prefer what stands first, and IPv4 reaches nearly everybody.
+    // Peers prefer the first candidate, and IPv4 reaches nearly everybody.
     own.sort_by_key(IpAddr::is_ipv6);
     if own.is_empty() {
         own.push(IpAddr::from([127, 0, 0, 1]));

@@ -85,7 +85,7 @@ impl Outside {
     }
 }
 
-/// Returns true for the URI of a relay (TURN), false for STUN; `None` if it is no ICE server URI.
+/// Returns true for the URI of a relay (TURN), false for STUN; `None` if the URI is not that of an ICE server.
 fn relays(uri: &str) -> Option<bool> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'"' | b',');
     let (scheme, _) =

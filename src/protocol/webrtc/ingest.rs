@@ -31,7 +31,7 @@ const START_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
-/// Time without frames, while other layers of the section go on, after which a layer counts as stopped.
+/// Time without frames, while other layers of the section continue, after which a layer counts as stopped.
 const LAYER_SILENCE: Duration = Duration::from_secs(2);
 /// Minimum interval of updates of a rendition's rate.
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
@@ -129,7 +129,7 @@ impl Ingest {
         let is_it = |one: &Incoming| one.section == section && one.layer == layer;
         let Some(at) = self.sections.iter().position(is_it) else { return true };
         if !self.sections.iter().any(|one| one.clock.has_begun()) {
-            // Until the first frame ICE and DTLS had their time.
+            // The time before the first frame was spent on ICE and DTLS.
             self.began = now;
         }
         self.drop_silent_layers(now, section);
@@ -240,7 +240,7 @@ impl Ingest {
 
     /// Ends the wait of the first units, if they have waited long enough or all sections are known.
     pub(super) fn try_start(&mut self, now: Instant) {
-        // Of layers one is enough: a publisher sends the larger ones when its path carries them.
+        // One layer is enough: a publisher sends the larger ones once its path carries them.
         let has_track = |section| {
             let mut of_section = self.sections.iter().filter(|one| one.section == section);
             of_section.any(|one| self.tracks.get(one.track).is_some())

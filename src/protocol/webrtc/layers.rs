@@ -34,7 +34,7 @@ const RATE_FIRST: u64 = 1_500_000;
 /// The state of a viewer's path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PathState {
-    /// Estimated capacity in bits per second, as far as it was tried.
+    /// Estimated capacity in bits per second; the path may carry more than the rates tried so far.
     pub(super) estimate: Option<u64>,
     /// True if queues on the path are growing.
     pub(super) is_congested: bool,
@@ -82,7 +82,7 @@ pub(super) struct Layers {
     calm: Duration,
     /// Time of the last switch up, while it may still turn out a failure.
     trial: Option<Instant>,
-    /// Time at which pictures were last sent, and whether that is too long ago.
+    /// Time at which pictures were last sent; and true if that is too long ago.
     fed: Instant,
     starves: bool,
 }
@@ -178,7 +178,7 @@ impl Layers {
         let all = renditions(tracks, self.codec, self.group);
         let wanted = match (self.forced, all.iter().position(|track| track.id == self.wanted)) {
             (Some(height), _) => forced(&all, height)?.id,
-            // The publisher sends it no more: the smallest, and then what the path carries.
+            // The publisher no longer sends it: take the smallest, then whatever the path carries.
             (None, None) => all.first()?.id,
             (None, Some(at)) => match self.choose(now, &all, at, path)? {
                 Choice::Track(track) => track,
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(1), id(0)]);
     }
 
-    /// Up, and down at once, again and again: each time later.
+    /// A switch up and down at once, again and again: each time later.
     #[test]
     fn a_path_that_lies_is_believed_less_and_less() {
         let mut bench = Bench::new();

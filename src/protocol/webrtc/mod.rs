@@ -8,11 +8,11 @@
 //!     hub --> RtcPackage (packets, cut once) --> Viewer --> Peer (numbers, keys) --> UDP datagrams
 //! ```
 //!
-//! Each worker has a UDP port of its own and tells clients of that one, so that media comes to the worker whose session
-//! it is for. The machines are in the crate `webrtc` and below it; here is what the server adds: whose a datagram is
-//! ([`port`]), what a peer may do ([`session`]), which codecs ([`negotiation`]), times and configurations of frames
-//! ([`ingest`]), packets shared by viewers ([`package`]), how one of them begins ([`viewer`]), which
-//! rendition it is sent ([`layers`]), and who is sent the streams of a main track by one peer ([`room`]).
+//! Each worker has its own UDP port and announces it to its clients, so that media arrives at the worker that has the
+//! session. The machines are in the crate `webrtc` and below it; the server adds the routing of datagrams ([`port`]),
+//! the permissions of a peer ([`session`]), the choice of codecs ([`negotiation`]), times and configurations of
+//! frames ([`ingest`]), packets shared by viewers ([`package`]), the beginning of a viewer ([`viewer`]), the choice
+//! of its rendition ([`layers`]), and viewers that one peer sends all streams of a main track ([`room`]).
 
 mod candidates;
 mod codecs;

@@ -244,7 +244,8 @@ fn avc_profile(record: &[u8]) -> Option<ProfileLevelId> {
     Some(ProfileLevelId { idc, flags, level })
 }
 
-/// True if a viewer wants the stream's video codec, but in no form in which it can be sent. It would see nothing and get no reason.
+/// True if a viewer wants the stream's video codec, but only in forms in which the stream cannot be sent. The
+/// viewer would see nothing and get no reason.
 pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
     let Some(track) = default_of(tracks, TrackKind::Video) else { return false };
     let codec = track.config.codec();

@@ -1,11 +1,12 @@
 //! The packets of a stream, cut once for all WebRTC viewers of a worker.
 //!
-//! Viewers do not share bytes, because each has its own sequence numbers and keys, but the packets before those: a log per track, kept from
-//! the newest key frame on for new viewers. A unit is an [`Item::Packets`]: its place in that log.
+//! Viewers do not share bytes, because each has its own sequence numbers and keys. They share the packets before
+//! these are added: a log per track, kept from the newest key frame on for new viewers. A unit is an
+//! [`Item::Packets`]: its place in that log.
 //!
-//! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. Of a stream with B-frames, pictures
-//! that are shown before one already sent are dropped: fewer pictures, in order. Others may refer to some of them; a decoder then conceals
-//! the loss until the next key frame.
+//! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. In a stream with
+//! B-frames, pictures that are shown before one already sent are therefore dropped: fewer pictures, in order. Others
+//! may refer to dropped ones; a decoder then conceals the loss until the next key frame.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,7 +22,8 @@ use crate::hub::{Chosen, Entry, Fit, Item, Package, PacketLogs, Packets, Parts};
 
 /// Maximum payload in datagrams to viewers (`Peer::payload_bytes_max` of the default configuration).
 const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
-/// Time for which packets of the GOP before the newest are kept; a viewer that began with it and is paced has been sent it by then.
+/// Time for which packets of the GOP before the newest are kept; by then a paced viewer that began with it has
+/// received it.
 const CATCH_UP: Duration = Duration::from_secs(4);
 /// Clock rate of video in RTP.
 const VIDEO_TICKS: Timescale = Timescale::new(90_000);
@@ -41,7 +43,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// Keeps the packets that new viewers begin with, and those that recent viewers still need.
+    /// Keeps the packets with which new viewers begin, and those that recent viewers still need.
     fn hold(&mut self, at: Instant, key: Option<&LoggedUnit>) {
         if let Some(key) = key {
             self.keys.push_back((at, key.clone()));

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 /// Time after an accepted request before the next is accepted; doubled each time.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(8);
-/// Time without a request after which the next one is accepted at once again.
+/// Time without a request after which the next one is accepted without a wait again.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
 
-/// The requests of one viewer. The first is accepted at once; while the viewer goes on asking, it must wait longer and longer.
+/// The requests of one viewer. The first is accepted at once; a viewer that keeps asking must wait longer and
+/// longer.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     /// Time of the last request, accepted or not.

@@ -1,8 +1,9 @@
 //! The playout delay requested of a viewer's player.
 //!
-//! A player stretches its buffer to the unevenness that it sees, and pictures that a narrow path delays or that are left out
-//! look like unevenness: browsers then hold back whole pictures for seconds. While pictures are left out, the player is
-//! asked for a short delay, with which Chromium shows pictures as they come; later for the delay that browsers have by default.
+//! A player extends its buffer to cover the jitter that it sees, and pictures that a narrow path delays, or that are
+//! left out, look like jitter: browsers then delay pictures for seconds. While pictures are left out, the player is
+//! asked for a short delay, with which Chromium shows pictures as they arrive; later, for the delay that browsers
+//! have by default.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use rtp::extension::PlayoutDelay;
 
 /// Requested while pictures are left out. Chromium renders without smoothing for a maximum of 500 ms or less.
 const SHORT: PlayoutDelay = PlayoutDelay { min: Duration::ZERO, max: Duration::from_millis(500) };
-/// Requested later: the range of a browser of which nothing is requested.
+/// Requested later: the range that a browser uses without a request.
 const USUAL: PlayoutDelay = PlayoutDelay { min: Duration::ZERO, max: Duration::from_secs(10) };
 
-/// Returns the delay to request of a player of which `requested` was requested before; `None`: nothing.
+/// Returns the delay to request of a player, whose last requested delay is `requested`; `None` to request nothing.
 pub(super) fn delay_for(is_thinned: bool, requested: Option<PlayoutDelay>) -> Option<PlayoutDelay> {
     if is_thinned { Some(SHORT) } else { requested.map(|_| USUAL) }
 }

@@ -1,8 +1,8 @@
 //! The UDP port of a worker's WebRTC peers.
 //!
-//! No peer is admitted by a datagram: a session is made for a request that was admitted over HTTP or a signalling socket
-//! ([`SessionsOnRequest::create`]). The port's table knows it by the ICE ufrag of our description; datagrams on a path that it has
-//! validated are routed to it.
+//! A datagram never admits a peer: a session is made for a request that was admitted over HTTP or a signalling socket
+//! ([`SessionsOnRequest::create`]). The port's table finds the session by the ICE ufrag of our description; datagrams
+//! on a path that the session has validated are routed to it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -128,9 +128,9 @@ impl RtcPort {
         }
     }
 
-    /// Routes a datagram for which no session was found. Media from an unknown path goes to one of the sessions at the same address, here or
-    /// at another worker, which tries to decrypt it: a NAT may have given its peer another port. The first flight of DTLS may be here before
-    /// the news of its path.
+    /// Routes a datagram for which no session was found. Media from an unknown path goes to one of the sessions at
+    /// the same address, here or at another worker, which tries to decrypt it: a NAT may have given its peer another
+    /// port. The first flight of DTLS may arrive before the news of its path.
     fn route_stray(
         &mut self,
         now: Instant,

@@ -1,9 +1,9 @@
 //! A viewer of a main track: one peer that is sent the tracks of all its streams.
 //!
-//! Each stream is a subscription with a [`Viewer`] of its own, and has a place for each kind of track: a section of our offers. The first
-//! place carries only the transport, so that an empty room can connect, and a leaving stream does not take the transport with it. When
-//! streams come or go there is another offer, one at a time. A place given up is first withdrawn, so that the page's track ends, and is
-//! reused for another stream by a later offer.
+//! Each stream is a subscription with a [`Viewer`] of its own, and has a place for each kind of track: a section of
+//! our offers. The first place carries only the transport, so that an empty room can connect, and the transport stays
+//! when a stream leaves. When streams join or leave there is another offer, one at a time. A place that is given up
+//! is first withdrawn, so that the page's track ends; a later offer reuses it for another stream.
 //!
 //! A viewer that has fewer places than streams ([`Limits`]) has seats ([`seating`]): these are offered once, for any codec, and carry one
 //! stream after another, depending on who speaks ([`seated`]). Only streams with a seat are subscribed to.
@@ -37,9 +37,10 @@ pub(super) use self::seating::SEATS_MAX;
 
 /// Maximum number of streams of a main track sent to a viewer at once.
 pub(super) const STREAMS_MAX: usize = 50;
-/// Maximum number of streams from which a viewer with seats only chooses.
+/// Maximum number of streams that take turns on the seats of a viewer that has only seats.
 const CANDIDATES_MAX: usize = 1000;
-/// Maximum number of forms in which a track is offered: for H.264 its own profile, and those that every browser knows.
+/// Maximum number of forms in which a track is offered: for H.264, its own profile and the profiles that every
+/// browser supports.
 const FORMS_MAX: usize = 3;
 /// Payload types of forms; higher ones are used for their retransmission.
 const PAYLOAD_TYPES: std::ops::RangeInclusive<u8> = 96..=111;
@@ -170,8 +171,9 @@ impl Room {
         room
     }
 
-    /// Makes the room of a viewer that has played the main track's own stream, in these sections. Returns the handle to subscribe to that
-    /// stream under, if the viewer goes on with it; `None` if the sections are not all that were offered.
+    /// Makes the room of a viewer that has played the main track's own stream, in these sections. Returns the room,
+    /// and the handle under which to subscribe to that stream, if the viewer still wants it; `None` if the sections
+    /// are not all that were offered.
     pub(super) fn of_viewer(
         mut self,
         own: &Arc<str>,
@@ -186,7 +188,7 @@ impl Room {
             return None;
         }
         let handle = self.came(own);
-        // Seats and data channels are behind what the peer has.
+        // Seats and data channels follow the sections that the peer already has.
         let more = std::mem::take(&mut self.places);
         let keeps = handle.filter(|_| !self.seats.are_any());
         for section in sections {

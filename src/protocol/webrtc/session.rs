@@ -1,12 +1,13 @@
 //! A WebRTC peer of the server, which publishes or plays a stream.
 //!
-//! A session is made for a controller, which speaks with the client about it: a request of WHIP or WHEP, or a signalling socket.
-//! Descriptions and news pass between the two as [`ToSession`] and [`FromSession`]; media passes through the port.
+//! A session is made for a controller, which communicates with the client: a request of WHIP or WHEP, or a signalling
+//! socket. Descriptions and news are exchanged between the two as [`ToSession`] and [`FromSession`]; media passes
+//! through the port.
 //!
-//! | | with an offer of the client | without one |
+//! | | with an offer of the client | without an offer at first |
 //! |---|---|---|
-//! | publishes | agreed on, asked for, granted: the answer | granted; the offer comes, and is answered |
-//! | plays | granted, tracks known: the answer | granted, tracks known: our offer; the answer comes |
+//! | publishes | negotiated, asked for, granted: our answer | granted; then the client's offer is answered |
+//! | plays | granted, tracks known: our answer | granted, tracks known: our offer; then the client's answer |
 
 mod data;
 mod later;
@@ -47,7 +48,8 @@ use crate::types::{Handle, SessionRef, StreamKey};
 
 /// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
-/// Maximum time that a viewer waits for the first tracks of its stream, and that the session waits for the client, media apart.
+/// Maximum time that a viewer waits for the first tracks of its stream; three times as long, the wait for a
+/// description of the client.
 const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
 
 /// The role of the peer.
@@ -63,7 +65,7 @@ enum Role {
     Publisher(Box<Ingest>),
     /// Waits for the verdict on a play, or for tracks; holds the client's offer, if it made one.
     AskedPlay(Option<Box<Description>>),
-    /// Was sent our offer for these tracks. By now the main track has these streams, if any.
+    /// Was sent our offer for these tracks. The main track has these streams by now, if any.
     Offered(Arc<Tracks>, Vec<StreamKey>),
     /// Plays.
     Viewer(Box<Viewer>),
@@ -256,7 +258,8 @@ impl RtcSession {
         let Role::AskedPlay(offer) = &mut self.role else { return };
         let stream = Shown { tracks, codecs, to_come, id: &self.key.id };
         let offer = offer.take();
-        // A client that offers media alone is answered so; one that waits for our offer gets channels with it.
+        // A client that offers only media is answered with media only; a client that waits for our offer is offered
+        // data channels too.
         let has_data =
             |offer: &Description| offer.media.iter().any(|media| media.kind == MediaKind::Application);
         if takes_data && offer.as_deref().is_none_or(has_data) {
@@ -299,7 +302,7 @@ impl RtcSession {
     fn begin_viewing(&mut self, ctx: &Context<'_>, tracks: &Arc<Tracks>) {
         let mut viewer = Viewer::new(ctx.now.mono, &mut self.peer, tracks);
         let chooses = viewer.begins_to_choose();
-        // By the time that the peer can be sent something there is a new one, where the publisher can make it.
+        // By the time the peer can be sent media there is a new key frame, if the publisher can make one.
         if let Some(track) = viewer.video() {
             self.events
                 .push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(track))));
@@ -409,7 +412,7 @@ impl RtcSession {
         if !matches!(self.role, Role::Granted(_) | Role::Publisher(_)) {
             return;
         }
-        // Pages of the SDK open a channel whatever the application has.
+        // Pages of the SDK open a channel regardless of the application's settings.
         self.peer.take_data();
         let answer = self.answer_publisher(ctx, offer);
         match (answer, std::mem::replace(&mut self.role, Role::None)) {
@@ -417,7 +420,7 @@ impl RtcSession {
                 self.begin_ingest(ctx, &grant);
                 self.send_description(described);
             }
-            // Another offer of a publisher: ICE begins anew.
+            // Another offer of a publisher: ICE restarts.
             (Ok(described), role @ Role::Publisher(_)) => {
                 self.role = role;
                 self.send_description(described);
@@ -441,7 +444,7 @@ impl RtcSession {
 
     fn refuse(&mut self, why: Refused) {
         let reason = match &why {
-            // The worker, which has brought it, has logged it.
+            // The worker has sent this refusal, and has logged it.
             Refused::Publish(refusal) => refusal.reason().to_owned(),
             Refused::Play(why) => why.reason().to_owned(),
             Refused::NoTracks => self.refused("the stream has no tracks yet".to_owned()),
@@ -559,7 +562,7 @@ impl RtcSession {
             | ::webrtc::Event::ChannelOpened(_)
             | ::webrtc::Event::ChannelClosed(_)
             | ::webrtc::Event::Message { .. }) => self.data_event(ctx, event),
-            // A lite agent has no candidates to tell; of a section only the first format is taken.
+            // A lite agent has no candidates to send, and only the first format of a section is used.
             ::webrtc::Event::Candidate(_) | ::webrtc::Event::Format { .. } | _ => {}
         }
     }
@@ -610,7 +613,7 @@ impl DatagramPeer for RtcSession {
             if let Some(remote) = self.ways.find(path) {
                 break Some(remote);
             }
-            // No route for this path: the packets count as lost, and those for other paths go on.
+            // No route for this path: the packets count as lost, and packets for other paths are still sent.
             out.clear();
         };
         To { path: PathId::default(), remote, last: self.peer.has_nothing_to_send() }
@@ -668,7 +671,7 @@ impl Session for RtcSession {
                 }
             },
             Reply::Family(FamilyNews::Message { from, message }) => self.message(ctx, from, &message),
-            // A request that was answered is over; before, nobody would get the answer.
+            // A request that was answered is over. If its session ends earlier, nobody would get the answer.
             Reply::Family(FamilyNews::Ended(gone))
                 if self.describe_by.is_some() && gone.conn == self.asker.session.conn =>
             {
@@ -680,7 +683,7 @@ impl Session for RtcSession {
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         let departure = match self.role {
-            // Its socket is gone, and may come again.
+            // The publisher's socket is gone, but may return.
             Role::Publisher(_) => Departure::Lost,
             Role::None
             | Role::AskedPublish(_)

@@ -1,5 +1,5 @@
-//! The part of a worker in a port that all workers share: its sessions whose datagrams others receive, and the sessions of others whose
-//! datagrams it receives (`protocol::steering`).
+//! One worker's state of a port that all workers share: the sessions here whose datagrams arrive at other workers,
+//! and the sessions there whose datagrams arrive here (`protocol::steering`).
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -28,8 +28,9 @@ impl Given {
     }
 }
 
-/// The paths that this worker has at others, and others at it. Each is an entry of a session that the port's demultiplexer knows, there or
-/// here, so that the limits of sessions and of their paths hold for them.
+/// The paths of sessions here whose datagrams arrive at other workers, and the paths of their sessions whose
+/// datagrams arrive here. Each is an entry of a session that a port's demultiplexer knows, here or there, so that the
+/// limits of sessions and of their paths apply.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
     /// Id of this worker, and the number of those that share the port; `None` if it has a port of its own.
@@ -44,7 +45,7 @@ pub(super) struct Sharing {
     /// Number of datagrams that may still be tried at the other workers until `strays_until`.
     strays_left: u32,
     strays_until: Option<Instant>,
-    /// Number of datagrams for which a side was chosen.
+    /// Number of datagrams for which this worker or the others were chosen.
     turns: u32,
 }
 
@@ -54,12 +55,13 @@ impl Sharing {
         self.among = (workers > 1).then_some((own, workers));
     }
 
-    /// Returns the head of the names of sessions here.
+    /// Returns the tag with which the names of sessions here begin.
     pub(super) fn tag(&self) -> Option<Tag> {
         self.among.and_then(|(own, _)| Tag::new(own.0))
     }
 
-    /// Returns the worker of a datagram for which no session here was found. What another worker has passed on is not passed on again.
+    /// Returns the worker for a datagram without a session here. A datagram that another worker has passed on is not
+    /// passed on again.
     pub(super) fn find(
         &self,
         from: Remote,
@@ -71,7 +73,7 @@ impl Sharing {
         match reason {
             DropReason::UnknownFragment => {
                 let named = WorkerId(Tag::of_request(datagram)?.number());
-                // Checks of a path in use have the room of its media, and their place in its order.
+                // Checks on a path in use are passed on like its media: with the same room, and in order.
                 let to = if self.foreign.get(path) == Some(&named) {
                     Elsewhere::Path(named)
                 } else {
@@ -86,7 +88,8 @@ impl Sharing {
         }
     }
 
-    /// True if a datagram of an unknown path may be tried at the other workers now: few are, because each costs all of them.
+    /// True if a datagram of an unknown path may be tried at the other workers now. Only a few are, because each
+    /// costs every worker time.
     pub(super) fn may_try_others(&mut self, now: Instant, from: Remote) -> bool {
         if self.among.is_none() || from.via.is_some() || from.carrier.is_some() {
             return false;
@@ -97,8 +100,8 @@ impl Sharing {
         self.strays_left > 0
     }
 
-    /// True half of the time: the other workers are to be tried with media of an unknown path, and not a session here. The Thue-Morse
-    /// sequence has no period, so that peers who send in turn are each tried at both.
+    /// True half of the time: media of an unknown path is then tried at the other workers instead of a session here.
+    /// The Thue-Morse sequence has no period, so that peers that send in turn are each tried at both.
     pub(super) const fn is_turn_of_others(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
         self.turns.count_ones() % 2 == 1

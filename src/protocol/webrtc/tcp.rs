@@ -1,5 +1,6 @@
-//! A TCP connection to a media port (RFC 6544), for peers behind firewalls that block UDP. Its frames (RFC 4571) are handled as datagrams
-//! of the port. The first one must be a connectivity check that names a session, else the connection is closed at once.
+//! A TCP connection to a media port (RFC 6544), for peers behind firewalls that block UDP. Its frames (RFC 4571) are
+//! handled as datagrams of the port. The first frame must be a connectivity check that names a session; otherwise the
+//! connection is closed at once.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The agreement on a session, the frames of publishers, and the packets of viewers.
+//! The negotiation of a session, the frames of publishers, and the packets of viewers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ fn offer(codecs: &[Codec], direction: Direction) -> Description {
     Description::read(text.as_bytes()).unwrap()
 }
 
-/// The sections that a publisher of these codecs is answered.
+/// The sections in the answer to a publisher of these codecs.
 fn published(codecs: &[Codec], has: Codecs) -> Vec<Section> {
     let now = Instant::now();
     let mut server = peer(now, 2, true);
@@ -255,7 +255,7 @@ fn lips_come_into_step_without_a_leap() {
     let start = Instant::now();
     let mut ingest = Ingest::new(start, &grant(), &published(&[Codec::H264], Codecs::ALL));
     let zero = NtpTime::new(5 << 32);
-    // Pictures come 200 ms later than what was heard with them.
+    // Pictures arrive 200 ms later than the audio sampled with them.
     let mut last = [0; 2];
     let sampled = |n: u32| Some(zero.plus(Duration::from_millis(u64::from(n) * 20)));
     for n in 0..300u32 {
@@ -272,7 +272,7 @@ fn lips_come_into_step_without_a_leap() {
     assert!((last[1] - last[0] - 18_000).abs() < 20, "{last:?}");
 }
 
-/// A key frame of VP8 (RFC 6386 §9.1), so many pixels wide and high.
+/// A key frame of VP8 (RFC 6386 §9.1) with this width and height in pixels.
 fn vp8_key(timestamp: u32, width: u16, height: u16) -> Frame {
     let [a, b] = width.to_le_bytes();
     let [c, d] = height.to_le_bytes();
@@ -295,7 +295,7 @@ fn layers_are_renditions_and_one_that_is_not_sent_leaves_the_stream() {
         ingest.frame(now, (AUDIO, 0), sound(n * 960), None);
         let video = if n % 50 == 0 { vp8_key(n * 1800, 320, 180) } else { delta(n * 1800) };
         assert!(ingest.frame(now, (VIDEO, 0), video, None));
-        // The larger one begins after a second, and pauses from the third to the sixth.
+        // The larger layer begins after a second, and pauses from the third second to the sixth.
         if n >= 50 && !(150..300).contains(&n) {
             let is_taken = ingest.frame(now, (VIDEO, 1), delta(7 + n * 1800), None);
             assert_eq!(is_taken, n != 50 && n != 300, "{n}");
@@ -372,8 +372,8 @@ fn packets_are_kept_from_the_newest_key_frame_on() {
             kept.push(package.log(TrackId::VIDEO).unwrap().len());
         }
     }
-    // A packet each, four a second, a key frame every five seconds: who began with the one before the newest has four seconds
-    // to come to an end.
+    // One packet each, four a second, a key frame every five seconds: a viewer that began with the key frame before
+    // the newest has four seconds to catch up.
     assert_eq!(kept, [20, 24, 28, 32, 20, 24, 28, 32, 20]);
     assert_eq!(tracks.of_kind(TrackKind::Video).count(), 1);
 }

@@ -1,9 +1,10 @@
 //! The sections of a WebRTC viewer: their tracks, and how a viewer begins.
 //!
-//! A viewer begins with the newest key frame, which may be seconds old. The timestamps of this backlog follow the time at which it leaves
-//! ([`Peer::begin_behind`]): it is shown on arrival, and from the live edge on the viewer is on time. Audio begins at the edge.
+//! A viewer begins with the newest key frame, which may be seconds old. The timestamps of this backlog follow the
+//! time of sending ([`Peer::begin_behind`]), so that it is shown on arrival; from the live edge on, the viewer is on
+//! time. Audio begins at the live edge.
 //!
-//! A section of a kind that the stream lacks is reserved ([`negotiation::give`]), and assigned when there is a track.
+//! A section of a kind that the stream lacks is reserved ([`negotiation::give`]), and assigned once there is a track.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +40,7 @@ struct Output {
     begun: bool,
     /// Time of the last unit, in milliseconds of the stream.
     newest_ms: i64,
-    /// The last unit that was sent by a former subscription.
+    /// Time of the last unit sent by an earlier subscription, in milliseconds.
     floor_ms: i64,
 }
 
@@ -77,7 +78,7 @@ pub(super) enum Outcome {
     Switched(u32),
     /// Left out, because the path has no room.
     LeftOut,
-    /// The track has another codec now, so that this session cannot go on.
+    /// The track has another codec now, so that this session cannot continue.
     OtherCodec,
 }
 
@@ -87,8 +88,8 @@ impl Viewer {
         Self::of_sections(now, peer, tracks, SmallVec::new(), false)
     }
 
-    /// Makes a viewer of one of several streams that share a peer, in these sections; empty for all. `has_seats`: other streams have used
-    /// and may use them too.
+    /// Makes a viewer of one of several streams that share a peer, in these sections; empty for all sections.
+    /// `has_seats` is true if the sections also carry other streams, one after another.
     pub(super) fn of_sections(
         now: Instant,
         peer: &mut Peer,

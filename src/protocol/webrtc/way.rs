@@ -1,5 +1,5 @@
-//! ICE paths and routes of the shared port: the same addresses in two forms. A dual-stack socket reports an IPv4 peer as a mapped address;
-//! candidates, and the address that a peer learns about itself, have the plain one.
+//! ICE paths and routes of the shared port: the same addresses in two forms. A dual-stack socket reports an IPv4 peer
+//! as a mapped address; candidates, and the address that a peer learns about itself, have the plain form.
 
 use std::net::SocketAddr;
 

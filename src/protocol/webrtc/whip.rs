@@ -1,9 +1,10 @@
-//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep-03): an offer by POST, and an answer with a session URL, by which the session is ended
-//! (DELETE), given candidates or restarted in ICE (PATCH).
+//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep-03): an offer by POST, and an answer with a session URL. Requests
+//! to that URL end the session (DELETE), add candidates or restart ICE (PATCH).
 //!
-//! The URL is relative to the request's (RFC 9725 §4.2), because a proxy may use another scheme, host, port or folder. It ends in the
-//! session's name: its worker, and 32 hexadecimal digits with its slot there and a secret. A request that comes to another worker finds the
-//! session by one message, and without the secret finds nothing.
+//! The URL is relative to that of the request (RFC 9725 §4.2), because a proxy may use another scheme, host, port or
+//! folder. It ends in the session's name: the session's worker, and 32 hexadecimal digits with its slot there and a
+//! secret. A request that arrives at another worker finds the session by one message; without the secret it finds
+//! nothing.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     let key = StreamKey::new(asked.name("any"), asked.name("id"));
     let request = &asked.request;
     if request.method != Method::Post {
-        // RFC 9725 §4.1: nothing to be seen. Players look whether there is anything at all (WHEP §4).
+        // RFC 9725 §4.1: there is nothing to get. Players use it to check that a stream exists (WHEP §4).
         let mut answer = Response::empty(200).header("Content-Type", SDP).header("Accept-Post", SDP);
         if request.method == Method::Options {
             answer = answer.header("Allow", "GET, POST, HEAD, OPTIONS");
@@ -141,8 +142,9 @@ fn params_of(request: &Request) -> Params {
 
 /// Returns the prefix of a session's URL, to which its name is appended.
 ///
-/// OBS takes any `Location` that does not begin with `http` for a path of its own and sets it by libcurl's `CURLUPART_PATH`
-/// (`WHIPOutput::Connect`), so that a relative reference would lose the application. It gets the whole path.
+/// OBS takes any `Location` that does not begin with `http` for a path of its own and sets it by libcurl's
+/// `CURLUPART_PATH` (`WHIPOutput::Connect`), so that a relative reference would lose the application. OBS therefore
+/// gets the whole path.
 fn base_of(request: &Request, prefix: &str) -> String {
     let is_obs = request.header("user-agent").is_some_and(|agent| agent.contains("OBS-Studio"));
     let path = request.path.trim_end_matches('/');
@@ -420,8 +422,8 @@ mod tests {
     use super::*;
     use crate::http::{Headers, Version};
 
-    /// `Location` as OBS resolves it (obs-studio, plugins/obs-webrtc/whip-output.cpp): a text that does not begin with `http`
-    /// becomes the path of the URL, with a slash in front as libcurl adds it, and the query goes.
+    /// As OBS does (obs-studio, plugins/obs-webrtc/whip-output.cpp): a `Location` that does not begin with `http`
+    /// becomes the path of the URL, with a slash in front, as libcurl adds it, and the query is dropped.
     fn as_obs(endpoint: &str, location: &str) -> String {
         if location.starts_with("http") {
             return location.to_owned();

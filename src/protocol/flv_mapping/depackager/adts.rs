@@ -1,7 +1,8 @@
-//! AAC whose frames keep their ADTS heads (ISO/IEC 14496-3 §1.A.3.2). FLV requires raw frames, but some encoders pass on what they read
-//! from MPEG-TS or from files, several frames per tag.
+//! AAC whose frames still have their ADTS heads (ISO/IEC 14496-3 §1.A.3.2). FLV requires raw frames, but some
+//! encoders pass on ADTS frames from MPEG-TS or files, several per tag.
 //!
-//! A raw frame of AAC LC or HE-AAC never looks like an ADTS head: its first three bits would end it at once.
+//! A raw frame of AAC LC or HE-AAC never looks like an ADTS head: as raw data, the first three bits of a head would
+//! end the frame.
 
 use bytes::Bytes;
 use media::codec::aac;
@@ -82,7 +83,8 @@ pub(super) mod tests {
             (one.clone(), of(&[b"abc"], true)),
             ([&one[..], &two, &one].concat(), of(&[b"abc", b"de", b"abc"], true)),
             (with_crc, of(&[b"crc"], true)),
-            // The rest is none: cut, noise, another track, blocks that cannot be told apart.
+            // The rest of each tag is no frame: it is cut, noise, of another track, or has blocks that cannot be
+            // separated.
             ([&one[..], &two[..8]].concat(), of(&[b"abc"], false)),
             ([&one[..], b"noise"].concat(), of(&[b"abc"], false)),
             ([&one[..], &mono].concat(), of(&[b"abc"], false)),

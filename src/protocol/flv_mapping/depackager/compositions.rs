@@ -1,10 +1,11 @@
 //! Presentation times of publishers with negative composition times (SI24, FLV 10.1 §E.4.3.1).
 //!
-//! A unit's PTS is never before its DTS. If a track has pictures with negative composition times, its decode times are lowered by the most
-//! negative one so far. Presentation times stay those of the publisher, so that their differences are exact and audio stays in step.
-//! Raising presentation times instead would move every other track too, and again with each lower composition time.
+//! A unit's PTS is never before its DTS. If a track has pictures with negative composition times, its decode times
+//! are lowered by the most negative one so far. Presentation times remain those of the publisher, so that their
+//! differences are exact and audio stays in sync. Raising presentation times instead would move all other tracks too,
+//! and again with each more negative composition time.
 //!
-//! Decode times may not decrease, so they stand still for as long as they are lowered, and a picture in that time may be shown a little
+//! Decode times may not decrease. While they are being lowered they stand still, and a picture may be shown a little
 //! late. A track without negative composition times passes unchanged.
 
 use media::TrackId;
@@ -78,7 +79,7 @@ mod tests {
         let placed = place(&mut compositions, 1000, &all);
         assert!(placed.iter().all(|(dts, pts)| pts >= dts), "{placed:?}");
         assert!(placed.windows(2).all(|pair| pair[0].0 <= pair[1].0), "{placed:?}");
-        // The first negative one comes as a surprise, and nothing behind it.
+        // The first negative composition time makes its picture late; later ones do not.
         let late: Vec<usize> =
             (0..all.len()).filter(|&at| placed[at].1 != 1000 + 40 * at as i64 + i64::from(all[at])).collect();
         assert_eq!(late, [3]);

@@ -1,8 +1,8 @@
 //! NAL units of H.264 and H.265 as encoders send them over RTMP, and their parameter sets.
 //!
-//! A configuration record gives the size of NAL unit lengths and the parameter sets. Some encoders send start codes in place of lengths,
-//! send no record, or change their parameter sets in band without a new record: the in-band sets then make the configuration. They also
-//! stay in the frames.
+//! A configuration record gives the size of NAL unit lengths and the parameter sets. Some encoders send start codes
+//! instead of lengths, send no record, or change their parameter sets in band without a new record. The in-band sets
+//! then make the configuration; they also stay in the frames.
 
 use bytes::Bytes;
 use media::codec::{h264, h265};
@@ -109,13 +109,14 @@ impl ParameterSets {
         Ok(has_picture.then_some(payload))
     }
 
-    /// Takes the parameter sets of a header that is no record but NAL units with start codes.
+    /// Takes the parameter sets of a header that consists of NAL units with start codes instead of a record.
     pub(super) fn header(&mut self, header: &[u8]) {
         self.take(AnnexB::new(header));
     }
 
-    /// Converts a frame to 4-byte lengths. A start code and a length of 1 look alike. Lengths must lead exactly to the end of the payload,
-    /// which start codes do only by chance; so start codes are tried if lengths do not, and from then on.
+    /// Converts a frame to 4-byte lengths. A start code looks like a length of 1, but lengths must lead exactly to
+    /// the end of the payload, which start codes do only by chance: start codes are tried if lengths do not fit. Once
+    /// a frame has had start codes, they are tried first.
     fn with_lengths(&mut self, payload: Bytes) -> Result<Bytes, nal::Error> {
         if self.annex_b && begins_with_start_code(&payload) {
             return Ok(nal::to_lengths(&payload));
@@ -138,7 +139,7 @@ impl ParameterSets {
         }
         let [sps, _] = self.coding.kinds();
         if found.iter().any(|one| one.0.0 == sps && is_new(one)) {
-            // The pictures are of the new one: an old one beside it would only be taken for it.
+            // The pictures use the new set; a decoder could mistake an old one beside it for the new one.
             self.sets.retain(|key, _| key.0 != sps || found.iter().any(|(found, _)| found == key));
         }
         self.sets.extend(found.into_iter().map(|(key, nal)| (key, Bytes::copy_from_slice(nal))));

@@ -82,8 +82,8 @@ const STREAMINFO: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/str
 const MP3_FRAME: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/mp3_frame");
 const HEVC_NAL: &[u8] = b"\0\0\0\x03\x26\x01\xaf";
 
-/// A codec as a publisher sends it: its parameter sets, a (key) frame, and what comes out behind: the same bodies for
-/// a late player, whose frame is `given`.
+/// A codec as a publisher sends it: its parameter sets, a (key) frame, and the output: the same bodies for a late
+/// player, whose frame is `given`.
 struct Case {
     codec: Codec,
     start: Option<Bytes>,
@@ -184,7 +184,7 @@ fn every_codec_comes_in_and_goes_out() {
             case.given,
             "{name}"
         );
-        // Parameter sets as we send them make the same track when they come in again.
+        // Parameter sets as this server sends them make the same track when they are ingested again.
         let start =
             crate::protocol::flv_mapping::config(&track, &chosen).map(|body| Bytes::from(whole(&body)));
         let mut second = tests::ingest();
@@ -220,7 +220,7 @@ fn codecs_without_records_need_none() {
     let epoch = ingest.tracks().epoch;
     assert!(matches!(ingest.audio(0, &Bytes::from_static(b"\x91Opus\xfc")), Outcome::Unit(_)));
     assert_eq!((ingest.tracks().epoch, ingest.tracks().audio().unwrap().config.record().len()), (epoch, 19));
-    // A frame that changes what it says of itself begins an epoch.
+    // A frame that describes itself differently begins an epoch.
     for (frame, next) in [(b"\x72\xd5", 1), (b"\x72\xd6", 1), (b"\x73\xd5", 2)] {
         assert!(matches!(ingest.audio(0, &Bytes::copy_from_slice(frame)), Outcome::Unit(_)));
         assert_eq!(ingest.tracks().epoch, epoch + next);
@@ -267,13 +267,14 @@ fn colours_and_channels_stay_with_their_tracks() {
 #[test]
 fn m_20_every_track_is_carried_and_what_cannot_be_is_counted_and_named() {
     let mut ingest = ingest();
-    // As OBS sends them: track 0 plain, the others on their own. An unknown codec there is no reason to refuse.
+    // As OBS sends them: track 0 plain, each other track in a message of its own. An unknown codec in a further track
+    // is no reason to refuse.
     ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
     let second = TrackId::nth(TrackKind::Audio, 1).unwrap();
     let Outcome::Unit(unit) = ingest.audio(0, &Bytes::from_static(b"\x95\x01Opus\x01ab")) else { panic!() };
     assert_eq!((unit.track, unit.payload), (second, b"ab"[..].into()));
     assert_eq!(ingest.audio(0, &Bytes::from_static(b"\x95\x01nope\x02cd")), Outcome::Taken);
-    // A broken packet of a further track is a bad one, and no more.
+    // A broken packet of a further track only counts as bad.
     assert_eq!(ingest.video(0, &Bytes::from_static(b"\x96\x01hvc1\x01")), Outcome::Bad);
     let several = ingest.audio(0, &Bytes::from_static(b"\x95\x21Opus\x01\0\0\x01xmp4a\0\0\0\x03abc"));
     let Outcome::Several(outcomes) = several else { panic!("{several:?}") };
@@ -288,7 +289,7 @@ fn m_20_every_track_is_carried_and_what_cannot_be_is_counted_and_named() {
     // Each has a configuration and an epoch of its own.
     let epochs: Vec<u32> = ingest.tracks().iter().map(|track| track.epoch).collect();
     assert_eq!((epochs, ingest.tracks().epoch), (vec![1, 2], 2));
-    // No frame before the key frame of its own track.
+    // A track has no frame before its own key frame.
     ingest.video(0, &config());
     ingest.video(0, &Bytes::from_static(b"\x17\x01\0\0\0\0\0\0\x01\x65"));
     ingest.video(0, &bytes(&[b"\x96\x00hvc1\x01", HVCC]));
@@ -385,7 +386,7 @@ fn m_20_bad_bodies_of_every_codec_are_dropped() {
     ] {
         assert_eq!(ingest.audio(0, &Bytes::from_static(bad)), outcome, "{bad:?}");
     }
-    // Every cut of every record is refused or taken, and nothing stops.
+    // Every truncated record is refused or accepted, without a panic.
     for (four_cc, record) in [(b"hvc1", HVCC), (b"av01", AV1C), (b"vp09", VPCC)] {
         for end in 0..record.len() {
             let outcome = ingest.video(0, &bytes(&[b"\x90", four_cc, &record[..end]]));
@@ -430,7 +431,7 @@ fn splice_information_in_script_data_stands_at_the_time_of_its_message() {
     assert_eq!((read.events[0].id, read.events[0].duration), (0x4800_008f, Some(0x52_ccf5)));
     let entry = crate::hub::Entry::new(Instant::now(), 0, splice.clone(), Arc::clone(ingest.tracks()));
     assert!(crate::protocol::flv_mapping::unit(&entry, &Chosen::all_of(&entry.tracks)).is_none());
-    // Beyond the rate the message passes without its splice.
+    // Beyond the rate, the message is passed on without its splice.
     let last = (0..500).map(|_| ingest.data(40, &body)).last();
     let Some(Outcome::Several(outcomes)) = last else { panic!() };
     assert!(matches!(&outcomes[..], [Outcome::Unit(_), Outcome::Dropped]), "{outcomes:?}");
@@ -447,6 +448,6 @@ fn who_does_not_state_a_frame_type_is_asked_by_its_payload() {
         let Outcome::Unit(unit) = ingest.video(at, body) else { panic!("{at}") };
         assert_eq!((unit.dts, unit.key_frame), (i64::from(at), is_key));
     }
-    // The older header has no such excuse.
+    // With the older header the same frame is an error.
     assert_eq!(ingest.video(40, &Bytes::from_static(b"\x07\x01\0\0\0\0\0\0\x01\x65")), Outcome::Bad);
 }

@@ -1,4 +1,4 @@
-//! The playlist of all renditions, and their manifest of DASH.
+//! The multivariant playlist of all renditions, and their DASH manifest.
 
 use std::time::Instant;
 
@@ -48,7 +48,7 @@ fn variant(rendition: &Mp4Segmenter, sound: Option<&Group>) -> Variant {
     }
 }
 
-/// Returns the variant of sounds alone: players begin with the first one of the group.
+/// Returns the variant with audio only; players begin with the default rendition of its group.
 fn of_sounds(group: &Group, renditions: &[Rendition]) -> Variant {
     let first = renditions.iter().find(|one| one.group_id == group.id && one.default);
     let (peak, average) = group.bits;
@@ -63,8 +63,8 @@ fn of_sounds(group: &Group, renditions: &[Rendition]) -> Variant {
 }
 
 impl Cmaf {
-    /// Returns the renditions that players can choose. `None` while the first list waits for others: for one that has begun, as long as
-    /// players wait, and not for one of which nothing has come.
+    /// Returns the renditions that players can choose; `None` while the first playlist waits for another rendition.
+    /// It waits for one that has begun, up to a limit, but not for one that has received nothing.
     fn ready(&mut self, now: Instant) -> Option<Vec<&Mp4Segmenter>> {
         let (ready, others): (Vec<_>, Vec<_>) =
             self.renditions.iter().partition(|one| one.window().is_enough());
@@ -130,7 +130,7 @@ impl Cmaf {
         }
     }
 
-    /// Notes the periods, and forgets those of which nothing is left.
+    /// Notes the periods, and forgets those that have no segments left.
     fn note_periods(&mut self, outlines: &[Outline], members: &[String]) {
         let (dates, shift_ms) = (&self.dates, self.shift_ms);
         let delay_ms =

@@ -1,7 +1,7 @@
 //! The periods of a manifest, each with the renditions that it has.
 //!
-//! A period begins where the first rendition has a discontinuity, and where a rendition comes or goes: players look for the
-//! renditions of a period once. In a period that is shown, none is added.
+//! A period begins where the first rendition has a discontinuity, and where a rendition joins or leaves, because
+//! players read the renditions of a period only once. No rendition is added to a published period.
 
 use hls::segmenter::{Outline, Stretch};
 
@@ -12,7 +12,8 @@ struct Period {
     members: Vec<String>,
 }
 
-/// Periods that a manifest has: of renditions that come and go all the time the oldest are forgotten first.
+/// Maximum number of periods in a manifest. If renditions join and leave all the time, the oldest periods are
+/// dropped.
 const PERIODS_MAX: usize = 16;
 
 /// The periods of a manifest, the newest last.
@@ -28,13 +29,13 @@ impl Periods {
         self.0.iter().map(|period| period.stretch).collect()
     }
 
-    /// Notes the segments of the first rendition, and the renditions that players can choose now. `delay_ms` gives the distance of a time
-    /// to that of the presentation.
+    /// Notes the segments of the first rendition, and the renditions that players can choose now. `delay_ms` returns
+    /// the difference between a segment time and the presentation time.
     pub(super) fn note(&mut self, lead: &Outline, members: &[String], delay_ms: impl Fn(u64) -> u64) {
         for one in lead.spanned() {
             let begin_ms = one.begin_ms();
             match self.0.last() {
-                // The time of the segments counts from the beginning of the presentation.
+                // Segment times count from the beginning of the presentation.
                 None => self.begin(0, delay_ms(one.middle_ms()), members),
                 Some(last) if one.begins_period && begin_ms > last.stretch.begin_ms => {
                     self.begin(begin_ms, delay_ms(one.middle_ms()), members);
@@ -63,14 +64,14 @@ impl Periods {
         }
     }
 
-    /// Forgets the periods of which nothing is left behind this time.
+    /// Forgets the periods that end at or before this time, except the newest one.
     pub(super) fn forget(&mut self, oldest_ms: u64) {
         while self.0.get(1).is_some_and(|second| second.stretch.begin_ms <= oldest_ms) {
             self.0.remove(0);
         }
     }
 
-    /// Returns a rendition with the segments of its periods alone.
+    /// Returns a rendition with only the segments of periods that list it.
     pub(super) fn listed(&self, outline: &Outline) -> Outline {
         outline.only(|middle_ms| {
             let of =
@@ -79,7 +80,8 @@ impl Periods {
         })
     }
 
-    /// True while the newest period has one segment, and not yet of all its renditions: a player that looks now would miss some of them.
+    /// True while only some renditions of the newest period have a segment in it, and none has two: a player that
+    /// reads the manifest now would miss the others.
     pub(super) fn is_incomplete(&self, renditions: &[Outline]) -> bool {
         let Some(last) = self.0.last() else { return false };
         let count = |outline: &Outline| {

@@ -17,7 +17,7 @@ use crate::types::{StreamId, StreamKey};
 mod captions;
 mod several_sounds;
 
-/// A sink with the blobs that are there.
+/// A sink, and the blobs published so far.
 struct Rig {
     sink: Cmaf,
     begun: Instant,
@@ -73,7 +73,7 @@ impl Rig {
         }
     }
 
-    /// Splice information comes at a time of the stream, for another one.
+    /// Sends splice information at one time of the stream, for a splice at another.
     fn cue(&mut self, section: Bytes, dts: i64, pts: i64) {
         let unit = AccessUnit {
             track: TrackId::CUES,
@@ -87,7 +87,8 @@ impl Rig {
         self.sink.take_data(&Entry::new(self.begun, 1_795_806_797_674, unit, list));
     }
 
-    /// The stream has these tracks, each with the time of its first unit, from one time to another; key frames every second.
+    /// Passes units of these tracks, each with the time of its first unit, from one time to another; key frames come
+    /// every second.
     fn pass(&mut self, tracks: &[(Track, i64)], epoch: u32, times: std::ops::Range<i64>) {
         let list = Arc::new(Tracks::new(epoch, tracks.iter().map(|(track, _)| track.clone())));
         let selection = Selection { data: Pick::None, ..Selection::ALL };
@@ -143,7 +144,8 @@ impl Rig {
 
 #[test]
 fn videos_of_a_stream_have_the_same_segments_whenever_they_begin() {
-    // The second video begins with the first, within a segment of it, and at its end; so does the first.
+    // The second video begins with the first, within one of its segments, or at the end of one; or the first begins
+    // later.
     for (first_ms, second_ms) in [(0, 0), (0, 1000), (0, 2000), (0, 3000), (0, 7000), (1000, 0), (2000, 0)] {
         let mut rig = Rig::new();
         let tracks = [(video(0), first_ms), (video(1), second_ms), (audio(), 0)];

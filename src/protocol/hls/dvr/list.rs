@@ -1,7 +1,9 @@
-//! A viewer's playlist of the segments that it can go back to: from its beginning on (`start`), up to an end, or what has changed.
+//! A viewer's playlist of the segments it can go back to: from a chosen beginning (`start`), up to an end, or as a
+//! delta update.
 //!
-//! The text is that of [`super::reach`], shared by all viewers. The beginning is found by the comments in front of chunks, half of what
-//! is left at a time, and what follows is sent as it is. So a request costs what is sent, not what there is.
+//! The text is that of [`super::reach`], shared by all viewers. The beginning is found by binary search over the
+//! comments in front of chunks, and the text from there on is sent unchanged. The cost of a request therefore depends
+//! on what is sent, not on the length of the window.
 
 use std::ops::Range;
 
@@ -25,13 +27,13 @@ const END: &str = "#EXT-X-ENDLIST\n";
 /// A viewer's choice, in milliseconds of Unix time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::protocol::hls) struct Choice {
-    /// The time at which it begins.
+    /// The time at which the playlist begins.
     pub(in crate::protocol::hls) start_ms: Option<i64>,
-    /// True if that time goes on with the clock.
+    /// True if that time advances with the clock.
     pub(in crate::protocol::hls) is_sliding: bool,
-    /// The time at which it ends, like a recording. `None`: it goes on.
+    /// The time at which the playlist ends, like a recording; `None` if it continues.
     pub(in crate::protocol::hls) end_ms: Option<i64>,
-    /// True if the viewer has what there was a moment ago.
+    /// True if the viewer has a recent playlist, so that a delta update suffices.
     pub(in crate::protocol::hls) has_rest: bool,
 }
 
@@ -43,7 +45,7 @@ struct Found<'t> {
     number: u64,
     discontinuities: u64,
     date_ms: i64,
-    /// Lines before it that hold for it: initialization section and key.
+    /// Preceding lines that apply to the segment: initialization section and key.
     held: Vec<&'t str>,
     is_dated: bool,
 }
@@ -58,8 +60,8 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
         None => (text.len(), false),
     };
     let begin = match choice.start_ms {
-        // No line of a segment may change while it is listed (RFC 8216 §6.2.2), nor one come to it, as the date of the first one that
-        // has none: what slides begins with a chunk, which has one.
+        // No line of a listed segment may change (RFC 8216 §6.2.2), and none may be added, such as the date of a
+        // first segment without one. A sliding playlist therefore begins with a chunk, which has a date.
         Some(start_ms) if choice.is_sliding && choice.end_ms.is_none() => {
             found(last_chunk(text, first.0..behind, |mark| mark.begin_ms <= start_ms)?)
         }
@@ -100,7 +102,7 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
         Some((at, mark)) => {
             let skipped = mark.number.saturating_sub(begin.number);
             lines.push_str(&format!("#EXT-X-SKIP:SKIPPED-SEGMENTS={skipped}\n"));
-            // Ranges of dates are there all the same (RFC 8216bis §4.4.5.2).
+            // Date ranges are listed even for skipped segments (RFC 8216bis §4.4.5.2).
             let ranges = text.get(begin.at..at).into_iter().flat_map(ranges);
             ranges.for_each(|line| lines.push_str(line));
             at
@@ -119,7 +121,7 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
     Some(vec![Bytes::from(lines), bytes.slice(from..end.max(from)), ending])
 }
 
-/// Returns the lines with ranges of dates that began before a date and go on there.
+/// Returns the lines of date ranges that began before a date and are still open there.
 fn going_on(text: &str, head: &str, before: Range<usize>, date_ms: i64) -> Option<String> {
     if before.is_empty() || !head.contains(RANGED) {
         return None;
@@ -135,7 +137,7 @@ fn going_on(text: &str, head: &str, before: Range<usize>, date_ms: i64) -> Optio
     Some(ranges(&lines).collect())
 }
 
-/// Returns the lines with ranges of dates.
+/// Returns the lines of date ranges.
 fn ranges(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices(RANGE).filter_map(|(at, _)| text.get(at..)?.split_inclusive('\n').next())
 }
@@ -161,7 +163,7 @@ const fn found<'t>((at, mark): (usize, Mark)) -> Found<'t> {
     }
 }
 
-/// Returns the last chunk that fits; the first one if none does. Those that fit stand before all others.
+/// Returns the last chunk that fits, or the first one if none does. The chunks that fit precede all others.
 fn last_chunk(text: &str, range: Range<usize>, fits: impl Fn(&Mark) -> bool) -> Option<(usize, Mark)> {
     let mut last = next_mark(text, range.clone())?;
     let (mut from, mut to) = (last.0.saturating_add(1), range.end);
@@ -175,15 +177,15 @@ fn last_chunk(text: &str, range: Range<usize>, fits: impl Fn(&Mark) -> bool) -> 
                 last = (at, mark);
                 from = at.saturating_add(1);
             }
-            // None begins in the second half, or none that fits.
+            // No chunk begins in the second half, or none that fits.
             Some(_) | None => to = middle.min(to.saturating_sub(1)),
         }
     }
     Some(last)
 }
 
-/// Returns the segment that is shown at a date; the first one that is there if the date is before it, and the last one if it is behind
-/// all.
+/// Returns the segment that is shown at a date; the first one if the date is before all segments, the last one if it
+/// is after all.
 fn segment_at(text: &str, range: Range<usize>, start_ms: i64) -> Option<Found<'_>> {
     let mut segment = found(last_chunk(text, range.clone(), |mark| mark.begin_ms <= start_ms)?);
     let (mut begin, mut passed, mut discontinuities) =
@@ -220,10 +222,10 @@ fn segment_at(text: &str, range: Range<usize>, start_ms: i64) -> Option<Found<'_
     Some(segment)
 }
 
-/// Returns the byte behind the last segment that begins before a date.
+/// Returns the position after the last segment that begins before a date.
 fn end_of(text: &str, range: Range<usize>, first_ms: i64, end_ms: i64) -> usize {
     let chunk = last_chunk(text, range.clone(), |mark| mark.begin_ms < end_ms);
-    // The segments before the first chunk that begins in the range are of the one that the range begins in.
+    // Segments before the first chunk in the range belong to the chunk in which the range begins.
     let chunk = chunk.filter(|(_, mark)| mark.begin_ms < end_ms);
     let (mut at, mut date_ms) = chunk.map_or((range.start, first_ms), |(at, mark)| (at, mark.begin_ms));
     let (mut end, mut length_ms) = (at, 0);
@@ -244,7 +246,7 @@ fn end_of(text: &str, range: Range<usize>, first_ms: i64, end_ms: i64) -> usize 
     end
 }
 
-/// Returns the first chunk that a delta update has.
+/// Returns the first chunk that a delta update includes.
 fn skipped(text: &str, range: Range<usize>, head: &str) -> Option<(usize, Mark)> {
     let target = head.lines().find_map(|line| line.strip_prefix("#EXT-X-TARGETDURATION:"))?;
     let near_ms = target.parse::<i64>().ok()?.checked_mul(i64::try_from(SKIP_TARGETS).ok()?)?;

@@ -1,17 +1,20 @@
-//! Going back in a live stream for as long as `dvr.window` says: its segments stay on the disk when memory has dropped them, and a
-//! playlist of its own lists them all.
+//! Going back in a live stream for as long as `dvr.window` says: segments stay on the disk after memory has dropped
+//! them, and a playlist of its own lists them all.
 //!
-//! 1. A job reads what a former run of the stream has left, which goes on where the form is the same.
-//! 2. Each segment is written by a job when it is whole. Live viewers have it from memory all the while; one that could not be written, or
-//!    waits too long behind a slow disk, is a gap (`EXT-X-GAP`) when memory drops it.
-//! 3. Segments leave by age, by chunks of some. They leave early where the application's bytes (`dvr.max_bytes`) are used up: with a
-//!    stream that has more than its share, or of the one for which there is no room; and where the disk is full.
-//! 4. When the stream is over its files stay, in case it comes back, until nobody can go back to them. They go with a stream that is deleted.
+//! 1. A job reads the segments that an earlier run of the stream has left; they stay in the playlist if their form is
+//!    the same.
+//! 2. A job writes each complete segment. Live viewers are served from memory meanwhile. A segment that could not be
+//!    written, or waits too long for a slow disk, becomes a gap (`EXT-X-GAP`) when memory drops it.
+//! 3. Segments are removed by age, a chunk at a time. They are removed earlier if the application's bytes
+//!    (`dvr.max_bytes`) are used up: those of a stream that has more than its share, or of the stream that needs
+//!    room; and if the disk is full.
+//! 4. After the end of the stream its files stay, in case the stream returns, until viewers can no longer go back to
+//!    them. They are removed with a deleted stream.
 //!
 //! ```text
 //! webapps/{application}/.dvr/{stream}/{id}003900001.ts   segments, served under the names that they have in memory
 //!                                     3900001.list       the lines of a chunk (`reach`)
-//!                                     tail.list          of those that may still change
+//!                                     tail.list          the lines of segments that may still change
 //! ```
 
 pub(super) mod list;
@@ -34,23 +37,25 @@ use crate::protocol::sinks::Query;
 use reach::{CHUNK, Chunk, Listed, Reach};
 pub(super) use settings::DvrSettings;
 
-/// The query behind the name of a playlist that asks for all that viewers can go back to. It is not served under this name.
+/// The query that, appended to a playlist's name, requests all segments that viewers can go back to. The text is not
+/// served under that name.
 pub(super) const QUERY: &str = "?dvr";
-/// `EXT-X-GAP` wants this version (RFC 8216bis §8).
+/// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
 const GAP_VERSION: u32 = 8;
-/// Time for which files stay when no playlist lists them any more, for players that have read an older one.
+/// Milliseconds for which files stay after no playlist lists them any more, for players that have read an older one.
 const LEAVING_MS: i64 = 30_000;
 /// Ending of the names of initialization sections.
 const INIT: &str = ".mp4";
 /// Name of the list of segments that may still change.
 const TAIL: &str = "tail";
-/// Pause before a list is written again that could not be, or files are removed again; segments are written meanwhile.
+/// Pause before the next attempt to write a list or to remove files; segments are written meanwhile.
 const DUE_RETRY: Duration = Duration::from_secs(2);
-/// The number of such tries, one after another, when the stream is over.
+/// Maximum number of such attempts in a row after the stream has ended.
 const DUE_TRIES_MAX: u32 = 5;
-/// Lists that wait at most: those of a day of segments of a second. The oldest go first.
+/// Maximum number of lists that wait to be written: those of a day of one-second segments. The oldest are dropped
+/// first.
 const LISTS_MAX: usize = 8192;
-/// Names to remove that wait at most. Those that find no room stay on the disk until the stream comes back.
+/// Maximum number of names that wait to be removed. Files of further names stay on the disk until the stream returns.
 const DROPS_MAX: usize = 1 << 17;
 
 /// The job under way.
@@ -76,7 +81,7 @@ enum Doing {
 /// Files on their way to the disk.
 #[derive(Debug, Default)]
 struct Files {
-    /// Files that wait to be written, and their bytes.
+    /// Files that wait to be written, and their total bytes.
     waiting: VecDeque<(String, Bytes)>,
     held_bytes: usize,
     /// Names that are not on the disk yet, or could not be written.
@@ -84,9 +89,10 @@ struct Files {
     lost: BTreeSet<String>,
     /// Bytes of segments that no playlist has listed yet, by name.
     sizes: BTreeMap<String, u64>,
-    /// Names that memory could forget, were they on the disk.
+    /// Names that memory may forget once their files are on the disk.
     kept: Vec<String>,
-    /// The initialization section of the newest segment, which the next ones need, and the newest one.
+    /// Name of the newest segment's initialization section, which the next segments need; and the newest
+    /// initialization section.
     map: Option<String>,
     init: Option<(String, Bytes)>,
 }
@@ -102,15 +108,15 @@ impl Files {
 /// Work on the disk beside the files.
 #[derive(Debug, Default)]
 struct Due {
-    /// Lists to write, and whether that of the newest segments is.
+    /// Lists to write; and true if the list of the newest segments must be written.
     lists: VecDeque<(String, Bytes)>,
     tail: bool,
-    /// Names to remove: at once, and those that no playlist has any more, with the date of their end.
+    /// Names to remove at once; and names that no playlist lists any more, with the date at which their chunk ends.
     drops: Vec<String>,
     leaving: VecDeque<(i64, Vec<String>)>,
     /// True if the folder is to be removed.
     clear: bool,
-    /// Tries in a row that have failed, and the time of the next one.
+    /// Number of failed attempts in a row, and the time of the next one.
     failed: u32,
     retry_at: Option<Instant>,
 }
@@ -118,15 +124,15 @@ struct Due {
 /// The progress of a window's life.
 #[derive(Debug, Default)]
 struct Stage {
-    /// True once what a former run has left is asked for, and once it is known: nothing is listed before.
+    /// True once the files of an earlier run have been requested, and once they are known; nothing is listed before.
     has_resumed: bool,
     is_ready: bool,
-    /// True if the playlist has its end, and if nothing more comes.
+    /// True if the playlist has its end tag, and if no more segments follow.
     is_ended: bool,
     is_over: bool,
-    /// True once everything is to be removed, whatever else comes.
+    /// True once everything is to be removed, whatever follows.
     is_cleared: bool,
-    /// True if the last file could not be written, and once the disk was full.
+    /// True if the last file could not be written; and true once the disk was full.
     is_failing: bool,
     is_short: bool,
 }
@@ -137,12 +143,12 @@ pub(super) struct Dvr {
     settings: DvrSettings,
     /// The folder on the disk.
     folder: Vec<String>,
-    /// There for as long as this window writes to it.
+    /// Exists for as long as this window writes to the folder.
     writer: Arc<()>,
-    /// Beginning of the names of its files, and of its playlist without the ending.
+    /// Beginning of the names of its files: the playlist's name without the ending.
     stem: String,
     reach: Reach,
-    /// The first segment that memory has, and the number after the newest.
+    /// Number of the first segment in memory, and the number after the newest segment.
     in_memory_from: u64,
     next: u64,
     files: Files,
@@ -175,12 +181,12 @@ impl Dvr {
         }
     }
 
-    /// True if a file with this name, below the application's `streams`, is of this playlist.
+    /// True if the file with this name, below the application's `streams`, belongs to this playlist.
     pub(super) fn has(&self, path: &str) -> bool {
         path.starts_with(&self.stem)
     }
 
-    /// True if it is of the playlist with this name.
+    /// True if this is the window of the playlist with this name.
     pub(super) fn is_of(&self, playlist: &str) -> bool {
         playlist.strip_suffix(ENDING) == Some(self.stem.as_str())
     }
@@ -198,7 +204,7 @@ impl Dvr {
         } else if let Some((name, bytes)) =
             self.files.init.clone().filter(|(name, _)| self.files.lost.contains(name))
         {
-            // Without it no segment can be played: it is tried again with each.
+            // No segment can be played without the initialization section, so each segment is a reason to try again.
             self.files.lost.remove(&name);
             self.files.hold(name, bytes);
         }
@@ -209,7 +215,7 @@ impl Dvr {
         self.files.hold(name, bytes);
     }
 
-    /// Takes over the new segments of the playlist that memory has.
+    /// Adds the new segments of the playlist in memory.
     pub(super) fn note(&mut self, live: &MediaPlaylist) {
         self.in_memory_from = live.media_sequence;
         self.stage.is_ended |= live.ended;
@@ -220,9 +226,9 @@ impl Dvr {
         }
     }
 
-    /// Takes the segments that are new.
+    /// Adds the segments that are new.
     fn take(&mut self, live: &MediaPlaylist) {
-        // Behind a disk that has hung at the beginning.
+        // Segments are missing if the disk hung at the beginning.
         let mut is_behind_a_hole = self.next > 0 && self.next < live.media_sequence;
         let known = usize::try_from(self.next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
         for segment in live.segments.iter().skip(known) {
@@ -241,7 +247,7 @@ impl Dvr {
         self.next = live.media_sequence.saturating_add(u64::try_from(live.segments.len()).unwrap_or(0));
     }
 
-    /// Makes chunks of segments of which nothing changes any more, and takes out those that are too old.
+    /// Makes chunks of segments that no longer change, and removes chunks that are too old.
     fn settle(&mut self) {
         let count = u64::try_from(self.reach.recent().len()).unwrap_or(0);
         let first = self.next.saturating_sub(count);
@@ -256,7 +262,7 @@ impl Dvr {
             self.seal(CHUNK);
             settled = settled.saturating_sub(CHUNK);
         }
-        // A disk that hangs for as long as the window holds nothing back.
+        // If the disk has hung for as long as the window, chunks are made without waiting for it.
         while self.reach.is_overdue() {
             self.seal(CHUNK);
         }
@@ -287,7 +293,7 @@ impl Dvr {
         }
     }
 
-    /// True if segments that may change, or that come, need this initialization section.
+    /// True if segments that may change, or that follow, need this initialization section.
     fn is_needed(&self, name: &str) -> bool {
         self.files.map.as_deref() == Some(name) || self.reach.needs(name)
     }
@@ -298,7 +304,7 @@ impl Dvr {
         self.remove_names(names);
     }
 
-    /// Removes files, and what of them is not on the disk yet will not come there.
+    /// Removes files, and cancels the writing of those that are not on the disk yet.
     fn remove_names(&mut self, names: Vec<String>) {
         let gone: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         self.due.lists.retain(|(name, _)| !gone.contains(name.as_str()));
@@ -315,14 +321,14 @@ impl Dvr {
         self.due.drops.truncate(DROPS_MAX);
     }
 
-    /// Returns those of a chunk's names that no segment needs any more.
+    /// Returns the names of a chunk's files that no remaining segment needs.
     fn unneeded(&self, chunk: &Chunk) -> Vec<String> {
         let mut names = self.reach.unneeded(chunk);
         names.retain(|name| self.files.map.as_ref() != Some(name));
         names
     }
 
-    /// Gives up the oldest chunk at once. Returns false if there is none.
+    /// Removes the oldest chunk now, even if players may still fetch its segments. Returns false if there is none.
     fn shed(&mut self) -> bool {
         if let Some((_, names)) = self.due.leaving.pop_front() {
             self.remove_names(names);
@@ -335,7 +341,7 @@ impl Dvr {
         chunk.is_some()
     }
 
-    /// Gives up what the stream has beyond its share, where the application has nearly all of its bytes.
+    /// Gives up the stream's excess over its share, if the application has used nearly all of its bytes.
     fn share(&mut self) {
         let brim = self.settings.max_bytes / 8 * 7;
         let share = brim.checked_div(self.usage.folders.max(1)).unwrap_or(brim);
@@ -345,7 +351,7 @@ impl Dvr {
         while self.reach.bytes() > share && self.shed() {}
     }
 
-    /// Returns those of the names that memory may forget.
+    /// Returns the names that memory may forget.
     pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
         for name in &names {
             self.files.sizes.remove(own_name(name));
@@ -360,7 +366,7 @@ impl Dvr {
         self.files.kept.extract_if(.., is_free).collect()
     }
 
-    /// Ends with the stream: writes the remaining segments.
+    /// Ends the window with the stream; the remaining segments are still written.
     pub(super) const fn finish(&mut self) {
         self.stage.is_over = true;
         self.due.failed = 0;
@@ -405,7 +411,7 @@ impl Dvr {
         self.share();
     }
 
-    /// Has a job done again that was not, as the next of its kind.
+    /// Puts a job that was not done back as the next of its kind.
     fn put_back(&mut self, doing: Doing) {
         match doing {
             // The segment was given up meanwhile.
@@ -426,7 +432,8 @@ impl Dvr {
         }
     }
 
-    /// Tries a job later that is not for a file. A list that is never written would cost all segments before it after a restart.
+    /// Schedules another attempt at a job other than that of a segment file. A list that is never written would
+    /// make a restart lose all segments before it.
     fn due_failed(&mut self, now: Instant, doing: Doing, error: AppendError) {
         let is_list = matches!(doing, Doing::List { .. } | Doing::Tail);
         self.put_back(doing);
@@ -449,7 +456,7 @@ impl Dvr {
         }
     }
 
-    /// Takes over what a former run has left.
+    /// Takes over the lists of an earlier run.
     fn resumed(&mut self, lists: &[Bytes]) {
         let chunks = lists.iter().filter_map(|list| Chunk::read(std::str::from_utf8(list).ok()?));
         let resumed = self.reach.resume(chunks.collect());
@@ -473,7 +480,7 @@ impl Dvr {
         self.due.tail = true;
     }
 
-    /// Gives up the oldest for the newest, because there is no room. Returns false if nothing is left to give up.
+    /// Gives up the oldest segments to make room for the newest. Returns false if nothing is left to give up.
     fn shorten(&mut self) -> bool {
         let is_shorter = self.shed();
         if is_shorter && !std::mem::replace(&mut self.stage.is_short, true) {
@@ -536,7 +543,7 @@ impl Dvr {
         } else if let Some((name, bytes)) = self.files.waiting.pop_front() {
             Doing::File { name, bytes }
         } else if is_due && std::mem::take(&mut self.due.tail) {
-            // Behind the lists of those before it, so that no restart finds a hole.
+            // Written after the lists of earlier segments, so that a restart finds no hole.
             Doing::Tail
         } else {
             return None;
@@ -576,7 +583,7 @@ impl Dvr {
         DvrWork::Put { folder, name, data, cap, keep: self.settings.keep() }
     }
 
-    /// True if nothing is left to be done.
+    /// True if nothing remains to be done.
     pub(super) fn is_settled(&self) -> bool {
         let is_done = self.files.waiting.is_empty() && self.due.lists.is_empty() && self.due.drops.is_empty();
         self.stage.is_over && is_done && self.doing.is_none() && !self.due.tail && !self.due.clear
@@ -592,7 +599,7 @@ pub(super) fn is_wanted(query: &Query) -> bool {
     query.iter().any(|(name, _)| matches!(name.as_str(), "dvr" | "start" | "end"))
 }
 
-/// True if a segment, or its init segment, is among these.
+/// True if the segment, or its initialization section, is among these names.
 fn is_named(names: &BTreeSet<String>, segment: &Segment) -> bool {
     names.contains(&segment.uri) || segment.map.as_ref().is_some_and(|map| names.contains(&map.uri))
 }

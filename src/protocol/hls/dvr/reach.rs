@@ -1,9 +1,10 @@
 //! The segments that viewers can go back to, as text.
 //!
-//! Segments of which nothing changes any more go into chunks of [`CHUNK`]: text that is written once, on the disk too, and leaves as a
-//! whole. A chunk can stand at the beginning of a playlist, since it says everything that its segments need: its number, the
-//! discontinuities before it, the date, the key and the initialization section. A comment in front of it ([`Mark`]) tells the rest, by
-//! which a viewer's beginning is found without reading all of the text ([`super::list`]).
+//! Segments that no longer change are collected in chunks of [`CHUNK`]. A chunk's text is written once, also on the
+//! disk, and is removed as a whole. A playlist can begin with any chunk, because a chunk has everything that its
+//! segments need: its number, the discontinuities before it, the date, the key and the initialization section. The
+//! comment in front of it ([`Mark`]) gives the remaining facts, by which a viewer's beginning is found without
+//! reading all of the text ([`super::list`]).
 
 mod chain;
 
@@ -13,11 +14,11 @@ use std::time::Duration;
 
 use hls::playlist::{Segment, SegmentLines};
 
-/// Segments of a chunk.
+/// Number of segments in a chunk.
 pub(super) const CHUNK: usize = 16;
 /// Beginning of the comment in front of a chunk (RFC 8216 §4.1).
 pub(super) const MARK: &str = "#MILLSTREAM-DVR:";
-/// A comment in the head of a text that has ranges of dates, which others need not look for.
+/// A comment in the head of a text that has date ranges. Without it, readers need not search for them.
 pub(super) const RANGED: &str = "#MILLSTREAM-DVR-RANGES";
 /// Beginnings of lines.
 pub(super) const RANGE: &str = "#EXT-X-DATERANGE:";
@@ -25,7 +26,7 @@ const GAP: &str = "#EXT-X-GAP\n";
 const MAP: &str = "#EXT-X-MAP:URI=\"";
 pub(super) const KEY: &str = "#EXT-X-KEY:";
 
-/// The segments of a chunk in numbers.
+/// Facts about the segments of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// Media sequence number of the first.
@@ -37,9 +38,9 @@ pub(super) struct Mark {
     pub(super) end_ms: i64,
     pub(super) segments: u64,
     pub(super) bytes: u64,
-    /// Seconds of the target duration.
+    /// Target duration in seconds.
     pub(super) target: u64,
-    /// True if each segment can be decoded alone.
+    /// True if each segment can be decoded independently of the others.
     pub(super) is_independent: bool,
 }
 
@@ -63,7 +64,7 @@ impl Mark {
             segments: next()?.parse().ok()?,
             bytes: next()?.parse().ok()?,
             target: next()?.parse().ok()?,
-            // Lists of former versions do not say it.
+            // Lists of earlier versions lack this field.
             is_independent: next().is_some_and(|alone| alone == "1"),
         };
         (next().is_none() && mark.end_ms >= mark.begin_ms).then_some(mark)
@@ -83,14 +84,14 @@ pub(super) struct Chunk {
     pub(super) mark: Mark,
     /// The comment, and the lines of the segments.
     pub(super) text: String,
-    /// True if ranges of dates begin in it.
+    /// True if date ranges begin in the chunk.
     has_ranges: bool,
-    /// True if there are gaps in it.
+    /// True if the chunk has gaps.
     has_gaps: bool,
 }
 
 impl Chunk {
-    /// Reads a chunk that a former run has written.
+    /// Reads a chunk that an earlier run has written.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mark = Mark::read(text.lines().next()?)?;
         let uris = text.lines().filter(|line| !line.starts_with('#')).count();
@@ -121,7 +122,7 @@ impl Chunk {
         self.mark.number.saturating_add(self.mark.segments)
     }
 
-    /// Takes away the segments from a number on, which begins at this date. Returns false if there are none.
+    /// Removes the segments from `number` on, which begin at this date. Returns false if the chunk has none of them.
     fn cut(&mut self, number: u64, begin_ms: i64) -> bool {
         let count = number.saturating_sub(self.mark.number);
         let Ok(keep) = usize::try_from(count) else { return false };
@@ -151,12 +152,12 @@ impl Chunk {
     }
 }
 
-/// Work on the disk after the chunks of a former run were taken.
+/// Work on the disk after the chunks of an earlier run were taken over.
 #[derive(Debug, Default)]
 pub(super) struct Resumed {
     /// Chunks to remove.
     pub(super) left: Vec<Chunk>,
-    /// Chunks whose lists may have another form there, or another name.
+    /// Chunks whose lists may differ on the disk, or have another name there.
     pub(super) changed: Vec<Chunk>,
 }
 
@@ -165,9 +166,9 @@ pub(super) struct Resumed {
 pub(super) struct Reach {
     window_ms: i64,
     chunks: VecDeque<Chunk>,
-    /// Segments that may still change, the newest.
+    /// The newest segments, which may still change.
     recent: VecDeque<Listed>,
-    /// Numbers of the first of those.
+    /// Number of the first of those, and the discontinuities before it.
     number: u64,
     discontinuities: u64,
     /// Bytes of all chunks.
@@ -175,7 +176,7 @@ pub(super) struct Reach {
     target: u64,
     version: u32,
     is_independent: bool,
-    /// True before the first segment of this run, if there are segments of a former one.
+    /// True before the first segment of this run, if an earlier run has left segments.
     is_resumed: bool,
 }
 
@@ -197,7 +198,7 @@ impl Reach {
 
     // ---- inputs
 
-    /// Takes the chunks of a former run, as far back as each follows the one before it.
+    /// Takes over the chunks of an earlier run, as far back as each follows the one before it.
     pub(super) fn resume(&mut self, chunks: Vec<Chunk>) -> Resumed {
         let mut resumed = Resumed::default();
         let (chain, others) = chain::of(chunks);
@@ -211,7 +212,7 @@ impl Reach {
         let first = self.chunks.front().map_or(0, |chunk| chunk.mark.number);
         for mut chunk in others {
             if chunk.end() > first {
-                // Its files are others' as well: nothing but the list goes.
+                // Other chunks use its files as well, so only its list is removed.
                 chunk.text.clear();
                 if self.chunks.iter().any(|kept| kept.mark.number == chunk.mark.number) {
                     continue;
@@ -225,18 +226,18 @@ impl Reach {
             self.discontinuities = last.mark.discontinuities.saturating_add(inside);
             self.target = last.mark.target;
             self.is_resumed = true;
-            // The last part may be the one of the newest segments, which is written again and again.
+            // The last chunk may be the list of the newest segments, which is rewritten all the time.
             resumed.changed.push(last.clone());
         }
         resumed
     }
 
-    /// Returns the first of the segments that may change as a chunk.
+    /// Returns these segments, the first of those that may change, as a chunk.
     pub(super) fn tail(&self, segments: &[Listed]) -> Option<Chunk> {
         self.chunk(segments, self.number, self.discontinuities)
     }
 
-    /// Takes the next segment. Segments of a former run in another form leave with it, and are returned.
+    /// Takes the next segment. Segments of an earlier run that have another form are removed and returned.
     pub(super) fn push(&mut self, mut listed: Listed, (target, version): (Duration, u32)) -> Vec<Chunk> {
         let seconds = target.as_secs().saturating_add(u64::from(target.subsec_nanos() > 0));
         let mut left = Vec::new();
@@ -261,19 +262,19 @@ impl Reach {
         left
     }
 
-    /// Notes whether each segment so far can be decoded alone.
+    /// Notes whether each segment so far can be decoded independently of the others.
     pub(super) const fn note_independent(&mut self, is_independent: bool) {
         self.is_independent &= is_independent;
     }
 
-    /// Gives the number of the first segment of all.
+    /// Sets the numbers of the first segment, if there is none yet.
     pub(super) fn begin_at(&mut self, number: u64, discontinuities: u64) {
         if self.chunks.is_empty() && self.recent.is_empty() {
             (self.number, self.discontinuities) = (number, discontinuities);
         }
     }
 
-    /// Makes a chunk of the oldest of the segments that may change, which will not any more. Returns it as it is to be written.
+    /// Makes a chunk of the oldest segments that could change; from now on they do not. Returns the chunk to write.
     pub(super) fn seal(&mut self, segments: usize) -> Option<&Chunk> {
         let segments: Vec<Listed> = self.recent.drain(..segments.min(self.recent.len())).collect();
         let chunk = self.chunk(&segments, self.number, self.discontinuities)?;
@@ -289,7 +290,7 @@ impl Reach {
         &mut self.recent
     }
 
-    /// True if as many segments as a chunk has may still change and are older than the window.
+    /// True if a whole chunk of segments may still change although they are older than the window.
     pub(super) fn is_overdue(&self) -> bool {
         let last = self.recent.get(CHUNK.saturating_sub(1)).and_then(|listed| end_ms(&listed.segment));
         last.zip(self.begin_ms()).is_some_and(|(end_ms, from_ms)| end_ms < from_ms)
@@ -316,9 +317,9 @@ impl Reach {
 
     // ---- outputs
 
-    /// Returns those of a chunk's names that no segment needs any more.
+    /// Returns the names of a chunk's files that no remaining segment needs.
     pub(super) fn unneeded(&self, chunk: &Chunk) -> Vec<String> {
-        // Initialization sections are used by neighbours.
+        // Neighbouring chunks may use the same initialization sections.
         let next: BTreeSet<&str> = self.chunks.front().into_iter().flat_map(Chunk::names).collect();
         let gone = chunk.names().filter(|name| !next.contains(name) && !self.needs(name));
         let gone: BTreeSet<String> = gone.map(str::to_owned).collect();
@@ -347,7 +348,7 @@ impl Reach {
         recent.or_else(|| self.chunks.back().map(|chunk| chunk.mark.end_ms))
     }
 
-    /// Returns the text of all segments; what memory still has is no gap.
+    /// Returns the text of all segments. Segments that memory still has are not gaps.
     pub(super) fn text(&self, is_ended: bool) -> String {
         let length = self.chunks.iter().map(|chunk| chunk.text.len()).sum::<usize>();
         let mut text = String::with_capacity(length.saturating_add(8192));
@@ -396,7 +397,7 @@ impl Reach {
         };
         let mark = Mark { end_ms: mark.end_ms.max(mark.begin_ms), ..mark };
         let mut text = mark.line();
-        // Dates between follow from the durations, which halves the text.
+        // Further dates follow from the durations; leaving them out halves the text.
         let dated = |(at, listed): (usize, &Listed)| {
             let segment = &listed.segment;
             let date = segment.program_date_time.filter(|_| at == 0 || segment.discontinuity);

@@ -1,4 +1,4 @@
-//! Settings of an application: how far viewers can go back in a live stream.
+//! Settings of an application for going back in a live stream.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use crate::config::{Error, Values};
 const WINDOW_MAX: u64 = 86_400;
 /// The shortest window that is of use, in seconds.
 const WINDOW_MIN: u64 = 10;
-/// The least bytes of an application.
+/// Minimum bytes of an application.
 const BYTES_MIN: u64 = 1 << 20;
-/// Time for which files stay beyond the window when their stream is over.
+/// Time for which files stay beyond the window after the stream has ended.
 const SPARE: Duration = Duration::from_secs(120);
 
-/// Settings of going back in a live stream.
+/// Settings for going back in a live stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::protocol::hls) struct DvrSettings {
     /// `dvr.window`.
     pub(super) window: Duration,
-    /// `dvr.max_bytes`: of all streams of the application.
+    /// `dvr.max_bytes`: the total of all streams of the application.
     pub(super) max_bytes: u64,
 }
 
 impl DvrSettings {
-    /// Reads the settings; `None`: viewers cannot go back.
+    /// Reads the settings; `None` if viewers cannot go back.
     pub(in crate::protocol::hls) fn read(values: &Values) -> Result<Option<Self>, Error> {
         let (window_key, bytes_key) = ("dvr.window", "dvr.max_bytes");
         let window = values.number(window_key, 0u64, WINDOW_MAX)?;
@@ -34,7 +34,7 @@ impl DvrSettings {
         Ok((window > 0).then_some(Self { window: Duration::from_secs(window), max_bytes }))
     }
 
-    /// Returns the time for which files stay to which nothing is added.
+    /// Returns the time for which files stay after the last segment was added.
     pub(super) const fn keep(&self) -> Duration {
         self.window.saturating_add(SPARE)
     }

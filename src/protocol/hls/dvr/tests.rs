@@ -1,4 +1,4 @@
-//! A stream's segments beside a disk that fails, is slow or full, and viewers who go back.
+//! A stream's segments on a disk that fails, is slow or full, and viewers who go back.
 
 mod again;
 
@@ -17,7 +17,7 @@ const LIST_SIZE: usize = 5;
 const SEGMENT: Duration = Duration::from_secs(2);
 const LEAVING_SEGMENTS: u64 = LEAVING_MS.unsigned_abs() / 2000;
 
-/// A stream, its disk, and what memory has.
+/// A stream, its disk, and its segments in memory.
 struct Rig {
     dvr: Dvr,
     now: Instant,
@@ -25,7 +25,7 @@ struct Rig {
     memory: BTreeMap<String, Bytes>,
     live: MediaPlaylist,
     job: Option<DvrWork>,
-    /// The initialization section of segments that follow; 0: none.
+    /// The initialization section of following segments; 0 for none.
     map: u32,
     /// Segments so far, and the largest number of bytes on the disk.
     number: u64,
@@ -79,7 +79,7 @@ impl Rig {
         self.dvr.add(&format!("a/{name}"), bytes);
     }
 
-    /// A segment is cut.
+    /// Cuts a segment.
     fn segment(&mut self, bytes: usize, discontinuity: bool) {
         if discontinuity && self.map > 0 {
             self.map += 1;
@@ -127,7 +127,7 @@ impl Rig {
         self.disk.values().map(|bytes| u64::try_from(bytes.len()).unwrap()).sum()
     }
 
-    /// The job ends: as a disk does it, or with another outcome.
+    /// Ends the job: with the result of a disk, or with another outcome.
     fn done(&mut self, other: Option<Outcome>) {
         let work = self.job.take().unwrap();
         let outcome = other.unwrap_or_else(|| {
@@ -179,7 +179,7 @@ impl Rig {
         Some(read(&select(&text, choice).unwrap().concat()))
     }
 
-    /// Checks that whatever is listed is there, and what was seen stays so.
+    /// Checks that every listed segment exists, and that segments seen before have not changed.
     fn check(&mut self) {
         assert!(self.most <= self.settings.max_bytes, "{} bytes", self.most);
         let Some(all) = self.shown(Choice::default()) else { return };
@@ -261,7 +261,7 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
             assert_eq!(first.program_date_time, Some(begin_ms(at)));
             let start = format!("#EXT-X-START:TIME-OFFSET={}.{:03}", ms / 1000, ms % 1000);
             assert!(String::from_utf8(parts).unwrap().contains(&start), "{start}");
-            // A player that had the list before gets the same from what has changed.
+            // A player that had the previous list gets the same list from a delta update.
             let delta = rig.shown(Choice { has_rest: true, ..choice }).unwrap();
             assert_eq!(delta.media_sequence, list.media_sequence);
             let skipped = usize::try_from(delta.skipped).unwrap();
@@ -279,7 +279,8 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
             assert_eq!(list.segments.len(), until.min(all.segments.len()) - at, "{at} to {until}");
         }
     }
-    // A beginning that goes on with the clock: no line of a segment changes, and the place is the same.
+    // With a beginning that advances with the clock, no line of a segment changes, and the position is
+    // the same.
     let mut lines: BTreeMap<String, String> = BTreeMap::new();
     for ms in (begin_ms(0)..begin_ms(all.segments.len())).step_by(700) {
         let choice = Choice { start_ms: Some(ms), is_sliding: true, ..Choice::default() };
@@ -300,7 +301,7 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
             }
         }
     }
-    // Before everything, and behind it.
+    // Before the first segment, and after the last one.
     let first = rig.shown(Choice { start_ms: Some(0), ..Choice::default() }).unwrap();
     assert_eq!(first.segments.len(), all.segments.len());
     let last = rig.shown(Choice { start_ms: Some(i64::MAX), ..Choice::default() }).unwrap();
@@ -317,7 +318,8 @@ fn a_beginning_within_a_range_of_dates_has_it() {
     for number in 0..60_i64 {
         rig.segment(10, false);
         if number == 10 || number == 20 {
-            // Added to a segment that is not listed yet: the rig lists at once, so it is done by hand.
+            // The range belongs to a segment that is not listed yet; the rig lists segments at once,
+            // so it is added by hand.
             let range = DateRange {
                 id: format!("range-{number}"),
                 start_ms: BEGUN_MS + number * 2000,
@@ -388,7 +390,7 @@ fn t_19_whatever_the_disk_does_viewers_can_fetch_what_is_listed() {
             rig.settle();
         }
         assert!(rig.dvr.is_settled() && rig.shown(Choice::default()).unwrap().ended, "{seed}");
-        // The next run goes on with all of it, and with nothing else.
+        // The next run continues with all of these segments, and with no others.
         let ended = rig.shown(Choice::default()).unwrap();
         let (disk, seen, number) = (rig.disk, rig.seen, rig.number);
         let mut next = Rig::new(settings(100, cap), number + 3, disk);
@@ -422,7 +424,8 @@ fn a_full_disk_shortens_the_window_and_one_that_stays_full_leaves_gaps() {
     }
     let all = rig.shown(Choice::default()).unwrap();
     assert_eq!(all.segments.len(), 60);
-    // For each chunk that goes one segment is tried again, and when there is none it is a gap.
+    // For each removed chunk one segment is tried again; without a chunk to remove, the segment is a
+    // gap.
     for _ in 0..20 {
         rig.segment(1000, false);
         while rig.hand_out() {
@@ -500,7 +503,7 @@ fn a_stream_with_more_than_its_share_gives_up_its_oldest() {
         rig.settle();
     }
     assert_eq!(rig.shown(Choice::default()).unwrap().segments.len(), 60);
-    // Another stream has come, and the two have nearly all.
+    // Another stream has begun, and the two use nearly all bytes.
     let usage = DvrDone { lists: Vec::new(), app_bytes: 95_000, folders: 2 };
     rig.segment(1000, false);
     assert!(rig.hand_out());

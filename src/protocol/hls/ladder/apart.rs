@@ -1,8 +1,8 @@
-//! Renditions of single tracks: the playlist of all of them with low latency, and their manifest of DASH.
+//! Renditions of single tracks: their low-latency multivariant playlist, and their DASH manifest.
 //!
-//! A manifest has the time of the ladder, which all streams share, so that it goes on when another stream leads. A period has the
-//! renditions that were there when it began; where one joins, leaves or changes its tracks another period begins. So that a player comes
-//! to its end, a former period keeps a rendition that has left.
+//! A manifest uses the ladder's time, which all streams share, so that it continues when another stream leads. A
+//! period has the renditions that existed when it began; another period begins where a rendition joins, leaves or
+//! changes its tracks. A former period keeps a rendition that has left, so that players can finish the period.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,38 +14,39 @@ use hls::segmenter::{Outline, Stretch};
 use crate::mail::{Annex, Rung};
 use crate::protocol::hls::sounds;
 
-/// Periods that a manifest has: of renditions that come and go all the time the oldest are forgotten first.
+/// Maximum number of periods in a manifest. If renditions join and leave all the time, the oldest periods are
+/// dropped.
 const PERIODS_MAX: usize = 16;
 
-/// Returns the name of an audio rendition that all variants name, by its number: that of the stream that leads.
+/// Returns the name of an audio rendition that all variants share, by its number; the leading stream provides it.
 pub(super) fn shared_sound(main: &str, index: u8) -> String {
     format!("{main}__adaptive_audio{}", sounds::suffix(index))
 }
 
-/// Returns the name of a stream's own audio rendition, by its number.
+/// Returns the name of an audio rendition of one stream, by its number.
 pub(super) fn own_sound(id: &str, index: u8) -> String {
     format!("{id}__audio{}_adaptive", sounds::suffix(index))
 }
 
-/// The playlist of the sound that all share, where another stream has published it before: players do not accept that a segment that was
-/// named has another name later (RFC 8216 §6.2.1).
+/// The end of another stream's playlist of shared audio, which this stream continues. A segment that was listed keeps
+/// its name, because players do not accept another one later (RFC 8216 §6.2.1).
 #[derive(Debug, Default)]
 pub(super) struct Splice {
-    /// The segments of the other stream, and the number behind them.
+    /// The segments of the other stream, and the number after the last of them.
     former: Vec<Segment>,
     first: u64,
 }
 
 impl Splice {
-    /// Creates the splice behind this playlist.
+    /// Creates the splice that continues this playlist.
     pub(super) fn behind(text: &[u8]) -> Self {
         let Ok(Playlist::Media(before)) = Playlist::read(text) else { return Self::default() };
         let first = before.media_sequence.saturating_add(before.segments.len() as u64);
         Self { former: before.segments, first }
     }
 
-    /// Replaces segments by those of the other stream with the same numbers, and keeps date ranges that go on. Returns false while its last
-    /// one is not over here.
+    /// Replaces segments by those of the other stream with the same numbers, and keeps open date ranges. Returns
+    /// false while the playlist does not reach the end of the other stream's segments.
     pub(super) fn apply(&self, playlist: &mut MediaPlaylist) -> bool {
         let replaced =
             usize::try_from(self.first.saturating_sub(playlist.media_sequence)).unwrap_or(usize::MAX);
@@ -69,7 +70,7 @@ impl Splice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Period {
     stretch: Stretch,
-    /// Names of the segments of its renditions, and of their init segments.
+    /// For each rendition, the name of its segments and the name of its initialization section.
     members: Vec<(String, String)>,
 }
 
@@ -77,7 +78,7 @@ pub(super) struct Period {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     pub(super) outline: Arc<Outline>,
-    /// The periods, as its stream knows them.
+    /// The periods as the rendition's stream knows them.
     pub(super) periods: Vec<Period>,
 }
 
@@ -87,10 +88,11 @@ impl Listed {
     }
 }
 
-/// The renditions of a manifest and its periods, also while another stream leads: it may end.
+/// The renditions and periods of a manifest. Streams that do not lead keep them too, because the leading stream may
+/// end.
 #[derive(Debug, Default)]
 pub(super) struct Board {
-    /// Renditions as they were last, by the names of their segments.
+    /// Latest state of each rendition, by the name of its segments.
     known: BTreeMap<String, Arc<Outline>>,
     periods: Vec<Period>,
 }
@@ -104,13 +106,13 @@ impl Board {
         self.periods.iter().map(|period| period.stretch).collect()
     }
 
-    /// Takes over the state of the stream that leads.
+    /// Takes over the state of the leading stream.
     pub(super) fn follow(&mut self, periods: &[Period], there: &[Arc<Outline>]) {
         self.periods = periods.to_vec();
         self.learn(there);
     }
 
-    /// Notes the renditions that are there, the leading one first. A period begins where they are others.
+    /// Notes the present renditions, the leading one first. A new period begins if they have changed.
     pub(super) fn note(&mut self, there: &[Arc<Outline>]) {
         let Some(lead) = there.first() else { return };
         let members: Vec<(String, String)> = there.iter().filter_map(|one| member(one)).collect();
@@ -147,7 +149,8 @@ impl Board {
         self.known.retain(|names, _| is_there(names) || periods.iter().any(|period| period.has(names)));
     }
 
-    /// Returns the renditions to list: those that are there, then those that have left, each with the segments of its periods.
+    /// Returns the renditions to list: the present ones, then those that have left, each with the segments of its
+    /// periods.
     pub(super) fn listed(&self, there: &[Arc<Outline>]) -> Vec<Outline> {
         let has_left = |one: &&Arc<Outline>| there.iter().all(|other| other.names() != one.names());
         let all = there.iter().chain(self.known.values().filter(has_left));
@@ -169,12 +172,12 @@ impl Period {
     }
 }
 
-/// The names of the segments of a rendition, and that of its newest init segment.
+/// The name of a rendition's segments, and the name of its newest initialization section.
 fn member(outline: &Outline) -> Option<(String, String)> {
     Some((outline.names().to_owned(), outline.spanned().last()?.described.uri.clone()))
 }
 
-/// Returns the time at which the first of these that was there before has other tracks.
+/// Returns the earliest time from which a rendition of the last period has other tracks.
 fn changed_ms(last: &Period, there: &[Arc<Outline>]) -> Option<u64> {
     let changed = |outline: &Arc<Outline>| {
         let (names, init) = member(outline)?;

@@ -1,10 +1,11 @@
-//! The time that all renditions of a ladder share: that at which their media came to this server, by the wall clock, so that two
-//! streams need not know of each other to have the same time.
+//! The time that all renditions of a ladder share: the arrival of their media at this server by the wall clock. Two
+//! streams have the same time without knowing of each other.
 //!
-//! 1. The first second is held back. The least that its units were late says where the time of the stream stands.
-//! 2. Where the rendition that leads has a key frame a little earlier or later than the first one here, both are taken for the same
-//!    picture: the time is moved there ([`SNAP_MS`]).
-//! 3. From then on time passes as the stream's. It jumps as dates do ([`Dates`]), but for a wall clock that is set.
+//! 1. The first second is held back. The least delay among its units determines the time of the stream.
+//! 2. If the leading rendition has a key frame close to the first one here ([`SNAP_MS`]), both are taken for the same
+//!    picture, and the time is moved accordingly.
+//! 3. From then on, time advances with the stream. It jumps as dates do ([`Dates`]), except when the wall clock is
+//!    set.
 
 use hls::segmenter::{Dates, NUMBERS_FROM_MS};
 use media::Timescale;
@@ -14,12 +15,12 @@ use crate::hub::{Chosen, Entry};
 use crate::protocol::hls::{arrival, calendar};
 use crate::types::Calendar;
 
-/// Media that is held back until the time is known, in milliseconds, units and bytes.
+/// Maximum media held back until the time is known: milliseconds, units and bytes.
 const HELD_MS: i64 = 1000;
 const HELD_UNITS_MAX: usize = 600;
 const HELD_BYTES_MAX: usize = 8 << 20;
-/// Key frames of two renditions that are no further apart are the same picture: more than the time by which a large one comes later
-/// than a small one, and less than half the distance of two.
+/// Maximum distance in milliseconds of key frames of two renditions that are taken for the same picture: more than
+/// the extra delay of a large key frame, and less than half the distance of two key frames of one rendition.
 pub(in crate::protocol::hls) const SNAP_MS: i64 = 250;
 
 /// The time that a stream shares with the other renditions of its ladder.
@@ -30,7 +31,7 @@ pub(super) struct Clock {
     held: Vec<(Entry, Chosen)>,
     held_bytes: usize,
     is_settled: bool,
-    /// Milliseconds that the time was moved by.
+    /// Milliseconds by which the time was moved.
     moved_ms: i64,
 }
 
@@ -59,7 +60,8 @@ impl Clock {
             || self.held_bytes >= HELD_BYTES_MAX
     }
 
-    /// Fixes the time, beside the rendition that leads, if another one does. Returns the units that were held back.
+    /// Fixes the time, relative to the leading rendition if another stream has it. Returns the units that were held
+    /// back.
     pub(super) fn settle(&mut self, lead: Option<&Lead>) -> Vec<(Entry, Chosen)> {
         self.dates.settle();
         self.is_settled = true;
@@ -74,12 +76,12 @@ impl Clock {
         std::mem::take(&mut self.held)
     }
 
-    /// True if time jumps where the next segment begins.
+    /// True if time jumps at the beginning of the next segment.
     pub(super) const fn is_due(&self) -> bool {
         self.dates.is_due()
     }
 
-    /// Lets time jump: a segment begins with this unit.
+    /// Makes time jump, because a segment begins with this unit.
     pub(super) fn jump(&mut self, entry: &Entry) {
         self.dates.jump(entry.dts_ms);
     }
@@ -95,7 +97,7 @@ impl Clock {
         self.dates.date_ms(dts_ms).saturating_add(self.moved_ms)
     }
 
-    /// Returns the calendar by which media came.
+    /// Returns the calendar by which the media arrived.
     pub(super) fn calendar(&self) -> Option<Calendar> {
         calendar(&self.dates)
     }

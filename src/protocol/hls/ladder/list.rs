@@ -1,4 +1,4 @@
-//! The playlist of all renditions.
+//! The multivariant playlist of a ladder.
 
 use hls::playlist::{MultivariantPlaylist, Resolution, Variant};
 
@@ -6,8 +6,8 @@ use super::sounds::to_choose;
 use crate::mail::Rung;
 use crate::protocol::hls::sounds::{Group, grouped};
 
-/// Returns the playlist of these renditions, the one with the highest rate first, each with every group of sounds. One sound that is in
-/// the segments of the videos is no rendition.
+/// Returns the playlist of these renditions, the highest rate first, each with every audio group. A single audio
+/// track within the segments of the videos is no rendition.
 pub(super) fn master(version: u32, main: &str, rungs: &[&Rung]) -> MultivariantPlaylist {
     let videos: Vec<&&Rung> = rungs.iter().filter(|rung| !rung.is_sound).collect();
     let choices = to_choose(main, rungs);

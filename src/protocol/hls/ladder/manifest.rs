@@ -1,4 +1,4 @@
-//! The manifest of a ladder, by the stream that leads.
+//! The manifest of a ladder, published by the leading stream.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Ladder {
         matches!(self.layout, Layout::Apart) && self.settings.dash
     }
 
-    /// True if another stream has a segment that the manifest, which this one publishes, does not have.
+    /// True if other streams have new segments since the last call, which the manifest of this stream lacks.
     pub(super) fn is_news_of_others(&mut self, blobs: &Blobs) -> bool {
         if !self.makes_manifest() {
             return false;
@@ -28,7 +28,8 @@ impl Ladder {
         std::mem::replace(&mut self.shown.others, sum) != sum
     }
 
-    /// Returns the renditions for a manifest, those of the stream that leads first, with the sounds of the first that has some.
+    /// Returns the renditions for a manifest, those of the leading stream first, with the audio of the first stream
+    /// that has some.
     fn there(&self, others: &[(StreamId, &mail::Rung)]) -> Vec<Arc<Outline>> {
         let (earlier, later): (Vec<_>, Vec<_>) =
             others.iter().copied().partition(|one| self.is_earlier(*one));
@@ -40,7 +41,7 @@ impl Ladder {
             own.filter_map(|rung| Some((rung.is_sound.then_some(self.stream), Arc::new(rung.outline()?))));
         let all = earlier.into_iter().filter_map(of_other).chain(own);
         let mut first = None;
-        // Its other sounds, too.
+        // Further audio of that stream is listed, too.
         let is_listed = |(sound_of, _): &(Option<StreamId>, Arc<Outline>)| {
             sound_of.is_none_or(|stream| *first.get_or_insert(stream) == stream)
         };

@@ -6,19 +6,21 @@
 //!                    {main}_{height}p{kbit/s}kbps.m3u8              one of them, and its segments
 //! apart      streams/ll-hls/{main}/{main}__master_adaptive.m3u8     the same with low latency
 //!                                  {main}_{height}p{kbit/s}kbps.m3u8
-//!                                  {main}__adaptive_audio.m3u8      sound that all share
+//!                                  {main}__adaptive_audio.m3u8      audio that all share
 //!            streams/{main}/{main}_adaptive.mpd                     DASH, of the same segments
 //! ```
 //!
-//! 1. A request for the first one begins this sink for the stream that leads: the main track, if that is live, or the first of its
-//!    subtracks. It tells the others of itself ([`Rung`](crate::mail::Rung)), and with that their workers begin theirs; also those that
-//!    come later.
-//! 2. Each is a sink of its own. They share a time, and with it the timestamps of segments ([`clock`]); those that follow have numbers and
-//!    boundaries of the one that leads, as far as their key frames allow it ([`rung`]).
-//! 3. The one that began first and is still there publishes the playlist of all. One that ends while others go on takes its playlist
-//!    away at once: players go to another rendition where one is gone, but none does where one has ended or does not move.
-//! 4. Apart, each stream makes its sound a rendition of its own, with numbers and boundaries of its video. All variants share that of the
-//!    first stream, and when that ends the next one goes on under the same name. [`apart`] has the list and the manifest.
+//! 1. A request for the first playlist starts this sink for the leading stream: the main track if it is live,
+//!    otherwise its first subtrack. The sink announces itself to the other streams ([`Rung`](crate::mail::Rung)),
+//!    whose workers then start sinks of their own; so do those of later streams.
+//! 2. Each stream has its own sink. All share one time, and therefore the timestamps of segments ([`clock`]); the
+//!    others use the numbers and boundaries of the leading one, as far as their key frames allow ([`rung`]).
+//! 3. Of the running sinks, the one that began first publishes the playlist of all. A sink that ends while others
+//!    continue removes its playlist at once: players switch to another rendition if a playlist is gone, but not if it
+//!    has ended or stalls.
+//! 4. With separate tracks, the audio of each stream is a rendition with the numbers and boundaries of its video. All
+//!    variants share the audio of the first stream; when that stream ends, the next one continues under the same
+//!    name. [`apart`] has the list and the manifest.
 
 mod apart;
 mod clock;
@@ -56,16 +58,17 @@ use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{Context, Format};
 use crate::types::{Now, StreamId, StreamKey};
 
-/// The continuation of the name of the playlist of all renditions, behind the main track's id.
+/// Suffix of the multivariant playlist's name, after the main track's id.
 const MASTER: &str = "_adaptive.m3u8";
-/// The same with low latency, and of manifests.
+/// The same with low latency, and for manifests.
 const MASTER_APART: &str = "__master_adaptive.m3u8";
 const MANIFEST: &str = "_adaptive.mpd";
-/// Renditions that a ladder lists.
+/// Maximum number of renditions that a ladder lists.
 const RUNGS_MAX: usize = 16;
-/// Time for which a rendition whose playlist is not there yet is waited for: players read the playlist of all once.
+/// Maximum wait for a rendition whose playlist does not exist yet, because players read the multivariant playlist
+/// only once.
 const WAIT: Duration = Duration::from_secs(8);
-/// Names of renditions have rates in steps of so many kbit/s.
+/// The rates in names of renditions are multiples of this, in kbit/s.
 const KBPS_STEP: u64 = 50;
 
 /// The sink of all renditions with video and audio together.
@@ -104,9 +107,9 @@ pub(super) static APART: SinkKind = SinkKind {
 /// The form of the renditions of a ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// The sound is in the segments of each.
+    /// Audio is in the segments of each video.
     Together,
-    /// Tracks have segments of their own.
+    /// Each track has segments of its own.
     Apart,
 }
 
@@ -136,7 +139,8 @@ fn of_master(name: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// Returns the main track of a playlist or a manifest of all renditions of single tracks, which the application has made.
+/// Returns the main track of a playlist or a manifest of all renditions of single tracks, if the application makes
+/// such files.
 fn of_master_apart<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let settings = HlsSettings::of(app);
     let (folder, file) = name.rsplit_once('/')?;
@@ -163,7 +167,7 @@ struct Ladder {
     publishing: Publishing,
     clock: Clock,
     lag: Lag,
-    /// The largest number of tracks so far is bounded by that of a stream.
+    /// Renditions; at most as many as a stream may have tracks.
     rungs: Vec<Rung>,
     around: Around,
     shown: Shown,
@@ -172,7 +176,8 @@ struct Ladder {
 /// State beside the renditions.
 #[derive(Debug, Default)]
 struct Around {
-    /// Renditions whose tracks have left, while there are no others to go to: their playlists go on with gaps.
+    /// Renditions whose tracks have left while there is no other rendition to switch to; their playlists continue
+    /// with gaps.
     absent: Vec<Rung>,
     /// The end of the last segment of the first rendition.
     boundary_ms: Option<i64>,
@@ -181,22 +186,23 @@ struct Around {
     beside: Beside,
 }
 
-/// The playlist of all renditions, as it is shown.
+/// The multivariant playlist, as published.
 #[derive(Debug, Default)]
 struct Shown {
     text: String,
-    /// The sounds that all share, by number, once this stream publishes it; and true when another one is to go on with it.
+    /// For each shared audio playlist that this stream publishes, by number, the segments of another stream that it
+    /// continues; and true once another stream is to continue these playlists.
     splices: BTreeMap<u8, Splice>,
     is_left: bool,
-    /// Renditions of manifests, and the sum of the numbers of the newest segments of other streams in the one that is shown.
+    /// Renditions of manifests; and the sum of the numbers of other streams' newest segments at the last check.
     board: Board,
     others: u64,
-    /// The time at which it could have been shown first.
+    /// The time at which the playlist could first have been published.
     ready_at: Option<Instant>,
 }
 
 impl Shown {
-    /// True while the first playlist, or manifest, of all waits for renditions that have just begun.
+    /// True while the first playlist, or manifest, waits for renditions that have just begun.
     fn waits(&mut self, now: Instant) -> bool {
         let ready_at = *self.ready_at.get_or_insert(now);
         now.saturating_duration_since(ready_at) < WAIT
@@ -241,7 +247,7 @@ impl Ladder {
         rungs
     }
 
-    /// True if a rendition of another stream is before those of this one.
+    /// True if a rendition of another stream precedes those of this one.
     fn is_earlier(&self, (stream, rung): (StreamId, &mail::Rung)) -> bool {
         (rung.began, stream) < (self.start.number, self.stream)
     }
@@ -251,13 +257,13 @@ impl Ladder {
         self.others(blobs).first().is_none_or(|first| !self.is_earlier(*first))
     }
 
-    /// True if all variants share the sound of this stream.
+    /// True if all variants share the audio of this stream.
     fn leads_sound(&self, blobs: &Blobs) -> bool {
         let others = self.others(blobs);
         !others.iter().any(|(stream, rung)| rung.is_sound && self.is_earlier((*stream, rung)))
     }
 
-    /// Returns what the renditions of this stream take from those of other streams.
+    /// Returns the facts that the renditions of this stream need about those of other streams.
     fn beside(&self, blobs: &Blobs) -> Beside {
         let others = self.others(blobs);
         let earlier = || others.iter().filter(|one| self.is_earlier(**one));
@@ -272,7 +278,7 @@ impl Ladder {
         }
     }
 
-    /// Returns what one rendition takes from the others.
+    /// Returns the facts that one rendition needs about the others.
     fn beside_of(&self, at: usize) -> Beside {
         let mut beside = self.around.beside.clone();
         let own = self.rungs.iter().enumerate().filter(|(other, _)| *other != at);
@@ -288,7 +294,7 @@ impl Ladder {
 
     // ---- inputs
 
-    /// Fixes the time, and takes the units that were held back.
+    /// Fixes the time, and processes the units that were held back.
     fn settle(&mut self, ctx: &Context<'_>) {
         self.around.beside = self.beside(ctx.blobs);
         for (entry, chosen) in self.clock.settle(self.around.beside.lead.as_ref()) {
@@ -305,7 +311,7 @@ impl Ladder {
         for selection in wanted {
             let own = before.iter().position(|rung| rung.is_of(selection)).map(|at| before.remove(at));
             let mut rung = own.unwrap_or_else(|| {
-                // Numbers of renditions of one stream go along with each other.
+                // All renditions of one stream have the same numbers.
                 let lead = self.rungs.first().filter(|lead| lead.name().is_some());
                 let start = lead.map_or(self.start, |lead| lead.window().start_beside());
                 // All tracks have one key for their samples.
@@ -369,7 +375,7 @@ impl Ladder {
         let Some(rung) = self.rungs.get_mut(at) else { return };
         let named = |height, kbps| namer.map(|namer| namer.name(height, kbps)).unwrap_or_default();
         if rung.is_sound && at > 0 {
-            // Sound before the first picture is of no segment.
+            // Audio before the first picture belongs to no segment.
             if !has_begun {
                 return;
             }
@@ -487,7 +493,7 @@ impl Ladder {
         self.publishing.rung(&self.record(rung), Some(described));
     }
 
-    /// Returns the progress of the playlists beside one of these (RFC 8216bis §4.4.5.4).
+    /// Returns the progress of the playlists other than that of rendition `at` (RFC 8216bis §4.4.5.4).
     fn reports(&self, blobs: &Blobs, rungs: &[Rung], at: usize) -> Vec<Report> {
         if self.layout == Layout::Together || !self.settings.low_latency {
             return Vec::new();
@@ -560,7 +566,7 @@ impl Ladder {
         let own: Vec<mail::Rung> = self.rungs.iter().map(|rung| self.described(rung)).collect();
         let others = self.others(blobs);
         let all: Vec<&mail::Rung> = own.iter().chain(others.iter().map(|(_, rung)| *rung)).collect();
-        // Of videos and of sounds each as many as a ladder has: the many sounds of some streams leave no video out.
+        // Videos and audio are limited separately, so that a stream's many audio tracks displace no video.
         let of_kind = |is_sound: bool| all.iter().copied().filter(move |rung| rung.is_sound == is_sound);
         let ready_of = |is_sound| of_kind(is_sound).filter(|rung| rung.is_there).take(RUNGS_MAX);
         let ready: Vec<&mail::Rung> = ready_of(false).chain(ready_of(true)).collect();
@@ -579,7 +585,7 @@ impl Ladder {
         };
         let mut list = list::master(version, &self.main, &ready);
         let seen = ready.iter().fold(Channels::NONE, |seen, rung| seen.or(rung.picture.captions));
-        // Pictures alone have key frames.
+        // Only videos have key frames.
         if ready.iter().any(|rung| !rung.keys.is_empty()) {
             self.settings.told.captions.declare(seen, &mut list);
         }
@@ -596,13 +602,13 @@ impl Ladder {
 #[derive(Debug)]
 struct Namer {
     main: Arc<str>,
-    /// The id of its stream, whose own playlist has another name.
+    /// The id of the rendition's stream, whose own playlist has another name.
     id: Arc<str>,
-    /// The only name that it can have.
+    /// The only name allowed, if there is just one.
     fixed: Option<String>,
-    /// The name that it had.
+    /// The rendition's former name.
     former: Option<String>,
-    /// The names of others.
+    /// Names of other renditions.
     taken: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! A rendition of a ladder: a video track with the sound of its stream, cut where the leading rendition is as far as key frames allow.
+//! A rendition of a ladder: a video track with the audio of its stream, cut at the boundaries of the leading
+//! rendition as far as key frames allow.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,14 +20,14 @@ use crate::protocol::hls::captions::Noted;
 use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::{cmaf, progress, sink, sounds, timed};
 
-/// Beginnings of segments in the description for others.
+/// Maximum number of segment beginnings in the description for other streams.
 const MARKS_MAX: usize = 6;
-/// Key frames in the description for others.
+/// Maximum number of key frames in the description for other streams.
 const KEYS_MAX: usize = 3;
-/// Key frames are evenly apart when their distances differ by no more, in milliseconds.
+/// Maximum difference, in milliseconds, between distances of key frames that count as evenly spaced.
 const EVEN_MS: i64 = 20;
 
-/// The rendition that leads, as far as others follow it.
+/// The state of the leading rendition that others follow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lead {
     /// The beginnings of its newest segments.
@@ -37,17 +38,18 @@ pub(super) struct Lead {
     pub(super) target: Option<Duration>,
 }
 
-/// The renditions beside one.
+/// Facts about the other renditions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Beside {
-    /// The one that leads. `None`: this one does.
+    /// The leading rendition; `None` if this one leads.
     pub(super) lead: Option<Lead>,
-    /// The longest segment of all others, in milliseconds: all playlists have the same target duration (RFC 8216 §6.2.4).
+    /// The longest segment among the other renditions, in milliseconds: all playlists have the same target duration
+    /// (RFC 8216 §6.2.4).
     pub(super) longest_ms: i64,
 }
 
 impl Beside {
-    /// Returns the target duration that a window needs with these others beside it.
+    /// Returns the target duration that a window needs beside these renditions.
     fn wanted_target(&self, window: &Window) -> Duration {
         let longest = Duration::from_millis(self.longest_ms.max(0).unsigned_abs().saturating_add(500));
         window.wanted_target().max(Duration::from_secs(longest.as_secs()))
@@ -67,17 +69,17 @@ pub(super) fn longest_ms(marks: &[Mark], keys: &[i64]) -> i64 {
     lengths.chain(distances).max().unwrap_or(0)
 }
 
-/// The place of a segment beside those of the leading rendition.
+/// The place of a segment relative to those of the leading rendition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     start: Start,
-    /// The next segment of the leading rendition is expected here, and this one begins within one of its segments.
+    /// Expected beginning of the leading rendition's next segment, if this segment begins within one of its segments.
     due_ms: Option<i64>,
 }
 
 impl Lead {
-    /// Returns the distance from this time to the nearest of its key frames, in milliseconds; negative for an earlier one. If the key
-    /// frames are evenly apart, the next ones are known, too.
+    /// Returns the distance in milliseconds from this time to the nearest key frame of the leading rendition;
+    /// negative if that key frame is earlier. If key frames are evenly spaced, future ones are considered too.
     pub(super) fn key_beside(&self, at_ms: i64) -> Option<i64> {
         let apart_ms = |key_ms: i64| key_ms.saturating_sub(at_ms);
         let mut nearest =
@@ -97,7 +99,8 @@ impl Lead {
         nearest
     }
 
-    /// Returns the place of a segment that begins at this time; `None` if it is too far from all that is known.
+    /// Returns the place of a segment that begins at this time; `None` if it begins before all known segments of
+    /// the leading rendition.
     fn place(&self, begin_ms: i64, segment_ms: i64) -> Option<Place> {
         let at = self.marks.iter().rposition(|mark| mark.begin_ms <= begin_ms.saturating_add(SNAP_MS))?;
         let mark = self.marks.get(at)?;
@@ -112,7 +115,7 @@ impl Lead {
         if let Some(next) = self.marks.get(at.saturating_add(1)) {
             return Some(Place { start: start(0), due_ms: Some(next.begin_ms.saturating_sub(SNAP_MS)) });
         }
-        // Behind all that is known, segments are taken to be as long as the last one.
+        // Segments after the known ones are assumed to be as long as the last one.
         let before = at.checked_sub(1).and_then(|at| self.marks.get(at));
         let step_ms = before.map_or(segment_ms, |before| mark.begin_ms.saturating_sub(before.begin_ms));
         let passed = behind_ms.saturating_add(SNAP_MS).checked_div(step_ms.max(1))?;
@@ -132,7 +135,7 @@ enum Form {
     Mp4(Box<Mp4Segmenter>),
 }
 
-/// Returns the place of the only track of a rule among those of its kind.
+/// Returns the index that a rule's only track has among those of its kind.
 const fn index_of(pick: Pick) -> u8 {
     match pick {
         Pick::Only(id) => id.index(),
@@ -140,7 +143,8 @@ const fn index_of(pick: Pick) -> u8 {
     }
 }
 
-/// Returns the part of the names of a rendition's keys that others do not have: a number, those of sounds from above.
+/// Returns the distinct part of the names of a rendition's keys: a number, which for audio counts down from the
+/// maximum.
 pub(super) fn key_name(selection: Selection) -> String {
     let is_sound = selection.video == Pick::None;
     let of_sound = || u8::MAX.saturating_sub(index_of(selection.audio));
@@ -148,23 +152,24 @@ pub(super) fn key_name(selection: Selection) -> String {
     number.to_string()
 }
 
-/// The times in which a rendition's track was not in the stream.
+/// The times during which a rendition's track was absent from the stream.
 #[derive(Debug)]
 struct Away {
-    /// True while it is not.
+    /// True while the track is absent.
     is_paused: bool,
-    /// Number of times so far, but for sounds beside the first one.
+    /// Number of absences so far; those of additional audio do not count.
     pauses: u32,
-    /// Units before this time are of no segment: a sound that has come back begins where the next segment of the others does.
+    /// Units before this time belong to no segment: audio that has returned begins with the next segment of the
+    /// others.
     from_ms: i64,
 }
 
 /// A rendition of a ladder.
 #[derive(Debug)]
 pub(super) struct Rung {
-    /// Its place among the video tracks of its stream, or among those of sound.
+    /// Index among the video tracks of its stream, or among the audio tracks.
     pub(super) index: u8,
-    /// Sound that the videos of the ladder share, or may be played with.
+    /// True for audio that the videos of the ladder share, or may be played with.
     pub(super) is_sound: bool,
     pub(super) captions: Noted,
     /// True if its samples are encrypted.
@@ -181,12 +186,12 @@ pub(super) struct Rung {
     /// Bytes of the first segment.
     bytes: usize,
     made: Vec<Made>,
-    /// True if something was cut since the last look.
+    /// True if something was cut since the last call of `take_news`.
     is_news: bool,
 }
 
 impl Rung {
-    /// Makes the rendition of these tracks: a video with its sound or without, the sound of the stream, or another one.
+    /// Makes the rendition of a selection: a video with or without audio, the stream's audio, or additional audio.
     pub(super) fn new(
         selection: Selection,
         (layout, settings): (Layout, &HlsSettings),
@@ -224,12 +229,12 @@ impl Rung {
         }
     }
 
-    /// True if it is of these tracks.
+    /// True if this is the rendition of the selection.
     pub(super) fn is_of(&self, selection: Selection) -> bool {
         self.selection == selection
     }
 
-    /// True if it is a sound beside the first one.
+    /// True if the rendition is additional audio, beside the first one.
     pub(super) fn is_other_sound(&self) -> bool {
         self.is_sound && self.selection.audio != Pick::Default
     }
@@ -241,7 +246,7 @@ impl Rung {
         }
     }
 
-    /// Returns the beginning of the segment that grows, as other renditions see it.
+    /// Returns the beginning of the current segment, as other renditions see it.
     fn mark(&self) -> Option<Mark> {
         let hls::segmenter::Mark { number, discontinuities, begin_ms } = self.window().mark()?;
         Some(Mark { number, discontinuities, begin_ms })
@@ -275,7 +280,7 @@ impl Rung {
             self.begin_as(self.window().end_ms(), beside, named);
         }
         let (before, was_paused) = (self.chosen.epoch(), std::mem::take(&mut self.away.is_paused));
-        // Other sounds come and go without a discontinuity, which the others would not have.
+        // Additional audio joins and leaves without a discontinuity, because the other renditions have none there.
         let is_behind_one = was_paused && !self.is_other_sound();
         self.away.pauses = self.away.pauses.saturating_add(u32::from(is_behind_one));
         if was_paused && self.is_other_sound() {
@@ -301,7 +306,7 @@ impl Rung {
         }
     }
 
-    /// Adds timed metadata to the segment that grows.
+    /// Adds timed metadata to the current segment.
     pub(super) fn metadata(&mut self, at_ms: i64, tags: &Bytes) {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.metadata(at_ms, tags),
@@ -309,7 +314,7 @@ impl Rung {
         }
     }
 
-    /// Takes splice information, which fragmented MP4 also has in its segments with `has_event`.
+    /// Takes splice information. With `has_event`, fragmented MP4 also carries it in segments.
     pub(super) fn cue(&mut self, cue: &Cue, has_event: bool) {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.cue(cue),
@@ -317,12 +322,12 @@ impl Rung {
         }
     }
 
-    /// True if it is of sound alone, beside renditions of pictures.
+    /// True if the rendition has audio only, beside video renditions.
     pub(super) const fn is_sound(&self) -> bool {
         self.is_sound
     }
 
-    /// Returns the end of the segment that grows, if it ends before this unit.
+    /// Returns the end of the current segment, if it ends before this unit.
     pub(super) fn end_before(&self, entry: &Entry) -> Option<i64> {
         if !self.chosen.contains(entry.unit.track) {
             return None;
@@ -338,7 +343,7 @@ impl Rung {
         self.window().begin_ms().is_some() || self.window().has_cut()
     }
 
-    /// True if the unit is of its tracks, and a segment may begin with it.
+    /// True if the unit belongs to the rendition's tracks, and a segment may begin with it.
     pub(super) fn begins_with(&self, entry: &Entry) -> bool {
         let lead = self.chosen.lead();
         self.chosen.contains(entry.unit.track)
@@ -382,7 +387,7 @@ impl Rung {
         self.note_mark(before, beside);
     }
 
-    /// Gives the rendition its name at the end of the first segment, and its numbers beside the one that leads.
+    /// Names the rendition at the end of its first segment, and numbers it relative to the leading one.
     fn begin_as(&mut self, end_ms: i64, beside: &Beside, named: impl FnOnce(u32, u64) -> String) {
         let begin_ms = self.window().begin_ms().unwrap_or(end_ms);
         let ms = u64::try_from(end_ms.saturating_sub(begin_ms)).unwrap_or(0).max(1);
@@ -404,7 +409,8 @@ impl Rung {
         }
     }
 
-    /// Takes a unit of sound whose segments end with those of a video, the last of which ended at `boundary_ms`.
+    /// Takes an audio unit. Segments of this audio end with those of a video, the last of which ended at
+    /// `boundary_ms`.
     pub(super) fn follow(
         &mut self,
         entry: &Entry,
@@ -434,7 +440,7 @@ impl Rung {
         }
     }
 
-    /// Takes note of a segment that has begun, if one has.
+    /// Notes the beginning of a segment, if one has begun since number `before`.
     fn note_begin(&mut self, before: u64) -> Option<Mark> {
         let is_new = self.window().number() != before || self.marks.is_empty();
         let mark = self.mark().filter(|_| is_new)?;
@@ -456,13 +462,14 @@ impl Rung {
         self.settle(beside, has_waited);
     }
 
-    /// Sets the target duration: that of the rendition that leads, or one that is enough for all.
+    /// Sets the target duration: that of the leading rendition, or one that is enough for all.
     fn settle(&mut self, beside: &Beside, has_waited: bool) {
         let told = beside.lead.as_ref().and_then(|lead| lead.target);
         if !self.window().is_ripe() || told.is_none() && !has_waited {
             return;
         }
-        // Its own segments may be longer. That playlists differ is the lesser evil to segments without a key frame.
+        // Its own segments may be longer. Different target durations are a lesser evil than segments without a key
+        // frame.
         let target = match told {
             Some(told) => told.max(self.window().wanted_target()),
             None => beside.wanted_target(self.window()),
@@ -470,7 +477,7 @@ impl Rung {
         self.window_mut().adopt(target);
     }
 
-    /// Pauses the rendition, because its track has left the stream; it may come back.
+    /// Pauses the rendition, because its track has left the stream; the track may return.
     pub(super) fn pause(&mut self) {
         match &mut self.form {
             Form::Ts(segmenter) => {
@@ -482,7 +489,7 @@ impl Rung {
         (self.away.is_paused, self.is_news) = (true, true);
     }
 
-    /// Lists a gap until `end_ms`, where a segment of another rendition has ended. `dated` returns the date of a time.
+    /// Lists a gap up to `end_ms`, the end of another rendition's segment. `dated` returns the date of a time.
     pub(super) fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         self.is_news |= match &mut self.form {
             Form::Ts(segmenter) => segmenter.pass(end_ms, dated),
@@ -490,7 +497,7 @@ impl Rung {
         };
     }
 
-    /// Ends the rendition with the stream; `is_told` says whether the playlist ends.
+    /// Ends the rendition with the stream. With `is_told`, the playlist gets its end tag.
     pub(super) fn finish(&mut self, is_told: bool, beside: &Beside, named: impl FnOnce(u32, u64) -> String) {
         if self.name.is_none() {
             let end_ms = self.window().end_ms();
@@ -507,7 +514,7 @@ impl Rung {
         self.is_news = true;
     }
 
-    /// Lists gaps until `end_ms`, where a segment of another rendition has ended, if the sound waits to go on there.
+    /// Lists gaps up to `end_ms`, the end of another rendition's segment, if the audio waits to continue there.
     pub(super) fn resume(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         if self.away.from_ms == i64::MAX {
             self.away.from_ms = end_ms;
@@ -585,10 +592,10 @@ impl Rung {
         }
     }
 
-    /// Returns the description of its sound.
+    /// Returns the description of its audio.
     pub(super) fn sound(&self) -> Sound {
         let sound = self.chosen.of_kind(TrackKind::Audio).next().map(sounds::of).unwrap_or_default();
-        // The first one keeps its name, whichever track that is.
+        // The first audio rendition keeps its name, whichever track it carries.
         Sound { index: if self.is_sound { self.index } else { sound.index }, ..sound }
     }
 
@@ -597,7 +604,7 @@ impl Rung {
         self.name.as_deref()
     }
 
-    /// Returns what other renditions follow it by.
+    /// Returns the state that other renditions follow.
     pub(super) fn lead(&self) -> Lead {
         let target = Some(self.window().playlist().target_duration).filter(|target| !target.is_zero());
         let (marks, keys) = (self.marks.iter().copied().collect(), self.keys.iter().copied().collect());

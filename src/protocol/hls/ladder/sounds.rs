@@ -1,7 +1,8 @@
-//! The sounds of a ladder: those of the stream that leads, one group for all renditions.
+//! The audio of a ladder: that of the leading stream, as one group for all renditions.
 //!
-//! Apart each is a rendition. Together the first one is in the segments of each video, and further ones are renditions beside it
-//! (RFC 8216 §4.3.4.1: one without a URI is in the variant's own segments).
+//! With separate tracks, each audio track is a rendition. Otherwise the first one is in the segments of each video,
+//! and further ones are renditions beside it (RFC 8216 §4.3.4.1: a rendition without a URI is in the variant's own
+//! segments).
 
 use hls::playlist::Report;
 use media::TrackKind;
@@ -14,7 +15,7 @@ use crate::protocol::hls::sounds::{self, Choice};
 use crate::protocol::hls::{ENDING, cmaf, sink};
 
 impl Ladder {
-    /// Returns the choice of tracks for each rendition of the stream: videos, then sounds beside them.
+    /// Returns the selection of tracks for each rendition of the stream: videos, then audio beside them.
     pub(super) fn wanted(&self, chosen: &Chosen) -> Vec<Selection> {
         let only = |video: Pick, audio: Pick| Selection { video, audio, data: Pick::None, silence: false };
         let beside = if self.layout == Layout::Apart { Pick::None } else { Pick::Default };
@@ -35,7 +36,7 @@ impl Ladder {
         wanted
     }
 
-    /// Returns the progress of sounds that all share, but for one of this number (RFC 8216bis §4.4.5.4).
+    /// Returns the progress of the shared audio playlists, except the one with this number (RFC 8216bis §4.4.5.4).
     pub(super) fn reports_of_sounds(
         &self,
         blobs: &Blobs,
@@ -68,19 +69,19 @@ pub(super) fn report((uri, Progress { segment, part }): (String, Progress)) -> R
     }
 }
 
-/// True if the rendition is a sound of which nothing has come: the list of all does not wait for it.
+/// True if the rendition is audio that has no segment yet; the multivariant playlist does not wait for it.
 pub(super) fn is_silent(rung: &mail::Rung) -> bool {
     rung.is_sound && rung.marks.is_empty()
 }
 
-/// Returns the sounds of the first of these renditions' streams that has some, to choose from: behind the one in the segments of the
-/// videos, if there is one.
+/// Returns the audio to choose from, of the first stream among these renditions that has some; it follows the audio
+/// in the segments of the videos, if there is any.
 pub(super) fn to_choose<'r>(main: &str, rungs: &[&'r mail::Rung]) -> Vec<Choice<'r>> {
     let mut sounds = rungs.iter().filter(|rung| rung.is_sound).peekable();
     let began = sounds.peek().map(|first| first.began);
     let mut sounds: Vec<&&mail::Rung> = sounds.filter(|rung| Some(rung.began) == began).collect();
     sounds.sort_by_key(|rung| rung.sound.index);
-    // Streams that began at the same moment.
+    // Two streams may have begun at the same moment.
     sounds.dedup_by_key(|rung| rung.sound.index);
     let beside = sounds.into_iter().map(|rung| Choice {
         uri: Some(format!("{}{ENDING}", apart::shared_sound(main, rung.sound.index))),

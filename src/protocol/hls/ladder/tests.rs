@@ -1,4 +1,4 @@
-//! Ladders of several streams, whose publishers begin, are late and end at times of their own.
+//! Ladders of several streams, whose publishers begin, lag and end at different times.
 
 mod apart;
 mod several_sounds;
@@ -28,7 +28,7 @@ struct Member {
     stream: StreamId,
     tracks: Arc<Tracks>,
     chosen: Chosen,
-    /// Begin, delay of its media, and distance of its key frames.
+    /// Beginning, delay of its media, and distance of its key frames.
     began_ms: i64,
     late_ms: i64,
     key_ms: i64,
@@ -47,7 +47,7 @@ struct Rig {
     at_ms: i64,
     /// NAL units before the slice of each picture.
     before: &'static [u8],
-    /// Languages of the sounds of publishers.
+    /// Languages of the publishers' audio tracks.
     languages: &'static [&'static str],
     /// Time from decoding to presentation of pictures.
     lag_ms: i64,
@@ -91,7 +91,7 @@ impl Rig {
         }
     }
 
-    /// A publisher of pictures of these heights begins, so late, with key frames so far apart.
+    /// Begins a publisher of pictures of these heights, with this delay and distance of key frames.
     fn begin(&mut self, id: &'static str, heights: &[u32], late_ms: i64, key_ms: i64) {
         self.lives += 1;
         let main = MainTrack { key: StreamKey::new("live", "cam"), folder: String::new() };
@@ -122,7 +122,8 @@ impl Rig {
         }
     }
 
-    /// The publishers go on for so long. Media that is the same comes with the same `at_ms`, later in one stream than in another.
+    /// Runs the publishers for this time. Identical media has the same `at_ms`, but arrives later in one stream than
+    /// in another.
     fn pass(&mut self, ms: i64) {
         let end_ms = self.at_ms + ms;
         while self.at_ms < end_ms {
@@ -136,7 +137,7 @@ impl Rig {
         }
     }
 
-    /// The frames of this time, which come as late as their stream is, key frames a little later.
+    /// Passes the frames of this time, delayed like their stream; key frames a little more.
     fn frame(&mut self, id: &str) {
         let Some(member) = self.members.get_mut(id) else { return };
         let content_ms = self.at_ms - member.late_ms.div_euclid(FRAME_MS) * FRAME_MS;
@@ -182,7 +183,7 @@ impl Rig {
         }
     }
 
-    /// Splice information comes, for a time so far ahead of the newest frames.
+    /// Sends splice information for a time `ahead_ms` after the newest frames.
     fn cue(&mut self, id: &str, section: Bytes, ahead_ms: i64) {
         let member = self.members.get_mut(id).unwrap();
         let dts = self.at_ms - FRAME_MS - member.late_ms - member.began_ms;
@@ -255,7 +256,7 @@ impl Rig {
         self.uris().iter().map(of).collect()
     }
 
-    /// The segments of all renditions are the same from the newest one that all have on, so many of them.
+    /// Checks that the newest `count` common segments are the same in all renditions.
     fn assert_aligned(&self, count: usize) {
         let all = self.segments();
         let (first, others) = all.split_first().unwrap();
@@ -352,7 +353,7 @@ fn a_rendition_that_ends_is_gone_at_once_and_comes_back_under_its_name() {
     assert_eq!(rig.uris(), uris);
     assert!(rig.media(low).unwrap().media_sequence > before.media_sequence);
     rig.assert_aligned(3);
-    // With the last one the programme is over.
+    // The programme ends with the last stream.
     rig.end("cam_720");
     rig.end("cam");
     assert!(rig.media(high).unwrap().ended && rig.media(low).is_none());
@@ -481,7 +482,7 @@ fn a_break_is_the_same_in_all_renditions_and_has_their_times() {
         assert_eq!(all[0], all[1]);
         let kinds: Vec<_> = all[0].iter().map(|tag| tag.splice.as_ref().unwrap().0).collect();
         assert_eq!(kinds, [SpliceKind::Out, SpliceKind::In], "{form}");
-        // The time of the ladder is that of the calendar.
+        // The ladder's time is that of the calendar.
         let out = &all[0][0];
         let zero_ms = if fragmented { 0 } else { 1400 };
         let at_ms = out.start_ms - i64::try_from(hls::segmenter::NUMBERS_FROM_MS).unwrap() + 80 + zero_ms;

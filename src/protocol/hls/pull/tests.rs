@@ -11,7 +11,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// The first request is out.
+    /// Creates a pull that has sent its first request.
     fn new() -> Self {
         let pull = HlsPull::new("http://h/live/x.m3u8?t=1".to_owned(), Patience::PULL);
         let mut rig = Self { now: Instant::now(), pull };
@@ -41,7 +41,7 @@ impl Rig {
         std::iter::from_fn(|| self.pull.poll()).collect()
     }
 
-    /// Time passes, with a look at the clock every millisecond, as pacing has it.
+    /// Lets time pass, with a look at the clock every millisecond, as pacing does.
     fn wait(&mut self, ms: u64) -> Vec<ClientEvent> {
         for _ in 0..ms {
             self.now += Duration::from_millis(1);
@@ -63,7 +63,7 @@ fn one_connection_as_long_as_the_server_is_the_same_and_then_another() {
     assert!(rig.sent().starts_with("GET /live/a.ts HTTP/1.1\r\n"), "over the same connection");
     assert_eq!(rig.give("200 OK", &[0x47; 188]), [ClientEvent::Begun, to("cdn", 81)]);
     rig.pull.handle_grant(rig.now, &grant());
-    // However long that takes, and however often the clock is looked at, the connection that is being made is let alone.
+    // However long that takes, and however often the clock is looked at, the connection being made is left alone.
     assert_eq!(rig.wait(300), []);
     rig.connected();
     assert!(rig.sent().starts_with("GET /b.ts HTTP/1.1\r\nHost: cdn:81\r\n"));

@@ -17,7 +17,7 @@ impl Rig {
         Self { now, viewer: Viewer::new(url, now).unwrap() }
     }
 
-    /// The path of the request that it makes now.
+    /// Returns the path of the request that it makes now.
     fn asks(&mut self) -> String {
         self.viewer.handle_timeout(self.now);
         let mut out = SendQueue::new();
@@ -39,7 +39,7 @@ impl Rig {
         self.answer("200 OK", body);
     }
 
-    /// Nothing is asked for until `time` has passed.
+    /// Checks that nothing is requested until `time` has passed.
     fn waits(&mut self, time: Duration) {
         self.now += time - Duration::from_millis(1);
         assert_eq!(self.asks(), "");
@@ -47,7 +47,7 @@ impl Rig {
         assert_eq!(self.viewer.poll_timeout(), Some(self.now));
     }
 
-    /// Numbers of pieces, with when they were made since [`MS`] where it is known.
+    /// Numbers of pieces, with the time since [`MS`] at which they were made, if known.
     fn pieces(&mut self) -> Vec<(bool, u64, Option<i64>)> {
         let events = std::iter::from_fn(|| self.viewer.poll_event());
         let piece = |event| {
@@ -72,7 +72,7 @@ fn playlist(first: u64, count: u64) -> String {
     text
 }
 
-/// Segment 1 with two parts, and as many of segment 2.
+/// Segment 1 with two parts, and segment 2 with this number of parts.
 fn low(parts: usize) -> String {
     let mut text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:1\n\
         #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,CAN-SKIP-UNTIL=12,PART-HOLD-BACK=3\n\
@@ -92,7 +92,7 @@ fn segments_from_near_the_end_and_the_playlist_every_target_duration() {
     for n in 8..11 {
         rig.gives(&format!("/a/{n}.ts"), "media");
     }
-    // Each ends two seconds after the one before; five is the first that is listed.
+    // Each ends two seconds after the one before; number 5 is the first listed.
     assert_eq!(rig.pieces(), [(true, 0, Some(8000)), (true, 1, Some(10_000)), (true, 2, Some(12_000))]);
     rig.waits(Duration::from_secs(2));
     rig.gives("/a/x.m3u8?t=1", &playlist(5, 6));
@@ -104,7 +104,7 @@ fn segments_from_near_the_end_and_the_playlist_every_target_duration() {
     rig.answer("404 Not Found", "");
     assert_eq!(rig.pieces(), [(true, 5, Some(2000))]);
     rig.waits(Duration::from_secs(2));
-    // The rest of an invalid answer is not read: the next request goes over another connection.
+    // The rest of an invalid answer is not read: the next request uses another connection.
     rig.gives("/a/x.m3u8?t=1", &(playlist(13, 3) + "#EXT-X-ENDLIST\n"));
     rig.gives("/a/15.ts", "media");
     assert_eq!(rig.pieces(), [(true, 7, Some(6000))]);
@@ -135,14 +135,14 @@ fn low_latency_waits_for_playlists_and_for_hinted_parts_in_turn() {
     rig.gives("/2-3", "media");
     rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=4&_HLS_skip=YES", &low(7));
     assert_eq!(rig.pieces(), [(true, 5, Some(6000))]);
-    // Segments behind a missing one are not tried.
+    // Segments after a missing one are not tried.
     assert_eq!(rig.asks(), "/2-4");
     rig.answer("404 Not Found", "");
     rig.gives("/2-7", "media");
     rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=8&_HLS_skip=YES", &low(9));
     rig.gives("/2-8", "media");
     assert_eq!(rig.pieces(), [(true, 9, Some(10_000)), (true, 10, Some(11_000))]);
-    // The part that was hinted is not there after all, and the playlist is no newer.
+    // The hinted part does not exist after all, and the playlist is no newer.
     assert_eq!(rig.asks(), "/2-9");
     rig.answer("404 Not Found", "");
     rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=9&_HLS_skip=YES", &low(9));

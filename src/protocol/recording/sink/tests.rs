@@ -46,11 +46,11 @@ struct Rig {
     tracks: Arc<Tracks>,
     chosen: Chosen,
     files: Vec<Arc<Memory>>,
-    /// The disk does nothing.
+    /// True if the disk does nothing.
     stalls: bool,
-    /// True if it syncs nothing.
+    /// True if the disk syncs nothing.
     syncs_stall: bool,
-    /// The jobs that wait for it.
+    /// The jobs that wait for the disk.
     held: Vec<Job>,
     /// Outcomes that replace the work of jobs, after a number of them.
     faults: VecDeque<Outcome>,
@@ -153,7 +153,7 @@ impl Rig {
         self.drain();
     }
 
-    /// Gives a unit, in milliseconds; false when the sink has no room for it.
+    /// Passes a unit, with its time in milliseconds. Returns false if the sink has no room for it.
     fn unit(&mut self, track: TrackId, dts_ms: i64, key_frame: bool, payload: Bytes) -> bool {
         let Some(known) = self.tracks.get(track) else { return false };
         let dts = Timescale::new(1000).convert(dts_ms, known.timescale);
@@ -178,7 +178,7 @@ impl Rig {
         self.unit(AUDIO, dts_ms, true, Bytes::from(format!("sound at {dts_ms}")))
     }
 
-    /// Frames 40 ms apart with sound, a key frame each second.
+    /// Passes frames 40 ms apart with audio, and a key frame each second.
     fn stream(&mut self, from_ms: i64, to_ms: i64) {
         for ms in (from_ms..to_ms).step_by(40) {
             self.video(ms, ms % 1000 == 0);
@@ -214,7 +214,7 @@ impl Rig {
         samples
     }
 
-    /// All files together have what was sent, once and in order.
+    /// Checks that all files together contain the units sent, once and in order.
     fn assert_whole(&self, sent: &[Unit]) {
         for track in [VIDEO, AUDIO] {
             let of_track = |units: &[Unit]| -> Vec<Bytes> {
@@ -228,7 +228,7 @@ impl Rig {
         }
     }
 
-    /// Files have ended, and the sink has not.
+    /// Checks that this number of files has ended, but the sink has not.
     fn assert_ended_but_live(&self, files: usize) {
         let ended = self.told.iter().filter(|told| told.starts_with("ended")).count();
         assert_eq!((ended, self.files.len()), (files, files), "{:?}", self.told);
@@ -367,7 +367,7 @@ fn files_end_at_their_length_and_size_and_nothing_is_lost_between_them() {
             );
         }
     }
-    // Without a limit of the application there is one all the same.
+    // There is a limit even if the application sets none.
     let mut rig = both(RecordingOrder { file_ms_max: Some(u64::MAX), ..RecordingOrder::default() });
     rig.video(0, true);
     rig.video(1000, true);
@@ -416,7 +416,7 @@ fn q_14_tracks_that_change_with_every_key_frame_do_not_fill_the_disk_with_files(
     assert_eq!(play(&mut rig, 20, false), 1);
     let files = play(&mut rig, 600, true);
     assert!((8..=1 + 8 + 6).contains(&files), "{files} files in a minute");
-    // A stream that settles is recorded again, within a period, in one file.
+    // A stream that becomes stable is recorded again, within a period, in one file.
     let files = play(&mut rig, 110, false);
     assert_eq!(play(&mut rig, 600, false), files);
     let recorded = rig.samples(files - 1).len();
@@ -546,7 +546,7 @@ fn the_end_of_a_file_waits_for_the_job_under_way() {
     rig.disk_works_again();
     rig.assert_ended(1);
     rig.assert_whole(&sent);
-    // The same where it fails meanwhile.
+    // The same if the disk fails meanwhile.
     let mut rig = both(RecordingOrder::default());
     rig.stream(0, 2000);
     rig.stalls = true;
@@ -566,7 +566,7 @@ fn opus(id: TrackId) -> Track {
 }
 
 const OPUS_HEAD: &[u8] = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0";
-/// The start that its decoder throws away, in whole milliseconds: 312 samples.
+/// The beginning that the decoder discards, in whole milliseconds: 312 samples.
 const OPUS_DELAY_MS: i64 = 7;
 
 fn vp8() -> Track {
@@ -608,7 +608,7 @@ impl Rig {
         Self::of(Container::WebM, tracks, RecordingOrder::default())
     }
 
-    /// Frames 40 ms apart with sound, a key frame each second.
+    /// Passes frames 40 ms apart with audio, and a key frame each second.
     fn vp8_stream(&mut self, from_ms: i64, to_ms: i64) {
         for ms in (from_ms..to_ms).step_by(40) {
             self.unit(VIDEO, ms, ms % 1000 == 0, picture(ms, ms % 1000 == 0));
@@ -625,7 +625,7 @@ impl Rig {
 fn every_unit_is_in_the_webm_file_at_its_time() {
     let mut rig = Rig::webm(&[vp8(), opus(AUDIO)]);
     rig.vp8_stream(5000, 15_000);
-    // Before the end, a crash takes half a second of it.
+    // A crash before the end loses half a second.
     let end = rig.blocks(0).iter().map(|block| block.1).max();
     assert!(end.is_some_and(|end| end >= 9400), "{end:?}");
     let sent = std::mem::take(&mut rig.sent);
@@ -668,7 +668,7 @@ fn sound_that_is_a_little_older_than_its_picture_is_kept() {
 
 #[test]
 fn webm_has_what_it_has_a_place_for() {
-    // The sound is made from another, beside the picture.
+    // The audio is derived from another track, beside the video.
     let derived = Track { origin: media::Origin::Derived { from: AUDIO }, ..opus(TrackId::DERIVED) };
     let mut rig = Rig::webm(&[vp8(), audio(), derived.clone()]);
     for ms in (0..3000).step_by(40) {
@@ -678,7 +678,7 @@ fn webm_has_what_it_has_a_place_for() {
     rig.close();
     rig.assert_ended(1);
     assert_eq!(rig.blocks(0).iter().filter(|block| &block.3[..] == b"made").count(), 75);
-    // Video that it has no place for: nothing is written, the sound neither.
+    // Without a place for the video, nothing is written, not even the audio.
     let mut rig = Rig::webm(&[video(), audio(), derived]);
     for ms in (0..3000).step_by(20) {
         rig.unit(TrackId::DERIVED, ms, true, Bytes::from_static(b"made"));
@@ -700,7 +700,7 @@ fn a_webm_file_ends_where_the_stream_becomes_another() {
     rig.close();
     rig.assert_ended(2);
     assert_eq!((rig.blocks(0).len(), rig.blocks(1).len()), (150, 100));
-    // Sound that came before its picture is no file.
+    // Audio that came before its video does not make a file.
     let mut rig = Rig::webm(&[opus(AUDIO)]);
     (0..10).for_each(|n| assert!(rig.audio(n * 20)));
     rig.set_tracks(&[video(), opus(AUDIO)]);

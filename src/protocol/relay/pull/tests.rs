@@ -1,4 +1,4 @@
-//! The way of units from the origin's clock and epochs to the copy's.
+//! The conversion of units from the origin's clock and epochs to the copy's.
 
 use bytes::Bytes;
 use media::codec::{aac, h264};
@@ -34,7 +34,7 @@ fn picture(ms: i64, key_frame: bool) -> AccessUnit {
     unit(TrackId::VIDEO, ms * 90, key_frame)
 }
 
-/// Times in ticks of what the copy gets.
+/// Times, in ticks, of the unit that the copy gets.
 fn converted(clock: &mut Clock, unit: AccessUnit, tracks: &Arc<Tracks>) -> Option<(i64, i64, u32)> {
     let event = clock.convert(unit, tracks);
     if let ClientEvent::Unit { unit, tracks } = &event {
@@ -68,7 +68,7 @@ fn a_picture_that_nothing_stands_before_waits_for_a_key_frame() {
     assert!(converted(&mut clock, picture(5080, false), &tracks).is_some());
 }
 
-/// The connection broke: the origin sends the newest GOP again.
+/// The connection broke, and the origin sends the newest GOP again.
 #[test]
 fn what_the_copy_has_had_is_passed_over_and_what_follows_it_is_not() {
     let mut clock = Clock::new(&grant(ZERO_MS, Some(5040), 4), ZERO_MS);

@@ -66,7 +66,7 @@ impl Rig {
         rig
     }
 
-    /// Carries bytes both ways until nobody has any.
+    /// Carries bytes both ways until neither side has any.
     fn exchange(&mut self) {
         let web = SessionSettings::default();
         loop {
@@ -174,7 +174,8 @@ fn logged(work: impl FnOnce()) -> String {
         }
     }
 
-    // A global subscriber that writes nowhere: without it, a thread that has none can switch lines off for all others.
+    // A global subscriber that writes nowhere: without one, a thread without a subscriber can switch lines off for
+    // all others.
     let of_all = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
     let _is_second = tracing::subscriber::set_global_default(of_all);
     let lines = Lines::default();

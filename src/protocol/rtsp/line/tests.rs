@@ -1,4 +1,4 @@
-//! Packets of two sections on a line whose reports say that half of them is lost.
+//! Packets of two sections on a path that loses half of them, according to its reports.
 
 use rtp::rtcp::{Compound, ReportBlock};
 
@@ -23,7 +23,7 @@ impl Rig {
         Self { line: Line::new(now), start: now, now, next: [65_530, 7], left: Vec::new() }
     }
 
-    /// Queues a unit of so many packets of a kilobyte.
+    /// Queues a unit of this many packets of a kilobyte each.
     fn unit(&mut self, section: usize, packets: u16) {
         for n in 1..=packets {
             let ssrc = [VIDEO, SOUND][section];
@@ -38,7 +38,7 @@ impl Rig {
         }
     }
 
-    /// Lets what may leave leave, for so long.
+    /// Lets datagrams leave for this many milliseconds.
     fn run(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now += Duration::from_millis(1);
@@ -56,7 +56,8 @@ impl Rig {
         }
     }
 
-    /// Pictures of 20 packets for ten seconds, 4 Mb/s, of which the viewer reports half lost.
+    /// Sends pictures of 20 packets for ten seconds (4 Mb/s), of which the viewer reports half
+    /// lost.
     fn narrow(&mut self) {
         for n in 1..=10u32 {
             for _ in 0..25 {
@@ -132,7 +133,7 @@ fn what_is_dropped_is_no_gap_and_what_has_begun_is_ended() {
 fn sound_beyond_the_path_is_dropped_and_is_never_late() {
     let mut rig = Rig::new();
     rig.narrow();
-    // Four times what the path carries.
+    // Four times the capacity of the path.
     for _ in 0..200 {
         rig.unit(1, 10);
         rig.run(10);

@@ -1,5 +1,5 @@
-//! A publisher over datagrams, on a network that loses them: nothing repairs that, so what comes must be whole, in order and on
-//! one clock, and what does not come is counted.
+//! A publisher over datagrams, on a network that loses some. Nothing repairs losses, so the received frames must be
+//! complete, in order and on one clock, and the others must be counted.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
             } else if let Event::Publication(_, PublicationEvent::UnitsDropped(units)) = event {
                 dropped += units;
             } else if let Event::Publication(_, PublicationEvent::Fault(reason)) = event {
-                // Key frames are many packets: where many are lost, none of them comes whole.
+                // Key frames have many packets: if many are lost, no key frame arrives complete.
                 assert!(reason.contains("no frame of its video"), "{reason}");
             } else {
                 panic!("{event:?}");
@@ -102,7 +102,7 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
 }
 
 impl Outcome {
-    /// Nothing came twice or in disorder, and the stream went on.
+    /// Checks that nothing came twice or out of order, and that the stream continued.
     fn assert_sound(&self) {
         for counts in [self.video, self.audio] {
             assert_eq!((counts.reordered, counts.duplicated), (0, 0), "{self:?}");
@@ -122,10 +122,10 @@ fn n_02_n_03_n_04_n_05_delay_disorder_and_doubles_cost_an_rtsp_publisher_nothing
             bad.assert_sound();
             assert!(bad.link.reordered > 50 && bad.link.duplicated > 50, "{:?}", bad.link);
             assert_eq!((bad.video.lost, bad.audio.lost), (0, 0), "{seed} {delay}: {bad:?}");
-            // A key frame that is overtaken at the very beginning is not waited for; the next one is the first then.
+            // A key frame that is overtaken at the very beginning is not awaited; the next one is then the first.
             assert!(bad.dropped == 0 || bad.video.first == Some(60), "{seed} {delay}: {bad:?}");
         }
-        // More than is waited for: packets are given up, and what goes on is whole.
+        // The delay exceeds the wait: packets are given up, and the remaining frames are complete.
         publish(seed, 20, |link, _| link.latency(ms(120)).jitter(ms(100)).reorder(0.2)).assert_sound();
     }
 }
@@ -187,7 +187,7 @@ fn n_10_no_packet_to_an_rtsp_viewer_is_larger_than_an_ethernet_frame_takes() {
     whole.assert_sound();
     let narrow = publish(6, 20, |link, _| link.mtu(1 + 1380 + rtp::HEADER_BYTES));
     assert_eq!((narrow.link.too_big, narrow.video.lost), (0, 0), "{narrow:?}");
-    // Over a path that does not take them the sound comes that is small enough.
+    // On a path with a small MTU, only audio packets that fit arrive.
     let small = publish(6, 20, |link, _| link.mtu(576));
     assert!(small.link.too_big > 50 && small.audio.received > 800 && small.end.is_none(), "{small:?}");
 }

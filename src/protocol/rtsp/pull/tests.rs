@@ -14,7 +14,7 @@ const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 VP8/90000\r\na=control:trackID=1\r\n\
     m=audio 0 RTP/AVP 0\r\na=control:trackID=2\r\n";
 
-/// A camera, and who pulls from it.
+/// A camera, and the client that pulls from it.
 struct Rig {
     now: Instant,
     pull: RtspPull,
@@ -40,7 +40,7 @@ impl Rig {
         Self { now, pull, camera, login: None, takes, setups, events, port: 40_000 }
     }
 
-    /// Up to the end of what they have to say to each other.
+    /// Runs both until neither has anything to send.
     fn begin(&mut self, settings: &[(&str, &str)]) {
         let app = AppSettings::of(schema(), "live", settings).unwrap();
         let server = crate::mail::SessionSettings::default();
@@ -158,7 +158,7 @@ fn p_11_datagrams_of_others_are_dropped() {
     assert!(rig.setups.len() == 2 && rig.setups.iter().all(|one| one.lower == Lower::Udp));
     assert_eq!(rig.setups[0].client_ports, Ports::from_rtp(40_000));
     assert_eq!(rig.told(), [ClientEvent::Accepted]);
-    // Something goes to each port of the camera, so that a translator on the way lets its packets in.
+    // A datagram goes to each port of the camera, so that a NAT on the way lets its packets in.
     let mut reached = Vec::new();
     loop {
         let mut out = Datagrams::new();
@@ -279,7 +279,7 @@ fn a_source_that_goes_on_under_another_ssrc_is_followed() {
         events.iter().filter_map(of_video).collect::<Vec<i64>>()
     };
     assert_eq!(videos(&rig.told()).len(), 10);
-    // The source begins anew with other times: its first packets wait, and none of them is lost.
+    // The source restarts with other times: its first packets wait, and none of them is lost.
     let mut times = Vec::new();
     for n in 0..30 {
         send(&mut rig, 9, 40_000 + n);

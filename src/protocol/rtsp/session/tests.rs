@@ -32,7 +32,7 @@ struct Rig {
     session: RtspSession,
     cseq: u32,
     events: Vec<Event>,
-    /// Ports that sockets are opened at, first the next one; none: they cannot be.
+    /// The next port at which a socket opens; `None` if sockets cannot be opened.
     port: Option<u16>,
 }
 
@@ -43,7 +43,7 @@ impl Rig {
         Self { now, session, cseq: 0, events: Vec::new(), port: Some(40_000) }
     }
 
-    /// A session that has been described a stream of video and audio.
+    /// Creates a session to which a stream of video and audio was described.
     fn viewing(security: Security) -> Self {
         let mut rig = Self::new(security);
         assert_eq!(rig.ask("DESCRIBE", "", "", ""), "");
@@ -55,7 +55,7 @@ impl Rig {
         rig
     }
 
-    /// A session that was granted its stream.
+    /// Creates a session that was granted its stream.
     fn publishing() -> Self {
         let mut rig = Self::new(Security::Plain);
         assert_eq!(rig.ask("ANNOUNCE", "", "", DESCRIPTION), "");
@@ -84,7 +84,7 @@ impl Rig {
         self.run();
     }
 
-    /// Sends a request, and says what is answered.
+    /// Sends a request, and returns the answer.
     fn ask(&mut self, method: &str, track: &str, fields: &str, body: &str) -> String {
         self.cseq += 1;
         let (cseq, length) = (self.cseq, body.len());
@@ -95,7 +95,7 @@ impl Rig {
         self.said()
     }
 
-    /// Takes its events, and opens the sockets that it wants.
+    /// Takes the session's events, and opens the sockets that it wants.
     fn run(&mut self) {
         while let Some(event) = self.with(|session, ctx| session.poll_event(ctx)) {
             if let Event::Socket(SocketEvent::Open(OpenPath { path, bind, .. })) = &event {
@@ -195,7 +195,7 @@ fn a_viewer_has_datagrams_on_sockets_of_its_own_until_it_leaves() {
         )
         .collect();
     assert_eq!(wanted, [7000, 7001].map(|port| SocketAddr::new(PEER, port)));
-    // All tracks go one way.
+    // All tracks use the same transport.
     assert!(rig.ask("SETUP", "/trackID=1", TCP, "").starts_with("RTSP/1.0 461"));
     assert!(rig.ask("SETUP", "/trackID=1", UDP, "").contains("server_port=40002-40003"));
     assert!(rig.session.unit_sink().is_some_and(|sink| sink.has_room()));
@@ -288,12 +288,12 @@ fn a_publisher_of_datagrams_is_reported_to_on_its_sockets_and_ends_behind_its_si
     assert_eq!(closed_paths(&events), [1, 2, 3, 4]);
 }
 
-/// The tracks of a stream that has begun its video alone.
+/// The tracks of a stream of which only the video has begun.
 fn video_alone() -> Tracks {
     Tracks::new(1, tracks().iter().filter(|track| track.id == TrackId::VIDEO).cloned())
 }
 
-/// A session that waits for what its stream may still begin.
+/// Creates a session that waits for tracks that its stream may still begin.
 fn awaiting(is_seasoned: bool) -> Rig {
     let mut rig = Rig::new(Security::Plain);
     rig.ask("DESCRIBE", "", "", "");
@@ -343,7 +343,7 @@ fn who_waits_for_tracks_that_do_not_come_is_told_that_there_is_no_such_stream() 
     rig.pass(1);
     assert!(rig.said().starts_with("RTSP/1.0 404"));
     assert!(matches!(rig.take_events()[..], [Event::Subscription(_, SubscriptionEvent::Unsubscribe)]));
-    // The connection goes on, and another one is there.
+    // The connection continues, and another DESCRIBE is answered.
     rig.ask("DESCRIBE", "", "", "");
     rig.answer(Ok(&tracks()));
     assert!(rig.said().starts_with("RTSP/1.0 200"));

@@ -1,4 +1,4 @@
-//! A sink that appends the units of a stream to a file, all tracks of it, through the job service.
+//! A sink that appends the units of all tracks of a stream to a file, through the job service.
 //!
 //! A single append is in progress at a time; units that come meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Beyond it the sink accepts
 //! no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a viewer whose socket is full.

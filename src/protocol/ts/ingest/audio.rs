@@ -113,7 +113,7 @@ impl Audio {
                     }
                     at += self.next_head(&rest);
                 }
-                // Not all of it is there.
+                // The frame is incomplete.
                 Ok(_) | Err(_) => {
                     self.begun = rest;
                     return;
@@ -247,7 +247,7 @@ impl Audio {
         let Some(anchor) = self.anchor else {
             return made.push(Made::Early);
         };
-        // Rounded as encoders round, so that the time of the next packet is the one that was expected.
+        // Rounded as encoders round, so that the time of the next packet is as expected.
         let ticks = |samples: u64, rate: u32| {
             let rate = u64::from(rate.max(1));
             (samples.saturating_mul(u64::from(TICKS_PER_SECOND)).saturating_add(rate / 2)) / rate

@@ -5,7 +5,7 @@
 //! configuration, and a new one begins an epoch.
 //!
 //! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have announced video. If no key
-//! frame comes for [`VIDEO_WAIT`], audio goes on alone.
+//! frame comes for [`VIDEO_WAIT`], audio continues alone.
 //!
 //! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second of audio into a PES
 //! packet, and a player to which only video was announced may never request audio.
@@ -264,7 +264,7 @@ impl Depackager {
         }
         self.streams.sort_unstable_by_key(|one| (matches!(one.reader, Reader::Audio(_)), one.id));
         if self.lead() != lead {
-            // Audio that is under way goes on.
+            // Audio that already flows continues.
             (self.waited, self.waits_since) = (self.delivers, None);
         }
         let is_there = |id| self.streams.iter().any(|one| one.id == id);
@@ -276,7 +276,7 @@ impl Depackager {
         self.set_languages();
     }
 
-    /// Gives the tracks their languages, which may change while they go on.
+    /// Sets the languages of the tracks, which may change at any time.
     fn set_languages(&mut self) {
         let spoken =
             |one: &Elementary| self.tracks.get(one.id).is_some_and(|track| track.language != one.language);
@@ -337,14 +337,16 @@ impl Depackager {
         self.push_data(TrackId::METADATA, (dts, dts), pes.payload.clone());
     }
 
-    /// Handles splice information. The section gets the times of the stream, also where they are encrypted; one that says nothing is left
-    /// out, a splice whose time is over is one of now, and those beyond the rate of [`CueRate`] are dropped.
+    /// Handles splice information. The section gets the times of the stream, even if its own are encrypted. A section
+    /// without events is left out, a splice whose time has passed happens now, and sections beyond the rate of
+    /// [`CueRate`] are dropped.
     fn splice(&mut self, section: &Bytes) {
         let Some(splice) = scte35::Splice::read(section).filter(|splice| !splice.events.is_empty()) else {
             return;
         };
         let place = |raw: u64| self.timeline.place_of(raw).filter(|_| self.delivers);
-        // The lower bits of places and times differ by the same for all times.
+        // One shift fits all times of the section, because places differ from times by a constant, modulo the
+        // clock.
         let shifted = place(0).and_then(|by| scte35::shifted(section, by.cast_unsigned()));
         let dts = self.timeline.position().dts_ms;
         let has_room = self.units.len() < QUEUE_MAX;

@@ -1,10 +1,11 @@
 //! Converts PES packets of H.264 and H.265 to access units with 4-byte lengths.
 //!
-//! Most encoders give each access unit a PES packet of its own, which is converted when complete. Two other cases are supported. Several
-//! access units in one packet are separated at their delimiters and first slices, and share the packet's times; H.264 that may have fields
-//! is left together, because the two fields of a frame look like two pictures. One access unit in several packets, only the first of which
-//! has a time, is reassembled. That requires waiting for the next packet, so it is done only for packets of nearly the 64 KiB that a length
-//! can express, and for streams that were seen to split smaller ones (whose first such picture is lost).
+//! Most encoders put each access unit into a PES packet of its own, which is converted when complete. Two other cases
+//! are supported. First, several access units in one packet are separated at delimiters and first slices, and share
+//! the packet's times. H.264 that may have fields is not separated, because the two fields of a frame look like two
+//! pictures. Second, one access unit in several packets, only the first of which has a time, is reassembled. This
+//! requires waiting for the next packet, so it is done only for packets of nearly 64 KiB, the maximum of a packet's
+//! length field, and for streams that were seen to split smaller packets; the first such picture of a stream is lost.
 
 use bytes::{Bytes, BytesMut};
 use media::codec::{h264, h265};
@@ -79,7 +80,7 @@ impl Coding {
                 h265::NAL_AUD => Role::Delimiter,
                 h265::NAL_FILLER => Role::Filler,
                 h265::NAL_VPS..=h265::NAL_PPS => Role::Set,
-                // A suffix SEI has another type, and begins nothing.
+                // This is the prefix SEI. A suffix SEI has another NAL unit type, and begins no access unit.
                 h265::NAL_SEI => Role::Before { recovery: false },
                 _ if h265::is_picture(nal) => {
                     Role::Slice { begins: h265::begins_picture(nal), key: h265::is_key(nal) }
@@ -131,7 +132,7 @@ pub(super) struct Video {
 }
 
 impl Video {
-    /// Makes the reader of a stream; `None` if it is no video.
+    /// Makes the reader of a stream; `None` if it is not video.
     pub(super) fn new(stream: Stream) -> Option<Self> {
         let coding = match stream.kind {
             StreamKind::H264 => Coding::H264,
@@ -183,7 +184,8 @@ impl Video {
                     made.push(Made::Bad);
                 }
                 None => {
-                    // The rest of its access unit was already passed on: from now on access units are waited for.
+                    // The rest of its access unit was already passed on. From now on, packets wait for the rest of
+                    // their access unit.
                     self.cuts = true;
                     made.push(Made::Bad);
                 }
@@ -311,15 +313,16 @@ impl Video {
                 made.push(Made::Config(config));
             }
             Err(_) => {
-                // Too many or too large, or without what a decoder needs: the next key frame brings them anew.
+                // The sets are too many or too large, or lack something that a decoder needs; the next key frame
+                // brings them again.
                 self.sets.clear();
                 made.push(Made::Bad);
             }
         }
     }
 
-    /// Returns the decode time of a picture presented at `pts`, in a stream without DTS. Encoders of such streams reorder pictures all the
-    /// same.
+    /// Returns the decode time of a picture presented at `pts`, in a stream without DTS. Encoders of such streams may
+    /// still reorder pictures.
     fn decode_time(&mut self, pts: u64) -> u64 {
         let decoded = self.order.next(self.unwrap.unwrap(pts));
         decoded.cast_unsigned() & CLOCK_MASK
@@ -343,8 +346,8 @@ impl Video {
     }
 }
 
-/// Returns the payload in a buffer of about its size. The buffer had room for the whole PES packet, which may have had many pictures or
-/// mostly filler, and the ring counts bytes, not capacity.
+/// Returns the payload in a buffer of about its size. The original buffer had room for the whole PES packet, which
+/// may have had many pictures or mostly filler, but the ring counts bytes, not capacity.
 fn fitted(payload: BytesMut) -> Bytes {
     if payload.capacity() / 2 > payload.len() { Bytes::copy_from_slice(&payload) } else { payload.freeze() }
 }

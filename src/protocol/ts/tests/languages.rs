@@ -1,4 +1,4 @@
-//! Languages of sounds.
+//! Languages of audio tracks.
 
 use super::*;
 

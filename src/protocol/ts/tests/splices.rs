@@ -5,7 +5,7 @@ use media::scte35;
 use super::*;
 use crate::hub::Pick;
 
-/// A publisher of sound and splice information: its muxer, a frame, and where its bytes go.
+/// A publisher of audio and splice information: its muxer, a frame, and the depackager that gets its bytes.
 fn publisher() -> (Muxer, Vec<u8>, Depackager) {
     let mut muxer = Muxer::new();
     let streams = [(Kind::Audio, StreamKind::AacAdts), (Kind::Splice, StreamKind::Splice)];
@@ -15,7 +15,8 @@ fn publisher() -> (Muxer, Vec<u8>, Depackager) {
     (muxer, frame, ingest())
 }
 
-/// Splice information at these times of a publisher whose clock shows `zero` at the beginning, two seconds in: time and splice of each unit.
+/// Splice information at these times of a publisher whose clock shows `zero` at the beginning, two seconds into the
+/// stream. Returns time and splice of each unit.
 fn spliced(zero: u64, sections: &[Bytes]) -> Vec<(i64, i64, Option<u64>)> {
     let (mut muxer, frame, mut ingest) = publisher();
     for n in 0..94 {

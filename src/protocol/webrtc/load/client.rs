@@ -222,7 +222,8 @@ impl RtcClient {
         }
     }
 
-    /// Notes the reason of the end, unless one was noted before or the session is being ended, whose end was reported already.
+    /// Closes the client and reports the reason, unless an end was already reported: an earlier one, or that of a
+    /// session being ended.
     fn end(&mut self, now: Instant, why: String) {
         if !self.ended && !self.signal.is_over() {
             self.ended = true;

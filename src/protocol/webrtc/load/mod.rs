@@ -1,9 +1,9 @@
 //! Clients of WHIP, of WHEP and of the SDK's socket for the load generator.
 //!
-//! 1. The UDP socket is there: the [`signal`] of the [`client`] begins. By [`request`]s the client's offer is POSTed; by the messages of a
-//!    [`socket`] the server says when it wants one, or makes its own.
-//! 2. The answer: from here on the peer's machine runs over the UDP socket. Connected, the client is ready.
-//! 3. Players hand out frames; publishers cut the units of a clip as viewers of the server have them cut.
+//! 1. The UDP socket is open: the [`signal`] of the [`client`] begins. With [`request`]s, the client's offer is
+//!    POSTed; with the messages of a [`socket`], the server requests the offer, or makes its own.
+//! 2. The answer has arrived: the peer's machine runs over the UDP socket. Once it is connected, the client is ready.
+//! 3. Players emit frames; publishers cut the units of a clip as the server does for its viewers.
 //! 4. `close` ends the session: by a DELETE over another byte stream, or by a message.
 
 mod client;

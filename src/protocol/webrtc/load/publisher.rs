@@ -55,7 +55,8 @@ impl RtcPublisher {
         });
         let in_room = matches!(signal, Signal::Messages(_));
         if in_room {
-            // Repeated packets have the heads of the first ones, in which no level fits (`Config::audio_levels`); browsers repeat no sound either.
+            // Retransmitted packets have the heads of the first ones, in which no level fits
+            // (`Config::audio_levels`); browsers do not retransmit audio either.
             let audio = sections.iter_mut().filter(|(kind, _)| *kind == MediaKind::Audio);
             for format in audio.flat_map(|(_, preference)| &mut preference.formats) {
                 format.feedback.retain(|feedback| *feedback != sdp::Feedback::Nack);
@@ -159,7 +160,7 @@ impl LoadPublisher for RtcPublisher {
                 // A server that sends media to its publisher is odd, and not our concern.
                 ClientEvent::Frame { .. } => continue,
                 ClientEvent::KeyFrameWanted if self.makes_keys => PublisherEvent::KeyFrameWanted,
-                // A clip has key frames where it has them: who wants one waits for the next.
+                // A clip has key frames at fixed places, so the server must wait for the next one.
                 ClientEvent::KeyFrameWanted => continue,
                 ClientEvent::Closed(reason) => PublisherEvent::Closed(reason),
             });

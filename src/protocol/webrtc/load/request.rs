@@ -141,7 +141,7 @@ impl Requests {
                     self.stage = Stage::Live { session };
                     self.events.push_back(SignalEvent::Answer(answer));
                 }
-                // Any answer shows that the server has heard of the end.
+                // Whatever the response, the server knows that the session has ended.
                 (ResponseEvent::End, Stage::Deleting) => {
                     self.stage = Stage::Closed;
                     self.events.push_back(SignalEvent::Over);

@@ -2,7 +2,7 @@
 //!
 //! | publishes | plays |
 //! |---|---|
-//! | `publish`, then `start` of the server: our offer, its answer | `play`, then an offer of the server with each change of the room: our answers |
+//! | `publish`; after `start` our offer, and its answer | `play`; an offer after each change of the room, and our answers |
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// The request of the client, from the query of its URL.
 #[derive(Debug, Clone, Default)]
 struct Wish {
-    /// The stream that is published, or that of the participant who plays.
+    /// The published stream, or the stream of the participant that plays.
     id: String,
     room: String,
     /// Maximum number of videos; `None` leaves it to the server.

@@ -1,4 +1,4 @@
-//! Offers that real stacks make, and that differ from those of browsers in their forms of a codec.
+//! Offers of real stacks, which differ from those of browsers in the forms of their codecs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use rtp::NtpAnchor;
 use super::*;
 use crate::config::AppSettings;
 
-/// A form of video: its `rtpmap` and `fmtp` behind the payload type.
+/// A form of video: its `rtpmap` and `fmtp` after the payload type.
 type Form = (&'static str, &'static str);
 
 fn server(now: Instant) -> Peer {
@@ -78,14 +78,14 @@ fn answered(offer: &Description, answer: &Description) -> Option<(u8, String)> {
 fn publishers_forms_are_taken_or_the_offer_is_refused() {
     for (forms, wanted) in [
         (&[("H264/90000", OPEN)][..], Some((96, "packetization-mode=1;profile-level-id=42e034"))),
-        // The answer names the profile that is meant by none.
+        // The answer names the profile that a form without one means.
         (&[("H264/90000", "")], Some((96, "profile-level-id=42e01f"))),
         (
             &[("H264/90000", "packetization-mode=0;profile-level-id=42e01f")],
             Some((96, "packetization-mode=0;profile-level-id=42e01f")),
         ),
         (&[("H264/90000", "profile-level-id=42e01f")], Some((96, "profile-level-id=42e01f"))),
-        // Of both modes the one that cuts pictures.
+        // Of two packetization modes, the one that fragments pictures is chosen.
         (
             &[("H264/90000", "packetization-mode=0;profile-level-id=42e01f"), ("H264/90000", OPEN)],
             Some((97, "packetization-mode=1;profile-level-id=42e034")),
@@ -127,7 +127,7 @@ fn publishers_forms_are_taken_or_the_offer_is_refused() {
     }
 }
 
-/// A page that only plays in its video section sends none, and is not refused for it.
+/// A page that only receives in its video section sends no video, and is not refused for that.
 #[test]
 fn a_section_that_sends_nothing_is_not_missed() {
     let unknown = &[("H266/90000", "")][..];
@@ -198,7 +198,7 @@ fn viewers_forms_are_sent_what_they_decode_or_the_offer_is_countered() {
     }
 }
 
-/// A viewer without the stream's codec still hears it.
+/// A viewer that does not support the stream's video codec still gets audio.
 #[test]
 fn a_viewer_of_another_codec_is_idle_in_video() {
     let track =
@@ -225,7 +225,7 @@ fn sound() -> CodecConfig {
     CodecConfig::Opus(opus::Config::of_channels(2).unwrap())
 }
 
-/// The publisher may begin a kind of track behind the viewer.
+/// A publisher may begin a kind of track after the viewer has joined.
 #[test]
 fn a_section_without_a_track_is_reserved_and_settled_by_the_first_one() {
     let now = Instant::now();
@@ -268,7 +268,7 @@ fn a_section_without_a_track_is_reserved_and_settled_by_the_first_one() {
     }
 }
 
-/// The offer that pages of the SDK are made, and those who leave it to us.
+/// The offer made to pages of the SDK, and to clients that leave it to the server.
 #[test]
 fn an_offer_has_a_section_of_each_kind_that_may_come() {
     let now = Instant::now();

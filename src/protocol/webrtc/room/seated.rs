@@ -1,8 +1,9 @@
 //! The seats of a room's viewer, and the streams that take and leave them.
 //!
-//! A change of seats is followed by [`Room::poll_step`]: the seat is vacated at once, a stream that has lost its last seat is unsubscribed
-//! from, and one that gets its first is subscribed to and begins at a key frame in a section that the page knows. Nothing is negotiated. A
-//! change costs a check of the viewer's seats, and of the room's streams only if a seat becomes free.
+//! [`Room::poll_step`] returns the effects of a change of seats. The seat is vacated at once; a stream that has lost
+//! its last seat is unsubscribed from; a stream that gets its first seat is subscribed to, and begins at a key frame
+//! in a section that the page knows. Nothing is negotiated. A change costs a check of the viewer's seats; the room's
+//! streams are checked only if a seat becomes free.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -107,7 +108,7 @@ impl Seats {
         self.of(kind)?.holder(seat)
     }
 
-    /// Returns the streams in all seats of a kind; `None` if the seats are no places.
+    /// Returns the streams in all seats of a kind; `None` if the seats are not places.
     pub(super) fn holders(&self, kind: TrackKind) -> Option<impl Iterator<Item = Option<Handle>> + '_> {
         self.of(kind).filter(|_| self.have_places(kind)).map(Seating::holders)
     }

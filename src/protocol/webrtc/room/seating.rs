@@ -165,7 +165,7 @@ mod tests {
         // Participant 1 has not spoken.
         assert_eq!(speaks(&mut seating, 100, 3), Some(Some(Handle(1))));
         assert_eq!(held(&seating), [3, 2]);
-        // Both spoke a moment ago, and 3 goes on.
+        // Both spoke a moment ago, and participant 3 continues to speak.
         assert_eq!(speaks(&mut seating, 1900, 4), None);
         assert_eq!(speaks(&mut seating, 1950, 3), None);
         assert_eq!(speaks(&mut seating, 2000, 4), Some(Some(Handle(2))));
@@ -199,7 +199,8 @@ mod tests {
     }
 
     proptest! {
-        /// In any order of events nobody has two seats, a pin is held, and whoever lost a seat is named.
+        /// In any order of events, no stream has two seats, pins are kept, and each stream that lost a seat is
+        /// reported.
         #[test]
         fn everybody_has_one_seat_or_none(acts in prop::collection::vec((0u8..6, 1u16..9, 0usize..6), 1..80)) {
             let (mut now, mut spoke) = (Instant::now(), BTreeMap::<Handle, Instant>::new());

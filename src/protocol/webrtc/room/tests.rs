@@ -29,7 +29,7 @@ fn tracks(epoch: u32, codecs: &[Codec]) -> Tracks {
     Tracks::new(epoch, codecs.iter().map(track))
 }
 
-/// A room with its peer, and a page that takes all that it is offered.
+/// A room with its peer, and a page that accepts everything offered.
 struct Bench {
     now: Instant,
     room: Room,
@@ -66,7 +66,7 @@ impl Bench {
         Some(handle)
     }
 
-    /// The next offer is made and answered: the streams that begin, or `None` without an offer.
+    /// Makes the next offer and answers it. Returns the streams that begin, or `None` without an offer.
     fn negotiate(&mut self) -> Option<Vec<Handle>> {
         self.offer()?;
         Some(self.answer())
@@ -109,7 +109,7 @@ fn an_empty_room_is_offered_and_every_change_once() {
     assert_eq!(bench.negotiate(), Some(vec![ann]));
     assert_eq!(bench.names(), ["ARDAMSaann", "ARDAMSvann"]);
     assert_eq!(bench.negotiate(), None);
-    // Its tracks come later, or one of them.
+    // One or both of its tracks come later.
     let ben = bench.room.came(&"ben".into()).unwrap();
     assert_eq!(bench.negotiate(), None, "its verdict is to come");
     bench.room.take_tracks(ben, &tracks(1, &[Codec::Opus]), Codecs::ALL);
@@ -134,7 +134,7 @@ fn what_changes_while_an_offer_is_open_is_offered_after_its_answer() {
     assert_eq!(bench.answer(), []);
     assert_eq!(bench.negotiate(), Some(vec![ben]));
     assert_eq!(bench.names(), ["ARDAMSaben", "ARDAMSvben"]);
-    // The places of who left are taken when the peer knows that they are free.
+    // Places of streams that have left are reused once the peer knows that they are free.
     let cat = bench.came("cat", &BOTH).unwrap();
     assert_eq!(bench.negotiate(), Some(vec![cat]));
     assert_eq!(bench.offers.last().unwrap().media.len(), 5);
@@ -205,7 +205,7 @@ fn a_large_room_is_turned_over_page_by_page() {
     assert_eq!(bench.room.assignments("r").matches("trackId").count(), 1);
 }
 
-/// A bench whose subscriptions are made as the room wants them.
+/// A bench whose subscriptions follow the room's steps.
 impl Bench {
     fn seats(video: usize, audio: usize) -> Self {
         let mut bench = Self::with(Choice::default(), Limits { video: Some(video), audio: Some(audio) });
@@ -213,7 +213,7 @@ impl Bench {
         bench
     }
 
-    /// A stream comes, with these codecs where it is subscribed to.
+    /// Adds a stream, with these codecs if it is subscribed to.
     fn enters(&mut self, id: &str, codecs: &[Codec]) {
         let handle = self.room.came(&id.into());
         if let Some(handle) = handle {
@@ -246,7 +246,7 @@ impl Bench {
         self.steps(&BOTH)
     }
 
-    /// The streams of the videos, as the page hears of them.
+    /// The streams of the videos, as listed to the page.
     fn shown(&self) -> Vec<String> {
         let list: Value = serde_json::from_str(&self.room.assignments("r")).unwrap();
         let place = |place: &Value| {
@@ -327,7 +327,7 @@ fn what_the_page_pins_stays_whoever_speaks() {
     assert!(bench.room.pin("ARDAMSvcat", false));
     bench.speaks("dan");
     assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=dan"]);
-    // A page of the room, and no limit to it but the seats.
+    // A page of the room; only the seats limit it.
     bench.room.turn_over(1..3);
     bench.steps(&BOTH);
     assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=cat"]);
@@ -349,7 +349,7 @@ fn a_page_has_fewer_videos_and_no_more_than_the_application_lets_it() {
     bench.steps(&BOTH);
     assert_eq!(bench.negotiate().unwrap().len(), 2);
     assert_eq!(bench.shown(), ["videoTrack0=ann", "videoTrack1=ben", "videoTrack2=cat"]);
-    // If each stream has places of its own, that many of them are used.
+    // If each stream has places of its own, the limit is on the places in use.
     let mut bench = Bench::new(Choice::default());
     let handles = ["a", "b", "c"].map(|id| bench.came(id, &BOTH).unwrap());
     bench.negotiate().unwrap();
@@ -378,7 +378,7 @@ fn a_page_hears_who_speaks_twice_a_second_at_most() {
     bench.now = bench.room.poll_timeout().unwrap();
     assert_eq!(bench.heard().unwrap()[1], of("audioTrack1", "ben", 0));
     assert_eq!((bench.heard(), bench.room.loud.poll_timeout()), (None, None));
-    // Without seats those who speak are named, and once those who have ended to.
+    // Without seats, streams that speak are listed, and streams that have stopped are listed once.
     let mut bench = Bench::new(Choice::default());
     ["ann", "ben", "cat"].into_iter().for_each(|id| bench.enters(id, &BOTH));
     bench.speaks("cat");
@@ -390,8 +390,8 @@ fn a_page_hears_who_speaks_twice_a_second_at_most() {
     assert_eq!(bench.heard().unwrap(), [of("ann", "ann", 194)]);
 }
 
-/// Streams come, speak, are pinned and leave at random: no two seats have one stream, all seats are taken while there are streams, and who
-/// is subscribed to is who has a seat.
+/// Streams come, speak, are pinned and leave at random: no two seats have the same stream, all seats are taken while
+/// there are streams, and exactly the streams with a seat are subscribed to.
 #[test]
 fn seats_agree_with_subscriptions_whatever_happens() {
     for seed in 0..40 {

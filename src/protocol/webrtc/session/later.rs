@@ -18,7 +18,7 @@ impl RtcSession {
                     self.end(ctx, Departure::Clean);
                     FromSession::Answered(200, None, String::new())
                 }
-                // Too late, or another request was first: 409. One that is none may be followed by another.
+                // Too late, or answered by another request: 409. An invalid answer may be followed by another.
                 Later::Answer(answer) => {
                     let status = match self.take_answer(ctx, answer) {
                         Some(Ok(())) => 204,

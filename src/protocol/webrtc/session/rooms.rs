@@ -26,7 +26,7 @@ impl RtcSession {
                     self.role = Role::Room(Box::new(room));
                     streams.iter().for_each(|key| self.came(key));
                 }
-                // Joined when the answer has come.
+                // The session joins these streams once the answer has arrived.
                 Role::Offered(_, known) => known.extend(streams.iter().cloned()),
                 Role::Viewer(_) => self.join_room(ctx, streams),
                 Role::None
@@ -56,7 +56,7 @@ impl RtcSession {
             }
         }
         self.offer_room(ctx);
-        // Else the page hears of it when it has answered the offer.
+        // Otherwise the page learns of the stream after it has answered the offer.
         if let (Role::Room(room), SubtrackNews::Came(_) | SubtrackNews::Left(_)) = (&self.role, news)
             && room.has_seats_alone()
         {
@@ -76,8 +76,8 @@ impl RtcSession {
         Room::new(choice, has_data, limits.unwrap_or(Limits::NONE), self.codecs(ctx))
     }
 
-    /// Makes a viewer of the main track's own stream one of all its streams, which have come since. The subscription to that stream is another
-    /// one from here on.
+    /// Turns a viewer of the main track's own stream into one of all its streams, because others have joined. The
+    /// main track's own stream is subscribed to under another handle from here on.
     pub(super) fn join_room(&mut self, ctx: &Context<'_>, streams: &[StreamKey]) {
         if streams.is_empty() || !matches!(self.role, Role::Viewer(_)) {
             return;
@@ -88,7 +88,7 @@ impl RtcSession {
         let Some((room, handle)) =
             room.of_viewer(&own.id, viewer, self.peer.sections(), self.peer.offered_sections())
         else {
-            // The page plays anew.
+            // The page begins to play again.
             return self.end(ctx, Departure::Clean);
         };
         self.role = Role::Room(Box::new(room));

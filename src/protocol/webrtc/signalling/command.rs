@@ -22,7 +22,7 @@ const PARAMS: [&str; 9] = [
 pub(super) struct Command(Map<String, Value>);
 
 impl Command {
-    /// Parses a message; `None` if it is no JSON object with a command.
+    /// Parses a message; `None` if it is not a JSON object with a command.
     pub(super) fn read(text: &str) -> Option<Self> {
         let Ok(Value::Object(members)) = serde_json::from_str(text) else { return None };
         Some(Self(members)).filter(|command| !command.name().is_empty())
@@ -77,7 +77,7 @@ impl Command {
         self.0.get(member).is_some_and(|value| !value.is_null()) && self.flag(member)
     }
 
-    /// Returns the message as it came, to relay it.
+    /// Returns the original message, to relay it.
     pub(super) fn to_text(&self) -> String {
         Value::Object(self.0.clone()).to_string()
     }

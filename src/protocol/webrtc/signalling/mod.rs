@@ -1,19 +1,19 @@
-//! The WebSocket of Ant Media's SDK, `/{app}/websocket`: one JSON object a message, told apart by `command`.
+//! The WebSocket of Ant Media's SDK, `/{app}/websocket`: one JSON object per message, whose kind is its `command`.
 //!
-//! A socket publishes and plays any number of streams. Each has a session of its own, a child of the socket's, which ends
-//! with it; the client identifies them by the id of their stream, so there is one session for an id.
+//! A socket publishes and plays any number of streams. Each has a session of its own, a child of the socket's, which
+//! ends with it. The client identifies sessions by the id of their stream, so there is one session per id.
 //!
 //! | the client says | what happens |
 //! |---|---|
-//! | `publish` | a session that asks; granted: `start`; the offer (`takeConfiguration`) is answered; media: `publish_started` |
-//! | `play` | a session that subscribes; our offer, whose answer comes; media: `play_started` |
-//! | `play` of what viewers start | `streaming_starts_soon`, then as above |
-//! | `publish` of a stream that waits | as above, and `session_restored` |
-//! | `play` of a main track | the same with all its streams ([`super::room`]), and offers as they come and go |
+//! | `publish` | once granted: `start`; the offer (`takeConfiguration`) is answered; with media: `publish_started` |
+//! | `play` | once granted: our offer, which the client answers; with media: `play_started` |
+//! | `play` of a stream that is started for viewers | `streaming_starts_soon`, then as above |
+//! | `publish` of a stream that waits for its publisher | as above, and `session_restored` |
+//! | `play` of a main track | the same with all its streams ([`super::room`]); offers as streams join or leave |
 //! | `stop` | the session ends, and its id is free for another |
 //! | `joinRoom`, `getSubtracks`, ... | [`rooms`]: control answers |
-//! | `join`, `leave` | [`calls`]: what two browsers say goes from one to the other |
-//! | what is not known, or not done here | the error `notImplemented` |
+//! | `join`, `leave` | [`calls`]: messages are relayed between two browsers |
+//! | an unknown or unsupported command | the error `notImplemented` |
 //!
 //! The messages of the client are in [`command`], ours in [`answer`].
 
@@ -47,7 +47,7 @@ const STREAMS_MAX: usize = 64;
 
 /// Handler that opens the socket.
 pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, asked: http::Asked) {
-    // Publishing and playing have credentials of their own, so that every page may ask.
+    // Publishing and playing require credentials of their own, so every page may connect.
     match websocket::accept(&asked.request, |_| true) {
         Ok(response) => {
             let socket = Socket {
@@ -86,7 +86,7 @@ struct Stream {
     publishes: bool,
     /// True if the session was admitted.
     let_in: bool,
-    /// True if the publisher's stream waited for it.
+    /// True if the stream waited for this publisher.
     restored: bool,
     /// True if a viewer wants video.
     video: bool,
@@ -201,7 +201,7 @@ impl Socket {
             "stop" | "leave" => self.stop(id),
             "takeConfiguration" if self.relay(id, command) => {}
             "takeConfiguration" => self.take_configuration(command, id),
-            // Of ours: a lite agent has no use for candidates, the client's checks make it known.
+            // For sessions of ours: a lite agent needs no candidates, because the client's checks reveal its address.
             "takeCandidate" => drop(self.relay(id, command)),
             "peerMessageCommand" if self.relay(id, command) => {}
             "peerMessageCommand" => self.send(answer::error("no_peer_associated_before", Some(id))),
@@ -323,7 +323,7 @@ impl Socket {
 
     fn spawned(&mut self, child: Handle, session: Option<SessionRef>) {
         let Some(at) = self.streams.iter().position(|stream| stream.child == child) else {
-            // Stopped before it was there.
+            // Stopped before the session existed.
             session.into_iter().for_each(|session| self.tell(session, ToSession::End));
             return;
         };
@@ -354,7 +354,7 @@ impl Socket {
             FromSession::Soon => self.send(answer::starts_soon(&id)),
             FromSession::Restored => stream.restored = true,
             FromSession::Started => {
-                // Its viewers have stayed: pages that know of it need not begin anew.
+                // The stream's viewers have stayed, so pages that are notified need not begin again.
                 let restored = std::mem::take(&mut stream.restored);
                 self.send(answer::started(&id, publishes));
                 restored.then(|| self.send(answer::session_restored(&id)));

@@ -40,7 +40,7 @@ impl Socket {
         self.within(|socket, ctx| socket.command(ctx, command));
     }
 
-    /// Acts beside an application that has a server which relays.
+    /// Acts within an application that has a relay (TURN) server.
     fn within(&mut self, act: impl FnOnce(&mut Self, &Context<'_>)) {
         let turn = [
             ("stunServerURI", "turn:turn.example"),
@@ -288,7 +288,8 @@ fn what_two_of_a_call_say_goes_to_the_other_alone() {
         serde_json::from_str::<Value>(&relayed[0]).unwrap(),
         serde_json::from_str::<Value>(offer).unwrap()
     );
-    // Others are not heard, and after the other has left it is not either.
+    // Messages of other sessions are ignored, and so are those of the other party after it has
+    // left.
     let from_other = Relayed { id: "c".to_owned(), text: "{}".to_owned() };
     socket.relayed(session(8), &from_other);
     assert!(socket.said().is_empty());
@@ -321,7 +322,7 @@ fn an_id_is_published_or_played_once_and_is_free_after_a_stop() {
     say(&mut socket, r#"{"command":"stop","streamId":"a"}"#);
     assert_eq!(socket.said()[0]["definition"], "publish_finished");
     assert!(matches!(socket.told()[..], [ToSession::End]));
-    // Late words of the old session are not the new one's.
+    // Late messages of the old session do not affect the new one.
     say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
     socket.hear(session(5), &FromSession::Ended);
     assert!(socket.said().is_empty() && socket.streams.len() == 1);
@@ -426,7 +427,7 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
     let said = socket.said();
     assert_eq!((&said[0]["command"], &said[0]["stunServerUri"]), (&"iceServerConfig".into(), &"".into()));
     assert!(!said[0].to_string().contains("CANARY") && said[0]["turnServerUsername"] == "");
-    // Being refused changes nothing.
+    // A refusal changes nothing.
     say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
     socket.spawned(Handle(0), Some(session(1)));
     socket.hear(session(1), &FromSession::Refused(Refused::Play(NoSubscription::NotFound)));

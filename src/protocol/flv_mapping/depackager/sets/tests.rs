@@ -44,13 +44,14 @@ fn start_codes_become_lengths_and_lengths_stay() {
         assert_eq!(sets.new_config(), Some(h264(&[SPS], &[PPS])));
         assert_eq!(sets.new_config(), None, "once");
     }
-    // A length of 1 is no start code as long as lengths lead to the end.
+    // A length of 1 is not taken for a start code as long as the lengths lead to the end.
     let one = Bytes::from_static(&[0, 0, 0, 1, 0x65]);
     let mut sets = ParameterSets::new(Codec::H264).unwrap();
     assert_eq!(sets.frame(one.clone()).unwrap(), Some(one.clone()));
     sets.frame(with_start_codes(&[0, 0, 0, 1], &[INTER])).unwrap();
     assert_eq!(sets.frame(one.clone()).unwrap(), Some(one), "the only NAL unit, and of one byte");
-    // A start code of three bytes and a slice of 322 bytes, which as a length of 321 lead to the end, too.
+    // A start code of three bytes and a slice of 322 bytes: read as a length of 321, it also leads to the
+    // end.
     let slice = [INTER, &[1; 318]].concat();
     assert_eq!(sets.frame(with_start_codes(&[0, 0, 1], &[&slice])).unwrap(), Some(with_lengths(&[&slice])));
     for bad in [&[0, 0, 0, 9, 0x65][..], &[0, 0], &[1, 2, 3], &[0, 1, 0x65]] {
@@ -96,7 +97,7 @@ fn only_sets_that_differ_make_a_configuration() {
         (&[INTER], None),
         (&[SPS_HIGH, PPS, IDR], Some(h264(&[SPS_HIGH], &[PPS]))),
         (&[pps_1, IDR], Some(h264(&[SPS], &[PPS, pps_1]))),
-        // A new sequence parameter set takes the place of those that do not come with it.
+        // A new sequence parameter set replaces those that do not come with it.
         (&[&sps_1[..], PPS, IDR], Some(h264(&[&sps_1], &[PPS]))),
         (&[SPS, &sps_1, PPS, IDR], Some(h264(&[SPS, &sps_1], &[PPS]))),
     ] {

@@ -1,4 +1,4 @@
-//! Encoders that take liberties with the format.
+//! Encoders that deviate from the format.
 
 use super::*;
 use crate::protocol::flv_mapping::depackager::adts::tests::frame as adts_frame;
@@ -56,7 +56,7 @@ fn audio_that_is_not_carried_is_named_once_and_leaves_the_video_alone() {
     audio(&mut ingest, 0, b"\xb6ab");
     audio(&mut ingest, 0, AAC_HEADER);
     assert_eq!(units(audio(&mut ingest, 0, b"\xaf\x01abc")).len(), 1);
-    // Malformed audio is no such case.
+    // Malformed audio is a fault, not an unsupported codec.
     assert_eq!(audio(&mut ingest, 0, b"\xaf"), Outcome::Bad);
 }
 
@@ -95,7 +95,7 @@ fn aac_in_adts_is_split_into_raw_frames_with_or_without_a_header() {
         );
         let track = ingest.tracks().audio().unwrap();
         assert_eq!((track.config.record(), track.epoch), (&Bytes::from_static(&[0x11, 0x90]), 1));
-        // A part that does not fit is bad, and the one in front of it is not.
+        // A part that does not fit is bad; the part before it is not.
         let cut = [&several[..], &adts_frame(b"xyz")[..8]].concat();
         let Outcome::Several(outcomes) = audio(&mut ingest, 100, &cut) else { panic!() };
         assert!(matches!(outcomes[..], [Outcome::Unit(_), Outcome::Unit(_), Outcome::Unit(_), Outcome::Bad]));
@@ -125,7 +125,7 @@ fn adts_heads_are_the_configuration_until_a_header_comes() {
     assert_eq!(after(&mono), (false, vec![0x11, 0x88], 2));
     assert_eq!(after(b"\xaf\0\x11"), (true, vec![0x11, 0x88], 2), "a header that is none");
     assert_eq!(after(&stereo), (false, vec![0x11, 0x90], 3));
-    // HE-AAC, of which ADTS says the core alone.
+    // HE-AAC, of which ADTS describes only the core.
     assert_eq!(after(b"\xaf\0\x2b\x11\x88"), (false, vec![0x2b, 0x11, 0x88], 4));
     assert_eq!(after(&stereo), (false, vec![0x2b, 0x11, 0x88], 4));
 }
@@ -151,7 +151,7 @@ fn avc_without_a_header_takes_its_parameter_sets_from_the_band() {
         let [unit] = &avc(&mut ingest, 80, b"\x27\x01\0\0\0", &inter)[..] else { panic!("{name}") };
         assert_eq!(unit.payload, with_lengths(&[INTER]), "{name}");
     }
-    // A header that is no record but has start codes.
+    // A header that has start codes instead of a record.
     let mut ingest = ingest();
     let header = bytes(&[b"\x17\0\0\0\0", &with_start_codes(code, &[SPS, PPS])]);
     assert_eq!(ingest.video(0, &header), Outcome::Taken);
@@ -191,7 +191,7 @@ fn sets_that_change_in_band_begin_an_epoch() {
         let known = if epoch == 2 { SPS_HIGH } else { SPS };
         assert_eq!(config.parameter_sets().collect::<Vec<_>>(), [known, PPS]);
     }
-    // The record that was there first is that of the band now.
+    // The record that was sent first now matches the in-band sets.
     assert_eq!(ingest.video(0, &bytes(&[b"\x17\0\0\0\0", &record])), Outcome::Taken);
     assert_eq!(ingest.tracks().epoch, 3);
 }

@@ -1,4 +1,4 @@
-//! Several sounds of one stream with low latency and DASH.
+//! Several audio tracks of one stream with low latency and DASH.
 
 use hls::playlist::MultivariantPlaylist;
 
@@ -26,7 +26,8 @@ impl Rig {
         self.text("cam/cam.mpd").split("<Period ").skip(1).map(languages).collect()
     }
 
-    /// The second sound has numbers and boundaries of the pictures, which have theirs as before, and nobody a discontinuity.
+    /// The second audio track has the numbers and boundaries of the video, whose own are unchanged, and no rendition
+    /// has a discontinuity.
     fn assert_beside(&self, before: &BTreeMap<u64, (i64, u128)>) {
         let [video, sound] = ["cam__video", "cam__audio1"].map(|base| self.segments(base));
         let is_same =

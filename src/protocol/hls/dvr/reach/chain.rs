@@ -1,8 +1,8 @@
-//! Chunks of a former run that follow one another.
+//! Chunks of an earlier run that follow one another.
 //!
-//! A list of the newest segments that a crash has left behind may have those of chunks that were written after it, or reach further
-//! than they do. So the chunks are not simply taken in order: of all ways from list to list it is the one that ends last, and of those
-//! the longest, which needs no list cut where there is one that ends right there.
+//! The list of the newest segments that a crash leaves behind may overlap chunks written after it, or reach further
+//! than they do. The chunks are therefore not simply taken in order: of all paths from list to list, the one that
+//! ends last is used; of those, the one that begins first, preferably without cutting a list.
 
 use std::cmp::Reverse;
 
@@ -11,20 +11,20 @@ use super::Chunk;
 /// A chunk, with the number and the date at which the next one begins.
 type Link = (Chunk, Option<(u64, i64)>);
 
-/// The best way on from a chunk.
+/// The best continuation from a chunk.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     /// The number after its last segment.
     end: u64,
-    /// True if no list is cut on the first step.
+    /// True if the first step cuts no list.
     is_exact: bool,
     next: Option<usize>,
 }
 
-/// Returns the chunks that the stream goes on with, the oldest first, and all others.
+/// Returns the chunks with which the stream continues, oldest first, and all other chunks.
 pub(super) fn of(mut chunks: Vec<Chunk>) -> (Vec<Link>, Vec<Chunk>) {
     chunks.sort_by_key(|chunk| (chunk.mark.number, chunk.mark.segments));
-    // Ways from the last chunk to the first, each of which needs those of chunks behind it.
+    // Computed from the last chunk to the first, because each continuation needs those of later chunks.
     let mut ways: Vec<Way> = Vec::with_capacity(chunks.len());
     for (at, chunk) in chunks.iter().enumerate().rev() {
         let way = way_from(chunk, chunks.iter().enumerate().skip(at.saturating_add(1)), |at| {
@@ -68,7 +68,7 @@ fn way_from<'c>(
     }
 }
 
-/// True if a chunk begins where another ends, or with one of its segments.
+/// True if `next` begins where `chunk` ends, or at one of its segments.
 fn is_followed(chunk: &Chunk, next: &Chunk) -> bool {
     let steps = next.mark.number.saturating_sub(chunk.mark.number);
     let is_at_end = steps == chunk.mark.segments;

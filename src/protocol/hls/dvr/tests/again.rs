@@ -1,4 +1,4 @@
-//! Work on the disk that is done again or given up, and lists of a former run.
+//! Work on the disk that is repeated or given up, and lists of an earlier run.
 
 use super::*;
 use crate::config::AppSettings;
@@ -8,7 +8,7 @@ use crate::protocol::sinks::SinkOrder;
 use crate::protocol::{Event, schema};
 use crate::types::{Now, StreamId, StreamKey};
 
-/// Each way in which a job can end without having been done.
+/// Each way in which a job can end without success.
 fn not_done() -> [Outcome; 4] {
     [
         Outcome::Busy,
@@ -123,7 +123,7 @@ fn once_cleared_nothing_comes_back_whatever_the_job_under_way_does() {
             rig.dvr.finish();
             rig.dvr.clear();
             rig.done(outcome);
-            // More that comes is not kept, and a removal that fails is tried again.
+            // Further segments are not kept, and a removal that fails is tried again.
             rig.segment(1000, false);
             let mut missed = not_done().into_iter();
             while !rig.dvr.is_settled() {
@@ -243,7 +243,7 @@ fn segments_that_were_lost_count_no_bytes() {
     assert_eq!(next.dvr.reach.bytes(), 30 * 1000);
 }
 
-/// A list with so many segments of two seconds.
+/// A list with this number of two-second segments.
 fn list_of(number: u64, segments: u64) -> Bytes {
     let mut reach = Reach::new(Duration::from_secs(3600));
     reach.begin_at(number, 0);
@@ -264,7 +264,8 @@ fn list_of(number: u64, segments: u64) -> Bytes {
 
 #[test]
 fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
-    // Lists by number and segments, and the numbers with which a stream goes on.
+    // Lists, by first number and number of segments; and the range of numbers with which the stream
+    // continues.
     for (lists, from, to) in [
         (vec![(100, 16), (100, 20), (116, 16), (132, 16)], 100, 148),
         (vec![(84, 16), (100, 20), (100, 16), (116, 16), (132, 16)], 84, 148),
@@ -276,7 +277,8 @@ fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
     ] {
         let mut disk = BTreeMap::new();
         for (number, segments) in &lists {
-            // A chunk has the name of its number; the other of that number is the one of the newest segments.
+            // A chunk's list is named by its number; the other list with that number is that of the newest
+            // segments.
             let is_tail = lists.iter().any(|other| other.0 == *number && other.1 < *segments);
             let name = if is_tail { format!("{TAIL}{LIST}") } else { format!("{number}{LIST}") };
             disk.insert(name, list_of(*number, *segments));
@@ -291,7 +293,7 @@ fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
         let end = list.media_sequence + u64::try_from(list.segments.len()).unwrap();
         assert_eq!((list.media_sequence, end), (from, to), "{lists:?}");
         assert_eq!(rig.dvr.reach.bytes(), (to - from) * 10, "{lists:?}");
-        // Nothing is left of the others, and no list that the next run would stumble over.
+        // Nothing is left of the other lists, and no list that would mislead the next run.
         let before = |name: &str| name.starts_with("cam") && *name < *format!("cam{from:09}");
         let is_left =
             |name: &&String| before(name) || name.ends_with(LIST) && name.starts_with("84") && from > 84;
@@ -326,7 +328,7 @@ fn the_head_of_a_list_holds_for_segments_of_a_former_run() {
         assert!(list.segments.len() == 41 && list.segments.iter().any(|segment| segment.gap) == is_gap);
         assert_eq!(list.version, if is_gap { GAP_VERSION } else { 6 });
         assert_eq!(list.independent_segments, is_independent);
-        // Until they have left.
+        // Until the old segments have left.
         for _ in 0..200 {
             next.segment(1000, false);
             next.settle();

@@ -31,7 +31,7 @@ impl Rig {
         std::str::from_utf8(&blob.bytes).unwrap().to_owned()
     }
 
-    /// The segments of a playlist by number: date and length, with everything that it names there.
+    /// The segments of a playlist by number: date and length. Checks that all files named there exist.
     fn numbered(&self, uri: &str) -> BTreeMap<u64, (i64, u128)> {
         let playlist = self.track(uri).unwrap_or_else(|| panic!("{uri} is not there"));
         let parts = playlist.segments.iter().flat_map(|one| &one.parts).map(|part| &part.uri);
@@ -48,7 +48,8 @@ impl Rig {
             .collect()
     }
 
-    /// All playlists have the same segments from their newest common one on, so many of them, and those of the sound end with them.
+    /// Checks that the newest `count` common segments are the same in all playlists, and that those of the audio end
+    /// with them.
     fn assert_beside(&self, count: usize) {
         let uris = self.variants();
         let first = self.numbered(&uris[0]);
@@ -105,7 +106,7 @@ fn streams_of_one_main_track_have_playlists_and_a_manifest_beside_each_other() {
     assert_eq!((sound.uri.as_deref(), sound.channels.as_deref()), (Some(SOUND), Some("2")));
     assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("de"), "deu"));
     rig.assert_beside(5);
-    // Each says how far the others are.
+    // Each playlist reports the progress of the others.
     for uri in rig.variants() {
         let low = rig.track(&uri).unwrap().low_latency.unwrap();
         let mut told: Vec<_> = low.reports.iter().map(|report| report.uri.clone()).collect();
@@ -144,7 +145,7 @@ fn each_rendition_is_in_the_manifest_as_soon_as_it_is_in_its_playlist() {
                 continue;
             };
             let listed = rest.split("</Representation>").next().unwrap().matches("<S t=").count();
-            // The other stream's worker hears of it with its next frame.
+            // The other stream's worker learns of it with its next frame.
             assert!(playlist.segments.len().abs_diff(listed) <= 1, "{id} {text}");
         }
     }
@@ -186,7 +187,7 @@ fn t_12_a_rendition_that_comes_or_goes_begins_a_period_and_empties_none() {
     assert_eq!(periods.iter().map(|(.., ids)| ids.len()).collect::<Vec<_>>(), [2, 1, 2], "{periods:?}");
     rig.pass(40_000);
     assert_eq!(rig.periods().len(), 1);
-    // With the last one the programme is over.
+    // The programme ends with the last stream.
     rig.end("cam_720");
     rig.end("cam");
     assert!(rig.track(high).unwrap().ended && rig.track(low).is_none() && rig.track(SOUND).unwrap().ended);
@@ -237,7 +238,7 @@ fn a_period_that_has_just_begun_outlives_the_stream_that_leads() {
         rig.pass(200);
     }
     rig.pass(12_000);
-    // Its segments are whole a little later than those of the others.
+    // Its segments are complete a little later than those of the others.
     rig.begin("cam_360", &[360], 200, 2000);
     while rig.periods().len() < 2 {
         rig.pass(FRAME_MS);

@@ -1,4 +1,4 @@
-//! Ladders of streams with several sounds.
+//! Ladders of streams with several audio tracks.
 
 use super::*;
 
@@ -23,7 +23,7 @@ impl Rig {
         if self.layout == Layout::Apart { "ll-hls/cam/" } else { "" }
     }
 
-    /// The segments of a playlist by their numbers: date and length. All that are no gaps are there.
+    /// The segments of a playlist by number: date and length. Checks that all except gaps exist.
     fn places(&self, uri: &str) -> BTreeMap<u64, (i64, u128)> {
         let playlist = self.media(&format!("{}{uri}", self.folder())).unwrap_or_else(|| panic!("no {uri}"));
         for segment in playlist.segments.iter().filter(|segment| !segment.gap) {
@@ -34,7 +34,8 @@ impl Rig {
         (playlist.media_sequence..).zip(playlist.segments.iter().map(place)).collect()
     }
 
-    /// So many of the newest segments of both have the same numbers and, but for a frame, boundaries.
+    /// Checks that the newest segments of both, `count` of them, have the same numbers, and the same
+    /// boundaries within one frame.
     fn assert_places(&self, uri: &str, other: &str, count: usize) {
         let (first, second) = (self.places(uri), self.places(other));
         let common: Vec<u64> = first.keys().filter(|number| second.contains_key(number)).copied().collect();
@@ -48,7 +49,7 @@ impl Rig {
         }
     }
 
-    /// The publisher's tracks are others from now on.
+    /// Changes the publisher's audio tracks.
     fn set_sounds(&mut self, id: &str, languages: &[&str]) {
         let member = self.members.get_mut(id).unwrap();
         let videos: Vec<Track> = member.tracks.of_kind(TrackKind::Video).cloned().collect();
@@ -140,7 +141,7 @@ fn all_renditions_share_the_sounds_of_the_stream_that_leads() {
     let sets = newest.matches("contentType=\"audio\" lang=\"de\"").count();
     let others = newest.matches("contentType=\"audio\" lang=\"en\"").count();
     assert_eq!((sets, others), (1, 1), "{text}");
-    // The next stream goes on with all of them, under the same names.
+    // The next stream continues all of them, under the same names.
     let before = [german, english].map(|uri| rig.places(uri));
     rig.end("cam_high");
     rig.pass(8000);
