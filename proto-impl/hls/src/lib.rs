@@ -9,7 +9,7 @@ pub mod playlist;
 pub mod segmenter;
 pub mod uri;
 
-// Re-exports every foreign type in this crate's public signatures, so that programs need no other crate for
+// Re-exports the foreign types of this crate's public signatures, so that programs need no other crate for
 // them.
 pub use bytes::Bytes;
 pub use crypto::Seed;

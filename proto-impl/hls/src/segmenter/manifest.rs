@@ -243,7 +243,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// True if players may switch between both: pictures in one codec (§5.3.3.1).
+    /// True if players may switch between both renditions: both are video in the same codec (§5.3.3.1).
     fn is_alternative_of(&self, other: &Self) -> bool {
         let is_video = |one: &Self| one.described.kind == TrackKind::Video;
         is_video(self) && is_video(other) && self.codec() == other.codec()
@@ -259,7 +259,7 @@ impl Shown<'_> {
         full.split_once('.').map_or(full, |(codec, _)| codec)
     }
 
-    /// The beginnings of its segments, in milliseconds, and the end of the last one.
+    /// Start times of the rendition's segments and end of the last one, in milliseconds.
     fn cuts_ms(&self) -> Vec<u64> {
         let ticks = u64::from(self.described.timescale.ticks()).max(1);
         let end = self.spans.last().map(|last| last.time.saturating_add(last.ticks));
@@ -267,7 +267,8 @@ impl Shown<'_> {
         times.map(|time| time.saturating_mul(1000) / ticks).collect()
     }
 
-    /// True if no segment of one reaches into two of the other (§5.3.3.2), where both have some.
+    /// True if no segment of either rendition overlaps two of the other, within the time for which both have
+    /// segments (§5.3.3.2).
     fn is_aligned_with(&self, other: &Self) -> bool {
         let (own, others) = (self.cuts_ms(), other.cuts_ms());
         let within = |cut: u64, of: &[u64]| {
@@ -279,7 +280,8 @@ impl Shown<'_> {
     }
 }
 
-/// The number of a set, which is the same in all periods, whichever tracks there are; none of those that others have.
+/// The number of an adaptation set: the same in all periods, regardless of the other tracks, and not among
+/// those `taken`.
 fn set_id(set: &[Shown<'_>], taken: &[u64]) -> u64 {
     let is_audio = set.first().is_some_and(|first| first.described.kind != TrackKind::Video);
     let track = set.first().and_then(|first| first.rendition.track).map_or(0, u64::from);
@@ -287,7 +289,7 @@ fn set_id(set: &[Shown<'_>], taken: &[u64]) -> u64 {
     (first..).find(|id| !taken.contains(id)).unwrap_or(first)
 }
 
-/// Writes renditions that players may switch between.
+/// Writes an adaptation set: renditions between which players may switch.
 fn adaptation_set(
     out: &mut String,
     stretch: &Stretch,
@@ -305,11 +307,11 @@ fn adaptation_set(
         let _ = write!(out, " lang=\"{}\"", Escaped(media::language::tag(language)));
     }
     let _ = writeln!(out, " mimeType=\"{kind}/mp4\" segmentAlignment=\"{is_aligned}\"{sap}>");
-    // Renditions of several streams have keys of their own.
+    // Renditions of different streams have different keys.
     let is_shared = others.iter().all(|one| one.described.key_id == first.described.key_id);
     first.described.key_id.filter(|_| is_shared).into_iter().for_each(|key_id| protection(out, key_id));
     if let Some((_, channels)) = first.described.sound {
-        // ISO/IEC 23003-3 table 68: 7 stands for eight channels.
+        // ISO/IEC 23003-3 table 68: configuration 7 has eight channels.
         let configuration = if channels == 8 { 7 } else { channels };
         let _ = writeln!(
             out,
@@ -348,10 +350,11 @@ fn adaptation_set(
     out.push_str("</AdaptationSet>\n");
 }
 
-/// Writes how samples are encrypted, and that the key can be had by ClearKey (ISO/IEC 23009-1 §5.8.4.1, ISO/IEC 23001-7 §11.2).
+/// Writes how samples are encrypted, and that ClearKey provides the key (ISO/IEC 23009-1 §5.8.4.1, ISO/IEC
+/// 23001-7 §11.2).
 fn protection(out: &mut String, key_id: [u8; 16]) {
     let id: String = key_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    // A UUID has hyphens behind its 8th, 12th, 16th and 20th digit.
+    // A UUID has hyphens after its 8th, 12th, 16th and 20th digit.
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| id.get(part).unwrap_or_default());
     let _ = writeln!(
         out,
@@ -379,7 +382,7 @@ fn template(out: &mut String, stretch: &Stretch, Shown { rendition, described, s
     out.push_str("</SegmentTimeline>\n</SegmentTemplate>\n");
 }
 
-/// Writes the description of a rendition, without the end of the element.
+/// Writes the description of a rendition; the caller ends the element.
 fn representation(out: &mut String, Shown { rendition, described, .. }: &Shown<'_>) {
     let bits = rendition.bits;
     let _ = write!(
