@@ -7,9 +7,9 @@
 //!
 //! | loss after the trial | verdict | action |
 //! |---|---|---|
-//! | at most half of the former loss; at most a quarter if that was small | the path is narrow | the limit stays, and increases while nothing more is lost |
+//! | at most half (of little loss, a quarter) | the path is narrow | the limit stays, and grows while no more is lost |
 //! | more, for the first time | unknown | the limit is reduced once more, since earlier packets may have been counted |
-//! | more, for the second time | the path loses at random | the former limit is restored; this loss counts as the path's own |
+//! | more, for the second time | the path loses at random | the former limit returns; this loss is the path's own |
 //! | over three in five, for the second time | the path is interrupted | the trial continues until something arrives |
 //!
 //! After a loss of a quarter or more, the rate that the path carried before is tried again immediately: the

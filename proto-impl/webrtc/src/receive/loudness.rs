@@ -4,7 +4,7 @@
 //! | event | effect |
 //! |---|---|
 //! | a packet | moves the smoothed level an eighth of the distance up, or a thirty-second of it down |
-//! | a report | at most every [`INTERVAL`]: when the level has changed by [`STEP`], and every [`REPEAT`] while above silence |
+//! | a report | at most every [`INTERVAL`]: after a change by [`STEP`], and every [`REPEAT`] while above silence |
 //! | no packets for [`ABSENCE`] | silence: a publisher that suppresses silence, or is muted, sends none |
 //!
 //! Levels are in -dBov: 0 is the loudest, [`SILENCE`] is digital silence. Levels quieter than [`FLOOR`], such
