@@ -296,7 +296,7 @@ fn requests_for_everything_have_their_share() {
     }
 }
 
-/// Checks a path with a rate limit: repairs wait for the pacer as video does, and audio passes both.
+/// Checks a path with a rate limit: retransmissions wait for the pacer as video does, and audio overtakes both.
 #[test]
 fn audio_passes_while_repairs_and_video_wait() {
     for is_video in [false, true] {
@@ -325,7 +325,8 @@ fn audio_passes_while_repairs_and_video_wait() {
     }
 }
 
-/// Checks that who asks for a key frame soon is sent the first packets again, which it may have dropped.
+/// Checks that a receiver that soon requests a key frame is sent the first packets again, as it may have
+/// dropped them.
 #[test]
 fn the_first_packets_of_video_are_repeated_on_a_key_frame_request() {
     let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
@@ -342,7 +343,8 @@ fn the_first_packets_of_video_are_repeated_on_a_key_frame_request() {
     assert!(bench.sender.poll_key_frame_request(bench.now), "the owner is asked all the same");
 }
 
-/// Checks that a key frame replaces waiting units: a unit in progress is completed, and the others leave no gap.
+/// Checks that a key frame replaces waiting units: a unit in progress is completed, and dropped ones leave no
+/// gap.
 #[test]
 fn what_was_not_begun_is_left_out_without_a_gap() {
     let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
@@ -367,7 +369,7 @@ fn what_was_not_begun_is_left_out_without_a_gap() {
     let first = Packet::read(out.get(began - 1)).unwrap().header.sequence_number.value();
     let expected: Vec<u16> = (1..).map(|n| first.wrapping_add(n)).take(sent.len() + 1).collect();
     assert!((0..sent.len()).all(|n| number(n) == expected[n]), "no gap");
-    // Nothing of them was begun.
+    // No packet of these units has been sent.
     bench.push(2_400_000, &[1; 3000]);
     bench.push(2_800_000, &[1; 3000]);
     assert_eq!((drop(&mut bench), bench.sender.has_waiting(), bench.sender.skipped), (2, false, 0));
@@ -375,8 +377,8 @@ fn what_was_not_begun_is_left_out_without_a_gap() {
     assert_eq!(bench.sent()[0].0, expected[sent.len()]);
 }
 
-/// Checks another stream on the same source: numbers and timestamps continue by the elapsed time, whatever the clock of
-/// the stream.
+/// Checks another stream on the same source: sequence numbers continue, and timestamps advance by the elapsed
+/// time, whatever the stream's clock.
 #[test]
 fn streams_share_a_source_in_turn() {
     for (first, passed) in [(5_000_000_u32, 20), (7, 40), (4_294_960_000, 1000)] {
@@ -385,7 +387,7 @@ fn streams_share_a_source_in_turn() {
             bench.push(960 * n, b"one");
         }
         let before = bench.sent();
-        // Waits, and is forgotten with who is sent.
+        // This unit waits, and is dropped with the former stream.
         bench.push(960 * 3, b"gone");
         bench.sender.vacate(bench.now);
         bench.track = Track::new(Codec::Opus, 1146).unwrap();
@@ -395,7 +397,7 @@ fn streams_share_a_source_in_turn() {
         let after = bench.sent();
         let (last, next) = (before.last().unwrap(), after.first().unwrap());
         assert_eq!(after.len(), 2);
-        // The unit that is left out has its place in both.
+        // The dropped unit leaves a gap in both timestamps and sequence numbers.
         let ticks = 960 + u32::try_from(passed).unwrap() * 48;
         assert_eq!(next.1.wrapping_sub(last.1), ticks, "{first}");
         assert_eq!(next.0.wrapping_sub(last.0), 2);
