@@ -126,7 +126,7 @@ impl Agent {
         }
     }
 
-    /// Adds a candidate of the peer. A lite agent ignores it; a full agent ignores an unusable one.
+    /// Adds a candidate of the peer. A lite agent ignores it; a full agent counts an unusable one.
     pub(crate) fn add_remote(&mut self, now: Instant, candidate: &ice::Candidate) {
         if let Self::Full(agent) = self {
             let _ = agent.add_remote(now, candidate);
