@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::certificate::{Fingerprint, Identity};
 use crate::srtp::SrtpProfile;
 
-/// How the peer's identity is checked.
+/// Check of the peer's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerCheck {
     /// The certificate must have one of the announced fingerprints. Servers request a certificate.

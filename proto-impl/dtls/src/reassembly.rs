@@ -41,7 +41,7 @@ struct Partial {
     kind: MessageType,
     protected: bool,
     body: Vec<u8>,
-    /// One bit per byte of the body, set if the byte was received.
+    /// A bit per byte of the body, set if the byte was received.
     have: Vec<u8>,
     missing: usize,
 }

@@ -36,7 +36,7 @@ pub const KEYS_MAX: usize = 4;
 pub const REDIRECTS_MAX: u8 = 5;
 /// Maximum number of events waiting to be polled; the stream ends if there are more.
 pub const EVENTS_MAX: usize = 4096;
-/// Maximum number of consecutive failures, of segments or of a playlist; then the stream ends.
+/// Number of consecutive segments given up after which their variant is given up, too.
 pub const FAILURES_MAX: u32 = 5;
 
 /// Minimum interval between requests for a playlist, whatever its target duration.

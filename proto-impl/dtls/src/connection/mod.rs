@@ -1,4 +1,4 @@
-//! One end of a DTLS association: handles records, and returns events and datagrams. `input` handles data from
+//! End of a DTLS association: handles records, and returns events and datagrams. `input` handles data from
 //! the peer; `modern` connects this module to a DTLS 1.3 session.
 
 mod input;
@@ -56,7 +56,7 @@ pub enum Role {
     Server,
 }
 
-/// One end of a DTLS association.
+/// End of a DTLS association.
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,

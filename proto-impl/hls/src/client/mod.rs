@@ -55,7 +55,7 @@ pub struct Request {
     pub range: Option<(u64, u64)>,
 }
 
-/// One of the followed media playlists.
+/// A followed media playlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rendition {
     /// The variant, or the only playlist.
@@ -105,7 +105,7 @@ pub enum Event {
         /// The rendition that it belongs to.
         rendition: Rendition,
     },
-    /// One or more segments are missing. A segment that has begun is cut off.
+    /// At least one segment is missing. A segment that has begun is cut off.
     Lost {
         /// The rendition that it belongs to.
         rendition: Rendition,

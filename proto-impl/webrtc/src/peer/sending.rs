@@ -113,8 +113,8 @@ impl Sending {
 
     /// Handles passed time.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        // Senders that need a timeout handled read their log at the next drain; this never happens for one
-        // whose track is gone.
+        // Ends a due pause here as well: senders are only drained with a log, which is missing once the track
+        // is gone, and the deadline would remain.
         self.pacer.may_send(now);
         let Self { senders, bandwidth, .. } = self;
         senders.iter_mut().for_each(|sender| sender.handle_timeout(now, bandwidth));
