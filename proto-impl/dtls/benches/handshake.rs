@@ -1,8 +1,9 @@
-//! Measures the handshakes per second on a single core, with both ends in memory, compared with the cost of the crypto
-//! primitives alone.
+//! Measures handshakes per second on a single core, with both ends in memory, compared with the cost of the
+//! cryptographic primitives alone.
 //!
-//! `cargo bench -p millstream-dtls` runs each case for a second; with `--test` (as in `cargo test`) it runs once. The measured
-//! time is the CPU time of the thread (`/proc/thread-self/schedstat`), so that other programs do not count.
+//! `cargo bench -p millstream-dtls` runs each case for a second; with `--test` (as in `cargo test`), it runs
+//! once. Times are CPU times of the thread (`/proc/thread-self/schedstat`), so that other programs do not
+//! affect them.
 
 #![allow(
     clippy::disallowed_types,
@@ -26,7 +27,7 @@ fn thread_time() -> u64 {
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
-/// Measures a turn and returns its time in microseconds.
+/// Runs `turn` for at least this duration, and returns its mean time in microseconds.
 fn measure(least: Duration, mut turn: impl FnMut(u64)) -> f64 {
     let (start, end) = (thread_time(), Instant::now() + least);
     let mut turns = 0u32;
@@ -51,7 +52,7 @@ impl Ends {
         Self { now: Instant::now(), configs: [config(1), config(2)] }
     }
 
-    /// Runs a handshake and returns the time of the client and of the server.
+    /// Runs a handshake, and returns the time spent by the client and by the server.
     fn shake(&self, number: u64) -> [Duration; 2] {
         let [a, b] = &self.configs;
         let print = |config: &Config| vec![config.identity.as_ref().unwrap().fingerprint()];
@@ -84,7 +85,7 @@ impl Ends {
     }
 }
 
-/// Measures the computations of an end: making a key, an agreement, a signature, a verification.
+/// Measures the computations of one end: creating a key, an agreement, a signature, a verification.
 fn primitives(least: Duration, group: AgreementGroup) -> [f64; 4] {
     let pkcs8 = crypto::SigningKey::generate_p256().unwrap();
     let signer = crypto::SigningKey::from_pkcs8(&pkcs8).unwrap();
@@ -99,7 +100,7 @@ fn primitives(least: Duration, group: AgreementGroup) -> [f64; 4] {
         measure(least, |number| drop(std::hint::black_box(key(number).public()))),
         measure(least, |_| mine.agree(&peer, |shared| drop(std::hint::black_box(shared.to_vec()))).unwrap()),
         measure(least, |_| drop(std::hint::black_box(signer.sign(algorithm, &message).unwrap()))),
-        // Another's signature: refusing costs what accepting costs.
+        // The signature is by another key; refusing it costs the same as accepting a valid one.
         measure(least, |_| {
             let _ = std::hint::black_box(public.verify(algorithm, &message, &signature));
         }),
@@ -115,7 +116,7 @@ fn handshakes(least: Duration, versions: Versions, name: &str) {
         let times = ends.shake(number);
         spent.iter_mut().zip(times).for_each(|(all, time)| all.push(time));
     });
-    // The median: what else runs here falls on few of them.
+    // Uses the median, since other programs disturb only a few handshakes.
     let [client, server] = spent.map(|mut all| {
         all.sort();
         all[all.len() / 2].as_secs_f64() * 1e6

@@ -1,9 +1,9 @@
-//! Shim for BoringSSL's test runner (`ssl/test/runner`; its PORTING.md describes the interface). It has a single
-//! connection over TCP, with framed packets and with the time as an input. `bogo.json` beside this crate's manifest
-//! lists the excluded tests with their reasons.
+//! Shim for BoringSSL's test runner (`ssl/test/runner`; PORTING.md there describes the interface). Uses one
+//! connection over TCP, with framed packets, and with time as an input. `bogo.json`, next to this crate's
+//! manifest, lists the excluded tests with reasons.
 //!
-//! A test of an unsupported feature ends with code 89. A test of session resumption does so too, but only after its
-//! first connection, so that a fault in the first one fails the test.
+//! A test of an unsupported feature ends with exit code 89. This also applies to a test of session resumption,
+//! but only after its first connection, so that errors in the first connection are reported.
 
 #![allow(
     clippy::disallowed_types,
@@ -28,11 +28,11 @@ use wire::Datagrams;
 const UNIMPLEMENTED: u8 = 89;
 /// Number of tries after which BoringSSL gives up.
 const TRIES: u32 = 13;
-/// Longest pause between tries. The runner depends on it.
+/// Maximum pause between tries. The runner depends on this value.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Handshake limit that is never reached. The machine limits a handshake as a whole, but the runner limits each flight,
-/// so the shim counts the tries itself.
+/// Handshake timeout that is never reached. The implementation limits a handshake as a whole, but the runner
+/// limits each flight, so the shim counts the tries itself.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
 /// Version number of DTLS 1.2.
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Outcome of a connection that fails.
+/// Reason why a connection failed.
 enum End {
     Unimplemented,
     Failed(Any),
@@ -134,7 +134,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             "-resume-count" => flags.resumes = value()?.parse().ok()?,
             "-expect-session-miss" => flags.begins_anew = true,
             "-new-x509-credential" => {
-                // There is one certificate, and nothing to choose from.
+                // Only one certificate is supported, with no choice between several.
                 let first = flags.certificate.is_none() && !std::mem::replace(&mut flags.is_credential, true);
                 first.then_some(())?;
             }
@@ -148,15 +148,15 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             "-export-label" => flags.export_label = value()?,
             "-export-context" => flags.export_context = value()?,
             "-use-export-context" => flags.export_with_context = true,
-            // The properties that a resumed session is examined for.
+            // Properties that are checked on resumed sessions.
             "-on-resume-verify-fail"
             | "-reverify-on-resume"
             | "-expect-verify-result"
             | "-expect-ticket-renewal"
             | "-expect-session-id"
             | "-expect-no-session-id" => looks_at_resumption = true,
-            // Options that choose how the other library is called, or that concern DTLS 1.3 or QUIC. The shim verifies no chain, so nobody
-            // is trusted.
+            // Options that control how the other library is called, or that concern DTLS 1.3 or QUIC. The shim
+            // verifies no chains, so it has no trust store.
             "-async"
             | "-use-early-callback"
             | "-expect-no-hrr"
@@ -177,12 +177,12 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
     if flags.resumes == 0 && looks_at_resumption {
         return None;
     }
-    // A server that asks for a certificate, and goes on without one, is not there.
+    // A server that requests a certificate but continues without one is not supported.
     let optional = flags.server && flags.asks && !flags.asks_always;
     (is_dtls && !optional).then_some(flags)
 }
 
-/// Returns the versions, or `None` if no supported version is requested.
+/// Returns the versions to support; `None` if the runner allows no supported version.
 fn versions(flags: &Flags) -> Option<Versions> {
     let speaks = |version| {
         flags.latest.is_none_or(|latest| version >= latest)
@@ -266,7 +266,7 @@ struct Shim<'a> {
     out: Datagrams,
     /// Number of retransmitted flights since the last received packet.
     tries: u32,
-    /// Reason for which the connection closed.
+    /// Reason why the connection closed.
     closed: Option<CloseReason>,
 }
 
@@ -282,12 +282,12 @@ fn run(flags: &Flags, config: &Arc<Config>) -> Result<(), End> {
     let new = if flags.server { Connection::server } else { Connection::client };
     let mut connection = new(Arc::clone(config), Seed::from_os()?);
     let (now, out) = (Instant::now(), Datagrams::new());
-    // No name is expected where fingerprints count.
+    // Fingerprints are used instead of names.
     connection.set_remote_fingerprints(now, Vec::new());
     let mut shim = Shim { flags, stream, connection, now, out, tries: 0, closed: None };
     shim.connection.start(now);
     let result = shim.serve();
-    // Unread bytes would reset the connection, and lose the last words.
+    // Closing with unread bytes would reset the connection, and lose the last packets.
     let _ = shim.stream.shutdown(Shutdown::Write);
     let _ = std::io::copy(&mut shim.stream, &mut std::io::sink());
     result
@@ -303,7 +303,7 @@ impl Shim<'_> {
                 None => {}
             }
             let Ok([opcode]) = self.bytes() else {
-                // Once connected the runner may just leave.
+                // Once connected, the runner may simply disconnect.
                 let connected = self.connection.is_connected();
                 return if connected { Ok(()) } else { Err("the end of the stream".into()) };
             };
@@ -340,7 +340,7 @@ impl Shim<'_> {
                     let mtu = usize::try_from(u32::from_be_bytes(self.bytes()?))?;
                     self.connection.set_mtu(mtu);
                 }
-                // Another first pause, for the flight that waits too.
+                // Would set another initial timeout, also for the pending flight.
                 b'U' => return Err(End::Unimplemented),
                 other => return Err(format!("opcode {other}").into()),
             }

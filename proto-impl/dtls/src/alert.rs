@@ -7,15 +7,15 @@ use wire::{Reader, Truncated};
 pub struct AlertDescription(pub u8);
 
 impl AlertDescription {
-    /// The sender writes no more.
+    /// The sender will send no more data.
     pub const CLOSE_NOTIFY: Self = Self(0);
-    /// A message arrived out of place.
+    /// A message arrived at the wrong time.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
-    /// A record longer than allowed.
+    /// A record exceeds the maximum length.
     pub const RECORD_OVERFLOW: Self = Self(22);
     /// No common parameters were found.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
-    /// The certificate is damaged, or not the announced one.
+    /// The certificate is malformed, or not the announced one.
     pub const BAD_CERTIFICATE: Self = Self(42);
     /// The certificate is of an unsupported type.
     pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
@@ -29,7 +29,8 @@ impl AlertDescription {
     pub const PROTOCOL_VERSION: Self = Self(70);
     /// An internal error, unrelated to the peer.
     pub const INTERNAL_ERROR: Self = Self(80);
-    /// The sender gives up for a reason outside the protocol; `close_notify` follows (RFC 8446 §6.1).
+    /// The sender aborts the handshake for a reason outside the protocol; `close_notify` follows (RFC 8446
+    /// §6.1).
     pub const USER_CANCELED: Self = Self(90);
     /// Renegotiation is refused.
     pub const NO_RENEGOTIATION: Self = Self(100);
@@ -37,7 +38,7 @@ impl AlertDescription {
     pub const MISSING_EXTENSION: Self = Self(109);
     /// A message contains an extension that was not offered.
     pub const UNSUPPORTED_EXTENSION: Self = Self(110);
-    /// A certificate is required, and the client sent none (RFC 8446 §6.2).
+    /// A certificate is required, but the client sent none (RFC 8446 §6.2).
     pub const CERTIFICATE_REQUIRED: Self = Self(116);
 }
 

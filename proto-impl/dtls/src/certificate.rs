@@ -1,6 +1,6 @@
-//! Certificates (RFC 5280) as far as WebRTC needs them: reading the public key, fingerprints, and creating a
-//! self-signed one. Chains, names, dates and signatures are ignored: whoever announced the fingerprint vouches for them
-//! (RFC 8122 §5).
+//! The subset of certificates (RFC 5280) that WebRTC needs: reading the public key, computing fingerprints, and
+//! creating a self-signed certificate. Chains, names, dates and signatures are ignored, because trust comes
+//! from the announced fingerprint (RFC 8122 §5).
 
 use crypto::{Hash, KeyKind, PublicKey, SigningKey, constant_time_eq};
 use wire::Reader;
@@ -9,7 +9,7 @@ use crate::config::{Expected, PeerCheck};
 use crate::der::{self, Tag};
 use crate::error::{Error, Failure};
 
-/// Longest certificate accepted, in bytes. WebRTC's have 300 to 1,100.
+/// Maximum size of an accepted certificate, in bytes. Those of WebRTC have 300 to 1,100.
 const CERTIFICATE_BYTES_MAX: usize = 8 * 1024;
 
 /// `id-ecPublicKey` (RFC 5480 §2.1.1).
@@ -51,7 +51,7 @@ fn subject_public_key_info(certificate: &[u8]) -> Option<&[u8]> {
     der::take_whole(&mut tbs, Tag::SEQUENCE)
 }
 
-/// Returns the kind of a key. `None` when malformed, `Some(None)` for an unsupported kind.
+/// Returns the kind of a key. `None` if it is malformed; `Some(None)` if its kind is unsupported.
 fn key_kind(spki: &[u8]) -> Option<Option<KeyKind>> {
     let mut r = Reader::new(der::take(&mut Reader::new(spki), Tag::SEQUENCE)?);
     let mut algorithm = Reader::new(der::take(&mut r, Tag::SEQUENCE)?);
@@ -63,7 +63,7 @@ fn key_kind(spki: &[u8]) -> Option<Option<KeyKind>> {
     if oid != OID_EC {
         return Some(None);
     }
-    // A curve by its name; spelled-out parameters are another kind (RFC 5480 §2.1.1).
+    // Only named curves are supported; explicit parameters are not (RFC 5480 §2.1.1).
     let curve = der::take(&mut algorithm, Tag::OBJECT_IDENTIFIER).unwrap_or_default();
     Some(match curve {
         OID_P256 => Some(KeyKind::P256),
@@ -80,8 +80,8 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Creates a fingerprint from a digest and the name of its hash as in SDP, ignoring case. `None` for weak hashes
-    /// (`sha-1`, `md5`), unknown hashes, and a digest of the wrong length.
+    /// Creates a fingerprint from a digest and the SDP name of its hash, ignoring case. `None` for weak hashes
+    /// (`sha-1`, `md5`), unknown hashes, and digests of the wrong length.
     #[must_use]
     pub fn new(hash: &str, digest: &[u8]) -> Option<Self> {
         let (hash, bytes) = match hash.to_ascii_lowercase().as_str() {
@@ -112,7 +112,7 @@ impl Fingerprint {
     }
 }
 
-/// Returns the key of a peer's certificate and its SHA-256 digest, if the certificate is one of those announced.
+/// Returns the key of a peer's certificate and its SHA-256 digest, if the certificate is acceptable.
 pub(crate) fn check_peer(
     check: PeerCheck,
     expected: &Expected,
@@ -152,8 +152,8 @@ impl Identity {
         Ok(Self { certificate: certificate.into(), key })
     }
 
-    /// Creates a P-256 key and a self-signed certificate for the life of a process. Its validity dates are wide, since
-    /// peers ignore them.
+    /// Creates a P-256 key and a self-signed certificate, for the lifetime of a process. The certificate's
+    /// validity period is long; peers ignore it.
     pub fn self_signed(seed: &crypto::Seed) -> Result<Self, Error> {
         let pkcs8 = SigningKey::generate_p256().ok_or(Error::Key)?;
         let key = SigningKey::from_pkcs8(&pkcs8).ok_or(Error::Key)?;
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(Identity::new(RSA_CERTIFICATE, b"").unwrap_err(), Error::Key);
     }
 
-    /// A certificate truncated or damaged at any byte gives an error or a key, never a panic.
+    /// A certificate that is truncated or damaged at any byte gives an error or a key, but never a panic.
     #[test]
     fn d_13_junk_in_a_certificate() {
         for certificate in [identity(1).certificate(), RSA_CERTIFICATE] {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::certificate::{Fingerprint, Identity};
 use crate::srtp::SrtpProfile;
 
-/// Check of a peer's identity.
+/// Check of the peer's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerCheck {
     /// The certificate must have one of the announced fingerprints. Servers request a certificate.
     #[default]
     Fingerprint,
-    /// Any certificate is accepted: the peer proves possession of its key, but not its identity. Servers request a
-    /// certificate.
+    /// Any certificate is accepted: the peer proves possession of its key, but not its identity. Servers
+    /// request a certificate.
     AnyCertificate,
     /// Clients accept any certificate; servers request none.
     Nobody,
@@ -27,7 +27,7 @@ pub enum Versions {
     Only12,
     /// DTLS 1.3 (RFC 9147) only.
     Only13,
-    /// DTLS 1.3, and 1.2 with peers that do not support it.
+    /// DTLS 1.3; or 1.2 with peers that do not support 1.3.
     Both,
 }
 
@@ -48,27 +48,27 @@ impl Versions {
 /// Settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Our certificate and key. A client without one cannot answer a server's request for a certificate.
+    /// Our certificate and key. A client without one cannot comply with a server's request for a certificate.
     pub identity: Option<Arc<Identity>>,
     /// Supported versions.
     pub versions: Versions,
     /// Check of the peer's identity.
     pub check: PeerCheck,
-    /// SRTP profiles, the preferred one first; the server's preference decides. If empty, SRTP is not negotiated;
+    /// SRTP profiles in order of preference; the server's order decides. If empty, SRTP is not negotiated;
     /// otherwise a peer without a common profile is refused.
     pub srtp_profiles: Vec<SrtpProfile>,
-    /// Largest datagram to send, in bytes of UDP payload.
+    /// Maximum datagram to send, in bytes of UDP payload.
     pub mtu: usize,
     /// Initial retransmission timeout of a flight; it doubles with each retransmission.
     pub retransmit_first: Duration,
-    /// Longest retransmission timeout.
+    /// Maximum retransmission timeout.
     pub retransmit_longest: Duration,
     /// Time after which an incomplete handshake fails.
     pub handshake_timeout: Duration,
-    /// The server requires a cookie first (RFC 6347 §4.2.1). Behind ICE the peer's address is already verified; on a
-    /// bare port a [`crate::CookieVerifier`] does the same for all callers without state.
+    /// The server requires a cookie first (RFC 6347 §4.2.1). With ICE, the peer's address is already verified;
+    /// on a port without ICE, a [`crate::CookieVerifier`] does the same for all clients without keeping state.
     pub cookie: bool,
-    /// Application data is delivered; if false, it is counted and dropped.
+    /// True to deliver application data; otherwise it is counted and dropped.
     pub receives_data: bool,
 }
 
@@ -93,10 +93,10 @@ impl Default for Config {
     }
 }
 
-/// The peer that is accepted.
+/// The peer that is acceptable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Not known yet; the check of the peer's certificate waits.
+    /// Not known yet; the check of the peer's certificate must wait.
     #[default]
     Unknown,
     /// A peer with one of these fingerprints. An empty list accepts no peer.

@@ -1,11 +1,12 @@
-//! Cookies: a client proves that it receives at its address before the server keeps state for it.
+//! Cookies, with which a client proves that it can receive at its address before the server keeps state for it.
 //!
-//! Under DTLS 1.2 (RFC 6347 §4.2.1) the cookie is in the first bytes of a `ClientHello`, so that the first fragment
+//! With DTLS 1.2 (RFC 6347 §4.2.1), the cookie is in the first bytes of a `ClientHello`, so the first fragment
 //! suffices, without reassembly. Further fragments are dropped; the client retransmits its hello.
 //!
-//! Under DTLS 1.3 (RFC 9147 §5.1) the cookie is in an extension, and contains what is later needed of the first hello:
-//! its digest, and the parameters chosen from it. For that the hello must fit one record. A hello in fragments, or too
-//! long to fit again with the cookie, is answered as under DTLS 1.2, and gets version 1.2.
+//! With DTLS 1.3 (RFC 9147 §5.1), the cookie is in an extension, and contains the data of the first hello that
+//! is needed later: its digest, and the parameters chosen from it. For this, the hello must fit into one
+//! record. A hello that is fragmented, or too long to fit again together with the cookie, is answered as with
+//! DTLS 1.2, and negotiates that version.
 
 use std::net::SocketAddr;
 
@@ -22,11 +23,11 @@ use crate::record::{ContentType, RecordHead, RecordLayer, VERSION_1_0, VERSION_1
 use crate::suite::CipherSuite;
 use crate::v13;
 
-/// Length of a cookie's MAC: a guess succeeds once in 2^128.
+/// Length of a cookie's MAC: a guess succeeds with a probability of 2^-128.
 const COOKIE_BYTES: usize = 16;
 
-/// Longest hello that gets a cookie of DTLS 1.3, in bytes: the second hello is up to a hundred bytes longer, and must
-/// also fit one record.
+/// Maximum size of a hello that gets a DTLS 1.3 cookie, in bytes. The second hello is up to a hundred bytes
+/// longer, and must fit into one record, too.
 const HELLO_BYTES_MAX: usize = 1100;
 
 /// Result of checking a datagram from an unknown peer.
@@ -41,7 +42,7 @@ pub enum Checked {
     Drop,
 }
 
-/// Checks cookies in front of a bare port. The only state is a secret.
+/// Checks cookies on a port without ICE. Its only state is a secret.
 #[derive(Clone)]
 pub struct CookieVerifier {
     secret: [u8; 32],
@@ -49,8 +50,8 @@ pub struct CookieVerifier {
 }
 
 impl CookieVerifier {
-    /// Creates a verifier with a secret derived from `seed`, for sessions with these versions. A new secret invalidates
-    /// cookies in flight.
+    /// Creates a verifier for sessions with these versions. Its secret is derived from `seed`; another secret
+    /// invalidates cookies in flight.
     #[must_use]
     pub fn new(seed: &Seed, versions: Versions) -> Self {
         let mut secret = [0; 32];
@@ -58,7 +59,7 @@ impl CookieVerifier {
         Self { secret, versions }
     }
 
-    /// Checks a datagram from an unknown address. Appends any reply to `reply`.
+    /// Checks a datagram from an unknown address. Appends the reply, if any, to `reply`.
     pub fn check(&self, from: SocketAddr, datagram: &[u8], reply: &mut Vec<u8>) -> Checked {
         self.look(from, datagram, reply).unwrap_or(Checked::Drop)
     }
@@ -80,7 +81,8 @@ impl CookieVerifier {
             && let Ok(hello) = ClientHello::read(body)
             && v13::offers_it(&hello) == Ok(true)
         {
-            // The session reads the first message and the second: no other has a cookie that it takes up.
+            // A session starts with the client's first or second message, so a cookie in a later message would
+            // be useless.
             if fragment.sequence > 1 {
                 return None;
             }
@@ -92,7 +94,7 @@ impl CookieVerifier {
         }
         let hello = HelloStart::read(&mut Reader::new(body)).ok()?;
         let cookie = self.cookie(from, &hello);
-        // The sender's second hello, with the requested cookie.
+        // The second hello, with the requested cookie.
         if fragment.sequence == 1 && constant_time_eq(hello.cookie, &cookie) {
             return Some(Checked::Pass);
         }
@@ -101,7 +103,7 @@ impl CookieVerifier {
         self.reply(Some(body), MessageType::HELLO_VERIFY_REQUEST, &record, datagram.len(), reply)
     }
 
-    /// Writes a reply, which is shorter than the request. Without a `body` the hello passes.
+    /// Writes a reply, which is shorter than the request. Without `body`, the hello passes instead.
     fn reply(
         &self,
         body: Option<Vec<u8>>,
@@ -120,7 +122,7 @@ impl CookieVerifier {
         let version = if kind == MessageType::SERVER_HELLO { VERSION_1_2 } else { VERSION_1_0 };
         let mut written = Vec::new();
         layer.write(false, ContentType::HANDSHAKE, version, &clear, &mut written).ok()?;
-        // No answer is as long as the message that it answers.
+        // A reply must be shorter than the message that it answers.
         if written.len() >= most {
             return None;
         }
@@ -128,12 +130,12 @@ impl CookieVerifier {
         Some(Checked::Reply)
     }
 
-    /// Checks a complete hello that offers DTLS 1.3. Returns a `HelloRetryRequest`, or `Some(None)` if the hello has
-    /// its cookie; `None` to drop it.
+    /// Checks a complete hello that offers DTLS 1.3. Returns a `HelloRetryRequest`; `Some(None)` if the hello
+    /// has a valid cookie; `None` to drop it.
     #[allow(clippy::option_option, reason = "a reply or none, and neither for what is dropped")]
     fn look_at_13(&self, from: SocketAddr, hello: &ClientHello<'_>, body: &[u8]) -> Option<Option<Vec<u8>>> {
         if let Some(cookie) = hello.extensions.find(ExtensionType::COOKIE) {
-            // A second request would be an error: a cookie that does not fit is not answered.
+            // A second request would violate the protocol, so a hello with an invalid cookie is not answered.
             let (content, mac) = read_cookie(cookie).ok()?.split_last_chunk::<COOKIE_BYTES>()?;
             return constant_time_eq(mac, &self.mac(from, &[&hello.random, content])).then_some(None);
         }
@@ -145,7 +147,7 @@ impl CookieVerifier {
         Some(Some(v13::write_retry(suite, group, &cookie)))
     }
 
-    /// Returns the cookie for an address and the fields that the client must repeat.
+    /// Returns the cookie for an address, and for the fields that the client must repeat.
     fn cookie(&self, from: SocketAddr, hello: &HelloStart<'_>) -> [u8; COOKIE_BYTES] {
         self.mac(from, &[&hello.version.to_be_bytes(), &hello.random, hello.session_id])
     }
@@ -166,11 +168,11 @@ impl CookieVerifier {
     }
 }
 
-/// Content of a DTLS 1.3 cookie, before its MAC: what is needed of the first hello.
+/// Contents of a DTLS 1.3 cookie before its MAC: the data needed from the first hello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RetryCookie {
     pub(crate) suite: CipherSuite,
-    /// Group for which a key share is requested; `None` if none is missing.
+    /// Group for which a key share is requested; `None` if no share is missing.
     pub(crate) group: Option<u16>,
     /// Digest of the first hello.
     pub(crate) hello: Vec<u8>,

@@ -1,4 +1,4 @@
-//! DER (X.690) as far as certificates need it: reading values, and writing one certificate.
+//! The subset of DER (X.690) that certificates need: reading values, and writing one kind of certificate.
 
 use crypto::{Hash, SignatureAlgorithm, SigningKey};
 use wire::Reader;
@@ -19,7 +19,8 @@ impl Tag {
     pub(crate) const VERSION: Self = Self(0xa0);
 }
 
-/// Takes the contents of the next value if it has this tag and a length in the shortest form (X.690 §10.1).
+/// Takes the contents of the next value, if it has this tag, and its length is encoded in the shortest form
+/// (X.690 §10.1).
 pub(crate) fn take<'a>(r: &mut Reader<'a>, tag: Tag) -> Option<&'a [u8]> {
     if r.u8().ok()? != tag.0 {
         return None;
@@ -28,7 +29,7 @@ pub(crate) fn take<'a>(r: &mut Reader<'a>, tag: Tag) -> Option<&'a [u8]> {
         short @ 0..=0x7f => usize::from(short),
         0x81 => usize::from(r.u8().ok().filter(|length| *length > 0x7f)?),
         0x82 => usize::from(r.u16().ok().filter(|length| *length > 0xff)?),
-        // Longer than any certificate that is taken, or indefinite.
+        // Longer than any accepted certificate, or of indefinite length.
         _ => return None,
     };
     r.take(length).ok()
@@ -52,7 +53,7 @@ fn value(tag: Tag, parts: &[&[u8]]) -> Vec<u8> {
             out.push(0x82);
             out.extend(word.to_be_bytes());
         }
-        // Nothing so long is written here.
+        // No value of this length is written here.
         (Err(_), Err(_)) => return Vec::new(),
     }
     for part in parts {
@@ -65,7 +66,7 @@ fn value(tag: Tag, parts: &[&[u8]]) -> Vec<u8> {
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 /// `commonName` (RFC 5280, appendix A.1).
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-/// Beginning of a `SubjectPublicKeyInfo` on P-256, up to the point (RFC 5480 §2).
+/// Start of a `SubjectPublicKeyInfo` for P-256, before the point (RFC 5480 §2).
 const P256_HEAD: &[u8] = &[
     0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07,
@@ -73,7 +74,7 @@ const P256_HEAD: &[u8] = &[
 
 /// Returns a version 1 certificate (RFC 5280 §4.1) signed with its own P-256 key.
 pub(crate) fn self_signed(key: &SigningKey, mut serial: [u8; 16]) -> Option<Vec<u8>> {
-    // Positive, and not shorter than it looks.
+    // Makes the serial number positive, and without leading zeros.
     if let Some(first) = serial.first_mut() {
         *first = (*first & 0x7f) | 0x40;
     }

@@ -1,21 +1,21 @@
-//! Errors: API misuse by the owner, and failures of a handshake.
+//! Errors: misuse of the API by the owner, and failures of the handshake.
 
 use crate::alert::AlertDescription;
 use crate::handshake::MessageType;
 
-/// A call was not possible.
+/// Reason why a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The handshake is not complete, or the connection has ended.
     #[error("not connected")]
     NotConnected,
-    /// The data does not fit a datagram.
+    /// The data does not fit into a datagram.
     #[error("{length} bytes exceed the datagram limit of {most}")]
     TooLong {
         /// Length of the data, in bytes.
         length: usize,
-        /// Largest length accepted, in bytes.
+        /// Maximum length accepted, in bytes.
         most: usize,
     },
     /// Earlier data is still waiting to be sent.
@@ -32,7 +32,7 @@ pub enum Error {
     Export,
 }
 
-/// The reason the handshake failed. [`Failure::alert`] is the alert sent to the peer.
+/// Reason why the handshake failed. [`Failure::alert`] is the alert sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -45,19 +45,19 @@ pub enum Failure {
     /// The peer used up its epochs or message numbers with key changes (RFC 9147 §8).
     #[error("too many key updates")]
     TooManyUpdates,
-    /// A message arrived out of place.
+    /// A message arrived at the wrong time.
     #[error("unexpected message ({0:?})")]
     Unexpected(MessageType),
-    /// The peer supports no common version.
+    /// The peer supports none of our versions.
     #[error("no common version")]
     Version,
-    /// No cipher suite is common that fits the type of our key.
+    /// No common cipher suite matches the type of our key.
     #[error("no common cipher suite")]
     NoCommonSuite,
-    /// No group is common.
+    /// There is no common group.
     #[error("no common group")]
     NoCommonGroup,
-    /// No signature algorithm is common.
+    /// There is no common signature algorithm.
     #[error("no common signature algorithm")]
     NoCommonSignature,
     /// The peer lacks the extended master secret (RFC 7627 §5.3).
@@ -72,13 +72,13 @@ pub enum Failure {
     /// A field is out of range or contradicts another.
     #[error("illegal field: {0}")]
     Illegal(&'static str),
-    /// The peer answered an extension that was not offered.
+    /// The peer sent an extension that was not offered.
     #[error("extension {0} was not offered")]
     UnsupportedExtension(u16),
     /// A mandatory extension is missing (RFC 8446 §9.2).
     #[error("extension {0} is missing")]
     MissingExtension(u16),
-    /// A client sent no certificate although DTLS 1.3 requested one.
+    /// The client sent no certificate although one was requested (DTLS 1.3).
     #[error("no certificate of the client")]
     CertificateRequired,
     /// The peer sent no certificate.
@@ -105,7 +105,7 @@ pub enum Failure {
     /// Finished does not match the transcript.
     #[error("invalid Finished")]
     Finished,
-    /// A message, or all messages together, exceed the size limits.
+    /// A message, or all messages together, exceed a size limit.
     #[error("message over the limits")]
     TooLarge,
     /// A cryptographic primitive failed.

@@ -10,9 +10,9 @@ use crate::suite::CipherSuite;
 /// An event for the owner. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The handshake is complete, and the peer's certificate is as expected.
+    /// The handshake is complete, and the peer's certificate is acceptable.
     Connected(Box<Connected>),
-    /// Application data of one record.
+    /// Application data in one record.
     Data(Bytes),
     /// The connection has ended.
     Closed(CloseReason),
@@ -25,11 +25,11 @@ pub struct Connected {
     pub suite: CipherSuite,
     /// SRTP profile and keys; `None` if SRTP was not requested.
     pub srtp: Option<(SrtpProfile, SrtpKeys)>,
-    /// SHA-256 digest of the peer's certificate; `None` if it sent none.
+    /// SHA-256 digest of the peer's certificate; `None` if the peer sent none.
     pub peer_sha256: Option<[u8; 32]>,
 }
 
-/// The reason the connection ended.
+/// Reason why the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -39,7 +39,7 @@ pub enum CloseReason {
     Peer,
     /// The peer ended the handshake with this fatal alert.
     Alert(AlertDescription),
-    /// The handshake failed on this end.
+    /// The handshake failed on our side.
     Failed(Failure),
     /// The handshake timed out.
     Timeout,

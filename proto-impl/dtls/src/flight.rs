@@ -1,5 +1,5 @@
-//! Flights: the messages that one side sends before it waits for the other (RFC 6347 §4.2.4), cut to datagrams, and
-//! retransmitted until they are answered.
+//! Flights: the messages that one side sends before it waits for the other (RFC 6347 §4.2.4). They are divided
+//! into datagrams, and retransmitted until they are answered.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ enum Item {
     ChangeCipherSpec,
 }
 
-/// The flight that waits for an answer.
+/// The flight that awaits an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     items: Vec<Item>,
@@ -51,7 +51,7 @@ impl Flight {
         self.at.0 < self.items.len()
     }
 
-    /// True if the flight ends with a message under the new keys.
+    /// True if the flight ends with a message protected with the new keys.
     pub(crate) fn is_protected(&self) -> bool {
         matches!(self.items.last(), Some(Item::Message { protected: true, .. }))
     }
@@ -77,7 +77,7 @@ impl Flight {
                     let over = if *protected { PROTECTION_BYTES } else { 0 };
                     let heads = HEAD_BYTES.saturating_add(handshake::HEAD_BYTES).saturating_add(over);
                     let left = body.get(self.at.1..).unwrap_or_default();
-                    // At least one byte goes into an empty datagram, however small it is.
+                    // An empty datagram takes at least one byte, however small it is.
                     let space = room.saturating_sub(heads).max(usize::from(out.is_empty()));
                     if (space == 0 && !left.is_empty()) || (room < heads && !out.is_empty()) {
                         break;
@@ -121,7 +121,7 @@ impl Flight {
     }
 }
 
-/// Retransmission timer of a flight, whose timeout doubles up to a limit.
+/// Retransmission timer of a flight; its timeout doubles up to a limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timer {
     first: Duration,
@@ -143,13 +143,13 @@ impl Timer {
         self.armed = true;
     }
 
-    /// Stops the timer, since everything is answered.
+    /// Stops the timer, because everything has been answered.
     pub(crate) const fn stop(&mut self) {
         self.armed = false;
         self.pause = self.first;
     }
 
-    /// Returns a quarter of the timeout, for which acknowledgements are delayed (RFC 9147 §7.1).
+    /// Returns a quarter of the timeout, the delay of acknowledgements (RFC 9147 §7.1).
     pub(crate) fn quarter(&self) -> Duration {
         self.pause / 4
     }
@@ -158,18 +158,19 @@ impl Timer {
         self.deadline().is_some_and(|at| at <= now)
     }
 
-    /// Reschedules the timer after a timeout, which retransmits the flight.
+    /// Reschedules the timer after a timeout; the flight is then retransmitted.
     pub(crate) fn back_off(&mut self, now: Instant) {
         self.pause = self.pause.saturating_mul(2).min(self.longest);
         self.sent = now;
     }
 
-    /// True if a retransmission of the peer should be answered with one: not if the answer was sent recently.
+    /// True if a retransmission by the peer should be answered with one of ours; false if we sent our answer
+    /// recently.
     pub(crate) fn takes_hint(&self, now: Instant) -> bool {
         self.armed && now.saturating_duration_since(self.sent) >= self.pause / 2
     }
 
-    /// Reschedules the timer after answering a retransmission of the peer.
+    /// Reschedules the timer after a retransmission by the peer was answered.
     pub(crate) const fn repeat(&mut self, now: Instant) {
         self.sent = now;
     }
@@ -224,7 +225,7 @@ mod tests {
         }
     }
 
-    /// A peer that retransmits is answered once in half a timeout.
+    /// Retransmissions by the peer are answered once per half of the timeout.
     #[test]
     fn d_11_hints_are_taken_once_in_half_a_pause() {
         let start = netsim::Clock::new().now();
@@ -241,7 +242,7 @@ mod tests {
             }
         }
         assert_eq!(taken, [50, 100, 150, 200]);
-        // A pause that has doubled makes it rarer.
+        // When the timeout has doubled, answers become rarer.
         timer.back_off(start + ms(200));
         assert!(!timer.takes_hint(start + ms(299)) && timer.takes_hint(start + ms(300)));
     }

@@ -22,7 +22,8 @@ mod testing;
 mod v12;
 mod v13;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exports the foreign types of this crate's public signatures, so that programs need no other crate for
+// them.
 pub use crypto::{self, NoEntropy, PublicKey, Seed};
 pub use wire::Datagrams;
 

@@ -1,5 +1,5 @@
-//! Appending to a `Vec` with the length prefixes of TLS (RFC 5246 §4.3). Data too long for its prefix would be written
-//! as empty; no caller passes such data.
+//! Appends values to a `Vec`, with the length prefixes of TLS (RFC 5246 §4.3). Data too long for its prefix
+//! would be written as empty; no caller passes such data.
 
 pub(crate) fn u16(out: &mut Vec<u8>, value: u16) {
     out.extend_from_slice(&value.to_be_bytes());
@@ -17,21 +17,21 @@ pub(crate) fn u48(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&rest);
 }
 
-/// Appends bytes behind a one-byte length.
+/// Appends a one-byte length and the bytes.
 pub(crate) fn vec8(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = u8::try_from(bytes.len()).unwrap_or(0);
     out.push(length);
     out.extend_from_slice(bytes.get(..usize::from(length)).unwrap_or_default());
 }
 
-/// Appends bytes behind a two-byte length.
+/// Appends a two-byte length and the bytes.
 pub(crate) fn vec16(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = u16::try_from(bytes.len()).unwrap_or(0);
     u16(out, length);
     out.extend_from_slice(bytes.get(..usize::from(length)).unwrap_or_default());
 }
 
-/// Appends bytes behind a three-byte length.
+/// Appends a three-byte length and the bytes.
 pub(crate) fn vec24(out: &mut Vec<u8>, bytes: &[u8]) {
     u24(out, bytes.len());
     out.extend_from_slice(bytes);

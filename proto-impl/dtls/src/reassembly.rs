@@ -1,15 +1,16 @@
-//! Reassembles handshake messages from fragments, in order (RFC 6347 §4.2.3), within fixed limits and in linear time.
+//! Reassembles handshake messages from fragments, in order (RFC 6347 §4.2.3), within fixed memory limits and in
+//! linear time.
 
 use std::collections::VecDeque;
 
 use crate::error::Failure;
 use crate::handshake::{FragmentHead, MessageType};
 
-/// Longest message, in bytes. Certificates with a chain stay below it.
+/// Maximum size of a message, in bytes. Certificates with a chain are smaller.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
-/// Maximum number of messages under assembly: the next one and seven ahead of it.
+/// Maximum number of messages being reassembled: the next one, and seven after it.
 pub(crate) const MESSAGES_MAX: usize = 8;
-/// Maximum number of bytes kept for messages ahead of the next one; with that, at most 40 KiB in all.
+/// Maximum number of bytes kept for messages after the next one; together with the next one, at most 40 KiB.
 pub(crate) const AHEAD_BYTES_MAX: usize = 24 * 1024;
 
 /// A complete message.
@@ -21,12 +22,12 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
 }
 
-/// The result of adding a fragment.
+/// Result of adding a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// The fragment was kept, or was known already.
+    /// The fragment was stored, or was already known.
     Kept,
-    /// The fragment belongs to a message already taken: the peer retransmits.
+    /// The fragment belongs to a message that was already taken: the peer retransmits.
     Old,
     /// The fragment is too far ahead, or there is no room.
     Ahead,
@@ -34,13 +35,13 @@ pub(crate) enum Taken {
     Malformed,
 }
 
-/// A partly received message.
+/// A partially received message.
 #[derive(Debug)]
 struct Partial {
     kind: MessageType,
     protected: bool,
     body: Vec<u8>,
-    /// A bit for each received byte of the body.
+    /// A bit per byte of the body, set if the byte was received.
     have: Vec<u8>,
     missing: usize,
 }
@@ -56,7 +57,7 @@ impl Partial {
         }
     }
 
-    /// Stores a fragment. Returns false if it differs from bytes received before.
+    /// Stores a fragment. Returns false if it contradicts bytes received before.
     fn insert(&mut self, offset: usize, fragment: &[u8]) -> bool {
         let place = self.body.iter_mut().skip(offset);
         for ((byte, index), new) in place.zip(offset..).zip(fragment) {
@@ -77,20 +78,20 @@ impl Partial {
 /// Reassembles the messages of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    /// Sequence number of the next message; larger than any when no more can follow.
+    /// Sequence number of the next message; exceeds the range of sequence numbers if no more can follow.
     next: u32,
-    /// Partial messages from `next` on.
+    /// Partial messages, starting with number `next`.
     slots: VecDeque<Option<Partial>>,
 }
 
 impl Reassembly {
-    /// Starts with a message other than the first. Call it before any fragment.
+    /// Starts with a message other than the first. Must be called before any fragment is added.
     pub(crate) fn begin_at(&mut self, sequence: u16) {
         self.next = sequence.into();
         self.slots.clear();
     }
 
-    /// Adds a fragment. An error is fatal: the peer has sent two versions of one message.
+    /// Adds a fragment. An error is fatal: the peer has sent two versions of the same message.
     pub(crate) fn insert(
         &mut self,
         head: &FragmentHead,
@@ -119,7 +120,7 @@ impl Reassembly {
             return Ok(Taken::Ahead);
         }
         let Some(slot) = self.slots.get_mut(ahead) else { return Ok(Taken::Ahead) };
-        // Authenticated messages replace those that anyone can have sent.
+        // Authenticated messages replace unauthenticated ones, which anyone may have sent.
         if slot.as_ref().is_some_and(|partial| protected && !partial.protected) {
             *slot = None;
         }
@@ -156,19 +157,19 @@ impl Reassembly {
         self.slots.iter().all(Option::is_none)
     }
 
-    /// Drops fragments received unencrypted, since anyone may have sent them and there are keys now.
+    /// Drops fragments that were received unencrypted: anyone may have sent them, and there are keys now.
     pub(crate) fn drop_unprotected(&mut self) {
         for slot in &mut self.slots {
             slot.take_if(|partial| !partial.protected);
         }
     }
 
-    /// Frees unused memory after a handshake; stored fragments stay.
+    /// Frees unused memory after the handshake; stored fragments are kept.
     pub(crate) fn release(&mut self) {
         self.slots.shrink_to_fit();
     }
 
-    /// True if the message with this sequence number was taken already.
+    /// True if the message with this sequence number was already taken.
     pub(crate) fn is_old(&self, sequence: u16) -> bool {
         u32::from(sequence) < self.next
     }
@@ -177,7 +178,7 @@ impl Reassembly {
         self.slots.iter().skip(1).flatten().map(|partial| partial.body.len()).sum()
     }
 
-    /// Returns the bytes held.
+    /// Returns the number of bytes held.
     pub(crate) fn held_bytes(&self) -> usize {
         self.slots.iter().flatten().map(|partial| partial.body.len().saturating_add(partial.have.len())).sum()
     }
@@ -265,7 +266,7 @@ mod tests {
                 assert!(sequence == 1 || taken == Taken::Ahead, "{round} {sequence}");
             }
         }
-        // The message that everything waits for has its room, whatever is ahead.
+        // There is always room for the next message, regardless of messages after it.
         for sequence in 2..=10_000 {
             let _ = r.insert(&head(sequence, 1000, 0, 1), &[0], false);
         }

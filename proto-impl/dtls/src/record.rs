@@ -1,4 +1,4 @@
-//! The record layer (RFC 6347 §4.1): headers, the protection of epoch 1, and the replay window.
+//! The record layer (RFC 6347 §4.1): headers, the protection in epoch 1, and the replay window.
 //!
 //! ```text
 //!  0      1 .. 2     3 .. 4   5 .. 10     11 .. 12
@@ -7,8 +7,8 @@
 //! +------+---------+---------+-----------+--------+---------
 //! ```
 //!
-//! Under GCM a fragment begins with eight bytes of nonce (RFC 5288 §3). They are the epoch and the sequence number: a
-//! counter cannot repeat (RFC 9325 §7.2.1).
+//! With GCM, a fragment begins with eight bytes of nonce (RFC 5288 §3): the epoch and the sequence number,
+//! since a counter cannot repeat (RFC 9325 §7.2.1).
 
 use crypto::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm};
 use wire::{Reader, Truncated};
@@ -19,20 +19,20 @@ use crate::put;
 pub(crate) const VERSION_1_3: u16 = 0xfefc;
 /// DTLS 1.2.
 pub(crate) const VERSION_1_2: u16 = 0xfefd;
-/// DTLS 1.0, which the record of a `ClientHello` may have (RFC 6347 §4.1), and that of a `HelloVerifyRequest` has
-/// (§4.2.1).
+/// DTLS 1.0. The record of a `ClientHello` may have this version (RFC 6347 §4.1), and that of a
+/// `HelloVerifyRequest` has it (§4.2.1).
 pub(crate) const VERSION_1_0: u16 = 0xfeff;
 /// Length of a header.
 pub(crate) const HEAD_BYTES: usize = 13;
-/// Longest unencrypted fragment (RFC 5246 §6.2.1).
+/// Maximum size of an unencrypted fragment (RFC 5246 §6.2.1).
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 1 << 14;
-/// Length of the explicit nonce under GCM.
+/// Length of the explicit nonce with GCM.
 const EXPLICIT_BYTES: usize = 8;
 /// Maximum number of bytes that protection adds to a record.
 pub(crate) const PROTECTION_BYTES: usize = EXPLICIT_BYTES + AEAD_TAG_BYTES;
-/// Last sequence number, which is never used: the next would wrap (RFC 6347 §4.1).
+/// Last sequence number. It is never used, because the next one would wrap around (RFC 6347 §4.1).
 pub(crate) const SEQUENCE_LAST: u64 = (1 << 48) - 1;
-/// Size of the replay window: reordering up to which late records are still accepted (RFC 6347 §4.1.2.6).
+/// Size of the replay window: a record may be late by less than this many sequence numbers (RFC 6347 §4.1.2.6).
 const WINDOW: u64 = 64;
 
 /// The content type of a record.
@@ -75,7 +75,7 @@ impl RecordHead {
         put::u16(out, u16::try_from(self.length).unwrap_or(0));
     }
 
-    /// Returns epoch and sequence number as one number, used as authenticated data and nonce.
+    /// Returns epoch and sequence number as a single number, for the authenticated data and the nonce.
     fn number(&self) -> u64 {
         u64::from(self.epoch) << 48 | self.sequence
     }
@@ -99,7 +99,7 @@ impl RecordHead {
 pub(crate) struct Cipher {
     aead: Aead,
     algorithm: AeadAlgorithm,
-    /// Implicit part of the nonce: four bytes in front of it (GCM), or twelve to XOR with (`ChaCha20`).
+    /// Implicit part of the nonce: its first four bytes (GCM), or twelve bytes to XOR with it (`ChaCha20`).
     iv: [u8; AEAD_NONCE_BYTES],
 }
 
@@ -129,7 +129,7 @@ impl Cipher {
     }
 
     fn nonce(&self, explicit: [u8; EXPLICIT_BYTES]) -> [u8; AEAD_NONCE_BYTES] {
-        // For GCM the last eight bytes of the padded value are zero: mixing is joining.
+        // For GCM, the last eight bytes of `iv` are zero, so XOR amounts to concatenation.
         let mut nonce = self.iv;
         for (to, from) in nonce.iter_mut().skip(AEAD_NONCE_BYTES - EXPLICIT_BYTES).zip(explicit) {
             *to ^= from;
@@ -187,7 +187,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Marks a sequence number as received; only for authenticated records.
+    /// Marks a sequence number as received. Must only be called for authenticated records.
     pub(crate) fn insert(&mut self, sequence: u64) {
         let after = sequence.saturating_add(1);
         match self.next.checked_sub(after) {
@@ -202,10 +202,10 @@ impl ReplayWindow {
     }
 }
 
-/// The reason a record could not be opened.
+/// Reason why a record could not be decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotOpened {
-    /// No keys for the record's epoch, or the record is unprotected although there are keys.
+    /// There are no keys for the record's epoch, or the record is unprotected although there are keys.
     Epoch,
     /// The record was received before.
     Replayed,
@@ -213,9 +213,9 @@ pub(crate) enum NotOpened {
     Forged,
     /// The record is longer than allowed.
     TooLong,
-    /// The inner plaintext of DTLS 1.3 has no content type, only zeros (RFC 8446 §5.4).
+    /// The inner plaintext of DTLS 1.3 consists only of zeros, without a content type (RFC 8446 §5.4).
     Typeless,
-    /// The record is not authentic, and too many before it were not: the keys must not be used further.
+    /// The record is not authentic, and neither were too many before it: the keys must not be used any longer.
     Worn,
 }
 
@@ -223,8 +223,8 @@ pub(crate) enum NotOpened {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// Record protection of both directions. Epoch 0 is unprotected, epoch 1 protected; without renegotiation there are no
-/// others.
+/// Record protection for both directions. Epoch 0 is unprotected, epoch 1 is protected; without renegotiation
+/// there are no further epochs.
 #[derive(Debug, Default)]
 pub(crate) struct RecordLayer {
     /// Next sequence numbers of epoch 0 and of epoch 1.
@@ -251,14 +251,14 @@ impl RecordLayer {
         self.write.is_some()
     }
 
-    /// Numbers the answers like the client's records, since a stateless server sent earlier answers that way; otherwise
-    /// the answers would look replayed (RFC 6347 §4.2.1).
+    /// Numbers the answers like the client's records. A stateless server has already sent answers numbered this
+    /// way, and lower numbers would look like replays (RFC 6347 §4.2.1).
     pub(crate) fn follow(&mut self, sequence: u64) {
         let [clear, _] = &mut self.next;
         *clear = (*clear).max(sequence.min(SEQUENCE_LAST / 2));
     }
 
-    /// Continues behind the records sent before the version was negotiated.
+    /// Continues after the records sent before the version was negotiated.
     pub(crate) const fn go_on_at(&mut self, sequence: u64) {
         let [clear, _] = &mut self.next;
         *clear = sequence;
@@ -287,13 +287,13 @@ impl RecordLayer {
                 head.write(out);
                 out.extend_from_slice(clear);
             }
-            // Nothing protected is written before there are keys.
+            // Protected data must not be written before there are keys.
             (None, true) => return Err(Exhausted),
         }
         Ok(())
     }
 
-    /// Returns the plaintext of a fragment. In epoch 1 it is decrypted; in epoch 0 it is taken as it is.
+    /// Returns the plaintext of a fragment: decrypted in epoch 1, unchanged in epoch 0.
     pub(crate) fn open<'a>(
         &mut self,
         head: &RecordHead,

@@ -3,12 +3,12 @@
 use crate::error::Failure;
 use crate::handshake::{ExtensionType, Extensions, UseSrtp};
 
-/// Returns an offer of these profiles.
+/// Returns the `use_srtp` offer for these profiles.
 pub(crate) fn offer(ours: &[SrtpProfile]) -> Vec<u8> {
     UseSrtp { profiles: ours.iter().map(|profile| profile.number()).collect(), mki: &[] }.write()
 }
 
-/// Returns the profile that a server chooses from an offer, in its own order of preference.
+/// Returns the profile that a server chooses from an offer, by its own order of preference.
 pub(crate) fn choose(
     ours: &[SrtpProfile],
     extensions: &Extensions<'_>,
@@ -22,7 +22,7 @@ pub(crate) fn choose(
     common.copied().map(Some).ok_or(Failure::NoCommonSrtpProfile)
 }
 
-/// Returns the profile chosen by the server, which must be one of those offered (RFC 5764 §4.1.1).
+/// Returns the profile chosen by the server; it must be one that we offered (RFC 5764 §4.1.1).
 pub(crate) fn chosen(
     ours: &[SrtpProfile],
     extensions: &Extensions<'_>,
@@ -34,7 +34,7 @@ pub(crate) fn chosen(
     let srtp = UseSrtp::read(body)?;
     let [number] = srtp.profiles[..] else { return Err(Failure::Malformed) };
     let profile = SrtpProfile::of_number(number).filter(|profile| ours.contains(profile));
-    // No identifier was offered, so none can come back (RFC 5764 §4.1.3).
+    // We offered no identifier, so the answer must not contain one (RFC 5764 §4.1.3).
     if !srtp.mki.is_empty() {
         return Err(Failure::Illegal("a master key identifier not offered"));
     }
@@ -74,7 +74,7 @@ impl SrtpProfile {
         Self::ALL.into_iter().find(|profile| profile.number() == number)
     }
 
-    /// Length of the [`SrtpKeys`]: two master keys and two salts.
+    /// Total length of the [`SrtpKeys`]: two master keys and two salts.
     pub(crate) const fn material_bytes(self) -> usize {
         match self {
             Self::Aes128CmSha1_80 | Self::Aes128CmSha1_32 => 2 * (16 + 14),
@@ -84,7 +84,8 @@ impl SrtpProfile {
     }
 }
 
-/// SRTP keying material of both ends (RFC 5764 §4.2): client key, server key, client salt, server salt. Never printed.
+/// SRTP keying material for both ends (RFC 5764 §4.2): client key, server key, client salt, server salt. Never
+/// printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SrtpKeys(Box<[u8]>);
 
@@ -94,7 +95,7 @@ impl SrtpKeys {
         Self(material.into())
     }
 
-    /// Returns the whole material; the profile determines how to split it.
+    /// Returns all keying material; the profile determines how to split it.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

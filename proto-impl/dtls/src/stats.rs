@@ -10,20 +10,20 @@ pub struct Stats {
     pub datagrams_sent: u64,
     /// Flights retransmitted.
     pub retransmits: u64,
-    /// Datagrams received before the start or after the end.
+    /// Datagrams received before the start, or after the end.
     pub dropped_idle: u64,
     /// Malformed records and fragments.
     pub dropped_malformed: u64,
     /// Records that failed authentication.
     pub dropped_forged: u64,
-    /// Records received before.
+    /// Copies of records received before.
     pub dropped_replayed: u64,
-    /// Records out of place: of another epoch, a `ChangeCipherSpec` that came too early, or unprotected ones once there
-    /// are keys.
+    /// Records at the wrong time: of another epoch, a premature `ChangeCipherSpec`, or unprotected records once
+    /// there are keys.
     pub dropped_early: u64,
     /// Handshake fragments dropped because their message was too far ahead, or the buffer was full.
     pub dropped_ahead: u64,
-    /// Application data that was not wanted or found no room.
+    /// Application data that was not wanted, or for which there was no room.
     pub dropped_data: u64,
     /// Alerts ignored.
     pub ignored_alerts: u64,

@@ -2,8 +2,8 @@
 
 use crypto::{AeadAlgorithm, AgreementGroup, Hash, KeyKind, SignatureAlgorithm};
 
-/// A cipher suite: ECDHE with an AEAD. Suites of DTLS 1.2 (RFC 5289, RFC 7905) also determine the type of the server's
-/// key; those of DTLS 1.3 do not (RFC 8446 §B.4).
+/// A cipher suite: ECDHE with an AEAD. A suite of DTLS 1.2 (RFC 5289, RFC 7905) also determines the type of the
+/// server's key; one of DTLS 1.3 does not (RFC 8446 §B.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CipherSuite {
     /// `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`
@@ -27,10 +27,10 @@ pub enum CipherSuite {
 }
 
 impl CipherSuite {
-    /// Cipher suites of DTLS 1.3, the preferred one first.
+    /// Cipher suites of DTLS 1.3 in order of preference.
     pub const V13: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20];
 
-    /// Cipher suites of DTLS 1.2, the preferred one first.
+    /// Cipher suites of DTLS 1.2 in order of preference.
     pub const V12: [Self; 6] = [
         Self::EcdheEcdsaAes128Gcm,
         Self::EcdheRsaAes128Gcm,
@@ -76,7 +76,7 @@ impl CipherSuite {
         }
     }
 
-    /// Returns the hash of the pseudorandom function.
+    /// Returns the hash used by the pseudorandom function.
     pub(crate) const fn hash(self) -> Hash {
         match self.aead() {
             AeadAlgorithm::Aes256Gcm => Hash::Sha384,
@@ -91,7 +91,7 @@ impl CipherSuite {
     }
 }
 
-/// Signalling value among the cipher suites: stands for an empty `renegotiation_info` (RFC 5746 §3.3).
+/// Signalling value among the cipher suites, equivalent to an empty `renegotiation_info` (RFC 5746 §3.3).
 pub(crate) const RENEGOTIATION_SCSV: u16 = 0x00ff;
 
 /// End of the random value of a server that supports DTLS 1.3 but negotiates 1.2 (RFC 8446 §4.1.3).
@@ -99,7 +99,7 @@ pub(crate) const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
 /// End of the random value of a server that negotiates TLS 1.1 or below (RFC 8446 §4.1.3).
 pub(crate) const DOWNGRADE_FURTHER: &[u8; 8] = b"DOWNGRD\x00";
 
-/// Groups, the preferred one first.
+/// Groups in order of preference.
 pub(crate) const GROUPS: [AgreementGroup; 2] = [AgreementGroup::X25519, AgreementGroup::P256];
 
 /// Returns the group's number on the wire (RFC 8422 §5.1.1).
@@ -114,8 +114,8 @@ pub(crate) fn group_of_number(number: u16) -> Option<AgreementGroup> {
     GROUPS.into_iter().find(|group| group_number(*group) == number)
 }
 
-/// Signature schemes, the preferred one first (RFC 8446 §4.2.3; TLS 1.2 reads the numbers as hash and signature). Under
-/// TLS 1.2 an ECDSA scheme determines the hash but not the curve. SHA-1 is excluded.
+/// Signature schemes in order of preference (RFC 8446 §4.2.3; TLS 1.2 interprets the numbers as hash and
+/// signature). With TLS 1.2, an ECDSA scheme determines the hash but not the curve. SHA-1 is excluded.
 pub(crate) const SCHEMES: [(u16, SignatureAlgorithm); 9] = [
     (0x0403, SignatureAlgorithm::Ecdsa(Hash::Sha256)),
     (0x0804, SignatureAlgorithm::RsaPss(Hash::Sha256)),
@@ -132,8 +132,8 @@ pub(crate) fn scheme_of_number(number: u16) -> Option<SignatureAlgorithm> {
     SCHEMES.into_iter().find(|(known, _)| *known == number).map(|(_, algorithm)| algorithm)
 }
 
-/// Returns the scheme with this number under the rules of DTLS 1.3: an ECDSA scheme also determines the curve, and RSA
-/// is PSS (RFC 8446 §4.2.3).
+/// Returns the scheme with this number by the rules of DTLS 1.3: an ECDSA scheme also determines the curve, and
+/// RSA must be PSS (RFC 8446 §4.2.3).
 pub(crate) fn scheme_of_v13(number: u16, kind: KeyKind) -> Option<SignatureAlgorithm> {
     scheme_of_number(number).filter(|algorithm| {
         matches!(
@@ -151,11 +151,11 @@ pub(crate) fn choose_scheme_v13(kind: KeyKind, offered: &[u16]) -> Option<(u16, 
     numbers.filter_map(|number| Some((number, scheme_of_v13(number, kind)?))).next()
 }
 
-/// Returns the first of our schemes that a key of `kind` can sign with and the peer accepts.
+/// Returns the first of our schemes with which a key of `kind` can sign and that the peer accepts.
 pub(crate) fn choose_scheme(kind: KeyKind, offered: &[u16]) -> Option<(u16, SignatureAlgorithm)> {
     SCHEMES.into_iter().find(|(number, algorithm)| {
         let signs = match (kind, algorithm) {
-            // The library's P-256 key signs over SHA-256 only.
+            // The cryptographic library's P-256 key only signs with SHA-256.
             (KeyKind::P256, SignatureAlgorithm::Ecdsa(hash)) => *hash == Hash::Sha256,
             (KeyKind::Rsa, SignatureAlgorithm::RsaPss(_) | SignatureAlgorithm::RsaPkcs1(_)) => true,
             (KeyKind::P256 | KeyKind::P384 | KeyKind::Rsa, _) => false,

@@ -1,4 +1,5 @@
-//! An origin: a transport stream from standard input becomes segments and a playlist, kept in memory and served over HTTP:
+//! An origin server. Cuts a transport stream from standard input into segments, keeps them with a playlist in
+//! memory, and serves them over HTTP:
 //!
 //! ```text
 //! ffmpeg -re -i file.mp4 -c copy -f mpegts - | cargo run -p millstream-hls --example origin -- 127.0.0.1:8080
@@ -22,12 +23,12 @@ use std::time::Duration;
 use hls::playlist::{MediaPlaylist, Segment};
 use mpegts::{CLOCK_MASK, Demuxer, Event, Kind, Muxer, Packing, Pes, StreamKind, TICKS_PER_SECOND, Unit};
 
-/// The time after which a segment ends with the next key frame.
+/// Minimum duration of a segment; it ends at the next key frame after that.
 const TARGET: Duration = Duration::from_secs(2);
-/// Segments that are kept.
+/// Number of segments kept.
 const SEGMENTS_MAX: usize = 6;
 
-/// The segments that players can ask for.
+/// The segments that players can request.
 #[derive(Default)]
 struct Stream {
     first: u64,
@@ -66,9 +67,9 @@ impl Stream {
 struct Cutter {
     muxer: Muxer,
     open: Vec<u8>,
-    /// The time of the open segment's first picture.
+    /// Time of the first picture of the growing segment.
     began: Option<u64>,
-    /// The longest that the open segment has become.
+    /// Longest duration of the growing segment so far.
     duration: Duration,
     has_video: bool,
 }
@@ -82,7 +83,7 @@ impl Cutter {
         self.muxer.set_streams(video, first(&[StreamKind::AacAdts]));
     }
 
-    /// A unit; the segment that it ended.
+    /// Handles a unit. Returns the segment that ends before it, if any.
     fn handle_pes(&mut self, pes: &Pes) -> Option<(Duration, Vec<u8>)> {
         let kind = match pes.stream.kind {
             StreamKind::H264 | StreamKind::H265 => Kind::Video,
@@ -165,7 +166,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shared = Arc::clone(&stream);
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
-            // Serving players one at a time is enough here. A player that leaves only misses an answer.
+            // Serving one player at a time is enough here. If a player disconnects, only its own answer is
+            // lost.
             let _ = serve(socket, &shared);
         }
     });
@@ -191,7 +193,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if length == 0 {
             push((cutter.duration, std::mem::take(&mut cutter.open)));
             stream.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
-            // Players still fetch the end.
+            // Leaves players time to fetch the last segments.
             std::thread::sleep(TARGET * 10);
             return Ok(());
         }

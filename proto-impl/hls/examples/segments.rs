@@ -1,5 +1,6 @@
-//! Cuts a file as a live stream is cut: its segments and its playlist go into a folder, from which any server of files can give them
-//! to players. The file has its index first (`-movflags +faststart` of ffmpeg).
+//! Cuts a file in the same way as a live stream. Writes its segments and its playlist into a folder, from which
+//! any file server can serve players. The file must have its index at the beginning (`-movflags +faststart` of
+//! ffmpeg).
 //!
 //! ```text
 //! cargo run -p millstream-hls --example segments -- file.mp4 ts folder
@@ -17,9 +18,10 @@ use hls::segmenter::{Cut, Mp4Segmenter, Names, Rules, Start, Suffix, Timed, TsSe
 
 type Failure = Box<dyn Error>;
 
-/// The wall clock where the stream begins, in milliseconds of Unix time: dates and numbers of segments follow from it.
+/// Wall clock at the beginning of the stream, in milliseconds of Unix time. Dates and segment numbers are
+/// derived from it.
 const BEGIN_MS: u64 = 1_800_000_000_000;
-/// Nothing of a file leaves its playlist.
+/// The playlist keeps all segments of a file.
 const RULES: Rules = Rules {
     segment_ms: 2000,
     list_size: 10_000,
@@ -41,14 +43,14 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// A file as a live stream has it: units in the order of their decoding.
+/// A file as a live stream: units in decoding order.
 struct Stream {
     tracks: Vec<Track>,
     units: Vec<(i64, AccessUnit)>,
 }
 
 impl Stream {
-    /// Reads the first video and the first sound of a file.
+    /// Reads the first video track and the first audio track of a file.
     fn read(mut bytes: &[u8]) -> Result<Self, Failure> {
         let mut reader = Reader::new(Limits::default());
         let (mut tracks, mut numbers, mut units) = (Vec::<Track>::new(), Vec::new(), Vec::new());
@@ -108,7 +110,7 @@ impl Stream {
 
     fn cut_fmp4(&self, folder: &Path) -> Result<(), Failure> {
         let names = Names { base: "live".to_owned(), ending: "m4s", run: None };
-        // Pictures may be decoded a little before the time zero.
+        // The first pictures may have slightly negative decode times.
         let shift_ms = 1000;
         let mut segmenter = Mp4Segmenter::new(names, &RULES, false, (Start::at_unix_ms(BEGIN_MS), shift_ms));
         segmenter.set_tracks(self.tracks.clone(), 1);
@@ -116,7 +118,7 @@ impl Stream {
             segmenter.unit(&timed);
         }
         segmenter.finish(true);
-        // A playlist without alternatives sets its own target duration.
+        // A playlist without alternative renditions sets its own target duration.
         segmenter.adopt(segmenter.window().wanted_target());
         for made in segmenter.take_made() {
             fs::write(folder.join(made.name), made.bytes)?;

@@ -1,4 +1,4 @@
-//! AES-128 of segments (RFC 8216 §4.3.2.4), opened while they arrive.
+//! AES-128 decryption of segments (RFC 8216 §4.3.2.4) as they arrive.
 
 use bytes::Bytes;
 use crypto::AesCbcOpener;
@@ -9,7 +9,7 @@ const BLOCK: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Decrypter {
     opener: AesCbcOpener,
-    /// The bytes that are not opened: between one byte and a block, because the last block has the padding.
+    /// Bytes not decrypted yet: 1 to 16 of them, since the last block may contain the padding.
     rest: Vec<u8>,
 }
 
@@ -18,17 +18,19 @@ impl Decrypter {
         Some(Self { opener: AesCbcOpener::new(&key, initial)?, rest: Vec::new() })
     }
 
-    /// The bytes that can be opened now, the last block excepted.
+    /// Decrypts the bytes that are complete blocks, except for the last block.
     pub(crate) fn update(&mut self, piece: &[u8]) -> Bytes {
         let mut all = std::mem::take(&mut self.rest);
         all.extend_from_slice(piece);
         let whole = all.len().saturating_sub(1) / BLOCK * BLOCK;
         self.rest = all.split_off(whole);
-        // The length is a whole number of blocks. If the opener refused it, nothing sealed would be passed on.
+        // `all` is a whole number of blocks. If decryption failed nonetheless, no encrypted bytes would be
+        // passed on.
         if self.opener.open(&mut all) { all.into() } else { Bytes::new() }
     }
 
-    /// The last block without its padding (RFC 5652 §6.3); `None` when it is none.
+    /// Decrypts the last block and removes its padding (RFC 5652 §6.3). `None` if the block or the padding is
+    /// invalid.
     pub(crate) fn finish(mut self) -> Option<Bytes> {
         if self.rest.len() != BLOCK || !self.opener.open(&mut self.rest) {
             return None;
@@ -41,7 +43,7 @@ impl Decrypter {
     }
 }
 
-/// `openssl enc -aes-128-cbc` of the bytes 0 to 19 with key and vector of zeros.
+/// Output of `openssl enc -aes-128-cbc` for the bytes 0 to 19, with a key and a vector of zeros.
 #[cfg(test)]
 pub(crate) const SEALED: [u8; 32] = [
     0x7a, 0xca, 0x0f, 0xd9, 0xbc, 0xd6, 0xec, 0x7c, 0x9f, 0x97, 0x46, 0x66, 0x16, 0xe6, 0xa2, 0x82, 0x03,

@@ -1,10 +1,10 @@
 //! Errors of reading a playlist.
 
-/// The reason a text is no playlist that can be used.
+/// Reason a playlist cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server broke the format.
+    /// The server violated the format.
     #[error("malformed playlist at line {line}: {violation}")]
     Violation {
         /// The line, from 1; 0 for the playlist as a whole.
@@ -12,7 +12,7 @@ pub enum Error {
         /// The rule that was violated.
         violation: Violation,
     },
-    /// The playlist goes over a limit.
+    /// The playlist exceeds a limit.
     #[error("limit of a playlist reached at line {line}: {limit}")]
     Limit {
         /// The line, from 1; 0 for the playlist as a whole.
@@ -20,7 +20,7 @@ pub enum Error {
         /// The limit that was exceeded.
         limit: Limit,
     },
-    /// The playlist needs what this crate has not.
+    /// The playlist uses variable substitution, which is not supported.
     #[error("unsupported at line {line}: variable substitution")]
     Variables {
         /// The line, from 1.
@@ -28,7 +28,7 @@ pub enum Error {
     },
 }
 
-/// A rule that a playlist breaks. Sections are those of RFC 8216.
+/// A rule that a playlist violates. Sections are those of RFC 8216.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
@@ -47,19 +47,19 @@ pub enum Violation {
     /// A control character.
     #[error("control character")]
     Control,
-    /// A number, a duration or a resolution is not one (§4.2).
+    /// An invalid number, duration or resolution (§4.2).
     #[error("malformed number")]
     Number,
-    /// A list of attributes that does not follow the grammar (§4.2).
+    /// An attribute list that violates the grammar (§4.2).
     #[error("malformed attribute list")]
     Attributes,
-    /// A tag without an attribute that it must have.
+    /// A tag without a required attribute.
     #[error("attribute missing: {0}")]
     Missing(&'static str),
     /// A segment without `EXTINF` (§4.3.2.1).
     #[error("segment without EXTINF")]
     NoDuration,
-    /// A byte range without an offset, behind nothing that it could continue (§4.3.2.2).
+    /// A byte range without an offset, and no earlier range to continue (§4.3.2.2).
     #[error("byte range without an offset")]
     ByteRange,
     /// `EXT-X-STREAM-INF` without its URI (§4.3.4.2).

@@ -9,7 +9,8 @@ pub mod playlist;
 pub mod segmenter;
 pub mod uri;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exports the foreign types of this crate's public signatures, so that programs need no other crate for
+// them.
 pub use bytes::Bytes;
 pub use crypto::Seed;
 pub use media;

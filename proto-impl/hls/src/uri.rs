@@ -1,13 +1,13 @@
-//! URLs of playlists and segments, and references to them resolved (RFC 3986 §5.2).
+//! URLs of playlists and segments, and resolution of relative references (RFC 3986 §5.2).
 //!
-//! A URI of a playlist decides where requests go, so only `http` and `https` with a plain host are taken. The addresses
-//! that may be connected to are decided by the owner of the connections.
+//! URIs in a playlist determine where requests are sent, so only `http` and `https` with a plain host are
+//! accepted. The owner of the connections decides which IP addresses may be contacted.
 
 use std::fmt;
 
 use crate::limits::URL_BYTES_MAX;
 
-/// An absolute URL of `http` or `https`, without a fragment, in characters that a request line may have.
+/// An absolute `http` or `https` URL without a fragment. It consists of characters allowed in a request line.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Url {
     scheme: &'static str,
@@ -27,13 +27,13 @@ pub enum UrlError {
     /// A control character.
     #[error("the URL has a control character in it")]
     Control,
-    /// Another scheme than `http` or `https`, or none where there must be one.
+    /// A scheme other than `http` and `https`, or no scheme where one is required.
     #[error("the URL is neither http nor https")]
     Scheme,
     /// A user or a password before the host.
     #[error("the URL has credentials in it")]
     Credentials,
-    /// No host, or no port that there is.
+    /// No host, or an invalid port.
     #[error("the URL has no host that can be connected to")]
     Host,
 }
@@ -64,10 +64,10 @@ impl<'a> Parts<'a> {
 }
 
 impl Url {
-    /// Reads an absolute URL. Characters that a URL cannot have are percent-encoded.
+    /// Reads an absolute URL, percent-encoding characters that are not allowed in one.
     ///
     /// # Errors
-    /// When it is no URL that a request may go to.
+    /// Fails if no request may be sent to the URL.
     pub fn read(text: &str) -> Result<Self, UrlError> {
         check(text)?;
         let parts = Parts::read(text);
@@ -76,10 +76,10 @@ impl Url {
         Self { scheme, authority, path: path(parts.path), query: parts.query.map(encoded) }.checked()
     }
 
-    /// Resolves a reference that came from here.
+    /// Resolves a reference found in a resource with this URL.
     ///
     /// # Errors
-    /// When it leads to no URL that a request may go to.
+    /// Fails if no request may be sent to the result.
     pub fn resolve(&self, reference: &str) -> Result<Self, UrlError> {
         check(reference)?;
         let parts = Parts::read(reference);
@@ -184,7 +184,8 @@ fn path(text: &str) -> String {
     encoded(&format!("/{}", kept.join("/")))
 }
 
-/// The text with everything percent-encoded that neither path nor query may have; what is encoded stays so.
+/// Percent-encodes characters that are allowed in neither a path nor a query. Existing percent-encoding is
+/// kept.
 fn encoded(text: &str) -> String {
     const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
     let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or('0');

@@ -1,11 +1,12 @@
 //! Runs the agents over real sockets, with both ends in this process or in separate ones:
 //!
 //! ```text
-//! connect                       a lite agent and a full one on 127.0.0.1: what they say, and how long it takes
-//! connect serve                 a lite agent on 127.0.0.1 that says its credentials and takes whoever knows them
+//! connect                       a lite agent and a full agent on 127.0.0.1; prints their events and times
+//! connect serve                 a lite agent on 127.0.0.1; prints its credentials and accepts any peer that
+//! has them
 //! connect call ADDRESS UFRAG PASSWORD controlling|controlled
-//!                               a full agent that calls somebody; it says its credentials first
-//! connect flood [COUNT]         what a datagram for nobody costs a shared port, and what a check costs an agent
+//!                               a full agent that connects to another agent; prints its own credentials first
+//! connect flood [COUNT]         cost of an unaddressed datagram on a shared port, and of a check for an agent
 //! ```
 
 #![allow(
@@ -43,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Receives all waiting datagrams of a socket.
+/// Receives all pending datagrams of a socket.
 fn receive(socket: &UdpSocket, local: SocketAddr, mut take: impl FnMut(Path, &[u8])) {
     let mut buffer = [0; 2048];
     while let Ok((length, from)) = socket.recv_from(&mut buffer) {
@@ -58,13 +59,13 @@ fn connect() -> Result<(), Box<dyn Error>> {
     server.set_nonblocking(true)?;
     client.set_nonblocking(true)?;
 
-    // Seeds come from the operating system in production.
+    // In production, seeds come from the operating system.
     let mut lite = LiteAgent::new(start, Arc::new(LiteConfig::default()), &Seed::from_number(1));
     let mut agent = Agent::new(start, Arc::new(Config::default()), &Seed::from_number(2));
     let mut port = Demux::new();
     port.insert(lite.local().ufrag(), 'A');
 
-    // The content of an offer and an answer.
+    // Values that an offer and an answer would contain.
     let candidate = agent.add_local(start, client_at)?;
     println!("client {candidate:?}");
     lite.set_remote(start, agent.local().clone());
@@ -122,7 +123,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         let now = Instant::now();
         receive(&socket, local, |path, bytes| match classify(bytes) {
             Kind::Stun => lite.handle_datagram(now, path, bytes),
-            // Everything else from a valid path is echoed.
+            // Other datagrams from a valid path are echoed.
             _ if lite.is_valid(&path) => drop(socket.send_to(bytes, path.remote)),
             _ => println!("refused {} bytes of {}", bytes.len(), path.remote),
         });

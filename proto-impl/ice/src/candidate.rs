@@ -1,10 +1,10 @@
-//! Candidates (RFC 8445 §5.1; RFC 6544 for TCP). Their text form belongs to the SDP crate.
+//! Candidates (RFC 8445 §5.1; RFC 6544 for TCP). The SDP crate reads and writes their text form.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::stun::crc32;
 
-/// The only component id: RTP, RTCP and data share it.
+/// The only component id, shared by RTP, RTCP and data.
 pub const COMPONENT: u32 = 1;
 
 /// The type of a candidate.
@@ -81,7 +81,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Creates a host candidate. `preference` orders the interfaces of one agent, 65535 first (RFC 8445 §5.1.2.1).
+    /// Creates a host candidate. `preference` orders the interfaces of an agent; 65535 is the most preferred
+    /// (RFC 8445 §5.1.2.1).
     #[must_use]
     pub fn host(transport: Transport, address: SocketAddr, preference: u16) -> Self {
         Self::new(transport, address, None, CandidateKind::Host, preference)
@@ -117,8 +118,9 @@ impl Candidate {
     }
 }
 
-/// Returns the priority of a candidate (RFC 8445 §5.1.2.1). For TCP the upper bits of the local preference are the
-/// direction (RFC 6544 §4.2), and the type preference is lower than that of all UDP candidates except relayed ones.
+/// Returns the priority of a candidate (RFC 8445 §5.1.2.1). For TCP, the upper bits of the local preference are
+/// the direction (RFC 6544 §4.2), and the type preference is lower than that of all UDP candidates except
+/// relayed ones.
 #[must_use]
 pub fn priority(kind: CandidateKind, transport: Transport, preference: u16) -> u32 {
     let (type_preference, local) = match transport {
@@ -144,8 +146,8 @@ fn foundation(kind: CandidateKind, transport: Transport, base: IpAddr) -> u32 {
     crc32(&name)
 }
 
-/// Returns the priority of a pair (RFC 8445 §6.1.2.3): `g` is the priority of the controlling side's candidate, `d`
-/// that of the controlled side's.
+/// Returns the priority of a pair (RFC 8445 §6.1.2.3). `g` is the priority of the controlling side's candidate,
+/// and `d` that of the controlled side's.
 #[must_use]
 pub fn pair_priority(g: u32, d: u32) -> u64 {
     (u64::from(g.min(d)) << 32) | (u64::from(g.max(d)) << 1).saturating_add(u64::from(g > d))
@@ -161,7 +163,7 @@ mod tests {
 
     #[test]
     fn priorities_are_those_of_the_formula() {
-        // The value that browsers give their first host candidate.
+        // The priority that browsers give to their first host candidate.
         assert_eq!(priority(CandidateKind::Host, Transport::Udp, 32542), 2_122_260_223);
         let order = [
             (CandidateKind::Host, Transport::Udp, 65535),

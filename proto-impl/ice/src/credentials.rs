@@ -10,13 +10,14 @@ use crate::stun::username_fragment;
 
 /// Characters of `ice-char` (RFC 8839 §5.4), six bits each.
 const ICE_CHARS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// Length of our user name fragments: 48 bits. RFC 8445 §5.3 requires 24, but a port with many sessions routes by them.
+/// Length of our user name fragments: 48 bits. RFC 8445 §5.3 requires 24, but a port shared by many sessions
+/// routes by fragment.
 const UFRAG_DRAWN: usize = 8;
-/// Length of our passwords: 144 bits; RFC 8445 §5.3 requires 128.
+/// Length of our passwords: 144 bits. RFC 8445 §5.3 requires 128.
 const PASSWORD_DRAWN: usize = 24;
 
-/// Number at the head of our user name fragments. Where several receivers share a port, it tells which of them has the session that a
-/// request names.
+/// Number at the beginning of our user name fragments. If several receivers share a port, it identifies the
+/// receiver with the session that a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag(u16);
 
@@ -24,14 +25,14 @@ impl Tag {
     /// Number of tags: two characters of six bits.
     pub const COUNT: u16 = 4096;
 
-    /// Makes a tag; `None` from [`Tag::COUNT`] on.
+    /// Creates a tag; `None` if the number is [`Tag::COUNT`] or more.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
         if number < Self::COUNT { Some(Self(number)) } else { None }
     }
 
-    /// Returns the tag of a user name fragment; `None` if it does not begin with two characters of ours. Any fragment
-    /// may do so by chance.
+    /// Returns the tag of a user name fragment; `None` if it does not begin with two characters of the tag
+    /// alphabet. A fragment without a tag may do so by chance.
     #[must_use]
     pub fn of_fragment(ufrag: &[u8]) -> Option<Self> {
         let [high, low, ..] = ufrag else { return None };
@@ -65,8 +66,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Creates credentials from the peer's description. Any visible ASCII without a colon is accepted, since peers use
-    /// more than `ice-char`.
+    /// Creates credentials from the peer's description. Accepts any visible ASCII without a colon, since peers
+    /// use characters other than `ice-char`.
     pub fn new(ufrag: &str, password: &str) -> Result<Self, Error> {
         let visible = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
         let fits = UFRAG_CHARS.contains(&ufrag.len()) && PASSWORD_CHARS.contains(&password.len());
@@ -114,7 +115,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// True if `username` is `local:remote` (RFC 8445 §7.2.2), with any `remote` while the peer's fragment is unknown.
+/// True if `username` is `local:remote` (RFC 8445 §7.2.2). While the peer's fragment is unknown, any `remote`
+/// matches.
 pub(crate) fn names(username: &[u8], local: &str, remote: Option<&str>) -> bool {
     let Some((first, rest)) = username.split_at_checked(local.len()) else { return false };
     let Some((b':', last)) = rest.split_first() else { return false };
@@ -127,7 +129,7 @@ fn draw(random: &mut Random, count: usize) -> String {
     bytes.iter().map(|byte| char_of(*byte)).collect()
 }
 
-/// Returns the character of the low six bits.
+/// Returns the character for the lower six bits.
 fn char_of(byte: u8) -> char {
     ICE_CHARS.get(usize::from(byte & 63)).copied().unwrap_or(b'A').into()
 }

@@ -1,10 +1,11 @@
-//! Routes the datagrams of a shared port to sessions.
+//! Routes datagrams received on a shared port to sessions.
 //!
-//! 1. A STUN request goes to the session whose user name fragment it contains, which then authenticates it. A request
-//!    for an unknown fragment costs one table lookup.
-//! 2. Everything else goes to the session that has validated its path, and is dropped without one.
-//! 3. Media on an unknown path may come from a peer whose port has changed: [`Demux::next_of_host`] returns a session with a path to
-//!    another port of the same address, which may try its keys.
+//! 1. A STUN request is passed to the session whose user name fragment it contains, which then authenticates
+//! it. A request for an unknown fragment costs one table lookup.
+//! 2. Any other datagram is passed to the session that has validated its path; without such a session, it is
+//! dropped.
+//! 3. Media on an unknown path may come from a peer whose port has changed: [`Demux::next_of_host`] returns a
+//! session with a path to another port of the same address, which may try its keys.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,7 +15,7 @@ use crate::limits::{HOST_SESSIONS_MAX, PAIRS_MAX};
 use crate::path::{Path, Protocol};
 use crate::stun::{self, HEADER_BYTES};
 
-/// Protocol of a datagram, by its first byte (RFC 7983 §7).
+/// Protocol of a datagram, determined by its first byte (RFC 7983 §7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// STUN: first byte 0 to 3.
@@ -38,7 +39,7 @@ pub const fn classify(datagram: &[u8]) -> Kind {
     }
 }
 
-/// The destination of a datagram.
+/// Destination of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route<K> {
     /// The ICE agent of this session.
@@ -65,17 +66,17 @@ pub enum DropReason {
     UnknownPath,
 }
 
-/// Routes the datagrams of a port. `K` is the application's name for a session.
+/// Routes the datagrams of a port. `K` identifies a session of the application.
 #[derive(Debug)]
 pub struct Demux<K> {
     fragments: HashMap<Box<[u8]>, K>,
     paths: HashMap<Path, K>,
     sessions: HashMap<K, Session>,
-    /// Sessions with an open UDP path to an address, at most [`HOST_SESSIONS_MAX`] per address.
+    /// Sessions with an open UDP path to an address; at most [`HOST_SESSIONS_MAX`] per address.
     hosts: HashMap<IpAddr, Host<K>>,
 }
 
-/// Sessions at one address, which are returned in turn.
+/// Sessions at one address, returned in turn.
 #[derive(Debug)]
 struct Host<K> {
     sessions: Vec<K>,
@@ -84,7 +85,7 @@ struct Host<K> {
 
 #[derive(Debug, Default)]
 struct Session {
-    /// Current fragment and, around a restart, the previous one.
+    /// The current fragment and, during a restart, the previous one.
     fragments: Vec<Box<[u8]>>,
     paths: Vec<Path>,
 }
@@ -101,7 +102,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Returns the destination of a datagram. Uses at most two lookups, keeps no state, and does no cryptography.
+    /// Returns the destination of a datagram. Uses at most two lookups, changes no state, and performs no
+    /// cryptography.
     #[must_use]
     pub fn route(&self, path: &Path, datagram: &[u8]) -> Route<K> {
         let by_path = |reason| self.paths.get(path).copied().ok_or(reason);
@@ -120,8 +122,9 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         route.unwrap_or_else(Route::Drop)
     }
 
-    /// Routes requests for `ufrag` to `session`. A session that restarts has two fragments; a third replaces the
-    /// oldest. Returns false, without any change, if another session uses it: then draw other credentials.
+    /// Routes requests for `ufrag` to `session`. During a restart, a session has two fragments; a third
+    /// replaces the oldest. Returns false and changes nothing if another session uses the fragment: the caller
+    /// must then draw other credentials.
     pub fn insert(&mut self, ufrag: &str, session: K) -> bool {
         if let Some(owner) = self.fragments.get(ufrag.as_bytes()) {
             return *owner == session;
@@ -137,10 +140,10 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         true
     }
 
-    /// Opens `path` for `session`, after [`crate::Event::Validated`] and again after [`crate::Event::Heard`]. A path of
-    /// another session changes hands: either the new peer really has the address now, or it has lied; in that case the
-    /// next check of the other session's peer takes the path back. Returns false for an unknown session, or one with
-    /// too many paths.
+    /// Opens `path` for `session`, after [`crate::Event::Validated`], and again after [`crate::Event::Heard`].
+    /// If the path belongs to another session, it is transferred: either the new peer really has the address
+    /// now, or it has forged the address. If it was forged, the next check by the other session's peer takes
+    /// the path back. Returns false for an unknown session, or for one with too many paths.
     pub fn open(&mut self, path: Path, session: K) -> bool {
         let before = self.paths.get(&path).copied();
         if before == Some(session) {
@@ -162,8 +165,9 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         true
     }
 
-    /// Returns a session that may try its keys on media from `path`, which is not open: one with an open UDP path to another port of the
-    /// same address, a different one at each call. With more than [`HOST_SESSIONS_MAX`] sessions at an address some are never returned.
+    /// Returns a session that may try its keys on media from `path`, which is not open: one that has an open
+    /// UDP path to another port of the same address. Each call returns a different session. If there are more
+    /// than [`HOST_SESSIONS_MAX`] sessions at an address, some are never returned.
     pub fn next_of_host(&mut self, path: &Path) -> Option<K> {
         if path.protocol != Protocol::Udp {
             return None;
@@ -186,15 +190,16 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         self.leave_host(path.remote.ip(), session);
     }
 
-    /// Takes `path` from its session, if one has it: it has changed hands to a session that this demultiplexer does not know. The next check
-    /// of the session's peer takes it back.
+    /// Closes `path` for its session, if any, because a session unknown to this demultiplexer has taken it
+    /// over. The next check by the former session's peer takes it back.
     pub fn vacate(&mut self, path: &Path) {
         if let Some(session) = self.paths.get(path).copied() {
             self.close(path, session);
         }
     }
 
-    /// Removes a session; late datagrams for it are dropped. The cost depends only on its own fragments and paths.
+    /// Removes a session; late datagrams for it are dropped. The cost depends only on the session's own
+    /// fragments and paths.
     pub fn remove(&mut self, session: K) {
         let Some(of) = self.sessions.remove(&session) else { return };
         for ufrag in &of.fragments {
@@ -206,7 +211,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Adds a session to the address that its path leads to.
+    /// Adds a session to the remote address of its path.
     fn enter_host(&mut self, path: &Path, session: K) {
         if path.protocol != Protocol::Udp {
             return;
@@ -328,7 +333,7 @@ mod tests {
     fn i_08_a_path_that_changes_hands_and_what_comes_late() {
         let mut demux = Demux::new();
         assert!(demux.insert("old", 1) && demux.open(path(1), 1));
-        // The old session goes: until the new one has validated the path, nothing that comes by it is anybody's.
+        // The old session ends. Until the new one has validated the path, datagrams on it are dropped.
         demux.remove(1);
         assert!(demux.insert("new", 2));
         assert_eq!(demux.route(&path(1), RTP), Route::Drop(DropReason::UnknownPath));
@@ -350,7 +355,7 @@ mod tests {
             if remove_first {
                 demux.remove(1);
             }
-            // Told late, the old session's events change nothing of the new one's.
+            // Late events of the old session do not affect the new one.
             demux.close(&path(1), 1);
             assert_eq!(demux.open(path(3), 1), !remove_first);
             demux.remove(1);
@@ -360,8 +365,8 @@ mod tests {
         }
     }
 
-    /// A peer checks its own session from an address of another session. The next check of the other peer restores the
-    /// route.
+    /// A peer checks its own session from another session's address. The next check by the other peer restores
+    /// the route.
     #[test]
     fn i_08_a_path_that_is_claimed_by_a_liar_comes_back() {
         let mut demux = Demux::new();
@@ -391,7 +396,7 @@ mod tests {
         assert_eq!(check(0, 1), Route::Rtp(0));
         assert_eq!(check(1, 2), Route::Rtp(1));
         assert_eq!(check(0, 3), Route::Rtp(0));
-        // A copied fragment claims nothing.
+        // Copying a fragment is not enough to claim a path.
         assert_eq!(check(1, 2), Route::Rtp(0));
     }
 
@@ -439,10 +444,10 @@ mod tests {
         let turns = |demux: &mut Demux<i32>| [(); 4].map(|()| demux.next_of_host(&path(9)).unwrap());
         assert_eq!(turns(&mut demux), [1, 2, 1, 2]);
         assert_eq!(demux.next_of_host(&Path::tcp(path(9).local, path(9).remote)), None);
-        // The session still has another path, so it stays.
+        // The session has another path, so it is still returned.
         demux.close(&path(1), 1);
         assert_eq!(turns(&mut demux), [1, 2, 1, 2]);
-        // A path that changes hands.
+        // A path that is transferred to another session.
         assert!(demux.open(path(3), 2));
         assert_eq!(turns(&mut demux), [2, 2, 2, 2]);
         demux.remove(2);
@@ -459,7 +464,7 @@ mod tests {
         }
         let named: std::collections::HashSet<_> = (0..200).map(|_| demux.next_of_host(&path(999))).collect();
         assert_eq!(named.len(), HOST_SESSIONS_MAX);
-        // Sessions that were never named take the places of those that leave, with their next check.
+        // Sessions that were never returned take the places of removed ones at their next check.
         (0..90).for_each(|session| demux.remove(session));
         assert_eq!(demux.next_of_host(&path(999)), None);
         assert!(demux.open(path(95), 95));

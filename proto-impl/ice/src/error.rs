@@ -4,7 +4,8 @@ use wire::Truncated;
 
 use crate::stun::AttributeType;
 
-/// An error of this crate. Machines count invalid input from a peer and continue; parsers return the error.
+/// An error of this crate. State machines count invalid input from a peer and continue; parsers return the
+/// error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -40,7 +41,7 @@ pub enum Error {
     FrameTooLong {
         /// Length in the frame header, in bytes.
         length: usize,
-        /// Largest length allowed, in bytes.
+        /// Maximum length allowed, in bytes.
         most: usize,
     },
     /// A connection does not begin with a STUN request.

@@ -7,19 +7,19 @@ use crate::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A further local candidate to signal to the peer (full agents).
+    /// Another local candidate to signal to the peer (only full agents).
     Candidate(Candidate),
     /// A path was validated: the peer at its other end knows the credentials, or has sent authentic media on it
-    /// ([`crate::LiteAgent::follow_media`]). Datagrams other than STUN are accepted on it from now on.
+    /// ([`crate::LiteAgent::follow_media`]). Datagrams other than STUN are accepted on the path from now on.
     Validated(Path),
-    /// A further check arrived on a validated path (lite agents). On a shared port the path belongs to this session,
-    /// even if another session has claimed it since with checks from a false address.
+    /// Another check arrived on a validated path (only lite agents). On a shared port, the path belongs to this
+    /// session, even if another session has since claimed it with checks from a forged address.
     Heard(Path),
     /// A path can carry media, so the DTLS handshake may begin. Reported once.
     Connected,
     /// Media uses this path from now on.
     Selected(Path),
-    /// A path was silent for too long, or had to make room. Nothing is accepted on it any more.
+    /// A path was silent for too long, or was dropped to make room. Nothing is accepted on it any more.
     Expired(Path),
     /// The agent has ended.
     Closed(CloseReason),

@@ -16,7 +16,8 @@ mod stats;
 pub mod stun;
 pub mod tcp;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exports the foreign types of this crate's public signatures, so that programs need no other crate for
+// them.
 pub use bytes::BytesMut;
 pub use crypto::{NoEntropy, Seed};
 

@@ -1,22 +1,24 @@
-//! The lite agent of a server with a public address (RFC 8445 §2.5): it answers checks, starts none of its own accord, and is always
-//! controlled.
+//! The lite agent of a server with a public address (RFC 8445 §2.5). It answers checks, starts none on its own
+//! initiative, and is always controlled.
 //!
-//! 1. A request with our user name fragment, authenticated with our password, validates its path. Other paths accept
-//!    only STUN ([`LiteAgent::is_valid`]).
-//! 2. Media uses the first validated path until the peer nominates one with USE-CANDIDATE, then that one, and any
-//!    nominated later. A request without USE-CANDIDATE does not change the path.
-//! 3. Each authenticated request gives consent to send on its path for a while (a lite agent has no other regular sign of
-//!    consent). When the selected path falls silent, another takes its place: after [`PATH_SILENCE_MAX`] one that is
-//!    being checked, at the end of the consent any valid one. Without one the agent ends.
-//! 4. After a restart the previous credentials remain valid until the first request with the new ones.
+//! 1. A request with our user name fragment, authenticated with our password, validates its path. Other paths
+//! accept only STUN ([`LiteAgent::is_valid`]).
+//! 2. Media uses the first validated path until the peer nominates one with USE-CANDIDATE, and from then on
+//! always the path nominated last. A request without USE-CANDIDATE does not change the path.
+//! 3. Each authenticated request gives consent to send on its path for a while (a lite agent has no other
+//! regular sign of consent). If the selected path falls silent, another path replaces it: after
+//! [`PATH_SILENCE_MAX`], one that is being checked; when the consent ends, any valid one. If there is none, the
+//! agent ends.
+//! 4. After a restart, the previous credentials remain valid until the first request with the new ones.
 //! 5. Authentic media from another port of the peer's address means that a NAT has given the peer that port
-//!    ([`LiteAgent::follow_media`]). The path accepts more of it at once; media is sent there after the peer has answered a check.
+//! ([`LiteAgent::follow_media`]). The path accepts further media immediately; media is sent there once the peer
+//! has answered a check.
 //!
 //! Requests contain no time or counter, so a captured copy is as authentic as the original. Therefore the last
 //! [`REQUESTS_KEPT`] requests are remembered: a copy validates no path, changes nothing and gives no consent.
 //!
-//! Unauthenticated messages are dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) would not help an
-//! honest peer, and would reveal the agent to an attacker. Two lite agents cannot connect.
+//! Unauthenticated messages are dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) would not
+//! help an honest peer, and would reveal the agent to an attacker. Two lite agents cannot connect.
 
 mod probe;
 #[cfg(test)]
@@ -38,7 +40,7 @@ use crate::stats::{Stats, count};
 use crate::stun::{BINDING, Class, Message, RoleAttribute, TransactionId};
 use probe::{Due, Probes};
 
-/// Path that media uses before the peer has nominated one.
+/// The path that media uses until the peer has nominated one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
     /// The first validated path: media starts a round trip earlier.
@@ -50,13 +52,14 @@ pub enum Selection {
 /// Settings of a lite agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiteConfig {
-    /// Path that media uses before the peer has nominated one.
+    /// The path that media uses until the peer has nominated one.
     pub selection: Selection,
-    /// Longest time from the start, and again from [`LiteAgent::set_remote`], to the first selected path.
+    /// Maximum time until the first selected path, counted from the start and again from
+    /// [`LiteAgent::set_remote`].
     pub connect_timeout: Duration,
     /// Time for which a path stays valid without an authenticated request (RFC 7675 §5.1).
     pub consent_timeout: Duration,
-    /// Head of our user name fragments, where several receivers share the port.
+    /// Tag at the beginning of our user name fragments, if several receivers share the port.
     pub tag: Option<Tag>,
 }
 
@@ -94,14 +97,15 @@ impl Generation {
 #[derive(Debug)]
 struct Pair {
     path: Path,
-    /// Time of the last check on this path, or of the first media on it.
+    /// Time of the last check on this path, or of the first media on it if there was no check.
     checked: Instant,
     nominated: bool,
-    /// True if only media has arrived on this path: it is accepted, and nothing but probes is sent there.
+    /// True if only media has arrived on this path: media is accepted, but nothing except probes is sent on it.
     is_unchecked: bool,
 }
 
-/// Authenticated requests seen before, the oldest first: 32 of the 96 bits of their ids, which no attacker can choose.
+/// Authenticated requests seen before, oldest first. Stores 32 of the 96 bits of their ids, which an attacker
+/// cannot choose.
 #[derive(Debug, Default)]
 struct Requests(VecDeque<u32>);
 
@@ -159,7 +163,8 @@ impl LiteAgent {
         }
     }
 
-    /// Sets the peer's credentials from its offer or answer. Earlier requests are answered with any fragment.
+    /// Sets the peer's credentials from its offer or answer. Before this, requests with any peer fragment are
+    /// answered.
     pub fn set_remote(&mut self, now: Instant, credentials: Credentials) {
         self.current.remote = Some(credentials);
         if !self.connected {
@@ -167,18 +172,20 @@ impl LiteAgent {
         }
     }
 
-    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9); the peer's fragment is then
-    /// unknown. Media stays on its path until the peer nominates one with the new credentials. `seed` must differ from
-    /// earlier ones.
+    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's fragment is
+    /// then unknown. Media stays on its path until the peer nominates one with the new credentials. `seed` must
+    /// differ from earlier ones.
     pub fn restart(&mut self, seed: &Seed) -> &Credentials {
         let current = Generation { local: self.config.credentials(seed), remote: None };
         let before = std::mem::replace(&mut self.current, current);
-        // Two restarts before the first check: the peer still knows only the oldest ones for sure.
+        // If there were two restarts before the first check, only the oldest credentials are known to have
+        // reached the peer.
         self.previous.get_or_insert(before);
         &self.current.local
     }
 
-    /// Handles a datagram or frame received on `path`. Anything but an authenticated request only changes a counter.
+    /// Handles a datagram or frame received on `path`. Unless it is an authentic request or answer, it only
+    /// changes a counter.
     pub fn handle_datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
         if self.closed.is_some() {
             return;
@@ -191,7 +198,7 @@ impl LiteAgent {
         if message.method() != BINDING || !(is_answer || message.class() == Class::Request) {
             return count(&mut self.stats.unexpected);
         }
-        // Room for all that one request can cause, before anything is computed for it.
+        // Ensures room for everything that one request can cause, before any computation.
         if self.events.len() + 4 > EVENTS_MAX || !self.out.has_room() {
             return count(&mut self.stats.no_room);
         }
@@ -202,7 +209,8 @@ impl LiteAgent {
         }
     }
 
-    /// True if media on the unvalidated `path` may come from the peer behind another port: there is a checked UDP path to the same address.
+    /// True if media on the unvalidated `path` may come from the peer with another port: there is a checked UDP
+    /// path to the same address.
     #[must_use]
     pub fn may_follow(&self, path: &Path) -> bool {
         let is_near = |valid: &Path| {
@@ -213,8 +221,9 @@ impl LiteAgent {
         self.connected && self.pairs.iter().any(|pair| !pair.is_unchecked && is_near(&pair.path))
     }
 
-    /// Validates and checks `path` because authentic media arrived on it, which was not a copy of an earlier packet: the peer's port has
-    /// changed. Has no effect on a valid path, or if [`LiteAgent::may_follow`] is false.
+    /// Validates and probes `path`, because authentic media arrived on it that was not a copy of an earlier
+    /// packet: the peer's port has changed. Has no effect on a valid path, or if [`LiteAgent::may_follow`] is
+    /// false.
     pub fn follow_media(&mut self, now: Instant, path: Path) {
         if self.is_valid(&path) || !self.may_follow(&path) || !self.probes.may_begin(now) {
             return;
@@ -260,7 +269,7 @@ impl LiteAgent {
         self.events.pop_front()
     }
 
-    /// Appends the next answer to `out`.
+    /// Appends the next datagram to `out`.
     pub fn poll_transmit(&mut self, _now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
         self.out.poll(out)
     }
@@ -283,7 +292,7 @@ impl LiteAgent {
         self.selected.as_ref() == Some(path) || self.pairs.iter().any(|pair| pair.path == *path)
     }
 
-    /// Path that media uses; `None` before there is one.
+    /// The path that media uses; `None` before there is one.
     #[must_use]
     pub const fn selected(&self) -> Option<Path> {
         self.selected
@@ -334,8 +343,8 @@ impl LiteAgent {
             self.out.push(path, respond::refuse(message, refusal, key));
             return;
         }
-        // RFC 8489 §6.3: a request that is sent again keeps its addresses, and is answered again. One of another path is a
-        // copy that a listener on the way has sent, to draw media to itself or to somebody else.
+        // RFC 8489 §6.3: a retransmitted request has the same addresses, and is answered again. On another
+        // path, it is a copy sent by an eavesdropper to redirect media.
         let is_copy = self.requests.was_there(message.transaction_id());
         if is_copy && !self.pairs.iter().any(|pair| pair.path == path) {
             return count(&mut self.stats.replayed);
@@ -361,7 +370,7 @@ impl LiteAgent {
             return count(&mut self.stats.unauthenticated);
         }
         self.probes.end();
-        // To the peer this is still the path that it nominated.
+        // The peer still considers this to be the path that it nominated.
         let nominated = self.pairs.iter().any(|pair| pair.nominated && self.selected == Some(pair.path));
         let pair = self.pairs.iter_mut().find(|pair| pair.path == path);
         let Some(pair) = pair.filter(|_| message.class() == Class::Success) else {
@@ -370,7 +379,7 @@ impl LiteAgent {
         (pair.checked, pair.is_unchecked) = (now, false);
         pair.nominated |= nominated;
         count(&mut self.stats.succeeded);
-        // The peer may have nominated a path to elsewhere in the meantime.
+        // The peer may have nominated a path to another address in the meantime.
         let is_near =
             |selected: Path| selected.local == path.local && selected.remote.ip() == path.remote.ip();
         if self.selected != Some(path) && self.selected.is_some_and(is_near) {
@@ -392,7 +401,7 @@ impl LiteAgent {
         }
     }
 
-    /// Returns the newest generation in which the peer's credentials are known.
+    /// Returns the newest generation with known credentials of the peer.
     fn probed(&self) -> &Generation {
         let known = [Some(&self.current), self.previous.as_ref()];
         known.into_iter().flatten().find(|generation| generation.remote.is_some()).unwrap_or(&self.current)
@@ -409,7 +418,7 @@ impl LiteAgent {
             self.events.push_back(Event::Validated(path));
         }
         if nominates {
-            // The nomination shows where the peer is; probing is not needed.
+            // The nomination shows the peer's current path, so no probe is needed.
             self.probes.end();
         }
         let first = self.selected.is_none() && self.config.selection == Selection::FirstValid;
@@ -419,7 +428,7 @@ impl LiteAgent {
         self.leave_dead_path(now);
     }
 
-    /// Removes the path that has been silent for longest, except the selected one.
+    /// Removes the path that has been silent for the longest time, except for the selected one.
     fn make_room(&mut self) {
         if self.pairs.len() < PAIRS_MAX {
             return;
@@ -436,7 +445,7 @@ impl LiteAgent {
         self.events.push_back(Event::Expired(*path));
     }
 
-    /// Replaces the silent selected path with the one heard last, nominated ones first.
+    /// Replaces the silent selected path by the most recently heard one; nominated paths are preferred.
     fn reselect(&mut self) {
         self.selected = None;
         let best = self.carriers().max_by_key(|pair| (pair.nominated, pair.checked));
@@ -452,8 +461,9 @@ impl LiteAgent {
         self.pairs.iter().filter(move |pair| !pair.is_unchecked && (pair.nominated || first_valid))
     }
 
-    /// Returns the path that replaces the selected one if that stays silent, and the time of the change: the path heard
-    /// last, if that was late in the silence. If all paths are silent, the peer is gone, and no path is better.
+    /// Returns the path that replaces the selected one if that stays silent, and the time of the change. This
+    /// is the most recently heard path, if it was heard late in the silence. If all paths are silent, the peer
+    /// is gone, and no path is better.
     fn takeover(&self) -> Option<(Instant, Path)> {
         let selected = self.selected?;
         let heard = self.pairs.iter().find(|pair| pair.path == selected)?.checked;
@@ -462,8 +472,8 @@ impl LiteAgent {
         lives.then_some((heard + PATH_SILENCE_MAX, other.path))
     }
 
-    /// Leaves a dead path for one that is being checked: a peer whose address changed may check its new path without
-    /// nominating it.
+    /// Leaves a dead path for one that is being checked. A peer whose address has changed may check its new
+    /// path without nominating it.
     fn leave_dead_path(&mut self, now: Instant) {
         if let Some((_, path)) = self.takeover().filter(|(at, _)| *at <= now) {
             self.select(path);
@@ -492,7 +502,8 @@ impl LiteAgent {
     }
 }
 
-/// Returns the reason to refuse a request (RFC 8489 §6.3.1, RFC 8445 §7.3.1.1). A lite agent never switches its role.
+/// Returns the reason to refuse a request (RFC 8489 §6.3.1, RFC 8445 §7.3.1.1). A lite agent never changes its
+/// role.
 fn refusal_of(message: &Message<'_>) -> Option<Refusal> {
     if !message.unknown().is_empty() {
         return Some(Refusal::UnknownAttributes);

@@ -1,4 +1,4 @@
-//! Datagrams that wait to be sent.
+//! Datagrams waiting to be sent.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ impl Outbox {
         self.queue.len() < OUT_MAX
     }
 
-    /// Queues a datagram. Returns false, and queues nothing, when there is no room.
+    /// Queues a datagram. Returns false, and queues nothing, if there is no room.
     pub(crate) fn push(&mut self, path: Path, bytes: Vec<u8>) -> bool {
         let room = self.has_room();
         if room {
@@ -28,7 +28,7 @@ impl Outbox {
         let (path, bytes) = self.queue.pop_front()?;
         out.extend_from_slice(&bytes);
         if self.queue.is_empty() {
-            // An idle session holds no buffers.
+            // Frees the queue's memory while the session is idle.
             self.queue = VecDeque::new();
         }
         Some(Transmit { path, length: bytes.len() })

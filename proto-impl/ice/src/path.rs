@@ -11,8 +11,8 @@ pub enum Protocol {
     Tcp,
 }
 
-/// A 5-tuple: `local` is the destination of received and the source of sent datagrams. Addresses are compared
-/// literally, so an owner of dual-stack sockets must use one form of IPv4 addresses consistently.
+/// A 5-tuple: `local` is the destination of received datagrams and the source of sent ones. Addresses are
+/// compared literally, so owners of dual-stack sockets must consistently use one form for IPv4 addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Path {
     /// Transport protocol.

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use crate::stun::{Class, ErrorCode, Message, MessageWriter};
 
-/// Capacity for a usual answer, in bytes.
+/// Buffer capacity for a typical answer, in bytes.
 const ANSWER_BYTES: usize = 128;
 
-/// The reason a request is refused.
+/// Reason for refusing a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The request has unknown comprehension-required attributes (RFC 8489 §6.3.1).
@@ -16,7 +16,7 @@ pub(crate) enum Refusal {
     RoleConflict,
 }
 
-/// Returns a success answer, which contains the address that the request came from (RFC 8445 §7.3.1.2).
+/// Returns a success answer, which contains the source address of the request (RFC 8445 §7.3.1.2).
 pub(crate) fn succeed(request: &Message<'_>, from: SocketAddr, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(ANSWER_BYTES);
     MessageWriter::new(&mut out, Class::Success, request.transaction_id()).mapped_address(from).finish(key);

@@ -13,7 +13,7 @@ pub struct Stats {
     pub unknown_user: u64,
     /// Messages without a valid MESSAGE-INTEGRITY.
     pub unauthenticated: u64,
-    /// Requests seen before from another address.
+    /// Copies of earlier requests that arrived from another address.
     pub replayed: u64,
     /// Indications, unexpected answers, and other methods.
     pub unexpected: u64,
@@ -31,7 +31,7 @@ pub struct Stats {
     pub succeeded: u64,
     /// Checks that failed or were never answered.
     pub failed: u64,
-    /// Roles switched.
+    /// Number of role switches.
     pub role_switches: u64,
     /// Remote candidates that are unusable: host names, other transports, no port.
     pub candidates_ignored: u64,

@@ -1,5 +1,5 @@
-//! Frames over TCP (RFC 4571 §2): a length of two bytes, then the message. ICE sends STUN, DTLS and SRTP in them (RFC
-//! 6544 §3).
+//! Frames over TCP (RFC 4571 §2): a length of two bytes followed by the message. ICE uses them for STUN, DTLS
+//! and SRTP (RFC 6544 §3).
 
 use bytes::BytesMut;
 
@@ -10,12 +10,12 @@ use crate::stun::HEADER_BYTES;
 /// Length of a frame header.
 pub const FRAME_HEAD_BYTES: usize = 2;
 
-/// Extracts frames from a stream that may be split anywhere. Buffers at most one incomplete frame.
+/// Extracts frames from a stream that may be divided anywhere. Buffers at most one incomplete frame.
 #[derive(Debug)]
 pub struct FrameReader {
     held: BytesMut,
     most: usize,
-    /// The connection was accepted, and its first frame, which must be STUN, has not arrived.
+    /// True if the connection was accepted and its first frame, which must be STUN, has not arrived yet.
     is_first: bool,
 }
 
@@ -26,22 +26,22 @@ impl FrameReader {
         Self { held: BytesMut::new(), most, is_first: false }
     }
 
-    /// Creates a reader for an accepted connection. The first frame must be a STUN request; otherwise the peer speaks
-    /// another protocol and reached the wrong port, which its first bytes show.
+    /// Creates a reader for an accepted connection. The first frame must be a STUN request; if its first bytes
+    /// show something else, the peer speaks another protocol and has connected to the wrong port.
     #[must_use]
     pub fn accepted(most: usize) -> Self {
         Self { is_first: true, ..Self::new(most) }
     }
 
-    /// Returns the next frame, and consumes `input` as far as needed. `None` when more input is needed; `input` is then
-    /// empty. Empty frames are skipped.
+    /// Returns the next frame, and consumes as much of `input` as needed. `None` if more input is needed;
+    /// `input` is then empty. Empty frames are skipped.
     ///
     /// # Errors
     ///
-    /// A frame is too long, or the first one is not a STUN request. The stream cannot be read further.
+    /// Fails if a frame is too long, or the first one is not a STUN request. The stream cannot be read further.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
         loop {
-            // Frames that are complete in the input are returned in place; the others are buffered.
+            // Frames that are complete in the input are returned without copying; others are buffered.
             let complete = if self.held.is_empty() {
                 self.total(input)?.filter(|total| input.len() >= *total).map(|total| input.split_to(total))
             } else {
@@ -73,8 +73,8 @@ impl FrameReader {
         self.held.extend_from_slice(&input.split_to(more));
     }
 
-    /// Returns the length of the frame including its header; `None` until it is known. Fails if the frame cannot be
-    /// valid.
+    /// Returns the length of the frame including its header; `None` while it is unknown. Fails if the frame
+    /// cannot be valid.
     fn total(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         let Some((head, frame)) = bytes.split_first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(*head));
@@ -100,7 +100,7 @@ impl Default for FrameReader {
 ///
 /// # Errors
 ///
-/// The length does not fit two bytes.
+/// Fails if the length does not fit into two bytes.
 pub fn frame_head(length: usize) -> Result<[u8; FRAME_HEAD_BYTES], Error> {
     let most = usize::from(u16::MAX);
     u16::try_from(length).map(u16::to_be_bytes).map_err(|_| Error::FrameTooLong { length, most })
@@ -110,7 +110,7 @@ pub fn frame_head(length: usize) -> Result<[u8; FRAME_HEAD_BYTES], Error> {
 ///
 /// # Errors
 ///
-/// Error of [`frame_head`]; nothing is appended then.
+/// Fails as [`frame_head`] does; nothing is appended then.
 pub fn write_frame(payload: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     out.extend_from_slice(&frame_head(payload.len())?);
     out.extend_from_slice(payload);

@@ -1,11 +1,11 @@
-//! Cost of splitting a frame into payloads and of reassembling it, compared with a plain copy of its bytes:
+//! Cost of splitting a frame into payloads, and of reassembling it, compared with copying its bytes:
 //!
 //! ```text
 //! cargo bench -p millstream-rtp --bench packetise
 //! ```
 //!
-//! Rounds alternate between the three, so that a busy machine affects all of them. Values are min/median/max of the
-//! rounds.
+//! Rounds alternate between the three measurements, so that a busy machine affects all of them. Values are the
+//! minimum, median and maximum of the rounds.
 
 #![allow(
     clippy::disallowed_methods,
@@ -24,7 +24,7 @@ use media::codec::{Codec, CodecConfig, opus, vp8};
 use media::nal;
 use rtp::payload::{Depacketizer, Format, Packetizer, Part, Payloads};
 
-/// Length of a payload in bytes: 1200 without header, mid and the tag of GCM.
+/// Size of a payload in bytes: 1200 minus the header, the mid and the GCM tag.
 const PAYLOAD_BYTES: usize = 1160;
 /// Number of frames in a measurement.
 const BATCH: usize = 200;

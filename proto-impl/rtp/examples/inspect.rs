@@ -1,4 +1,4 @@
-//! Prints the content of datagrams, which it reads from standard input as lines of hexadecimal digits:
+//! Prints the contents of datagrams, which are read from standard input as lines of hexadecimal digits:
 //!
 //! ```text
 //! echo 80e01234010203040000000a65 | cargo run -p millstream-rtp --example inspect

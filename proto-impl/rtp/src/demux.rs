@@ -1,7 +1,8 @@
-//! Telling RTP and RTCP apart on one port.
+//! Distinguishes RTP from RTCP on a shared port.
 
-/// True if the packet is RTCP by its first two bytes (RFC 5761 §4). RTP payload types 64 to 95 are not used beside
-/// RTCP, so a second byte (marker bit and payload type) of 192 to 223 is an RTCP packet type. Nothing else is checked.
+/// True if the first two bytes are those of RTCP (RFC 5761 §4). RTP payload types 64 to 95 are not used on a
+/// port shared with RTCP, so a second byte (marker bit and payload type) of 192 to 223 is an RTCP packet type.
+/// Nothing else is checked.
 #[must_use]
 pub const fn is_rtcp(packet: &[u8]) -> bool {
     matches!(packet, [128..=191, 192..=223, ..])

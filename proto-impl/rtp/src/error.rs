@@ -2,8 +2,8 @@
 
 use wire::Truncated;
 
-/// The reason bytes are not a valid packet. Any datagram peer can cause such an error: drop and count the packet, and
-/// continue the session.
+/// Reason why bytes are not a valid packet. Anyone who can send a datagram can cause such an error, so the
+/// packet should be dropped and counted, and the session continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

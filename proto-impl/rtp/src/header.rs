@@ -24,7 +24,7 @@ use crate::number::{SequenceNumber, Ssrc};
 pub const HEADER_BYTES: usize = 12;
 /// Largest number of CSRCs: the field has four bits.
 pub const CSRCS_MAX: usize = 15;
-/// Length of the extension header, in front of the block's data.
+/// Length of the extension header, which precedes the block's data.
 pub const EXTENSION_HEAD_BYTES: usize = 4;
 
 const VERSION: u8 = 2;
@@ -35,10 +35,10 @@ const MARKER: u8 = 0x80;
 const PAYLOAD_TYPE: u8 = 0x7f;
 const WORD_BYTES: usize = 4;
 
-/// RTP header; parts without fixed length are borrowed.
+/// RTP header. Parts of variable length are borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Marker bit: in video the last packet of a frame, in audio the first after silence.
+    /// Marker bit: for video, set on the last packet of a frame; for audio, on the first after silence.
     pub marker: bool,
     /// Payload type.
     pub payload_type: PayloadType,
@@ -54,7 +54,7 @@ pub struct Header<'a> {
     pub extension: Option<ExtensionBlock<'a>>,
 }
 
-/// Contributing sources; the bytes are whole words.
+/// Contributing sources, as bytes in whole words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Csrcs<'a>(&'a [u8]);
 
@@ -98,7 +98,7 @@ impl<'a> Header<'a> {
         if first >> 6 != VERSION {
             return Err(Error::Version(first >> 6));
         }
-        // Seven bits are always a payload type.
+        // A value of seven bits is always valid.
         let payload_type = PayloadType::new(second & PAYLOAD_TYPE).ok_or(Error::Malformed("payload type"))?;
         let sequence_number = SequenceNumber(r.u16()?);
         let timestamp = r.u32()?;
@@ -125,8 +125,8 @@ impl<'a> Header<'a> {
         HEADER_BYTES.saturating_add(self.csrcs.0.len()).saturating_add(extension)
     }
 
-    /// Appends the header. An extension block is padded to whole words with zeros, which are padding in both forms of
-    /// RFC 8285.
+    /// Appends the header. Zeros pad an extension block to whole words; in both forms of RFC 8285, zeros are
+    /// padding.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.write_with(false, out);
     }
@@ -156,8 +156,8 @@ const fn words(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(WORD_BYTES)
 }
 
-/// Returns the length of the header with its CSRCs and extension block, which SRTP leaves unencrypted. Faster than
-/// [`Header::read`], since nothing else is checked.
+/// Returns the length of the header including CSRCs and extension block, all of which SRTP leaves unencrypted.
+/// Faster than [`Header::read`], since it checks nothing else.
 pub fn header_length(packet: &[u8]) -> Result<usize, Error> {
     let Some((fixed, rest)) = packet.split_first_chunk::<HEADER_BYTES>() else {
         return Err(Truncated { at: 0, need: HEADER_BYTES.saturating_sub(packet.len()) }.into());
@@ -188,7 +188,7 @@ pub struct Packet<'a> {
     pub header: Header<'a>,
     /// The payload without padding; empty in padding-only packets.
     pub payload: &'a [u8],
-    /// Number of padding bytes behind the payload, the count byte included.
+    /// Number of padding bytes after the payload, including the count byte.
     pub padding: u8,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Packet<'a> {
         Ok(Self { header, payload, padding })
     }
 
-    /// Appends the packet; padding is written as zeros and their count.
+    /// Appends the packet; padding is written as zeros followed by the count.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.header.write_with(self.padding > 0, out);
         out.extend_from_slice(self.payload);
@@ -286,7 +286,7 @@ mod tests {
         ] {
             assert_eq!(Packet::read(&bytes(first, rest)), Err(what));
         }
-        // Padding may be all there is (a sender that probes the road).
+        // A packet may consist of padding only, when its sender probes the path.
         assert_eq!(Packet::read(&bytes(0xa0, &[0, 0, 3])).unwrap().payload, b"");
     }
 

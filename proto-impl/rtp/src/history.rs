@@ -1,9 +1,10 @@
 //! A log of sent packets, for retransmissions.
 //!
-//! Many viewers get the same packets, so data is shared where possible: the [`PacketLog`] of a track has the payloads,
-//! by reference count, and their timestamps. A viewer's [`ResendHistory`] only maps its own sequence numbers to packets
-//! of the log; while it gets all of them, that is one entry, however long it watches. So a viewer costs some 130 bytes,
-//! 24 for each gap (up to 32), and some 40 for each packet retransmitted to it in the last second (up to 512).
+//! Many viewers receive the same packets, so data is shared where possible: the [`PacketLog`] of a track
+//! contains the payloads, by reference count, and their timestamps. A viewer's [`ResendHistory`] only maps its
+//! own sequence numbers to packets of the log; while it receives all of them, this takes a single entry,
+//! however long it watches. A viewer costs about 130 bytes, 24 for each gap (up to 32), and about 40 for each
+//! packet retransmitted to it in the last second (up to 512).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -16,31 +17,32 @@ use crate::number::{ExtendedSequence, SequenceNumber};
 
 /// Maximum number of packets in a log.
 pub const LOG_PACKETS_MAX: usize = 16_384;
-/// Time for which a packet stays in a log without a hold.
+/// Time for which a packet stays in a log if it is not held.
 pub const LOG_AGE_MAX: Duration = Duration::from_secs(1);
-/// Maximum number of bytes of payload in a log: a GOP of six seconds at 20 Mb/s.
+/// Maximum payload bytes in a log: a GOP of six seconds at 20 Mb/s.
 pub const LOG_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of retransmissions of one packet to one viewer.
 pub const RESENDS_MAX: u8 = 10;
-/// Maximum number of runs of sequence numbers kept for a viewer: gaps within a second.
+/// Maximum number of runs of sequence numbers kept for a viewer. Gaps within the last second divide the runs.
 const RUNS_MAX: usize = 32;
-/// Maximum number of retransmitted packets remembered for a viewer; further ones are refused until the log drops the
-/// oldest. With packets of 1200 bytes this is half of a stream of 10 Mb/s.
+/// Maximum number of retransmitted packets remembered for a viewer. Further ones are refused until the log
+/// drops the oldest. With packets of 1200 bytes, this is half of a 10 Mb/s stream.
 const RESENT_MAX: usize = 512;
-/// Budget in bytes below which requests are refused without lookup: a flood of requests then costs one comparison each.
+/// Budget in bytes below which requests are refused without a lookup, so that a flood of requests costs one
+/// comparison each.
 const BUDGET_BYTES_LEAST: usize = 1000;
 /// Share of the sent bytes that may be retransmitted, in eighths: a quarter, unless the path loses more.
 const BUDGET_SHARE: u8 = 2;
-/// Largest share, in eighths: half as much again as is sent.
+/// Maximum share, in eighths: one and a half times the bytes sent.
 const BUDGET_SHARE_MAX: u8 = 12;
-/// Loss in thousandths from which repairs have more room.
+/// Loss in thousandths above which retransmissions get a larger budget.
 const HEAVY_LOSS: u16 = 200;
-/// Largest and initial budget in bytes, doubled from that loss on: enough to repair a key frame.
+/// Maximum and initial budget in bytes, doubled under heavy loss: enough to repair a key frame.
 const BUDGET_BYTES_MAX: usize = 64 << 10;
-/// Shortest time between two retransmissions of one packet, for very short round trips.
+/// Minimum time between two retransmissions of one packet; matters for very short round trips.
 const RESEND_AFTER_MIN: Duration = Duration::from_millis(20);
 
-/// Position of a packet in the log of its track, rising by one for each packet.
+/// Position of a packet in the log of its track; increases by one for each packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketId(u64);
 
@@ -57,14 +59,14 @@ impl PacketId {
         self.0.checked_sub(u64::try_from(count).ok()?).map(Self)
     }
 
-    /// Returns the number of packets from this one to `end`.
+    /// Returns the number of packets from this one up to but not including `end`.
     #[must_use]
     pub const fn distance(self, end: Self) -> u64 {
         end.0.saturating_sub(self.0)
     }
 }
 
-/// A packet as shared by all its viewers.
+/// A packet, shared by all its viewers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedPacket {
     /// Unencrypted payload.
@@ -82,7 +84,7 @@ pub struct LoggedUnit {
     pub packets: Range<PacketId>,
     /// RTP timestamp on the track's clock.
     pub timestamp: u32,
-    /// Bytes of the unit, before it was packetized.
+    /// Size of the unit in bytes, before it was packetized.
     pub bytes: u64,
 }
 
@@ -91,14 +93,14 @@ static NEXT_LOG: AtomicU64 = AtomicU64::new(0);
 /// Number of ids reserved for one log: more than any track has packets.
 const LOG_NUMBERS: u64 = 1 << 36;
 
-/// The most recent packets of a track. Ids are unique across logs, so a viewer that changes tracks is never sent a
-/// packet of one track in place of one of the other.
+/// The most recent packets of a track. Ids are unique across logs, so a viewer that changes tracks never
+/// receives a packet of the wrong track.
 #[derive(Debug)]
 pub struct PacketLog {
     packets: VecDeque<(Instant, LoggedPacket)>,
     first: u64,
     bytes: usize,
-    /// First held packet; it and later packets do not expire by age.
+    /// First held packet; this packet and later ones are not dropped by age.
     held: Option<u64>,
 }
 
@@ -133,7 +135,7 @@ impl PacketLog {
         PacketId(self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0)))
     }
 
-    /// Keeps the packets from this one on, at any age, until the next call: those that a new viewer begins with. The
+    /// Keeps the packets from this one on, at any age, until the next call, for new viewers to start with. The
     /// other limits still apply.
     pub const fn hold(&mut self, from: PacketId) {
         self.held = Some(from.0);
@@ -169,7 +171,7 @@ impl PacketLog {
         self.packets.get(at).map(|(_, packet)| packet)
     }
 
-    /// Returns a packet unless it was dropped, or is too old but not yet dropped.
+    /// Returns a packet, unless it was dropped or is too old.
     fn fresh(&self, now: Instant, id: u64) -> Option<&LoggedPacket> {
         let at = usize::try_from(id.checked_sub(self.first)?).ok()?;
         let (since, packet) = self.packets.get(at)?;
@@ -195,7 +197,7 @@ impl PacketLog {
     }
 }
 
-/// A run of a viewer's sequence numbers that correspond to successive packets of the log.
+/// A run of a viewer's sequence numbers that correspond to consecutive packets of the log.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     number: ExtendedSequence,
@@ -218,13 +220,13 @@ pub struct ResendStats {
     pub resent_bytes: u64,
     /// Requests for packets that are no longer kept or were never sent.
     pub unknown: u64,
-    /// Requests that came too soon or too often.
+    /// Requests that came too early or too often.
     pub repeated: u64,
     /// Requests refused because the budget was used up.
     pub over_budget: u64,
 }
 
-/// The packets of a log that one viewer got from one source, and their retransmissions.
+/// The packets of a log that were sent to one viewer from one source, and their retransmissions.
 #[derive(Debug)]
 pub struct ResendHistory {
     runs: VecDeque<Run>,
@@ -258,7 +260,8 @@ impl ResendHistory {
         Self::default()
     }
 
-    /// Notes that packet `id` of the log was sent under `number`, with this many payload bytes. Both must rise.
+    /// Records that packet `id` of the log was sent under `number`, with this many payload bytes. Both must
+    /// increase.
     pub fn sent(&mut self, number: ExtendedSequence, id: PacketId, bytes: usize) {
         let more = bytes.saturating_mul(self.share.into()) / 8;
         self.budget = self.budget.saturating_add(more).min(self.saved_max);
@@ -276,9 +279,10 @@ impl ResendHistory {
         self.runs.push_back(Run { number, id: id.0, count: 1 });
     }
 
-    /// Sets the viewer's loss in thousandths: retransmissions may take a quarter of the sent bytes plus twice the loss.
-    /// If a third is lost, repairing it and a third of the repairs takes more than half. From a fifth on they may take three times the
-    /// loss, and as much more saved up, because each is sent twice.
+    /// Sets the viewer's loss in thousandths. Retransmissions may take a quarter of the sent bytes, plus twice
+    /// the loss: if a third is lost, repairing it, and a third of the repairs, takes more than half. From a
+    /// fifth on, the budget is three times the loss and twice as much may be saved up, because each
+    /// retransmission is sent twice.
     pub fn set_loss(&mut self, thousandths: u16) {
         let eighths = if thousandths < HEAVY_LOSS { 16 } else { 24 };
         let share =
@@ -287,7 +291,8 @@ impl ResendHistory {
         self.share = u8::try_from(share).unwrap_or(BUDGET_SHARE_MAX).min(BUDGET_SHARE_MAX);
     }
 
-    /// Returns the packet to retransmit for a requested number; `None` if it must not be sent. `Some` counts as sent.
+    /// Returns the packet to retransmit for a requested number, which then counts as sent; `None` if it must
+    /// not be sent.
     pub fn resend<'l>(
         &mut self,
         now: Instant,
@@ -304,7 +309,8 @@ impl ResendHistory {
             self.stats.unknown = self.stats.unknown.saturating_add(1);
             return None;
         };
-        // Held packets get old and may still be asked for: how often they were sent is known as long as there is room.
+        // Held packets may be requested at any age. The number of their retransmissions is remembered as long
+        // as there is room.
         let is_full = self.resent.len() >= RESENT_MAX;
         let is_over = |(id, resent): (&u64, &Resent)| {
             let is_old = now.saturating_duration_since(resent.last) > LOG_AGE_MAX;
@@ -335,7 +341,8 @@ impl ResendHistory {
         Some(packet)
     }
 
-    /// Returns a packet retransmitted just before, to be sent once more if the budget allows. `Some` counts as sent.
+    /// Returns a packet that was just retransmitted, to be sent once more, if the budget allows; it then counts
+    /// as sent.
     pub fn repeat<'l>(&mut self, number: SequenceNumber, log: &'l PacketLog) -> Option<&'l LoggedPacket> {
         let id = self.find(number)?;
         let packet = log.get(PacketId(id))?;
@@ -348,7 +355,7 @@ impl ResendHistory {
         Some(packet)
     }
 
-    /// Returns the packet sent `back` packets before the newest, and its sequence number, for probing a path.
+    /// Returns the packet sent `back` packets before the newest, and its sequence number. Used to probe a path.
     #[must_use]
     pub fn recent<'l>(&self, back: u32, log: &'l PacketLog) -> Option<(SequenceNumber, &'l LoggedPacket)> {
         let run = self.runs.back()?;
@@ -400,7 +407,7 @@ mod tests {
             let id = log.push(at(start, n.into()), packet(&payload, n));
             first.sent(numbers[0], id, 1000);
             numbers[0] = numbers[0].next();
-            // The second one skips some.
+            // The second viewer skips some packets.
             if !(40..50).contains(&n) {
                 second.sent(numbers[1], id, 1000);
                 numbers[1] = numbers[1].next();
@@ -447,7 +454,7 @@ mod tests {
         assert_eq!((log.len(), log.first_id()), (2, ids[4]));
         let mut history = ResendHistory::new();
         history.sent(ExtendedSequence::first(SequenceNumber(7)), ids[4], 100);
-        // Ten times in all, though it is asked for once in two seconds.
+        // Ten times in total, although it is requested only every two seconds.
         let asked = (0..30).map(|n| at(late, n * 2000));
         let resent = asked.filter(|now| history.resend(*now, SequenceNumber(7), RTT, &log).is_some()).count();
         assert_eq!(resent, usize::from(RESENDS_MAX));
@@ -496,7 +503,8 @@ mod tests {
                 number = number.next();
                 sent_bytes += 1000;
             }
-            // All numbers that exist or not; the old ones are cheap to refuse, so a part of the space is enough.
+            // Requests numbers that were sent and numbers that were not; part of the number space is enough,
+            // because old ones are cheap to refuse.
             for wanted in (0..800u16).chain(65_000..65_100) {
                 if let Some(packet) = history.resend(now, SequenceNumber(wanted), RTT, &log) {
                     times.entry(packet.timestamp).or_default().push(ms);
@@ -515,7 +523,8 @@ mod tests {
         assert!(history.resent.len() <= RESENT_MAX && history.runs.len() == 1);
     }
 
-    /// With a loss of a third, more than is sent may be retransmitted, and half as much again at most.
+    /// With a loss of a third, more than a third of the sent bytes may be retransmitted, up to one and a half
+    /// times the sent bytes.
     #[test]
     fn repairs_have_the_room_that_the_loss_needs() {
         for (loss, eighths) in [(0, 2), (10, 3), (100, 4), (350, 11), (1000, 12)] {
@@ -564,7 +573,7 @@ mod tests {
             (history.find(SequenceNumber(999)), history.find(SequenceNumber(900))),
             (Some(1998), None)
         );
-        // The memory that a viewer takes, for the docs.
+        // Memory used per viewer, as stated in the docs.
         assert!(size_of::<ResendHistory>() <= 128 && size_of::<Run>() == 24);
     }
 }

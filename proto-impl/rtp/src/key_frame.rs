@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 /// Shortest time between two requests to a publisher.
 pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Merges key frame requests. The first is forwarded at once; those within the interval after it become one at its end.
+/// Merges key frame requests. The first is forwarded immediately; those within the interval after it become one
+/// request at its end.
 #[derive(Debug, Clone, Default)]
 pub struct KeyFrameRequests {
     last: Option<Instant>,
@@ -19,17 +20,17 @@ impl KeyFrameRequests {
         Self::default()
     }
 
-    /// Notes that a viewer wants a key frame.
+    /// Records that a viewer wants a key frame.
     pub const fn request(&mut self) {
         self.wanted = true;
     }
 
-    /// Notes that a key frame arrived, which satisfies all requests so far.
+    /// Records that a key frame arrived, which satisfies all requests so far.
     pub const fn handle_key_frame(&mut self) {
         self.wanted = false;
     }
 
-    /// Returns true if a request must be sent now, and counts it as sent.
+    /// Returns true if a request must be sent now; it then counts as sent.
     pub fn poll(&mut self, now: Instant) -> bool {
         let due = self.poll_timeout().is_some_and(|at| at <= now) || (self.wanted && self.last.is_none());
         if due {
@@ -38,8 +39,8 @@ impl KeyFrameRequests {
         due
     }
 
-    /// Returns the time at which a waiting request may be sent; `None` without one, and for the very first, which may
-    /// be sent at once.
+    /// Returns the time at which a waiting request may be sent; `None` if none waits, and for the very first
+    /// request, which may be sent immediately.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.last.filter(|_| self.wanted).map(|last| last + KEY_FRAME_INTERVAL)

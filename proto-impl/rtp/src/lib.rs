@@ -17,7 +17,8 @@ pub mod rtcp;
 pub mod rtx;
 pub mod transport_cc;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exports the foreign types of this crate's public signatures, so that programs need no other crate for
+// them.
 pub use bytes::Bytes;
 pub use media;
 

@@ -1,11 +1,11 @@
-//! Wall-clock time in RTCP's format (RFC 3550 §4), and the anchor that ties it to a machine's `now`.
+//! Wall-clock time in RTCP's format (RFC 3550 §4), and the anchor that relates it to a machine's `now`.
 
 use std::time::{Duration, Instant};
 
 /// Seconds from 1900, the NTP epoch, to 1970, the Unix epoch.
 const UNIX_EPOCH_SECONDS: u64 = 2_208_988_800;
 
-/// A time as 32.32 fixed-point seconds since 1900. Wraps in 2036; differences remain valid across the wrap.
+/// A time as 32.32 fixed-point seconds since 1900. Wraps around in 2036; differences remain valid when it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NtpTime(u64);
 
@@ -55,12 +55,13 @@ impl NtpTime {
 
 /// Returns a duration as 32.32 seconds, which wraps like the clock.
 fn fixed(duration: Duration) -> u64 {
-    // Rounded up, so that a duration that was made from fixed point comes back as it was.
+    // Rounds up, so that a duration computed from a fixed-point value converts back to that value.
     let fraction = (u64::from(duration.subsec_nanos()) << 32).div_ceil(1_000_000_000);
     (duration.as_secs() << 32).wrapping_add(fraction)
 }
 
-/// The wall-clock time at one `now`. A machine gets it on creation, so that it need not read a clock.
+/// The wall-clock time at one `now`. A machine is given an anchor on creation, so that it need not read a
+/// clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NtpAnchor {
     at: Instant,

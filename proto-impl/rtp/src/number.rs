@@ -26,12 +26,13 @@ impl fmt::Display for Ssrc {
     }
 }
 
-/// Half of the number space. A number farther ahead counts as behind.
+/// Half of the number space. A number that is farther ahead counts as being behind.
 const HALF: u16 = 0x8000;
 /// Number of packets in one cycle of the sequence numbers.
 const CYCLE: u64 = 1 << 16;
 
-/// A sequence number: 16 bits that wrap (RFC 3550 §5.1), so it has distances but no order.
+/// A sequence number: 16 bits that wrap around (RFC 3550 §5.1), so two numbers have a distance but no absolute
+/// order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SequenceNumber(pub u16);
 
@@ -54,14 +55,15 @@ impl SequenceNumber {
         self.plus(1)
     }
 
-    /// Returns the distance from `base` to this number, the shorter way round; `None` when this number is behind it.
+    /// Returns the distance from `base` to this number, the shorter way around; `None` if this number is behind
+    /// `base`.
     #[must_use]
     pub const fn ahead_of(self, base: Self) -> Option<u16> {
         let distance = self.0.wrapping_sub(base.0);
         if distance < HALF { Some(distance) } else { None }
     }
 
-    /// True if this number comes after `other`, by the shorter way round.
+    /// True if this number comes after `other`, the shorter way around.
     #[must_use]
     pub const fn is_newer_than(self, other: Self) -> bool {
         self.0 != other.0 && self.ahead_of(other).is_some()
@@ -74,8 +76,8 @@ impl fmt::Debug for SequenceNumber {
     }
 }
 
-/// A sequence number extended by its cycles, which gives it an order. Counting starts in cycle 1, so that packets sent
-/// before the first received one have a place too.
+/// A sequence number extended by a count of its cycles, which gives it an absolute order. Counting starts in
+/// cycle 1, so that packets sent before the first received one have numbers, too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtendedSequence(u64);
 
@@ -93,7 +95,7 @@ impl ExtendedSequence {
         let value = if ahead < HALF {
             self.0.checked_add(ahead as u64)
         } else {
-            // The distance backwards completes a full round: 1 to HALF.
+            // The distance backwards is the rest of a full cycle: 1 to HALF.
             self.0.checked_sub(ahead.wrapping_neg() as u64)
         };
         match value {
@@ -109,7 +111,7 @@ impl ExtendedSequence {
         SequenceNumber(self.0 as u16)
     }
 
-    /// Cycles and number as in a report block, where the first cycle is 0 (RFC 3550 §6.4.1).
+    /// Cycles and number as in a report block, which counts the first cycle as 0 (RFC 3550 §6.4.1).
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the field has 32 bits and wraps")]
     pub const fn reported(self) -> u32 {
@@ -169,7 +171,7 @@ mod tests {
         assert_eq!((after.since(start), start.since(after), after.number()), (3, 0, SequenceNumber(1)));
         assert_eq!((start.reported(), after.reported()), (0xfffe, 0x1_0001));
         assert_eq!(after.nearest(SequenceNumber(0xfffe)), Some(start));
-        // Packets sent before the first one have a number, one round back at most.
+        // Packets sent before the first one have numbers too, at most one cycle back.
         let early = ExtendedSequence::first(SequenceNumber(0)).nearest(SequenceNumber(0x8000)).unwrap();
         assert_eq!((early.value(), early.reported()), (0x8000, 0xffff_8000));
         assert_eq!(ExtendedSequence(3).nearest(SequenceNumber(0xfff0)), None);

@@ -1,7 +1,8 @@
-//! The schedule of reports, the contents of sender reports, and the path's figures from the peer's reports.
+//! The schedule of reports, the contents of sender reports, and measurements derived from the peer's reports.
 //!
-//! The interval is fixed at a second, with the first report after half a second. RFC 3550 §6.2 scales it with the size
-//! of the group and randomizes it, so that thousands do not report at once; here each session has two members.
+//! The interval is fixed at one second, and the first report is sent after half a second. RFC 3550 §6.2 scales
+//! the interval with the size of the group and randomizes it, so that thousands of members do not report at the
+//! same time; here each session has two members.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use media::Unwrap;
 use crate::ntp::{NtpAnchor, NtpTime, from_compact};
 use crate::rtcp::{Dlrr, ReportBlock, SenderInfo};
 
-/// Time between two reports.
+/// Interval between two reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Schedule of our reports.
@@ -20,14 +21,14 @@ pub struct ReportSchedule {
 }
 
 impl ReportSchedule {
-    /// Creates the schedule. The first report is due after half of the interval, so that a player can soon synchronize
-    /// audio and video.
+    /// Creates the schedule. The first report is due after half an interval, so that a player can synchronize
+    /// audio and video early.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self { next: now + REPORT_INTERVAL / 2 }
     }
 
-    /// Returns true if a report is due, and counts it as sent. A missed report is not made up for.
+    /// Returns true if a report is due, which then counts as sent. Missed reports are not made up for.
     pub fn poll(&mut self, now: Instant) -> bool {
         let due = self.next <= now;
         if due {
@@ -49,30 +50,30 @@ pub struct SenderState {
     clock_rate: u32,
     packets: u32,
     octets: u32,
-    /// A timestamp, and the time it maps to: that of its sampling.
+    /// A timestamp, and its sampling time.
     mapping: Option<(u32, Instant)>,
 }
 
 impl SenderState {
-    /// Creates the state before anything is sent; timestamps have `clock_rate` ticks per second.
+    /// Creates the state before anything is sent. Timestamps have `clock_rate` ticks per second.
     #[must_use]
     pub const fn new(clock_rate: u32) -> Self {
         Self { clock_rate, packets: 0, octets: 0, mapping: None }
     }
 
-    /// Counts a packet sent. Both counters wrap, as in reports (RFC 3550 §6.4.1).
+    /// Counts a sent packet. Both counters wrap around, as in reports (RFC 3550 §6.4.1).
     pub fn sent(&mut self, payload_bytes: usize) {
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::try_from(payload_bytes).unwrap_or(0));
     }
 
-    /// Maps a timestamp to its sampling time. Call it for each access unit, with one clock for all tracks of a stream,
-    /// since players synchronize audio and video by it.
+    /// Maps a timestamp to its sampling time. Call this for each access unit, with the same clock for all
+    /// tracks of a stream, since players synchronize audio and video with it.
     pub const fn map(&mut self, timestamp: u32, at: Instant) {
         self.mapping = Some((timestamp, at));
     }
 
-    /// Returns the sender info for a report made now; `None` before the first mapping.
+    /// Returns the sender info for a report sent now; `None` before the first mapping.
     #[must_use]
     pub fn info(&self, now: Instant, anchor: &NtpAnchor) -> Option<SenderInfo> {
         let (timestamp, at) = self.mapping?;
@@ -89,8 +90,9 @@ impl SenderState {
     }
 }
 
-/// Returns the round trip to a peer that reports about our source (RFC 3550 §6.4.1). `None` if the block refers to no
-/// report of ours, or if the value is implausible: longer than a minute, or negative beyond the precision of clocks.
+/// Returns the round trip to a peer that reports about our source (RFC 3550 §6.4.1). `None` if the block refers
+/// to no report of ours, or if the result is implausible: longer than a minute, or negative beyond clock
+/// precision.
 #[must_use]
 pub fn round_trip(now: NtpTime, block: &ReportBlock) -> Option<Duration> {
     since_reference(now, block.last_sender_report, block.delay_since_report)
@@ -103,18 +105,18 @@ pub fn round_trip_of_receiver(now: NtpTime, answer: &Dlrr) -> Option<Duration> {
 }
 
 fn since_reference(now: NtpTime, reference: u32, delay: u32) -> Option<Duration> {
-    /// Longest plausible round trip; longer ones are wrong or from an old report.
+    /// Maximum plausible round trip; a longer one is wrong, or refers to an old report.
     const LONGEST: Duration = Duration::from_secs(60);
     if reference == 0 {
         return None;
     }
     let units = now.middle().wrapping_sub(reference).wrapping_sub(delay).cast_signed();
-    // Rounding of three times may leave a few units below zero.
+    // Rounding of the three times may give a slightly negative value.
     let units = if (-64..0).contains(&units) { 0 } else { u32::try_from(units).ok()? };
     Some(from_compact(units)).filter(|&round_trip| round_trip <= LONGEST)
 }
 
-/// Maps the timestamps of a source to its sender's wall clock, which all sources of the sender share, so that the
+/// Maps the timestamps of a source to the wall clock of its sender, which all its sources share, so that the
 /// receiver can synchronize audio and video.
 #[derive(Debug, Clone)]
 pub struct ClockMapping {
@@ -136,8 +138,8 @@ impl ClockMapping {
         self.clock_rate
     }
 
-    /// Handles a sender report of the source. Ignores the time if it is 0, which means that the sender has no wall
-    /// clock.
+    /// Handles a sender report of the source. A time of 0 means that the sender has no wall clock, and is
+    /// ignored.
     pub fn handle_sender_report(&mut self, info: &SenderInfo) {
         let timestamp = self.unwrap.unwrap(info.rtp_timestamp.into());
         if info.ntp.value() != 0 {

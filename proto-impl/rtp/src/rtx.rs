@@ -1,5 +1,5 @@
-//! Retransmission in separate packets (RFC 4588): the original sequence number, then the original payload, under
-//! another SSRC and payload type.
+//! Retransmission in separate packets (RFC 4588): the original sequence number followed by the original
+//! payload, with another SSRC and payload type.
 
 use bytes::Bytes;
 use sdp::PayloadType;
@@ -13,7 +13,7 @@ pub const OSN_BYTES: usize = 2;
 /// Number of payload types, which have seven bits.
 const PAYLOAD_TYPES: usize = 128;
 
-/// RTX associations: payload types by `apt`, sources by SSRC.
+/// RTX associations: of payload types, by `apt`, and of sources, by SSRC.
 #[derive(Debug, Clone)]
 pub struct RtxMap {
     /// Original payload type for each RTX payload type.
@@ -25,7 +25,7 @@ pub struct RtxMap {
 /// An original packet recovered from an RTX packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repaired<'a> {
-    /// Original header as far as the RTX packet allows; the extensions are those of the RTX packet.
+    /// The original header, as far as the RTX packet reveals it; the extensions are those of the RTX packet.
     pub header: Header<'a>,
     /// Offset of the original payload within the RTX payload.
     pub payload_at: usize,
@@ -46,14 +46,14 @@ impl Default for RtxMap {
 }
 
 impl RtxMap {
-    /// Creates an empty map, which recovers nothing.
+    /// Creates an empty map, with which nothing is recovered.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Declares `rtx` to carry retransmissions of `original` (`apt`). Returns false if one of them has the opposite
-    /// role already.
+    /// Declares that `rtx` carries retransmissions of `original` (`apt`). Returns false if either already has
+    /// the opposite role.
     pub fn add_payload_type(&mut self, rtx: PayloadType, original: PayloadType) -> bool {
         let repairs_rtx = self.original(original).is_some();
         let is_repaired = self.originals.iter().flatten().any(|&other| other == rtx);
@@ -66,8 +66,8 @@ impl RtxMap {
         true
     }
 
-    /// Declares source `rtx` to carry retransmissions of `original` (an `FID` group, or a repaired rid). Returns false
-    /// if one of them has the opposite role already, or if there are too many sources.
+    /// Declares that source `rtx` carries retransmissions of `original` (an `FID` group, or a repaired rid).
+    /// Returns false if either already has the opposite role, or if there are too many sources.
     pub fn add_source(&mut self, rtx: Ssrc, original: Ssrc) -> bool {
         let repairs_rtx = self.sources.get(original).is_some();
         let is_repaired = self.sources.iter().any(|(_, &other)| other == rtx);
@@ -89,8 +89,8 @@ impl RtxMap {
         self.sources.get(rtx).copied()
     }
 
-    /// Recovers the original packet from an RTX packet. `None` when its payload type or source is unknown, or no
-    /// payload follows the number, as in packets that senders use for probing.
+    /// Recovers the original packet from an RTX packet. `None` if its payload type or source is unknown, or if
+    /// no payload follows the original sequence number, as in packets that senders use for probing.
     #[must_use]
     pub fn unwrap<'a>(&self, packet: &Packet<'a>) -> Option<Repaired<'a>> {
         let payload_type = self.original(packet.header.payload_type)?;

@@ -1,5 +1,5 @@
-//! The receiving side of transport-wide feedback: reports arrival times to the sender, which estimates the bandwidth
-//! from them. Browsers raise their rate only with this or with REMB.
+//! The receiving side of transport-wide feedback: reports arrival times to the sender, which estimates the
+//! bandwidth from them. Browsers increase their rate only with this feedback or with REMB.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
 use crate::rtcp::{Compound, DELTA_MICROS, REFERENCE_MICROS};
 
-/// Time between two feedback packets.
+/// Interval between two feedback packets.
 pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
-/// Maximum number of unreported arrivals, at which feedback is due at once.
+/// Number of unreported arrivals at which feedback is sent immediately.
 const ARRIVALS_MAX: usize = 512;
-/// Maximum number of packets covered by one feedback, missing ones included.
+/// Maximum number of packets covered by one feedback packet, including missing ones.
 const SPAN_MAX: u64 = 1024;
 /// Maximum number of missing packets that are remembered.
 const MISSING_MAX: usize = 256;
-/// Maximum number of packets that one packet can have overtaken; a longer gap is a loss.
+/// Maximum number of packets by which a packet can be overtaken; a longer gap is a loss.
 const OVERTAKEN_MAX: u64 = 64;
-/// Longest time that feedback waits for packets that were overtaken by others.
+/// Maximum time for which feedback waits for packets that were overtaken.
 const HOLD_MAX_MICROS: i64 = 120_000;
 /// Part of the hold that is taken off each [`FEEDBACK_INTERVAL`], as a divisor.
 const HOLD_DECAY: i64 = 32;
@@ -28,9 +28,9 @@ const LEAP_MAX: u64 = 0x4000;
 
 /// Records arrival times by transport-wide sequence number.
 ///
-/// Senders count a packet that feedback reports as missing as lost, also if it arrives later. Where packets overtake each
-/// other, feedback therefore ends before the first missing packet that may still be on its way: packets of this path were
-/// late by as much in the last seconds.
+/// A sender counts a packet that feedback reports as missing as lost, even if it arrives later. On a path where
+/// packets overtake each other, feedback therefore ends before the first missing packet that may still be on
+/// its way, judging by how late packets were in the last seconds.
 #[derive(Debug)]
 pub struct ArrivalRecorder {
     /// Origin of the times.
@@ -38,9 +38,9 @@ pub struct ArrivalRecorder {
     arrivals: BTreeMap<ExtendedSequence, i64>,
     /// Next number to report.
     next: Option<ExtendedSequence>,
-    /// Highest number so far.
+    /// Highest number received so far.
     newest: Option<ExtendedSequence>,
-    /// Missing packets, and the time in microseconds at which the first later packet arrived.
+    /// Missing packets, each with the time in microseconds at which a later packet first arrived.
     missing: BTreeMap<ExtendedSequence, i64>,
     /// Time in microseconds that feedback waits for a missing packet.
     hold_micros: i64,
@@ -98,7 +98,7 @@ impl ArrivalRecorder {
         i64::try_from(now.saturating_duration_since(self.epoch).as_micros()).unwrap_or(i64::MAX)
     }
 
-    /// Notes which packets a packet has overtaken, or how late it is itself.
+    /// Records which packets this packet has overtaken, or how late the packet itself is.
     fn note_order(&mut self, sequence: ExtendedSequence, micros: i64) {
         match self.newest {
             Some(newest) if sequence <= newest => {
@@ -125,8 +125,8 @@ impl ArrivalRecorder {
         }
     }
 
-    /// Returns the first missing packet from `base` on that may still arrive, and the time in microseconds until which
-    /// it is waited for.
+    /// Returns the first missing packet from `base` on that may still arrive, and the time in microseconds
+    /// until which feedback waits for it.
     fn awaited(&self, base: ExtendedSequence, now: Instant) -> Option<(ExtendedSequence, i64)> {
         let micros = self.micros(now);
         self.missing
@@ -135,8 +135,8 @@ impl ArrivalRecorder {
             .find(|&(_, until)| until > micros)
     }
 
-    /// Adds feedback to `out` if it is due, and returns true if it did. Call it until it returns false, since one part
-    /// may not hold all.
+    /// Adds feedback to `out` if it is due, and then returns true. Must be called until it returns false, since
+    /// a single part may not hold everything.
     pub fn poll_feedback(&mut self, now: Instant, sender: Ssrc, media: Ssrc, out: &mut Compound) -> bool {
         if self.due.is_none_or(|due| due > now) {
             return false;
@@ -145,8 +145,9 @@ impl ArrivalRecorder {
             self.due = None;
             return false;
         };
-        // A gap before the first arrival is told when it is short, else left out: nothing of it is known. What was told as
-        // lost and came nevertheless is told by itself: a sender takes the later word, also about those behind it.
+        // A short gap before the first arrival is reported as lost; a long one is omitted, because nothing is
+        // known about it. A packet reported as lost that arrived after all is reported separately: a sender
+        // believes the later report, including its statements about the packets that follow.
         let short = first >= next && first.since(next) < SPAN_MAX / 2;
         let base = if short { next } else { first };
         let reference = first_micros.div_euclid(REFERENCE_MICROS);
@@ -166,7 +167,8 @@ impl ArrivalRecorder {
                 break;
             }
             let ticks = micros.saturating_sub(clock).div_euclid(DELTA_MICROS);
-            // A silence of eight seconds and more begins another feedback.
+            // After a silence of eight seconds or more, the delta does not fit, so another feedback packet
+            // begins.
             let Ok(delta) = i16::try_from(ticks) else { break };
             clock = clock.saturating_add(ticks.saturating_mul(DELTA_MICROS));
             while at < sequence {
@@ -181,7 +183,7 @@ impl ArrivalRecorder {
             self.due = until.map_or(self.due, |until| Some(until.max(now + FEEDBACK_INTERVAL_MIN)));
             return false;
         }
-        // Of the reference time 24 bits are told (its clock wraps after 12 days).
+        // Only the lower 24 bits of the reference time are sent; they wrap around after 12 days.
         let reference = u32::try_from(reference.rem_euclid(1 << 24)).unwrap_or(0);
         if !out.transport_feedback((sender, media), base.number(), (reference, self.feedback_count), &deltas)
         {
@@ -211,8 +213,8 @@ fn micros_duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// Returns the most bytes that chunks and deltas of a part take: a chunk of two bytes for seven symbols, and two bytes
-/// for each delta.
+/// Returns the maximum size of the chunks and deltas of a part: two bytes per chunk of seven symbols, and two
+/// bytes per delta.
 const fn transport_feedback_bytes(count: usize, arrived: usize) -> usize {
     count.div_ceil(7).saturating_add(arrived).saturating_mul(2)
 }
@@ -294,7 +296,7 @@ mod tests {
         assert_eq!(arrivals, [(200, Some(20_100_000)), (301, Some(20_200_000))]);
     }
 
-    /// Deltas of two bytes each need more than one datagram.
+    /// Two-byte deltas need more than one datagram.
     #[test]
     fn what_does_not_fit_goes_into_the_next_part() {
         let mut bench = Bench::new();
@@ -306,8 +308,8 @@ mod tests {
         assert_eq!(bench.recorder.poll_timeout(), None);
     }
 
-    /// Feedback ends before a packet that may have been overtaken, as others of the path were, and reports it as missing
-    /// when it does not arrive.
+    /// Feedback ends before a packet that may have been overtaken, as earlier ones on the path were, and
+    /// reports it as missing if it does not arrive.
     #[test]
     fn feedback_waits_for_packets_that_were_overtaken() {
         let mut bench = Bench::new();
@@ -392,10 +394,10 @@ mod tests {
         bench.feedback(10_000);
         assert!(bench.recorder.arrivals.is_empty());
         bench.recorder.feedback_count = 0;
-        // A leap begins anew.
+        // A leap restarts the count.
         bench.packets([(10_000_000, 1), (10_000_250, 30_000)]);
         assert_eq!(bench.feedback(10_200).1, [(30_000, Some(10_000_250))]);
-        // Nothing fits: nothing is lost.
+        // If nothing fits, nothing is lost.
         bench.packets([(11_000_000, 30_001)]);
         let now = bench.start + Duration::from_secs(12);
         assert!(!bench.recorder.poll_feedback(now, Ssrc(1), Ssrc(2), &mut Compound::new(20)));

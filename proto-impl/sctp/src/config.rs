@@ -2,22 +2,23 @@
 
 use std::time::Duration;
 
-/// Maximum number of chunks of a packet that are handled; further ones are counted and dropped.
+/// Maximum number of chunks handled per packet; further ones are counted and dropped.
 pub const CHUNKS_PER_PACKET_MAX: usize = 128;
-/// Maximum number of runs of received TSNs with gaps between them. A chunk that would add a run is dropped, as if it
-/// were lost.
+/// Maximum number of runs of received TSNs after gaps. A chunk that would add another run is dropped, as if
+/// lost.
 pub const GAPS_MAX: usize = 512;
-/// Largest distance from the last TSN received in order at which chunks are accepted.
+/// Maximum distance from the cumulative TSN at which chunks are accepted.
 pub const TSN_AHEAD_MAX: u64 = 16_384;
 /// Maximum number of chunks in flight.
 pub const FLIGHT_CHUNKS_MAX: usize = 4096;
-/// Longest label, and longest protocol name, in bytes.
+/// Maximum size of a label or a protocol name, in bytes.
 pub const LABEL_BYTES_MAX: usize = 1024;
-/// Maximum number of control chunks that wait to be sent. Further ones are dropped; timers repeat them.
+/// Maximum number of control chunks waiting to be sent. Further ones are dropped; timers repeat them.
 pub const CONTROL_CHUNKS_MAX: usize = 16;
-/// Maximum number of streams that wait to be reset; further requests are dropped.
+/// Maximum number of streams waiting to be reset; further requests are dropped.
 pub const RESETS_MAX: usize = 2048;
-/// Bytes that each message or chunk is charged beyond its payload, so that many small ones are limited too.
+/// Bytes accounted for each message or chunk in addition to its payload, so that many small ones are limited,
+/// too.
 pub const OVERHEAD_BYTES: usize = 64;
 
 /// Settings of an association.
@@ -25,25 +26,27 @@ pub const OVERHEAD_BYTES: usize = 64;
 pub struct Config {
     /// Local port (`a=sctp-port`, RFC 8841 §5).
     pub port: u16,
-    /// Largest packet to send, in bytes: the most that DTLS sends in one record.
+    /// Maximum packet to send, in bytes: the maximum that DTLS sends in one record.
     pub packet_bytes_max: usize,
-    /// Largest message to receive, in bytes (`a=max-message-size`, RFC 8841 §6). A larger one ends the association.
+    /// Maximum message to receive, in bytes (`a=max-message-size`, RFC 8841 §6). A larger one ends the
+    /// association.
     pub message_bytes_max: usize,
-    /// Maximum number of bytes that wait for missing fragments, for their order, or for the owner. The free part is
-    /// announced as receive window.
+    /// Maximum number of bytes waiting for missing fragments, for earlier messages, or for the owner. The free
+    /// part is announced as receive window.
     pub receive_buffer_bytes: usize,
-    /// Maximum number of bytes that wait to be sent or acknowledged; beyond it, [`crate::SendError::Full`].
+    /// Maximum number of bytes waiting to be sent or acknowledged; beyond it, sending fails with
+    /// [`crate::SendError::Full`].
     pub send_buffer_bytes: usize,
-    /// Maximum number of open channels. Further ones opened by the peer are reset.
+    /// Maximum number of open channels. Further ones that the peer opens are reset.
     pub channels_max: usize,
-    /// Retransmission timeout before a round trip was measured.
+    /// Retransmission timeout until a round trip has been measured.
     pub rto_initial: Duration,
-    /// Shortest retransmission timeout: above the delay of acknowledgements, 200 ms.
+    /// Minimum retransmission timeout: longer than the delay of acknowledgements, 200 ms.
     pub rto_min: Duration,
-    /// Longest retransmission timeout. RFC 9260 §16 has a minute, but ICE detects a lost peer earlier, and long
-    /// timeouts would only slow down the recovery after an outage.
+    /// Maximum retransmission timeout. RFC 9260 §16 uses a minute, but ICE detects an unreachable peer earlier,
+    /// and long timeouts would only delay the recovery after an outage.
     pub rto_max: Duration,
-    /// Number of successive timeouts, without any sign of the peer, that end the association.
+    /// Number of consecutive timeouts, with no packet from the peer, that end the association.
     pub errors_max: u32,
     /// Interval between heartbeats of an idle association.
     pub heartbeat_interval: Duration,
@@ -75,18 +78,18 @@ impl Default for Config {
 pub struct Remote {
     /// SCTP port of the peer.
     pub port: u16,
-    /// Largest message that the peer accepts, in bytes; 0 for any.
+    /// Maximum message size that the peer accepts, in bytes; 0 for no limit.
     pub message_bytes_max: u64,
 }
 
 impl Default for Remote {
-    /// Values for a description without them (RFC 8841 §5, §6.1).
+    /// Default values for a description that does not specify them (RFC 8841 §5, §6.1).
     fn default() -> Self {
         Self { port: 5000, message_bytes_max: 65_536 }
     }
 }
 
-/// Our role in the underlying DTLS association, which decides the streams that we open (RFC 8832 §6).
+/// Our role in the underlying DTLS association, which determines the streams that we open (RFC 8832 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The DTLS client, which opens even streams.

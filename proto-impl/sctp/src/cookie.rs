@@ -1,6 +1,6 @@
-//! The state cookie (RFC 9260 §5.1.3), which `INIT ACK` carries so that the server need not keep state.
+//! The state cookie (RFC 9260 §5.1.3), which is sent in `INIT ACK` so that the server need not keep state.
 //!
-//! Contains the results of the handshake, and their `HMAC-SHA256` under a key of the association.
+//! It contains the results of the handshake, and their `HMAC-SHA256` with a key of the association.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::init::{Extensions, Init};
 
 const MAC_BYTES: usize = 32;
 
-/// Negotiated parameters of the peer's end.
+/// Negotiated parameters of the peer's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) tag: u32,

@@ -25,7 +25,8 @@ pub(crate) mod ppid {
     pub(crate) const BINARY_EMPTY: u32 = 57;
 }
 
-/// Returns the kind of a user payload, and whether it stands for an empty message. `None` for another identifier.
+/// Returns the kind of a user payload, and true if it represents an empty message. `None` for other
+/// identifiers.
 pub(crate) const fn kind_of(number: u32) -> Option<(Kind, bool)> {
     match number {
         ppid::TEXT | ppid::TEXT_PARTIAL => Some((Kind::Text, false)),
@@ -36,8 +37,8 @@ pub(crate) const fn kind_of(number: u32) -> Option<(Kind, bool)> {
     }
 }
 
-/// Returns the identifier of a payload. SCTP has no empty messages: they have their own identifiers and a byte without
-/// meaning.
+/// Returns the identifier of a payload. SCTP has no empty messages, so they have their own identifiers, and one
+/// meaningless byte.
 pub(crate) const fn number_of(kind: Kind, is_empty: bool) -> u32 {
     match (kind, is_empty) {
         (Kind::Text, false) => ppid::TEXT,

@@ -17,10 +17,10 @@ pub enum Kind {
     Binary,
 }
 
-/// Limit of the retransmissions of a message.
+/// Limit on the retransmissions of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reliability {
-    /// Retransmitted until it has arrived.
+    /// Retransmitted until acknowledged.
     #[default]
     Full,
     /// Retransmitted at most this many times (`maxRetransmits`).
@@ -32,7 +32,7 @@ pub enum Reliability {
 /// Properties of a channel (RFC 8832 §5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Messages may be delivered out of order.
+    /// True if messages may be delivered out of order.
     pub unordered: bool,
     /// Limit of retransmissions.
     pub reliability: Reliability,
@@ -78,7 +78,7 @@ pub enum Event {
     Closed(CloseReason),
 }
 
-/// The reason an association ended.
+/// Reason why an association ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -98,7 +98,7 @@ pub enum CloseReason {
     Limit,
 }
 
-/// The reason a message was not accepted.
+/// Reason why a message was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -110,7 +110,7 @@ pub enum SendError {
     TooLong {
         /// Length of the message, in bytes.
         length: usize,
-        /// Largest message of the peer, in bytes.
+        /// Maximum message size of the peer, in bytes.
         most: u64,
     },
     /// The send buffer is full; [`Event::Writable`] follows when there is room.
@@ -118,7 +118,7 @@ pub enum SendError {
     Full,
 }
 
-/// The reason a channel was not opened.
+/// Reason why a channel was not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

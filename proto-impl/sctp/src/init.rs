@@ -4,14 +4,14 @@ use wire::{Reader, Writer};
 
 use crate::packet::{chunk, next_parameter, parameter, write_parameter};
 
-/// Smallest window that an end may announce (§3.3.2).
+/// Minimum window that a peer may announce (§3.3.2).
 const WINDOW_BYTES_MIN: u32 = 1500;
-/// Maximum number of parameters that are read.
+/// Maximum number of parameters read.
 const PARAMETERS_MAX: usize = 64;
-/// Maximum number of bytes of unknown parameters that are reported.
+/// Maximum size of the unknown parameters that are reported, in bytes.
 const REPORT_BYTES_MAX: usize = 256;
 
-/// Extensions that both ends must support to be used.
+/// Extensions, which are only used if both sides support them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Extensions {
     /// Support for partial reliability (RFC 3758).
@@ -45,7 +45,7 @@ impl<'a> Init<'a> {
             extensions: Extensions::default(),
             cookie: None,
         };
-        // §3.3.2: none of these may be zero.
+        // §3.3.2: tag and stream counts must not be zero, nor the window below its minimum.
         if init.tag == 0 || init.outgoing == 0 || init.incoming == 0 || init.window < WINDOW_BYTES_MIN {
             return None;
         }
@@ -59,7 +59,7 @@ impl<'a> Init<'a> {
                     init.extensions.reset |= found.value.contains(&chunk::RE_CONFIG);
                     init.extensions.forward_tsn |= found.value.contains(&chunk::FORWARD_TSN);
                 }
-                // §3.2.1: the upper two bits say what to do with one that is not known.
+                // §3.2.1: the upper two bits specify how to handle an unknown parameter.
                 kind => {
                     let fits = unknown.len().saturating_add(found.value.len()) <= REPORT_BYTES_MAX;
                     if kind & 0x4000 != 0 && fits {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(Init::read(&INIT.write(&[])[..15], &mut unknown), None);
     }
 
-    /// Checks RFC 9260 §3.2.1.
+    /// Checks the handling specified in RFC 9260 §3.2.1.
     #[test]
     fn an_unknown_parameter_is_passed_over_or_reported_as_its_upper_bits_say() {
         for (kind, goes_on, reported) in [
@@ -161,7 +161,7 @@ mod tests {
             let init = Init::read(&value, &mut unknown).unwrap();
             assert_eq!((init.cookie.is_some(), !unknown.is_empty()), (goes_on, reported), "{kind:#x}");
         }
-        // A report has an end.
+        // The size of a report is limited.
         let mut value = INIT.write(&[]);
         (0..50).for_each(|_| write_parameter(&mut value, 0xf001, &[0; 100]));
         let mut unknown = Vec::new();

@@ -67,7 +67,7 @@ impl Head {
     }
 }
 
-/// Returns the checksum of a packet, with the checksum field taken as zero.
+/// Returns the checksum of a packet, computed with a checksum field of zeros.
 fn sum_of(packet: &[u8]) -> u32 {
     let (head, rest) = packet.split_at_checked(8).unwrap_or((packet, &[]));
     crc32c(&[head, &[0; 4], rest.get(4..).unwrap_or_default()])
@@ -95,7 +95,7 @@ pub(crate) fn next_chunk<'a>(rest: &mut &'a [u8]) -> Option<Chunk<'a>> {
     let (kind, flags, length) = (reader.u8().ok()?, reader.u8().ok()?, reader.u16().ok()?);
     let length = usize::from(length).checked_sub(CHUNK_HEAD_BYTES)?;
     let value = reader.take(length).ok()?;
-    // The padding of the last chunk may be missing.
+    // Padding may be missing after the last chunk.
     let _ = reader.take(padding(length));
     *rest = reader.rest();
     Some(Chunk { kind, flags, value })
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(next_parameter(&mut rest), None, "{bytes:?}");
             assert_eq!(rest, bytes);
         }
-        // The padding of the last one may be missing.
+        // Padding may be missing after the last chunk.
         let mut rest = &[0, 0, 0, 5, 1][..];
         assert_eq!(next_chunk(&mut rest).unwrap().value, [1]);
         assert!(rest.is_empty());

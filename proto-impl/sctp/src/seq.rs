@@ -1,6 +1,6 @@
-//! Serial numbers: wrapping on the wire, counted without limit inside.
+//! Serial numbers, which wrap around on the wire and are counted without limit internally.
 
-/// Start of the TSN count, so that numbers slightly before the first are not negative.
+/// Start of the TSN count; large enough that numbers slightly before the first are not negative.
 pub(crate) const TSN_BASE: u64 = 1 << 32;
 /// Start of the count of stream sequence numbers.
 pub(crate) const SSN_BASE: u64 = 1 << 16;

@@ -1,28 +1,28 @@
-//! Figures of an association: counters since the start, and current values.
+//! Statistics of an association: counters since its start, and current values.
 
 use std::time::Duration;
 
-/// Snapshot of an association's figures.
+/// Snapshot of an association's statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Complete messages.
+    /// Number of complete messages.
     pub messages: Directions,
     /// Payload bytes of complete messages.
     pub bytes: Directions,
-    /// Packets of the association.
+    /// Number of SCTP packets.
     pub packets: Directions,
-    /// Data chunks retransmitted.
+    /// Number of data chunks retransmitted.
     pub retransmitted: u64,
-    /// Data timeouts (T3-rtx).
+    /// Number of data timeouts (T3-rtx).
     pub timeouts: u64,
-    /// Messages abandoned because of their channel's limits.
+    /// Number of messages abandoned because of their channel's limits.
     pub abandoned: u64,
-    /// Packets that were malformed or of another association, and unexpected chunks.
+    /// Number of packets that were malformed or of another association, and of unexpected chunks.
     pub dropped: u64,
-    /// Data chunks dropped for lack of room: beyond the window, or behind too many gaps.
+    /// Number of data chunks dropped for lack of room: beyond the window, or after too many gaps.
     pub no_room: u64,
-    /// Messages on streams without a channel, and channels beyond the limit.
+    /// Number of messages on streams without a channel, and of channels beyond the limit.
     pub refused: u64,
     /// Congestion window, in bytes.
     pub window: usize,
@@ -32,7 +32,7 @@ pub struct Stats {
     pub buffered: (usize, usize),
     /// Smoothed round-trip time; `None` before the first measurement.
     pub round_trip: Option<Duration>,
-    /// Open channels.
+    /// Number of open channels.
     pub channels: usize,
 }
 
@@ -49,7 +49,7 @@ pub(crate) const fn count(counter: &mut u64, by: u64) {
     *counter = counter.saturating_add(by);
 }
 
-/// Converts a length for a counter.
+/// Converts a length to a counter value.
 pub(crate) fn figure(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }

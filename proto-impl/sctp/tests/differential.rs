@@ -20,7 +20,7 @@ use netsim::{Clock, Link, ms, secs};
 use sctp::{Association, ChannelId, Config, Event, Kind, Options, Reliability, Remote, Role};
 use sctp_proto as other;
 
-/// Other implementation as a state machine.
+/// The other implementation, as a state machine.
 struct Other {
     endpoint: other::Endpoint,
     association: Option<(other::AssociationHandle, other::Association)>,
@@ -113,14 +113,14 @@ impl Pair {
         Self { clock, ours, other: Other::new(), to_other, to_ours, events: Vec::new() }
     }
 
-    /// Delivers all data that arrives now, and the answers.
+    /// Delivers all data that arrives now, and the answers to it.
     fn step(&mut self) {
         while self.send() {
             self.deliver();
         }
     }
 
-    /// Returns whether something was sent or has arrived.
+    /// Returns true if something was sent or has arrived.
     fn send(&mut self) -> bool {
         let now = self.clock.now();
         let mut packet = Vec::new();
@@ -212,12 +212,12 @@ fn exchange(pair: &mut Pair) {
         pair.ours.send(now, channel, Kind::Binary, message(n, *length)).unwrap();
     }
     pair.run_until(secs(600), |pair| pair.other.messages.len() == 41);
-    // The first one is the request to open.
+    // The first message is the request to open the channel.
     assert_eq!((pair.other.messages[0].0, pair.other.messages[0].1), (0, 50));
     for (n, length) in lengths.iter().enumerate() {
         assert_eq!(pair.other.messages[n + 1], (0, 53, message(n, *length)), "{n}");
     }
-    // The acknowledgement, then as much back.
+    // The acknowledgement, then the same amount in the other direction.
     let (_, association) = pair.other.association.as_mut().unwrap();
     let mut stream = association.stream(0).unwrap();
     stream.write_sctp(&Bytes::from_static(&[2]), other::PayloadProtocolIdentifier::Dcep).unwrap();

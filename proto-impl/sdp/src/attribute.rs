@@ -17,8 +17,9 @@ use crate::text::{number, word, words, write_joined};
 
 /// An attribute.
 ///
-/// A malformed `rtpmap`, `fmtp`, `rtcp-fb`, `mid`, `group`, `setup`, `fingerprint`, `ice-ufrag` or `ice-pwd` makes the
-/// description invalid, since a session depends on it. Any other malformed attribute is kept as [`Attribute::Other`].
+/// A malformed `rtpmap`, `fmtp`, `rtcp-fb`, `mid`, `group`, `setup`, `fingerprint`, `ice-ufrag` or `ice-pwd`
+/// makes the description invalid, because a session depends on it. Other malformed attributes are kept as
+/// [`Attribute::Other`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
     /// `rtpmap`: encoding of a payload type.
@@ -41,7 +42,8 @@ pub enum Attribute {
     BundleOnly,
     /// `setup`: role in DTLS.
     Setup(Setup),
-    /// `fingerprint`: hash of the certificate. A fingerprint with an unknown hash function is an [`Attribute::Other`].
+    /// `fingerprint`: hash of the certificate. One with an unknown hash function is read as
+    /// [`Attribute::Other`].
     Fingerprint(Fingerprint),
     /// `ice-ufrag`: user name fragment of 4 to 256 characters.
     IceUfrag(String),
@@ -75,23 +77,23 @@ pub enum Attribute {
     Direction(Direction),
     /// `ptime`: milliseconds of audio per packet.
     Ptime(u32),
-    /// `maxptime`: largest milliseconds of media per packet.
+    /// `maxptime`: maximum milliseconds of media per packet.
     MaxPtime(u32),
-    /// `framerate`: frames per second; finite and positive.
+    /// `framerate`: frames per second; a finite, positive number.
     Framerate(f64),
-    /// `control`: URL for RTSP, absolute or relative, as received and not validated.
+    /// `control`: URL for RTSP, absolute or relative; as received and not validated.
     Control(String),
-    /// `range`: range that RTSP can play, as received.
+    /// `range`: range that RTSP can play; as received.
     Range(String),
     /// `sctp-port`: SCTP port of data channels.
     SctpPort(u16),
-    /// `max-message-size`: largest message of data channels, in bytes.
+    /// `max-message-size`: maximum message on data channels, in bytes.
     MaxMessageSize(u64),
     /// Any other attribute, verbatim.
     Other {
         /// Name before the colon.
         name: String,
-        /// Value behind the colon; `None` for a flag.
+        /// Value after the colon; `None` for a flag.
         value: Option<String>,
     },
 }
@@ -103,7 +105,7 @@ impl Attribute {
         Self::Other { name: name.to_owned(), value: value.map(str::to_owned) }
     }
 
-    /// Parses the text behind `a=`. The error is the name of the malformed attribute.
+    /// Parses the text after `a=`. The error is the name of the malformed attribute.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let (name, value) = match text.split_once(':') {
             Some((name, value)) => (name, Some(value)),
@@ -165,18 +167,18 @@ impl Attribute {
     }
 }
 
-/// Returns the name if a malformed attribute with this name makes the description invalid.
+/// Returns the name of an attribute that makes the description invalid if it is malformed; `None` for others.
 fn required(name: &str, value: Option<&str>) -> Option<&'static str> {
     let value = value.unwrap_or_default().trim_ascii_start();
     match name {
         "rtpmap" => Some("rtpmap"),
-        // Formats that are no payload types have parameters too.
+        // Formats that are not payload types may have parameters, too.
         "fmtp" => value.starts_with(|c: char| c.is_ascii_digit()).then_some("fmtp"),
         "rtcp-fb" => Some("rtcp-fb"),
         "mid" => Some("mid"),
         "group" => Some("group"),
         "setup" => Some("setup"),
-        // A peer may well have other hashes besides (RFC 8122 §5).
+        // A peer may send additional fingerprints with other hash functions (RFC 8122 §5).
         "fingerprint" => HashFunction::read(crate::text::first_word(value).0).map(|_| "fingerprint"),
         "ice-ufrag" => Some("ice-ufrag"),
         "ice-pwd" => Some("ice-pwd"),
@@ -184,8 +186,9 @@ fn required(name: &str, value: Option<&str>) -> Option<&'static str> {
     }
 }
 
-/// Reads a user name fragment or password. RFC 8839 §5.4 allows letters, digits, `+` and `/`; accepted here is anything
-/// that cannot end the word or the user name `ours:theirs` of a check.
+/// Reads a user name fragment or password. RFC 8839 §5.4 allows letters, digits, `+` and `/`. Any other
+/// characters are accepted here, unless they would end the word or the fragment in a check's user name
+/// `ours:theirs`.
 fn ice_chars(value: &str, min: usize) -> Option<String> {
     let value = value.trim_ascii();
     let fits = (min..=ICE_CHARS_MAX).contains(&value.len());
@@ -193,7 +196,7 @@ fn ice_chars(value: &str, min: usize) -> Option<String> {
     (fits && clean).then(|| value.to_owned())
 }
 
-/// Reads a frame rate: `25`, `29.97`, or `25.000000` as written by cameras.
+/// Reads a frame rate: `25`, `29.97`, or `25.000000` as cameras write it.
 fn framerate(value: &str) -> Option<f64> {
     let value = value.trim_ascii();
     let decimal = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');

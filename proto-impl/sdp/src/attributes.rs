@@ -11,8 +11,8 @@ use crate::rtp::{Direction, Extmap, Rtpmap, SsrcAttribute, SsrcGroup};
 
 /// The attributes of a section, in order.
 ///
-/// A getter of a single value returns the first. The parser has refused a second `mid`, `setup`, `ice-ufrag` or
-/// `ice-pwd` with a different value.
+/// If an attribute occurs more than once, its getter returns the first value. The parser refuses a second
+/// `mid`, `setup`, `ice-ufrag` or `ice-pwd` with a different value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Attributes(Vec<Attribute>);
 
@@ -72,18 +72,18 @@ impl Attributes {
         self.0.is_empty()
     }
 
-    /// Keeps only the attributes that `keep` accepts.
+    /// Keeps only the attributes for which `keep` is true.
     pub fn retain(&mut self, keep: impl FnMut(&Attribute) -> bool) {
         self.0.retain(keep);
     }
 
-    /// True if exactly this attribute is present; meant for flags.
+    /// True if exactly this attribute is present. Meant for flags.
     #[must_use]
     pub fn has(&self, attribute: &Attribute) -> bool {
         self.0.contains(attribute)
     }
 
-    /// Returns the value of an attribute of unknown type: `None` if absent, `Some(None)` for a flag.
+    /// Returns the value of an attribute of unknown type: `None` if it is absent, `Some(None)` if it is a flag.
     #[must_use]
     pub fn other(&self, name: &str) -> Option<Option<&str>> {
         self.0.iter().find_map(|a| {

@@ -1,4 +1,5 @@
-//! Comparison of formats: the same codec in the same configuration, which RFC 3264 §6.1 leaves to the payload formats.
+//! Compares formats: the same codec in the same configuration. RFC 3264 §6.1 leaves the comparison to the
+//! payload formats.
 
 use crate::fmtp::Parameters;
 use crate::h264::ProfileLevelId;
@@ -7,10 +8,10 @@ use crate::media::Format;
 impl Format {
     /// True if media in one format may be sent as the other.
     ///
-    /// Besides encoding, clock rate and channels, compares: for H.264 the sub-profile and `packetization-mode` (RFC
-    /// 6184 §8.2.2), for H.265 profile, tier and `tx-mode` (RFC 7798 §7.2.2), for VP9 `profile-id` (RFC 9628 §6), for
-    /// AV1 `profile`. Levels are receiver capabilities and are ignored. Always false for repair formats (`rtx`, `red`,
-    /// `ulpfec`), which have no media of their own.
+    /// Compares, in addition to encoding, clock rate and channels: for H.264, the sub-profile and
+    /// `packetization-mode` (RFC 6184 §8.2.2); for H.265, profile, tier and `tx-mode` (RFC 7798 §7.2.2); for
+    /// VP9, `profile-id` (RFC 9628 §6); for AV1, `profile`. Levels are receiver capabilities, and are ignored.
+    /// Always false for repair formats (`rtx`, `red`, `ulpfec`), which have no media of their own.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.parameters, &other.parameters);
@@ -31,13 +32,13 @@ impl Format {
         }
     }
 
-    /// True if the format repairs or wraps other formats.
+    /// True if the format repairs or wraps another format.
     #[must_use]
     pub fn is_repair(&self) -> bool {
         ["rtx", "red", "ulpfec", "flexfec", "flexfec-03"].iter().any(|encoding| self.rtpmap.is(encoding))
     }
 
-    /// Returns H.264's profile and level; `None` if the parameter is malformed.
+    /// Returns the H.264 profile and level; `None` if the parameter is malformed.
     #[must_use]
     pub fn profile_level_id(&self) -> Option<ProfileLevelId> {
         profile_level_id(&self.parameters)
@@ -48,7 +49,7 @@ fn profile_level_id(parameters: &Parameters) -> Option<ProfileLevelId> {
     parameters.get("profile-level-id").map_or(Some(ProfileLevelId::DEFAULT), ProfileLevelId::read)
 }
 
-/// Returns the parameters that must match. A malformed profile only equals the same text.
+/// Returns the parameters that must match. A malformed profile only matches the same text.
 fn h264(parameters: &Parameters) -> impl PartialEq + use<> {
     let profile = profile_level_id(parameters).map(ProfileLevelId::profile);
     let text = profile.is_none().then(|| parameters.get("profile-level-id").map(str::to_ascii_lowercase));
@@ -88,7 +89,7 @@ mod tests {
     fn h264_matches_by_profile_and_mode() {
         let h264 = |ours, theirs, matches| check("H264/90000", ours, theirs, matches);
         let browser = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f";
-        // webrtcbin, and other levels.
+        // webrtcbin; and other levels.
         h264(browser, "packetization-mode=1;profile-level-id=42c01f", true);
         h264(browser, "packetization-mode=1;profile-level-id=42E034", true);
         h264(browser, "packetization-mode=1", true);

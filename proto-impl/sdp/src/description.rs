@@ -17,15 +17,15 @@ use crate::reader;
 use crate::rtp::Direction;
 use crate::text::{first_word, number};
 
-/// `o=`: creator of the description. Invalid numbers and addresses are read as 0 and `0.0.0.0`, since cameras write
-/// anything there, and nothing depends on them.
+/// `o=`: creator of the description. Invalid numbers and addresses are read as 0 and `0.0.0.0`, because cameras
+/// write arbitrary values and nothing depends on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// User name; `-` for none.
     pub username: String,
     /// Session id.
     pub session_id: u64,
-    /// Version of the description, which increases with every change.
+    /// Version of the description; increases with every change.
     pub version: u64,
     /// Address of the creator.
     pub host: Host,
@@ -60,13 +60,13 @@ impl fmt::Display for Origin {
 
 /// A session description.
 ///
-/// `i=`, `u=`, `e=`, `p=`, `r=`, `z=`, `k=` and unknown lines are ignored when reading; `t=0 0` is written, for a live
-/// session.
+/// When reading, `i=`, `u=`, `e=`, `p=`, `r=`, `z=`, `k=` and unknown lines are ignored. `t=0 0`, for a live
+/// session, is always written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Description {
     /// Origin (`o=`).
     pub origin: Origin,
-    /// Session name (`s=`); `-` is written for an empty one.
+    /// Session name (`s=`); an empty one is written as `-`.
     pub name: String,
     /// Connection data of the session (`c=`).
     pub connection: Option<Connection>,
@@ -78,8 +78,8 @@ pub struct Description {
     pub media: Vec<Media>,
 }
 
-/// Security parameters and ICE credentials of a section's transport: from the section, else from the session, else from
-/// the first section of its bundle.
+/// Security parameters and ICE credentials of a section's transport, from the first place that has them: the
+/// section, the session, or the first section of its bundle.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TransportParameters<'a> {
     /// ICE user name fragment.
@@ -93,15 +93,15 @@ pub struct TransportParameters<'a> {
 }
 
 impl Description {
-    /// Parses a description whose lines end in CRLF, LF or CR. Invalid UTF-8 is replaced with U+FFFD: some cameras
-    /// write the session name in Latin-1.
+    /// Parses a description whose lines end with CRLF, LF or CR. Invalid UTF-8 is replaced by U+FFFD, because
+    /// some cameras write the session name in Latin-1.
     pub fn read(text: &[u8]) -> Result<Self, Error> {
         reader::read(text, reader::Form::Description)
     }
 
-    /// Parses the streams described by an RTSP peer, tolerant of what cameras write. Invalid lines are skipped; a
-    /// section that is not understood keeps its place and `control`, but has no formats. If no section has a format,
-    /// the error is about the first invalid line. All limits apply.
+    /// Parses the streams described by an RTSP peer, leniently, to accept what cameras write. Invalid lines are
+    /// skipped. A section that cannot be parsed is kept with its `control`, but has no formats. If no section
+    /// has a format, the error is that of the first invalid line. All limits apply.
     pub fn read_streams(text: &[u8]) -> Result<Self, Error> {
         reader::read(text, reader::Form::Streams)
     }
@@ -111,8 +111,8 @@ impl Description {
         reader::read(text, reader::Form::Fragment)
     }
 
-    /// Returns the description as text with CRLF. A line break within a value is written as a space, since it would
-    /// start a new line.
+    /// Returns the description as text with CRLF. A line break within a value is written as a space, because it
+    /// would begin a new line.
     #[must_use]
     pub fn write(&self) -> String {
         let mut w = Lines::default();
@@ -155,43 +155,43 @@ impl Description {
         self.media.iter().find(|media| media.attributes.mid() == Some(mid))
     }
 
-    /// Returns a section's direction: its own, else the session's, else `sendrecv`.
+    /// Returns a section's direction: its own, otherwise the session's, otherwise `sendrecv`.
     #[must_use]
     pub fn direction(&self, media: &Media) -> Direction {
         media.attributes.direction().or_else(|| self.attributes.direction()).copied().unwrap_or_default()
     }
 
-    /// Returns the connection data of a section: its own `c=`, else the session's.
+    /// Returns the connection data of a section: its own `c=`, otherwise the session's.
     #[must_use]
     pub fn connection<'a>(&'a self, media: &'a Media) -> Option<&'a Connection> {
         media.connection.as_ref().or(self.connection.as_ref())
     }
 
-    /// True if the peer is a lite agent, which only answers checks.
+    /// True if the peer is a lite agent, which only answers connectivity checks.
     #[must_use]
     pub fn is_ice_lite(&self) -> bool {
         self.attributes.has(&Attribute::IceLite)
     }
 
-    /// True if the peer sends its candidates later (RFC 8840 §4.1).
+    /// True if the peer will send its candidates later (RFC 8840 §4.1).
     #[must_use]
     pub fn trickles(&self, media: &Media) -> bool {
         [&media.attributes, &self.attributes]
             .into_iter()
             .filter_map(Attributes::ice_options)
             .flatten()
-            // libdatachannel, and so OBS, joins them by commas.
+            // libdatachannel, and therefore OBS, separates the options with commas.
             .any(|options| options.split(',').any(|option| option == "trickle"))
     }
 
-    /// Returns the transport parameters of a section. A bundled section without them uses those of the first section in
-    /// its bundle (RFC 9143 §7.1.3).
+    /// Returns the transport parameters of a section. If a bundled section has none, those of the first section
+    /// in its bundle are used (RFC 9143 §7.1.3).
     #[must_use]
     pub fn transport<'a>(&'a self, media: &'a Media) -> TransportParameters<'a> {
         let tagged = self.tagged_of(media).map(|tagged| &tagged.attributes);
         let places = [Some(&media.attributes), Some(&self.attributes), tagged];
         let places = || places.iter().copied().flatten();
-        // The fragment and its password belong together: they come from one place.
+        // User name fragment and password belong together, so both come from the same place.
         let ice = places().find(|attributes| attributes.ice_ufrag().is_some());
         let dtls = places().find(|attributes| attributes.fingerprints().next().is_some());
         TransportParameters {
@@ -217,7 +217,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// A text under construction, line by line.
+/// A text being written line by line.
 #[derive(Default)]
 struct Lines {
     text: String,

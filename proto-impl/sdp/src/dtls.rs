@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-/// Hash function of a fingerprint. MD2 and MD5 are not accepted.
+/// Hash function of a fingerprint. MD2 and MD5 are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HashFunction {
-    /// SHA-1: supported, but should not be trusted if there is a better one.
+    /// SHA-1. It is supported, but should not be trusted if there is a better one.
     Sha1,
     /// SHA-224.
     Sha224,
-    /// SHA-256, which all current peers send.
+    /// SHA-256; all current peers send it.
     Sha256,
     /// SHA-384.
     Sha384,
@@ -54,7 +54,8 @@ impl HashFunction {
     }
 }
 
-/// `a=fingerprint`: hash of the peer's certificate. If there are several, one match suffices (RFC 8122 §5).
+/// `a=fingerprint`: hash of the peer's certificate. If there are several, one of them has to match (RFC 8122
+/// §5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
     hash: HashFunction,
@@ -62,7 +63,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Creates a fingerprint; `None` if the value's length does not fit the hash function.
+    /// Creates a fingerprint; `None` if the value's length does not match the hash function.
     #[must_use]
     pub fn new(hash: HashFunction, value: Bytes) -> Option<Self> {
         (value.len() == hash.bytes()).then_some(Self { hash, value })
@@ -82,7 +83,7 @@ impl Fingerprint {
         self.hash
     }
 
-    /// Hash value, whose length is that of the hash function.
+    /// The hash value; its length is that of the hash function.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         &self.value
@@ -104,14 +105,14 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// `a=setup`: the side that opens the association.
+/// `a=setup`: which side opens the association.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Setup {
     /// The sender of the description is the DTLS client.
     Active,
     /// The sender of the description is the DTLS server.
     Passive,
-    /// Offer only: the answerer decides.
+    /// Only in offers: the answerer decides.
     ActPass,
     /// No connection is opened for now.
     HoldConn,
@@ -130,7 +131,8 @@ impl Setup {
         }
     }
 
-    /// Returns the answer of a side that prefers the role `preferred`, `Active` or `Passive` (RFC 8842 §5.3).
+    /// Returns the answer of a side that prefers the role `preferred`, which is `Active` or `Passive` (RFC 8842
+    /// §5.3).
     #[must_use]
     pub const fn answer(self, preferred: Self) -> Self {
         match self {

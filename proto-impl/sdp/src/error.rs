@@ -1,6 +1,6 @@
 //! Errors in parsing a description.
 
-/// The reason a text is not a valid session description, or exceeds a limit. Lines count from 1.
+/// Reason why a text is not a valid session description, or exceeds a limit. Lines are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,7 +37,7 @@ pub enum Error {
         /// Line of the first `b=` beyond the limit.
         line: usize,
     },
-    /// A line is not a letter, `=` and a value, or contains a control character.
+    /// A line does not consist of a letter, `=` and a value, or contains a control character.
     #[error("line {line} is not an SDP line")]
     NotALine {
         /// Line number.
@@ -57,10 +57,10 @@ pub enum Error {
         /// Name of the attribute, or letter of the line.
         what: &'static str,
     },
-    /// A second value is given where at most one is allowed.
+    /// A value is repeated where only one is allowed.
     #[error("line {line}: duplicate {what}")]
     Duplicate {
-        /// Line of the second value.
+        /// Line of the repetition.
         line: usize,
         /// Name of the attribute, or letter of the line.
         what: &'static str,

@@ -1,4 +1,4 @@
-//! `a=fmtp` (RFC 8866 §6.15) and its parameters, which each payload format defines.
+//! `a=fmtp` (RFC 8866 §6.15), and its parameters, which the payload formats define.
 
 use alloc::borrow::ToOwned;
 use alloc::fmt;
@@ -9,12 +9,12 @@ use alloc::vec::Vec;
 use crate::rtp::PayloadType;
 use crate::text::{bounded, first_word, write_joined};
 
-/// A parameter. Flags have no value, as `0-16` of telephone-event or `111/111` of RED.
+/// A parameter. Flags have no value, for example `0-16` of telephone-event, or `111/111` of RED.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
-    /// Name as written. Compare it ignoring case.
+    /// Name as written. Must be compared ignoring case.
     pub name: String,
-    /// Text behind the first `=`, including any further `=` of base64.
+    /// Text after the first `=`, including any further `=` of base64.
     pub value: Option<String>,
 }
 
@@ -47,15 +47,15 @@ impl Parameters {
         Self(Vec::new())
     }
 
-    /// Parses `name=value;name=value`, with or without blanks and empty parts. `None` if there are more than
-    /// [`crate::limits::VALUES_MAX`].
+    /// Parses `name=value;name=value`; blanks and empty parts are ignored. `None` if there are more than
+    /// [`crate::limits::VALUES_MAX`] parameters.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let parts = text.split(';').map(str::trim_ascii).filter(|part| !part.is_empty());
         bounded(parts.map(|part| Some(Parameter::read(part)))).map(Self)
     }
 
-    /// Returns the parameters with one more, in builder style.
+    /// Returns the parameters with this one set, in builder style.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
         self.set(name, value);
@@ -77,7 +77,7 @@ impl Parameters {
         self.find(name)?.value.as_deref()
     }
 
-    /// Returns a value as a decimal number; `None` if absent or not a number.
+    /// Returns a value as a decimal number; `None` if it is absent or not a number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u32> {
         self.get(name).and_then(crate::text::number)
@@ -106,7 +106,7 @@ impl Parameters {
         Some(self.0.remove(at))
     }
 
-    /// Appends the parameters of another line, since some peers split them.
+    /// Appends the parameters of another line, because some peers use several lines.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.0.extend(other.0.iter().cloned());
     }
@@ -125,14 +125,14 @@ impl fmt::Display for Parameters {
 /// `a=fmtp`: parameters of one payload type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fmtp {
-    /// Payload type that the parameters belong to.
+    /// Payload type to which the parameters apply.
     pub payload_type: PayloadType,
     /// The parameters.
     pub parameters: Parameters,
 }
 
 impl Fmtp {
-    /// Parses the attribute's value. An empty list of parameters is valid, since cameras write such lines.
+    /// Parses the attribute's value. An empty list of parameters is valid, because cameras write such lines.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (payload_type, rest) = first_word(text);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn parameters_come_with_blanks_flags_and_base64() {
-        // The Ant Media SDK writes the blank, ffmpeg the base64, everybody the flag of telephone-event.
+        // The Ant Media SDK writes the blank, ffmpeg the base64, and all peers the flag of telephone-event.
         let read = Parameters::read("minptime=10;useinbandfec=1; stereo=1").unwrap();
         assert_eq!((read.get("Stereo"), read.number("minptime")), (Some("1"), Some(10)));
         let read = Parameters::read("sprop-parameter-sets=Z0LAHw==,aM4=; packetization-mode=1;").unwrap();

@@ -1,5 +1,5 @@
-//! Groups of sections and their tracks: `a=group` (RFC 5888, RFC 9143), `a=msid` (RFC 8830), `a=rid` (RFC 8851),
-//! `a=simulcast` (RFC 8853).
+//! Groups of sections, and their tracks: `a=group` (RFC 5888, RFC 9143), `a=msid` (RFC 8830), `a=rid` (RFC
+//! 8851), `a=simulcast` (RFC 8853).
 
 use alloc::borrow::ToOwned;
 use alloc::fmt;
@@ -10,12 +10,12 @@ use crate::fmtp::Parameters;
 use crate::rtp::PayloadType;
 use crate::text::{bounded, first_word, list, word, words, write_joined};
 
-/// Semantics of a group.
+/// Meaning of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Semantics {
     /// `BUNDLE`: one transport for all sections.
     Bundle,
-    /// `LS`: lip synchronization, played in sync.
+    /// `LS`: lip synchronization; the sections must be played in sync.
     LipSync,
     /// Other semantics.
     Other(String),
@@ -36,7 +36,7 @@ impl fmt::Display for Semantics {
 pub struct Group {
     /// Semantics of the group.
     pub semantics: Semantics,
-    /// Mids of the sections. The first of a bundle is the tagged section, whose transport is used.
+    /// Mids of the sections. In a bundle, the first is the tagged section, whose transport is used.
     pub mids: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Msid {
     }
 }
 
-/// Direction of a layer.
+/// Direction of a simulcast layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RidDirection {
     /// Sent by the sender of the description.
@@ -97,7 +97,7 @@ pub enum RidDirection {
 }
 
 impl RidDirection {
-    /// Returns the direction to write in an answer.
+    /// Returns the direction for an answer.
     #[must_use]
     pub const fn reverse(self) -> Self {
         match self {
@@ -114,7 +114,7 @@ pub struct Rid {
     pub id: String,
     /// The direction.
     pub direction: RidDirection,
-    /// Payload types of the layer; empty for all of the section.
+    /// Payload types of the layer; empty for all those of the section.
     pub payload_types: Vec<PayloadType>,
     /// Restrictions such as `max-width` and `max-fps`.
     pub restrictions: Parameters,
@@ -140,7 +140,7 @@ impl Rid {
     }
 }
 
-/// Checks a rid: letters and digits (RFC 8852 §3.3), `-` and `_` (an erratum of RFC 8851).
+/// Checks a rid: letters and digits (RFC 8852 §3.3), `-` and `_` (by an erratum of RFC 8851).
 fn rid_id(text: &str) -> Option<&str> {
     let clean = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     (clean && !text.is_empty()).then_some(text)
@@ -166,12 +166,12 @@ impl fmt::Display for Rid {
     }
 }
 
-/// A layer in `a=simulcast`, possibly one of several alternatives.
+/// A layer in `a=simulcast`; it may be one of several alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
     /// Identifier of the layer.
     pub rid: String,
-    /// The layer starts paused (`~`).
+    /// True if the layer starts paused (`~`).
     pub paused: bool,
 }
 
@@ -191,7 +191,7 @@ pub struct Simulcast {
 }
 
 impl Simulcast {
-    /// Parses the attribute's value. The form of old drafts (`send rid=a;b`) is not accepted.
+    /// Parses the attribute's value. The format of old drafts (`send rid=a;b`) is refused.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let mut simulcast = Self::default();

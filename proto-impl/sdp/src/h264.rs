@@ -2,7 +2,7 @@
 
 use alloc::fmt;
 
-/// A profile, with the constraint flags taken into account (RFC 6184 §8.1, table 5).
+/// A profile, determined by `profile_idc` and the constraint flags (RFC 6184 §8.1, table 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum H264Profile {
     /// Constrained Baseline, which every decoder supports: `42e01f`, `42c01f`.
@@ -23,7 +23,7 @@ pub enum H264Profile {
     High422,
     /// High 4:4:4 Predictive: `f4001f`.
     High444,
-    /// An intra-only or newer profile, by its two bytes.
+    /// An intra-only or newer profile, by `profile_idc` and constraint flags.
     Other(u8, u8),
 }
 
@@ -32,7 +32,8 @@ impl H264Profile {
     #[must_use]
     pub const fn of(idc: u8, flags: u8) -> Self {
         match (idc, flags) {
-            // Bits that say nothing about a profile are masked; among them set3, which is level 1b in the old ones.
+            // Masks the flags that do not affect the profile. One of them is set3, which means level 1b in
+            // older profiles.
             (0x42, _) if flags & 0x4f == 0x40 => Self::ConstrainedBaseline,
             (0x4d, _) if flags & 0x8f == 0x80 => Self::ConstrainedBaseline,
             (0x58, _) if flags & 0xcf == 0xc0 => Self::ConstrainedBaseline,
@@ -49,13 +50,13 @@ impl H264Profile {
         }
     }
 
-    /// True if a decoder of this profile can decode a stream of the other.
+    /// True if a decoder for this profile can decode streams of the other.
     #[must_use]
     pub fn decodes(self, stream: Self) -> bool {
         self == stream || self.includes().contains(&stream)
     }
 
-    /// Returns the profiles whose streams also conform to this one (H.264 Annex A.2).
+    /// Returns the other profiles whose streams also conform to this one (H.264 Annex A.2).
     const fn includes(self) -> &'static [Self] {
         match self {
             Self::ConstrainedBaseline | Self::Other(..) => &[],
@@ -71,23 +72,23 @@ impl H264Profile {
     }
 }
 
-/// Profile, constraint flags and level: the three bytes behind the header of an SPS.
+/// Profile, constraint flags and level: the three bytes after the header of an SPS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProfileLevelId {
     /// Value of `profile_idc`.
     pub idc: u8,
-    /// Constraint flags, `constraint_set0_flag` in the highest bit.
+    /// Constraint flags; `constraint_set0_flag` is the highest bit.
     pub flags: u8,
     /// Value of `level_idc`: ten times the level.
     pub level: u8,
 }
 
-/// constraint_set3_flag, which together with level 11 of some profiles means level 1b (H.264 §7.4.2.1.1).
+/// constraint_set3_flag. In some profiles, it means level 1b together with level 11 (H.264 §7.4.2.1.1).
 const LEVEL_1B_FLAG: u8 = 0x10;
 
 impl ProfileLevelId {
-    /// Constrained Baseline, level 3.1: the default without a `profile-level-id`. RFC 6184 §8.1 specifies Baseline,
-    /// level 1, but no current encoder is so limited, and browsers assume the values here.
+    /// Constrained Baseline, level 3.1: the default without a `profile-level-id`. RFC 6184 §8.1 specifies
+    /// Baseline, level 1, but no current encoder is that limited, and browsers assume these values.
     pub const DEFAULT: Self = Self { idc: 0x42, flags: 0xe0, level: 31 };
 
     /// Reads six hexadecimal digits.
@@ -104,10 +105,10 @@ impl ProfileLevelId {
         H264Profile::of(self.idc, self.flags)
     }
 
-    /// Returns a rank by which levels can be compared: 1b lies between 1 and 1.1.
+    /// Returns a rank with which levels can be compared: 1b is between 1 and 1.1.
     #[must_use]
     pub const fn level_rank(self) -> u16 {
-        // Twice the level, so that there is room for 1b.
+        // Twice the level, which leaves room for 1b.
         if self.is_1b_by_flag() || self.level == 9 { 21 } else { (self.level as u16).saturating_mul(2) }
     }
 
@@ -115,9 +116,10 @@ impl ProfileLevelId {
         matches!(self.idc, 0x42 | 0x4d | 0x58) && self.level == 11 && self.flags & LEVEL_1B_FLAG != 0
     }
 
-    /// Returns the profile and level to answer this offer with, if our own limit is `ours`: our own level if levels are
-    /// `asymmetric`, else the lower of both. The profile bytes stay as offered (RFC 6184 §8.2.2), since one profile has
-    /// several forms, and pion takes a different form for a different profile. `None` if the profiles differ.
+    /// Returns the profile and level with which to answer this offer, if our own limit is `ours`: our own level
+    /// if levels are `asymmetric`, otherwise the lower of both. The profile bytes are those offered (RFC 6184
+    /// §8.2.2), because a profile can be written in several ways, and pion treats them as different profiles.
+    /// `None` if the profiles differ.
     #[must_use]
     pub fn answer(self, ours: Self, asymmetric: bool) -> Option<Self> {
         if self.profile() != ours.profile() {
@@ -126,7 +128,7 @@ impl ProfileLevelId {
         if !asymmetric && ours.level_rank() > self.level_rank() {
             return Some(self);
         }
-        // Level 1b is a flag in some profiles, and that goes with the level.
+        // In some profiles, level 1b is a flag, which is part of the level.
         let own = if self.is_1b_by_flag() || ours.is_1b_by_flag() { LEVEL_1B_FLAG } else { 0 };
         Some(Self { level: ours.level, flags: self.flags & !own | ours.flags & own, ..self })
     }
@@ -191,7 +193,7 @@ mod tests {
             P::High.decodes(P::ConstrainedBaseline) && P::High.decodes(P::Main) && P::High.decodes(P::High)
         );
         assert!(P::Baseline.decodes(P::ConstrainedBaseline));
-        // Baseline has slices in any order, which the others lack.
+        // Baseline allows slices in any order, which the others do not support.
         assert!(!P::Main.decodes(P::Baseline) && !P::High.decodes(P::Baseline));
         assert!(!P::ConstrainedBaseline.decodes(P::Main) && !P::Other(1, 2).decodes(P::Main));
     }

@@ -1,4 +1,4 @@
-//! Hosts and the lines that contain them: `c=`, `a=rtcp`, candidates.
+//! Hosts, and the lines that contain them: `c=`, `a=rtcp`, candidates.
 
 use alloc::borrow::ToOwned;
 use alloc::fmt;
@@ -7,10 +7,11 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use crate::text::{first_word, number};
 
-/// Longest host name, in characters.
+/// Maximum length of a host name, in characters.
 const NAME_CHARS_MAX: usize = 253;
 
-/// An IP address or a host name: browsers hide addresses behind `<uuid>.local`, cameras write their host name.
+/// An IP address or a host name: browsers hide addresses behind `<uuid>.local` names, and cameras write their
+/// host names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
     /// An IP address.
@@ -20,10 +21,10 @@ pub enum Host {
 }
 
 impl Host {
-    /// The address `0.0.0.0`, which carries no information.
+    /// The address `0.0.0.0`, which stands for no address.
     pub const UNSPECIFIED: Self = Self::Ip(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// Parses an address, or a name of letters, digits, `-`, `_` and `.`.
+    /// Parses an address, or a name consisting of letters, digits, `-`, `_` and `.`.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if let Ok(ip) = text.parse() {
@@ -70,8 +71,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// Reads `IN IP4 host` as in `o=`, `c=` and `a=rtcp`, and returns the host. The announced address type is ignored,
-/// since the address itself shows it.
+/// Reads `IN IP4 host`, as in `o=`, `c=` and `a=rtcp`, and returns the host. The address type is ignored,
+/// because the address itself shows it.
 pub(crate) fn read_network(text: &str) -> Option<&str> {
     let (net, rest) = first_word(text);
     let (family, rest) = first_word(rest);
@@ -81,7 +82,7 @@ pub(crate) fn read_network(text: &str) -> Option<&str> {
     (known && !host.is_empty()).then_some(host)
 }
 
-/// Writes a host in the form of [`read_network`].
+/// Writes a host in the format that [`read_network`] reads.
 pub(crate) struct Network<'a>(pub(crate) &'a Host);
 
 impl fmt::Display for Network<'_> {
@@ -95,7 +96,7 @@ impl fmt::Display for Network<'_> {
 pub struct Connection {
     /// Destination address of the media.
     pub host: Host,
-    /// TTL of an IPv4 multicast group. A number of groups behind it is ignored.
+    /// TTL of an IPv4 multicast group. A number of groups after it is ignored.
     pub ttl: Option<u8>,
 }
 
@@ -126,12 +127,12 @@ impl fmt::Display for Connection {
     }
 }
 
-/// `a=rtcp` (RFC 3605): address of RTCP if it is not the next port.
+/// `a=rtcp` (RFC 3605): address for RTCP if it is not the next port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtcpAddress {
-    /// Port; 9 if ICE decides it.
+    /// Port; 9 if ICE determines it.
     pub port: u16,
-    /// Address; `None` if it is that of `c=`.
+    /// Address; `None` if it is that in `c=`.
     pub host: Option<Host>,
 }
 

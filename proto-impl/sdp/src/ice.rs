@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::host::Host;
 use crate::text::number;
 
-/// Maximum number of extensions of one candidate.
+/// Maximum number of extensions per candidate.
 const EXTENSIONS_MAX: usize = 16;
 /// Largest component id (RFC 8839 §5.1).
 const COMPONENT_MAX: u16 = 256;
@@ -80,7 +80,7 @@ pub struct Candidate {
     pub transport: Transport,
     /// The peer's preference; larger is better.
     pub priority: u32,
-    /// Address, or a `.local` name.
+    /// IP address, or a `.local` name.
     pub host: Host,
     /// The port.
     pub port: u16,
@@ -90,13 +90,13 @@ pub struct Candidate {
     pub related: Option<(Host, u16)>,
     /// TCP type; `None` for UDP.
     pub tcp_kind: Option<TcpKind>,
-    /// Further name-value pairs: `generation`, `ufrag`, `network-cost`, ...
+    /// Further pairs of name and value: `generation`, `ufrag`, `network-cost`, ...
     pub extensions: Vec<(String, String)>,
 }
 
 impl Candidate {
-    /// Parses a candidate as written in signalling and SDP: the value, with or without `candidate:` or `a=candidate:`
-    /// before it.
+    /// Parses a candidate as written in signalling or SDP: the value, optionally after `candidate:` or
+    /// `a=candidate:`.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let text = text.trim_ascii();
@@ -135,7 +135,7 @@ impl Candidate {
                 "raddr" => address = Host::read(value),
                 "rport" => port = number(value)?,
                 "tcptype" => self.tcp_kind = Some(TcpKind::read(value)?),
-                // A name without a value at the end is dropped.
+                // A name at the end without a value is dropped.
                 _ if value.is_empty() => {}
                 _ if self.extensions.len() >= EXTENSIONS_MAX => return None,
                 _ => self.extensions.push((name.to_owned(), value.to_owned())),
@@ -152,7 +152,8 @@ impl Candidate {
     }
 }
 
-/// True for a valid foundation. RFC 8839 allows letters, digits, `+` and `/`; other stacks also use `-`, `_` and `.`.
+/// True if a foundation is valid. RFC 8839 allows letters, digits, `+` and `/`; other stacks also use `-`, `_`
+/// and `.`.
 fn is_foundation(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_' | b'.'))
 }

@@ -1,4 +1,4 @@
-//! Media sections: `m=` and the lines that belong to it (RFC 8866 §5.14).
+//! Media sections: `m=` and the lines that follow it (RFC 8866 §5.14).
 
 use alloc::borrow::ToOwned;
 use alloc::fmt;
@@ -48,7 +48,7 @@ impl fmt::Display for MediaKind {
     }
 }
 
-/// Formats of a section in order of preference, each once.
+/// Formats of a section in order of preference, without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Formats {
     /// Payload types, if the protocol is RTP.
@@ -95,7 +95,7 @@ impl fmt::Display for Formats {
 /// Bandwidth (`b=`, RFC 8866 §5.8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// Type of bandwidth: `AS` (kbit/s), `TIAS` (bit/s), `RR`, `RS`, ...
+    /// Type of the bandwidth: `AS` (kbit/s), `TIAS` (bit/s), `RR`, `RS`, ...
     pub kind: String,
     /// Value in the unit of its type.
     pub value: u64,
@@ -116,7 +116,7 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// A payload type with everything that a section says about it.
+/// A payload type, with everything that its section specifies for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
     /// Payload type, encoding and clock rate.
@@ -134,12 +134,12 @@ impl Format {
         self.rtpmap.payload_type
     }
 
-    /// True if this is the `rtx` format for a payload type.
+    /// True if this is the `rtx` format for this payload type.
     pub(crate) fn repairs(&self, payload_type: PayloadType) -> bool {
         self.rtpmap.is("rtx") && self.parameters.number("apt") == Some(payload_type.number().into())
     }
 
-    /// True if this is the redundant form (RFC 2198) of exactly this payload type.
+    /// True if this is the redundant form (RFC 2198) of this payload type and no other.
     pub(crate) fn doubles(&self, payload_type: PayloadType) -> bool {
         let is_it = |part: &str| number(part) == Some(u32::from(payload_type.number()));
         let of = |name: &str| name.split('/').all(is_it);
@@ -152,8 +152,8 @@ impl Format {
 pub struct Media {
     /// Media type.
     pub kind: MediaKind,
-    /// Port. 0 means rejected, unless the section is bundle-only; 9 means that ICE decides. A number of ports behind it
-    /// is ignored.
+    /// Port. 0 means rejected, unless the section is bundle-only; 9 means that ICE determines the port. A
+    /// number of ports after it is ignored.
     pub port: u16,
     /// Transport protocol: `UDP/TLS/RTP/SAVPF`, `RTP/AVP`, ...
     pub protocol: String,
@@ -185,8 +185,8 @@ impl Media {
         Some(Self::new(MediaKind::read(word(kind)?), number(port)?, protocol, formats))
     }
 
-    /// Reads as much of an `m=` line as is valid: words that are not payload types are skipped, and so is an invalid
-    /// port, which RTSP does not use.
+    /// Reads the valid parts of an `m=` line: words that are not payload types are skipped, and so is an
+    /// invalid port, which RTSP does not use.
     pub(crate) fn read_loosely(text: &str) -> Self {
         let (kind, rest) = first_word(text);
         let (port, rest) = first_word(rest);
@@ -196,8 +196,8 @@ impl Media {
         Self::new(MediaKind::read(kind), number(port).unwrap_or(0), protocol, formats)
     }
 
-    /// True if the section is rejected or ended: port 0, and not bundle-only (RFC 9143 §6). Only valid for offers and
-    /// answers, since RTSP always uses port 0.
+    /// True if the section is rejected or ended: port 0, and not bundle-only (RFC 9143 §6). Only meaningful for
+    /// offers and answers, because RTSP always uses port 0.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         self.port == 0 && !self.attributes.has(&Attribute::BundleOnly)
@@ -212,7 +212,8 @@ impl Media {
         }
     }
 
-    /// Returns the format of a payload type, from its `rtpmap` or the static assignments; `None` if neither defines it.
+    /// Returns the format of a payload type, from its `rtpmap` or the static assignments; `None` if neither
+    /// defines it.
     #[must_use]
     pub fn format(&self, payload_type: PayloadType) -> Option<Format> {
         let mut rtpmap = None;
@@ -242,19 +243,20 @@ impl Media {
         self.payload_types().iter().filter_map(|&payload_type| self.format(payload_type))
     }
 
-    /// Returns the payload type of the retransmissions of another (RFC 4588), the `rtx` whose `apt` names it.
+    /// Returns the payload type for retransmissions of this one (RFC 4588): the `rtx` whose `apt` refers to it.
     #[must_use]
     pub fn rtx_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         self.rtp_formats().find(|format| format.repairs(payload_type)).map(|format| format.payload_type())
     }
 
-    /// Returns the payload type of the redundant form of another (RFC 2198).
+    /// Returns the payload type for the redundant form of this one (RFC 2198).
     #[must_use]
     pub fn red_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         self.rtp_formats().find(|format| format.doubles(payload_type)).map(|format| format.payload_type())
     }
 
-    /// Adds the `rtpmap`, `rtcp-fb` and `fmtp` lines of a format. Its payload type must be listed in `formats`.
+    /// Adds the `rtpmap`, `rtcp-fb` and `fmtp` lines of a format, whose payload type must be listed in
+    /// `formats`.
     pub fn push_format(&mut self, format: &Format) {
         let payload_type = format.payload_type();
         self.attributes.push(Attribute::Rtpmap(format.rtpmap.clone()));
@@ -312,7 +314,7 @@ mod tests {
         assert_eq!(h264.parameters.to_string(), "packetization-mode=1;profile-level-id=42e01f");
         assert_eq!(h264.feedback, [Feedback::Pli, Feedback::Nack]);
         assert_eq!(media.rtx_of(h264.payload_type()), PayloadType::new(97));
-        // PCMU needs no line; 98 says nothing.
+        // PCMU needs no `rtpmap`; 98 has none, so its encoding is unknown.
         assert_eq!(media.rtp_formats().count(), 3);
         let mut copy = Media::read("video 9 RTP/SAVPF 96").unwrap();
         copy.push_format(&h264);

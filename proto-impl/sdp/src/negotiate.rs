@@ -1,5 +1,5 @@
-//! Offers and answers as text (RFC 3264, RFC 9143): selecting formats, mirroring attributes, and checking answers. The
-//! caller chooses codecs and directions.
+//! Offers and answers as text (RFC 3264, RFC 9143): selects formats, mirrors attributes, and checks answers.
+//! The caller chooses codecs and directions.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -14,29 +14,29 @@ use crate::host::{Connection, Host};
 use crate::media::{Format, Formats, Media};
 use crate::rtp::{Direction, Extmap, PayloadType, Rtpmap};
 
-/// The discard port, used when ICE decides a section's address (RFC 8839 §4.3.1).
+/// The discard port, used if ICE determines a section's address (RFC 8839 §4.3.1).
 const PORT_DISCARD: u16 = 9;
-/// Ids that packets can carry (RFC 8285 §4.3); from 4096 on, an extension is proposed without an id (§5).
+/// Ids that packets can contain (RFC 8285 §4.3). From 4096 on, an extension is proposed without an id (§5).
 const EXTENSION_IDS: core::ops::RangeInclusive<u16> = 1..=255;
 
-/// A format of an offer that we also support.
+/// A format in an offer that we support, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selected {
-    /// Format as offered, whose parameters are the peer's receive capabilities.
+    /// The format as offered; its parameters are the peer's receive capabilities.
     pub offered: Format,
-    /// Format for the answer: the offered payload type, our parameters, the common feedback types.
+    /// The format for the answer: the offered payload type, our parameters, and the common feedback types.
     pub answer: Format,
     /// Index in our list of formats.
     pub ours: usize,
-    /// Offered payload type of its retransmissions; `None` without RTX.
+    /// Offered payload type for its retransmissions; `None` without RTX.
     pub rtx: Option<PayloadType>,
-    /// Offered payload type of the redundant form (RFC 2198), for senders that support it.
+    /// Offered payload type for its redundant form (RFC 2198), for senders that support it.
     pub red: Option<PayloadType>,
 }
 
 impl Media {
-    /// Selects the formats of this offered section that we support, in our order of preference. If several match one of
-    /// ours, the first offered is selected. No format is selected twice.
+    /// Selects the formats in this offered section that we support, in our order of preference. If several
+    /// match one of ours, the first offered one is selected. No format is selected twice.
     #[must_use]
     pub fn select(&self, ours: &[Format]) -> Vec<Selected> {
         let offered: Vec<Format> = self.rtp_formats().collect();
@@ -62,8 +62,8 @@ impl Media {
         selected
     }
 
-    /// Returns the answer to this offered section with these formats: its kind, protocol, `mid`, RTCP flags, and the
-    /// direction that results from both sides. The caller adds ICE, DTLS, extensions and `msid`.
+    /// Returns the answer to this offered section with these formats: its kind, protocol, `mid`, RTCP flags,
+    /// and the resulting direction. The caller must add ICE, DTLS, extensions and `msid`.
     #[must_use]
     pub fn accept(&self, selected: &[Selected], offered: Direction, ours: Direction) -> Self {
         let mut types = Vec::new();
@@ -71,7 +71,8 @@ impl Media {
         let place = |of: PayloadType| self.payload_types().iter().position(|offered| *offered == of);
         for format in selected {
             let own = format.answer.payload_type();
-            // A sender uses the redundant form only where it comes first: wanted of one that repeats no packets of sound, as browsers.
+            // A sender uses the redundant form only if that is listed first. We want it from senders that do
+            // not retransmit audio, such as browsers.
             let red_first = format.red.filter(|red| is_received || place(*red) < place(own));
             let red_last = format.red.filter(|_| red_first.is_none());
             types.extend(red_first.into_iter().chain([own]).chain(format.rtx).chain(red_last));
@@ -99,8 +100,8 @@ impl Media {
         media
     }
 
-    /// Returns the answer to this offered section of data channels (RFC 8841 §10.3), with its formats and mid, and our
-    /// SCTP parameters.
+    /// Returns the answer to this offered section of data channels (RFC 8841 §10.3), with its formats and mid,
+    /// and with our SCTP parameters.
     #[must_use]
     pub fn accept_data(&self, sctp_port: u16, message_bytes_max: u64) -> Self {
         let mut media = Self::new(self.kind.clone(), PORT_DISCARD, &self.protocol, self.formats.clone());
@@ -120,8 +121,8 @@ impl Media {
         media
     }
 
-    /// Returns the answer to the header extensions of this offered section: those with a known URI, each once, with the
-    /// offered ids.
+    /// Returns the answer to the header extensions of this offered section: those with a known URI, each once,
+    /// with their offered ids.
     #[must_use]
     pub fn answer_extmaps(&self, known: &[&str]) -> Vec<Attribute> {
         let mut answered: Vec<&Extmap> = Vec::new();
@@ -138,14 +139,15 @@ impl Media {
         answered.into_iter().map(answer).collect()
     }
 
-    /// Returns the answer to the simulcast layers of this offered section, accepting all of them (RFC 8853 §5.3). Empty
-    /// without simulcast.
+    /// Returns the answer to the simulcast layers of this offered section; all of them are accepted (RFC 8853
+    /// §5.3). Empty without simulcast.
     #[must_use]
     pub fn answer_simulcast(&self) -> Vec<Attribute> {
         let Some(simulcast) = self.attributes.simulcast() else { return Vec::new() };
         let mut answer: Vec<Attribute> = Vec::new();
         for rid in self.attributes.rids() {
-            // Payload types of the answer may be fewer than those of the layer: they are left to the section.
+            // The answer may have fewer payload types than the layer, so layers list none and those of the
+            // section apply.
             let (direction, payload_types) = (rid.direction.reverse(), Vec::new());
             answer.push(Attribute::Rid(crate::group::Rid { direction, payload_types, ..rid.clone() }));
         }
@@ -158,7 +160,7 @@ impl Media {
     }
 }
 
-/// Returns our format as the answer to a matching offered one.
+/// Returns the answer to an offered format, from our format that matches it.
 fn answer(offered: &Format, ours: &Format) -> Format {
     let mut parameters = ours.parameters.clone();
     if ours.rtpmap.is("H264") {
@@ -175,7 +177,7 @@ fn answer(offered: &Format, ours: &Format) -> Format {
 }
 
 impl Format {
-    /// Creates the retransmission format of another format (RFC 4588 §8).
+    /// Creates the retransmission format for another format (RFC 4588 §8).
     #[must_use]
     pub fn rtx(payload_type: PayloadType, of: &Rtpmap) -> Self {
         let clock_rate = of.clock_rate;
@@ -184,7 +186,7 @@ impl Format {
         Self { rtpmap, parameters, feedback: Vec::new() }
     }
 
-    /// Creates the redundant form of another format (RFC 2198 §5).
+    /// Creates the redundant form for another format (RFC 2198 §5).
     #[must_use]
     pub fn red(payload_type: PayloadType, of: &Rtpmap) -> Self {
         let rtpmap = Rtpmap { payload_type, encoding: "red".to_owned(), ..of.clone() };
@@ -194,7 +196,7 @@ impl Format {
     }
 }
 
-/// The reason an answer does not match its offer. Sections count from 0.
+/// Reason why an answer does not match its offer. Sections are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
@@ -209,19 +211,19 @@ pub enum AnswerError {
     /// The section has a different kind or mid than offered.
     #[error("section {0} does not match the offer")]
     OtherSection(usize),
-    /// The section has no offered format.
+    /// The section contains none of the offered formats.
     #[error("section {0} has no offered format")]
     NoFormat(usize),
-    /// In this section the peer sends although we do not receive, or the reverse.
+    /// In this section, the peer sends although we do not receive, or vice versa.
     #[error("section {0} has a direction that was not offered")]
     Direction(usize),
-    /// The bundle contains a section that was not bundled in the offer, or is rejected.
+    /// The bundle contains a section that was not bundled in the offer, or that is rejected.
     #[error("the bundle is not part of the offered one")]
     Bundle,
 }
 
 impl Description {
-    /// Starts an answer to this offer: without sections, with the session's flags mirrored.
+    /// Starts an answer to this offer: without sections, and with the session's flags mirrored.
     #[must_use]
     pub fn start_answer(&self) -> Self {
         let mixed = self.attributes.has(&Attribute::ExtmapAllowMixed);
@@ -229,8 +231,8 @@ impl Description {
         Self { attributes, ..Self::default() }
     }
 
-    /// Adds the bundle to this answer once its sections are complete: the offered bundle without rejected sections. The
-    /// first section carries the transport.
+    /// Adds the bundle to this answer, whose sections must be complete: the offered bundle without rejected
+    /// sections. Its first section carries the transport.
     pub fn mirror_bundle(&mut self, offer: &Self) {
         let Some(offered) = offer.bundle() else { return };
         let taken = |mid: &&String| self.section(mid).is_some_and(|media| !media.is_rejected());
@@ -240,7 +242,7 @@ impl Description {
         }
     }
 
-    /// Checks that `answer` is a valid answer to this offer of ours.
+    /// Checks that `answer` is a valid answer to this offer, which is ours.
     pub fn check_answer(&self, answer: &Self) -> Result<(), AnswerError> {
         let (offered, answered) = (self.media.len(), answer.media.len());
         if offered != answered {
@@ -257,7 +259,7 @@ impl Description {
                 return Err(AnswerError::NoFormat(index));
             }
             let (way, offered) = (answer.direction(theirs), self.direction(ours));
-            // Data goes both ways, whatever the session says of media.
+            // Data channels are bidirectional, whatever direction the session specifies for media.
             if matches!(ours.formats, Formats::Rtp(_)) && offered.answer(way) != way {
                 return Err(AnswerError::Direction(index));
             }
@@ -274,7 +276,7 @@ impl Description {
     }
 }
 
-/// True if two mids differ. A peer that does not support `mid` answers without one.
+/// True if two mids differ. A peer that does not support `mid` omits it in its answer.
 fn differ(ours: Option<&str>, theirs: Option<&str>) -> bool {
     theirs.is_some() && ours != theirs
 }
@@ -395,7 +397,7 @@ mod tests {
         let answer = description.write();
         assert!(answer.contains("a=rtpmap:63 red/48000/2\r\n"), "{answer}");
         assert!(answer.contains("a=fmtp:63 111/111\r\n"), "{answer}");
-        // Of something else.
+        // RED for a format other than the selected one.
         let text = "v=0\nm=audio 9 UDP/TLS/RTP/SAVPF 98 99\na=rtpmap:98 opus/48000/2\na=rtpmap:99 red/48000/2\na=fmtp:99 98/97\n";
         let offer = Description::read(text.as_bytes()).unwrap();
         assert_eq!(offer.media[0].select(&ours())[0].red, None);
@@ -406,7 +408,7 @@ mod tests {
         let offer = Description::read(peers::GSTREAMER.as_bytes()).unwrap();
         let video = offer.section("video0").unwrap();
         let selected = video.select(&ours());
-        // webrtcbin does not say that levels are free.
+        // webrtcbin does not allow asymmetric levels.
         assert_eq!(selected[0].answer.parameters.get("profile-level-id"), Some("42c01f"));
     }
 

@@ -1,5 +1,6 @@
-//! Parameter sets in `fmtp` lines: `sprop-parameter-sets` of H.264 (RFC 6184 §8.1), `sprop-vps`, `sprop-sps` and
-//! `sprop-pps` of H.265 (RFC 7798 §7.1), `config` of MPEG-4 audio (RFC 3640 §4.1). Their contents are not parsed here.
+//! Parameter sets in `fmtp` lines: `sprop-parameter-sets` of H.264 (RFC 6184 §8.1); `sprop-vps`, `sprop-sps`
+//! and `sprop-pps` of H.265 (RFC 7798 §7.1); `config` of MPEG-4 audio (RFC 3640 §4.1). Their contents are not
+//! parsed.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,8 +14,8 @@ use bytes::Bytes;
 use crate::fmtp::Parameters;
 use crate::limits::VALUES_MAX;
 
-/// Standard base64 alphabet. Written with padding; read with or without, and with nonzero trailing bits, as cameras
-/// write.
+/// Standard base64 alphabet. Padding is written, but optional when reading; nonzero trailing bits are accepted,
+/// because cameras write them.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -42,8 +43,8 @@ pub struct H265Sets {
 }
 
 impl Parameters {
-    /// Returns the NAL units in `sprop-parameter-sets` in order, usually SPS first. Empty if the stream carries them in
-    /// band.
+    /// Returns the NAL units in `sprop-parameter-sets` in order, usually SPS first. Empty if the parameter sets
+    /// are sent in band.
     pub fn h264_sets(&self) -> Result<Vec<Bytes>, BadParameter> {
         self.base64_list("sprop-parameter-sets")
     }
@@ -75,7 +76,7 @@ impl Parameters {
     /// `MP4A-LATM`.
     pub fn mpeg4_config(&self) -> Result<Option<Bytes>, BadParameter> {
         let Some(text) = self.get("config") else { return Ok(None) };
-        // Some write it in quotes.
+        // Some peers write it in quotes.
         let digits = text.trim_matches('"');
         hex(digits).map(Some).ok_or(BadParameter("config"))
     }
@@ -88,7 +89,7 @@ impl Parameters {
 
     fn base64_list(&self, name: &'static str) -> Result<Vec<Bytes>, BadParameter> {
         let text = self.get(name).unwrap_or_default();
-        // A comma at either end is common.
+        // A leading or trailing comma is common.
         let parts = text.split(',').map(str::trim_ascii).filter(|part| !part.is_empty());
         let sets: Result<Vec<Bytes>, _> =
             parts.take(VALUES_MAX + 1).map(|part| BASE64.decode(part).map(Bytes::from)).collect();

@@ -1,4 +1,4 @@
-//! Tests with descriptions of real peers, and properties of all descriptions.
+//! Tests with descriptions of real peers, and of properties that all descriptions have.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ const AIORTC: &str = include_str!("../vectors/aiortc.sdp");
 const ANNOUNCE: &str = include_str!("../vectors/ffmpeg_announce.sdp");
 const CAMERA: &str = include_str!("../vectors/camera_h265.sdp");
 
-/// Offers of publishers, with their names.
+/// Offers of publishers, by name.
 pub(crate) const WEBRTC: [(&str, &str); 7] = [
     ("chromium", CHROMIUM),
     ("firefox", FIREFOX),
@@ -42,7 +42,8 @@ fn all_of_them_read_what_they_write() {
 
 #[test]
 fn what_is_read_is_written_as_it_came() {
-    // Both descriptions have the order of this crate and no ignored lines. Only the case of a transport is lost.
+    // Both descriptions are in the order that this crate writes, without ignored lines. Only the case of a
+    // transport is lost.
     for text in [CHROMIUM, OBS] {
         assert_eq!(read(text).write(), text.replace(" 1 UDP ", " 1 udp "));
     }
@@ -85,7 +86,7 @@ fn peers_have_their_ways() {
     assert_eq!(candidates[1].tcp_kind, Some(TcpKind::Active));
     assert!(firefox.trickles(&firefox.media[1]));
 
-    // libdatachannel has a comma between the options.
+    // libdatachannel separates the options with commas.
     let obs = read(OBS);
     assert!(obs.trickles(&obs.media[0]));
 

@@ -1,4 +1,4 @@
-//! Parses lines to a description: limits, order, duplicates.
+//! Parses lines to a description, and checks limits, order and duplicates.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -12,14 +12,14 @@ use crate::limits::{ATTRIBUTES_MAX, BANDWIDTHS_MAX, BYTES_MAX, LINE_BYTES_MAX, L
 use crate::media::{Bandwidth, Media};
 use crate::rtp::Rtpmap;
 
-/// Form of the text.
+/// Kind of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A complete description, beginning with `v=`.
     Description,
     /// Attributes and sections; session-level lines are optional.
     Fragment,
-    /// Streams of an RTSP peer: an invalid line is skipped, and a section that is not understood keeps its place
+    /// The streams of an RTSP peer: invalid lines are skipped, and a section that cannot be parsed is kept
     /// without formats.
     Streams,
 }
@@ -30,7 +30,7 @@ pub(crate) fn read(text: &[u8], form: Form) -> Result<Description, Error> {
     }
     let mut reader = Reader::new(form);
     for (bytes, line) in text.trim_ascii_end().split(|&b| b == b'\n').zip(1..) {
-        // A lone CR ends a line too; the number counts LFs.
+        // A single CR also ends a line; line numbers count LFs.
         for bytes in bytes.split(|&b| b == b'\r').filter(|bytes| !bytes.is_empty()) {
             reader.line(line, bytes).or_else(|error| reader.pass_over(error))?;
         }
@@ -38,7 +38,7 @@ pub(crate) fn read(text: &[u8], form: Form) -> Result<Description, Error> {
     reader.finish()
 }
 
-/// Lines seen so far that may occur only once, besides those of a section.
+/// Session-level lines seen so far that must not be repeated.
 #[derive(Default)]
 struct Seen {
     version: bool,
@@ -60,7 +60,7 @@ impl Reader {
         Self { description: Description::default(), form, seen: Seen::default(), lines: 0, fault: None }
     }
 
-    /// Continues behind an invalid line, if the form allows it. Limits always apply.
+    /// Continues after an invalid line, if the form permits that. Limits always apply.
     fn pass_over(&mut self, error: Error) -> Result<(), Error> {
         if self.form != Form::Streams || error.is_limit() {
             return Err(error);
@@ -77,7 +77,7 @@ impl Reader {
         if bytes.len() > LINE_BYTES_MAX {
             return Err(Error::LineTooLong { line });
         }
-        // A C string's end, which some firmware sends along.
+        // Some firmware sends the terminator of a C string.
         let bytes = bytes.trim_ascii();
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
         let text = String::from_utf8_lossy(bytes);
@@ -140,7 +140,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads `c=`. A malformed or repeated line is skipped, since ICE and RTSP do not use it.
+    /// Reads `c=`. A malformed or repeated line is skipped, since neither ICE nor RTSP uses it.
     fn connection(&mut self, value: &str) {
         let place = match self.description.media.last_mut() {
             Some(media) => &mut media.connection,
@@ -183,7 +183,8 @@ impl Reader {
         }
         let mid = if let Attribute::Mid(mid) = &attribute { Some(mid.clone()) } else { None };
         place.push(attribute);
-        // After the doubles, so that a section looks at the others once.
+        // Checked after duplicates within the section, so that the other sections are searched only once per
+        // section.
         mid.map_or(Ok(()), |mid| self.new_mid(line, &mid))
     }
 
@@ -213,12 +214,12 @@ fn once(seen: &mut bool, line: usize, what: &'static str) -> Result<(), Error> {
     if core::mem::replace(seen, true) { Err(Error::Duplicate { line, what }) } else { Ok(()) }
 }
 
-/// Repetition of an attribute that a section may have only once.
+/// Repetition of an attribute that must be unique within a section.
 enum Repeat {
     No,
-    /// Repeated with the same value: the second is dropped.
+    /// Repeated with the same value: the repetition is dropped.
     Same,
-    /// Repeated with another value: ambiguous.
+    /// Repeated with another value, which is ambiguous.
     Other(&'static str),
 }
 
@@ -318,7 +319,7 @@ mod tests {
 
     const BODY: &str = "m=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\na=control:trackID=1\n";
 
-    /// Returns the encoding of each section of an RTSP peer, `-` for those without a format, and its `control`.
+    /// Returns, for each section of an RTSP peer, its encoding, `-` if it has no format, and its `control`.
     fn streams(text: &[u8]) -> Result<Vec<(String, Option<String>)>, Error> {
         let of = |media: &Media| {
             let encoding = media.rtp_formats().next().map(|format| format.rtpmap.to_string());
@@ -353,7 +354,7 @@ mod tests {
             let wanted: Vec<_> =
                 wanted.into_iter().map(|(e, control)| (e.to_owned(), control.map(str::to_owned))).collect();
             assert_eq!(streams(text.as_bytes()), Ok(wanted), "{text}");
-            // Another peer must be right.
+            // Other peers must send a valid description.
             let is_loose = text.contains("AVP\n");
             assert_eq!(read(text.as_bytes(), Form::Description).is_ok(), is_loose, "{text}");
         }
@@ -372,7 +373,7 @@ mod tests {
         ] {
             assert_eq!(streams(text.as_bytes()), Err(error), "{text}");
         }
-        // A section without a list of formats is valid.
+        // A section without an `rtpmap` is valid.
         assert!(streams(format!("{HEAD}m=video 0 RTP/AVP 96\n").as_bytes()).is_ok());
     }
 

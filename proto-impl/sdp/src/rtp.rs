@@ -1,4 +1,4 @@
-//! The RTP lines of a section: payload types, feedback, header extensions, SSRCs, directions.
+//! The RTP lines of a section: payload types, feedback types, header extensions, SSRCs, directions.
 
 use alloc::borrow::ToOwned;
 use alloc::fmt;
@@ -40,7 +40,7 @@ impl fmt::Display for PayloadType {
 pub struct Rtpmap {
     /// The payload type.
     pub payload_type: PayloadType,
-    /// Name of the encoding as written; compare with [`Rtpmap::is`].
+    /// Name of the encoding as written. Use [`Rtpmap::is`] to compare it.
     pub encoding: String,
     /// Clock rate of the timestamps in ticks per second; never 0.
     pub clock_rate: u32,
@@ -60,8 +60,8 @@ impl Rtpmap {
         Some(Self { payload_type: PayloadType::read(payload_type)?, encoding, clock_rate, channels })
     }
 
-    /// Parses the attribute's value without a clock rate, for encodings whose clock rate is fixed, since some cameras
-    /// omit it.
+    /// Parses a value without a clock rate, for encodings with a fixed clock rate, because some cameras omit
+    /// it.
     pub(crate) fn with_usual_clock(text: &str) -> Option<Self> {
         let (payload_type, encoding) = first_word(text);
         let encoding = word(encoding).filter(|encoding| !encoding.contains('/'))?;
@@ -79,7 +79,7 @@ impl Rtpmap {
         Some(Self { payload_type, encoding: encoding.to_owned(), clock_rate, channels })
     }
 
-    /// Returns the encoding of a static payload type (RFC 3551 §6), for sections without an `rtpmap` for it.
+    /// Returns the encoding of a static payload type (RFC 3551 §6), for sections that have no `rtpmap` for it.
     #[must_use]
     pub fn of_static(payload_type: PayloadType) -> Option<Self> {
         let (encoding, clock_rate, channels) = match payload_type.number() {
@@ -102,13 +102,13 @@ impl Rtpmap {
         Some(Self { payload_type, encoding: encoding.to_owned(), clock_rate, channels })
     }
 
-    /// True if this is the encoding, ignoring case (RFC 8866 §6.6; GStreamer writes `OPUS`).
+    /// True if the encoding has this name, ignoring case (RFC 8866 §6.6; GStreamer writes `OPUS`).
     #[must_use]
     pub fn is(&self, encoding: &str) -> bool {
         self.encoding.eq_ignore_ascii_case(encoding)
     }
 
-    /// True if encoding, clock rate and channels are equal.
+    /// True if encoding, clock rate and channels are the same.
     #[must_use]
     pub fn same_codec(&self, other: &Self) -> bool {
         self.is(&other.encoding)
@@ -168,7 +168,7 @@ impl fmt::Display for Feedback {
     }
 }
 
-/// `a=rtcp-fb`: feedback type for one payload type or for all.
+/// `a=rtcp-fb`: a feedback type, for one payload type or for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtcpFb {
     /// Payload type; `None` for `*`.
@@ -202,7 +202,7 @@ impl fmt::Display for RtcpFb {
 /// Direction of media, as seen by the sender of the description (RFC 8866 §6.7).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Both directions, the default.
+    /// Both directions; the default.
     #[default]
     SendRecv,
     /// The sender of the description sends media.
@@ -249,13 +249,14 @@ impl Direction {
         matches!(self, Self::SendRecv | Self::RecvOnly)
     }
 
-    /// Returns the direction as seen by the other side.
+    /// Returns the direction from the other side's point of view.
     #[must_use]
     pub const fn reverse(self) -> Self {
         Self::of(self.receives(), self.sends())
     }
 
-    /// Returns the answer to this offered direction by a side with the capabilities `ours` (RFC 3264 §6.1).
+    /// Returns the answer to this offered direction by a side that supports the directions in `ours` (RFC 3264
+    /// §6.1).
     #[must_use]
     pub const fn answer(self, ours: Self) -> Self {
         Self::of(self.receives() && ours.sends(), self.sends() && ours.receives())
@@ -274,9 +275,9 @@ impl Direction {
 /// `a=extmap` (RFC 8285 §8): id of a header extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extmap {
-    /// Id: 1 to 14 fit the one-byte form; 4096 and above are proposals without an id.
+    /// Id: 1 to 14 fit the one-byte form; 4096 and above propose an extension without an id.
     pub id: u16,
-    /// Direction; `None` if it is that of the section.
+    /// Direction; `None` for the direction of the section.
     pub direction: Option<Direction>,
     /// The URI of the extension.
     pub uri: String,
@@ -318,7 +319,7 @@ pub struct SsrcAttribute {
     pub ssrc: u32,
     /// Name of the attribute: `cname`, `msid`, ...; empty in lines that only list the source.
     pub name: String,
-    /// Value behind the colon.
+    /// Value after the colon.
     pub value: Option<String>,
 }
 
@@ -349,7 +350,7 @@ impl fmt::Display for SsrcAttribute {
 /// `a=ssrc-group` (RFC 5576 §4.2): sources that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SsrcGroup {
-    /// Semantics: `FID` (media, then its RTX), `SIM` (layers, small to large), `FEC-FR`, ...
+    /// Semantics: `FID` (media, then its RTX), `SIM` (layers in ascending order of size), `FEC-FR`, ...
     pub semantics: String,
     /// SSRCs of the sources, in order.
     pub ssrcs: Vec<u32>,
@@ -402,7 +403,8 @@ mod tests {
             [SendRecv, SendOnly, RecvOnly, Inactive].map(Direction::reverse),
             [SendRecv, RecvOnly, SendOnly, Inactive]
         );
-        // A publisher who may do both is only listened to; a viewer who sends nothing is only sent to.
+        // From a publisher that offers both directions, we only receive; to a viewer that only receives, we
+        // only send.
         assert_eq!((SendRecv.answer(RecvOnly), RecvOnly.answer(SendRecv)), (RecvOnly, SendOnly));
         assert_eq!((RecvOnly.answer(RecvOnly), SendOnly.answer(SendOnly)), (Inactive, Inactive));
     }

@@ -1,4 +1,4 @@
-//! Grammar helpers used by several lines.
+//! Grammar helpers for several lines.
 
 use alloc::borrow::ToOwned;
 use alloc::fmt;
@@ -7,17 +7,17 @@ use alloc::vec::Vec;
 
 use crate::limits::VALUES_MAX;
 
-/// Splits a text into words; `None` if there are too many.
+/// Splits a text into words; `None` if there are too many words.
 pub(crate) fn words(text: &str) -> Option<Vec<String>> {
     list(text.split_ascii_whitespace())
 }
 
-/// Returns owned copies of the items; `None` if there are too many.
+/// Returns owned copies of the items; `None` if there are too many items.
 pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
     bounded(items.map(|item| Some(item.to_owned())))
 }
 
-/// Collects the items; `None` if one is invalid or there are too many.
+/// Collects the items; `None` if one is invalid, or if there are too many.
 pub(crate) fn bounded<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
     let mut read = Vec::new();
     for item in items {
@@ -38,7 +38,8 @@ pub(crate) fn first_word(text: &str) -> (&str, &str) {
     }
 }
 
-/// Returns the text without surrounding blanks; `None` if it is empty, or has blanks or control characters inside.
+/// Returns the text without surrounding blanks; `None` if it is empty, or contains other blanks or control
+/// characters.
 pub(crate) fn word(text: &str) -> Option<&str> {
     let text = text.trim_ascii();
     let clean = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());

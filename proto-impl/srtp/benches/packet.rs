@@ -1,10 +1,11 @@
-//! Cost of a packet of 1200 bytes, compared with the cost of the primitives alone for the same bytes:
+//! Cost of a packet of 1200 bytes, compared with the cost of the primitives alone for the same data:
 //!
 //! ```text
 //! cargo bench -p millstream-srtp --bench packet
 //! ```
 //!
-//! Rounds alternate between the two, so that a busy machine affects both. Values are min/median/max of the rounds.
+//! Rounds alternate between the two measurements, so that a busy machine affects both. Values are the minimum,
+//! median and maximum of the rounds.
 
 #![allow(
     clippy::disallowed_methods,
@@ -28,7 +29,7 @@ use wire::Datagrams;
 
 const HEAD: usize = 12;
 const PACKET: usize = 1200;
-/// Number of packets in a measurement, as many as a single send carries.
+/// Number of packets per measurement: as many as fit into a single send.
 const BATCH: usize = 50;
 const ROUNDS: usize = 400;
 
@@ -36,7 +37,7 @@ fn main() {
     for profile in [Profile::AeadAes128Gcm, Profile::AeadAes256Gcm, Profile::Aes128CmHmacSha1_80] {
         println!("{profile:?}, {PACKET} bytes, ns a packet: min/median/max of {ROUNDS} rounds of {BATCH}");
         let mut bench = Bench::new(profile);
-        // A round of each to warm up pages, caches and tables.
+        // Runs each once to warm up pages, caches and tables.
         bench.protect();
         bench.bare_seal();
         report("protect", (0..ROUNDS).map(|_| (bench.protect(), bench.bare_seal())));
@@ -53,7 +54,7 @@ fn report(what: &str, rounds: impl Iterator<Item = (f64, f64)>) {
     let middle = ROUNDS / 2;
     print!("  {what:14} {:6.0}/{:6.0}/{:6.0}", ours[0], ours[middle], ours[ROUNDS - 1]);
     if bare[middle].is_nan() {
-        // There is nothing to compare with.
+        // There is no primitive to compare with.
         return println!();
     }
     println!(
@@ -66,7 +67,7 @@ fn report(what: &str, rounds: impl Iterator<Item = (f64, f64)>) {
     );
 }
 
-/// Crypto primitives alone, with keys of the same lengths.
+/// Cryptographic primitives alone, with keys of the same lengths.
 enum Bare {
     Gcm(LessSafeKey),
     Counter(Box<EncryptingKey>, Box<hmac::Key>),
@@ -93,7 +94,7 @@ impl Bare {
         }
     }
 
-    /// Seals `packet` except its last bytes, which receive the tag.
+    /// Encrypts `packet` except for its last bytes, which receive the tag.
     fn seal(&self, nonce: u64, packet: &mut [u8]) {
         let (whole, tag) = packet.split_at_mut(PACKET);
         let (head, body) = whole.split_at_mut(HEAD);
@@ -198,7 +199,7 @@ impl Bench {
         }
     }
 
-    /// Makes unencrypted packets with the next numbers.
+    /// Prepares unencrypted packets with the next sequence numbers.
     fn refill(&mut self) {
         for at in 0..BATCH {
             let header = self.header();
@@ -275,7 +276,8 @@ impl Bench {
         per_packet(start)
     }
 
-    /// Measures a report of 52 bytes in both directions. For RTCP the keys are prepared for each packet.
+    /// Measures a report of 52 bytes in both directions. Includes preparing the keys, which RTCP does for each
+    /// packet.
     fn rtcp(&mut self) -> f64 {
         let report = [&[0x80, 200, 0, 12, 0, 0, 0, 9][..], &[1; 44]].concat();
         let mut reports: Vec<Vec<u8>> = (0..BATCH).map(|_| report.clone()).collect();

@@ -1,4 +1,4 @@
-//! Derivation of session keys from a master key (RFC 3711 §4.3), with a key derivation rate of 0: once per session.
+//! Derives session keys from a master key (RFC 3711 §4.3), once per session (key derivation rate 0).
 
 use crypto::AesCtr;
 
@@ -15,11 +15,11 @@ pub(crate) enum Label {
     RtcpSalt = 0x05,
 }
 
-/// Position of the label in the initial counter block: in front of the 48-bit index, which is zero with this derivation
-/// rate.
+/// Position of the label in the initial counter block: before the 48-bit index, which is zero with this key
+/// derivation rate.
 const LABEL_AT: usize = 7;
 
-/// Fills `out` with the session key for a label. AES-256 derives with AES-256 (RFC 6188 §3).
+/// Fills `out` with the session key for a label. AES-256 is used for AES-256 keys (RFC 6188 §3).
 pub(crate) fn session_key(master: &MasterKey, label: Label, out: &mut [u8]) {
     let salt = master.salt();
     let mut initial = [0; 16];
@@ -27,7 +27,7 @@ pub(crate) fn session_key(master: &MasterKey, label: Label, out: &mut [u8]) {
         *byte = salt.get(at).copied().unwrap_or(0) ^ if at == LABEL_AT { label as u8 } else { 0 };
     }
     out.fill(0);
-    // A master key has one of AES' lengths.
+    // Never fails, because the length of a master key is one that AES supports.
     if let Some(cipher) = AesCtr::new(master.key()) {
         cipher.apply(initial, out);
     }

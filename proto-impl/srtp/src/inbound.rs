@@ -1,6 +1,7 @@
-//! Received packets: authenticated, then decrypted in place.
+//! Received packets, which are authenticated and then decrypted in place.
 //!
-//! A packet that fails authentication only changes a counter: no rollover counter, no replay window, and no new source.
+//! A packet that fails authentication changes nothing but a counter: no rollover counter, no replay window, no
+//! new source.
 
 use rtp::{HEADER_BYTES, header_length};
 
@@ -13,10 +14,10 @@ use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES, rtcp_index_of}
 
 /// Number of packets in one cycle of the sequence numbers.
 const CYCLE: u64 = 1 << 16;
-/// Distance ahead beyond which a packet may belong to the next cycle, after an outage. Nearer packets are tried with
-/// one index only.
+/// Distance ahead beyond which a packet may belong to the next cycle, after an outage. For closer packets, only
+/// one index is tried.
 const DOUBT_AHEAD: u64 = 512;
-/// Distance behind beyond which a packet may belong to the next cycle, after a loss of nearly a whole cycle.
+/// Distance behind beyond which a packet may belong to the next cycle, after nearly a whole cycle was lost.
 const DOUBT_BEHIND: u64 = 128;
 
 /// Counters of received packets.
@@ -28,7 +29,7 @@ pub struct InboundStats {
     pub rtcp: u64,
     /// Packets that failed authentication.
     pub not_authentic: u64,
-    /// Packets that were received before or are too old.
+    /// Packets that were received before, or are too old.
     pub replayed: u64,
     /// Packets dropped because the peer has too many sources.
     pub too_many_sources: u64,
@@ -53,7 +54,8 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// Creates the context from the master key of the peer's direction. `None` cannot occur for a valid [`MasterKey`].
+    /// Creates the context from the master key for the peer's direction. Never `None` for a valid
+    /// [`MasterKey`].
     #[must_use]
     pub fn new(master: &MasterKey) -> Option<Self> {
         Some(Self {
@@ -70,8 +72,8 @@ impl Inbound {
         self.keys.profile()
     }
 
-    /// Authenticates and decrypts an RTP packet in place. Returns the length of the decrypted packet. After an error
-    /// the bytes must not be used.
+    /// Authenticates and decrypts an RTP packet in place. Returns the length of the decrypted packet. After an
+    /// error, the bytes must not be used.
     pub fn unprotect(&mut self, packet: &mut [u8]) -> Result<usize, Error> {
         let result = self.open_rtp(packet);
         self.count(result, false)

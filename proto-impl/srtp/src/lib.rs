@@ -13,7 +13,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exports the foreign types of this crate's public signatures, so that programs need no other crate for
+// them.
 pub use rtp;
 pub use wire::Datagrams;
 
@@ -23,8 +24,8 @@ pub use outbound::Outbound;
 pub use profile::{MasterKey, Profile};
 pub use replay::WINDOW as REPLAY_WINDOW;
 
-/// Maximum number of sources of a peer, which can invent any number of them.
+/// Maximum number of a peer's sources, since a peer may make up any number of them.
 pub const SOURCES_MAX: usize = 32;
-/// Maximum number of sources of our own, ended ones included: a viewer of a room gets one or two from each participant,
-/// who come and go.
+/// Maximum number of our own sources, including ended ones: a viewer of a room gets one or two from each
+/// participant, and participants come and go.
 pub const OWN_SOURCES_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Sent packets: encrypted in place, or sealed from a shared payload.
+//! Sent packets, which are encrypted in place or from a shared payload.
 
 use rtp::{Header, header_length};
 use wire::Datagrams;
@@ -8,20 +8,20 @@ use crate::error::Error;
 use crate::profile::{MasterKey, Profile};
 use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES};
 
-/// Index after the last of RTP: 32 bits of rollover counter and 16 of sequence number.
+/// End of the range of RTP indices: 32 bits of rollover counter and 16 bits of sequence number.
 pub(crate) const INDEX_END: u64 = 1 << 48;
-/// Largest jump of a sequence number: half a cycle, beyond which the peer would assume another cycle.
+/// Maximum jump of a sequence number: half a cycle. After a larger one, the peer would assume the wrong cycle.
 const LEAP_MAX: u16 = 0x7fff;
 
 /// SRTP context for sent packets: the keys, and the state of each of our sources.
 ///
-/// A packet is sent once with its sequence number, in rising order for each source; lost packets are retransmitted in
-/// new packets (RTX). Two packets with the same index but slightly different headers would reveal the GCM
-/// authentication key to anyone who has both.
+/// Each sequence number is used for only one packet, in ascending order per source; lost packets are
+/// retransmitted in new packets (RTX). Two packets with the same index but slightly different headers would
+/// reveal the GCM authentication key to anyone who has both.
 #[derive(Debug)]
 pub struct Outbound {
     keys: Keys,
-    /// SSRC and last index of each source.
+    /// SSRC and last index used of each source.
     sources: Vec<(u32, u64)>,
     /// SSRCs of ended sources, sorted.
     ended: Vec<u32>,
@@ -29,7 +29,7 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Creates the context from the master key of our direction. `None` cannot occur for a valid [`MasterKey`].
+    /// Creates the context from the master key for our direction. Never `None` for a valid [`MasterKey`].
     #[must_use]
     pub fn new(master: &MasterKey) -> Option<Self> {
         Some(Self { keys: Keys::new(master)?, sources: Vec::new(), ended: Vec::new(), rtcp_next: 0 })
@@ -54,7 +54,8 @@ impl Outbound {
     /// Protects an RTCP packet in place, which grows by [`Profile::rtcp_overhead`].
     pub fn protect_rtcp(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         let &[_, _, _, _, a, b, c, d] = packet.first_chunk::<RTCP_HEAD_BYTES>().ok_or(Error::Malformed)?;
-        // A single counter for all our sources: it rises for each of them (RFC 3711 §3.4), and ends at 2^31 (§9.2).
+        // One counter for all our sources: it increases for each of them, as required (RFC 3711 §3.4), and ends
+        // at 2^31 (§9.2).
         let index = self.rtcp_next;
         let keys = self.keys.rtcp().filter(|_| index < RTCP_ENCRYPTED).ok_or(Error::KeyExhausted)?;
         self.rtcp_next = index.saturating_add(1);
@@ -62,9 +63,9 @@ impl Outbound {
         Ok(())
     }
 
-    /// Seals a packet of `header` and `payload`, and appends it to `out`. The payload is not modified and can be shared
-    /// by any number of viewers, each with its own context and header. The caller must check that `out` has room
-    /// ([`Datagrams::has_room`] with [`Outbound::sealed_length`]).
+    /// Encrypts a packet consisting of `header` and `payload`, and appends it to `out`. The payload is not
+    /// modified, so any number of viewers can share it, each with its own context and header. The caller must
+    /// check that `out` has room ([`Datagrams::has_room`] with [`Outbound::sealed_length`]).
     pub fn seal(&mut self, header: &Header<'_>, payload: &[u8], out: &mut Datagrams) -> Result<(), Error> {
         let name = self.next(header.ssrc.value(), header.sequence_number.value())?;
         out.push_made(|packet| {
@@ -75,8 +76,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// Like [`Self::seal`], for a payload in several parts, such as the original sequence number of RTX and the
-    /// payload.
+    /// Like [`Self::seal`], for a payload in several parts, such as RTX's original sequence number followed by
+    /// the payload.
     pub fn seal_parts(
         &mut self,
         header: &Header<'_>,
@@ -96,8 +97,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// Seals a packet again that was sent before, for peers without RTX. The caller must ensure that every byte is the
-    /// same as before. No state changes, and indices not sent yet are refused.
+    /// Encrypts a packet again that was already sent, for peers without RTX. The caller must ensure that every
+    /// byte is the same as before. Changes no state, and refuses indices that were not used yet.
     pub fn seal_again(&self, header: &Header<'_>, payload: &[u8], out: &mut Datagrams) -> Result<(), Error> {
         let ssrc = header.ssrc.value();
         let (_, last) = self.sources.iter().find(|(source, _)| *source == ssrc).ok_or(Error::Reused)?;
@@ -112,13 +113,13 @@ impl Outbound {
         Ok(())
     }
 
-    /// Returns the length of a sealed packet.
+    /// Returns the length of an encrypted packet.
     #[must_use]
     pub fn sealed_length(&self, header: &Header<'_>, payload_bytes: usize) -> usize {
         header.length().saturating_add(payload_bytes).saturating_add(self.profile().rtp_overhead())
     }
 
-    /// Ends one of our sources. All later packets with this SSRC are refused, repeated ones included.
+    /// Ends one of our sources. From now on, all packets with this SSRC are refused, including repeated ones.
     pub fn end_source(&mut self, ssrc: u32) {
         self.sources.retain(|(source, _)| *source != ssrc);
         if let Err(at) = self.ended.binary_search(&ssrc) {
@@ -126,17 +127,17 @@ impl Outbound {
         }
     }
 
-    /// Returns the index of a packet, which no earlier packet had.
+    /// Returns the index for a new packet, which no earlier packet used.
     fn next(&mut self, ssrc: u32, number: u16) -> Result<Name, Error> {
         let Some((_, last)) = self.sources.iter_mut().find(|(source, _)| *source == ssrc) else {
             if self.sources.len().saturating_add(self.ended.len()) >= OWN_SOURCES_MAX {
                 return Err(Error::TooManySources);
             }
-            // Its packets would have indices that others had under this key.
+            // Packets of an ended source would reuse indices with the same key.
             if self.ended.binary_search(&ssrc).is_ok() {
                 return Err(Error::Reused);
             }
-            // RFC 3711 §3.3.1: the rounds begin at 0.
+            // RFC 3711 §3.3.1: the rollover counter starts at 0.
             let index = number.into();
             self.sources.push((ssrc, index));
             return Ok(Name { ssrc, index });

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Longest master key, in bytes.
+/// Maximum size of a master key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 32;
-/// Longest salt: 112 bits.
+/// Maximum size of a salt, in bytes: 112 bits.
 pub(crate) const SALT_BYTES_MAX: usize = 14;
 
 /// A protection profile, as negotiated by DTLS with `use_srtp`.
@@ -73,14 +73,14 @@ impl Profile {
         }
     }
 
-    /// Number of bytes that protection adds to an RTCP packet: the tag, and the index with its flag.
+    /// Number of bytes that protection adds to an RTCP packet: the tag, and the index including its flag.
     #[must_use]
     pub const fn rtcp_overhead(self) -> usize {
         self.rtp_overhead() + 4
     }
 }
 
-/// Master key and salt of one direction.
+/// Master key and salt for one direction.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MasterKey {
     profile: Profile,
@@ -90,7 +90,7 @@ pub struct MasterKey {
 }
 
 impl MasterKey {
-    /// Creates a master key; `None` if a length does not fit the profile.
+    /// Creates a master key; `None` if a length does not match the profile.
     #[must_use]
     pub fn new(profile: Profile, key: &[u8], salt: &[u8]) -> Option<Self> {
         if key.len() != profile.key_bytes() || salt.len() != profile.salt_bytes() {
@@ -102,8 +102,9 @@ impl MasterKey {
         Some(master)
     }
 
-    /// Returns the keys of the DTLS client's and of the server's direction, from exported keying material: client key,
-    /// server key, client salt, server salt (RFC 5764 §4.2). `None` unless its length is [`Profile::keying_bytes`].
+    /// Returns the keys for the DTLS client's and the server's direction, from exported keying material: client
+    /// key, server key, client salt, server salt (RFC 5764 §4.2). `None` unless its length is
+    /// [`Profile::keying_bytes`].
     #[must_use]
     pub fn of_dtls(profile: Profile, material: &[u8]) -> Option<(Self, Self)> {
         let (client_key, rest) = material.split_at_checked(profile.key_bytes())?;
@@ -112,7 +113,7 @@ impl MasterKey {
         Some((Self::new(profile, client_key, client_salt)?, Self::new(profile, server_key, server_salt)?))
     }
 
-    /// Profile that the key belongs to.
+    /// Profile for which the key is used.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile

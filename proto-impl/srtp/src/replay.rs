@@ -1,9 +1,9 @@
 //! Replay windows (RFC 3711 §3.3.2).
 
-/// Size of the replay window (RFC 3711 §3.3.2 requires at least 64). A peer without RTX repeats a lost packet with its
-/// own index, a round trip or more later: a quarter of a second at 40 Mb/s.
+/// Size of the replay window (RFC 3711 §3.3.2 requires at least 64). A peer without RTX repeats a lost packet
+/// with its original index, at least a round trip later; this size covers a quarter of a second at 40 Mb/s.
 pub const WINDOW: u64 = 1024;
-/// Size of the replay window of RTCP, which is not retransmitted.
+/// Size of the replay window for RTCP, which is not retransmitted.
 pub(crate) const RTCP_WINDOW: u64 = 128;
 
 /// Number of words of a replay window for RTP.
@@ -12,11 +12,11 @@ pub(crate) const WORDS: usize = 16;
 pub(crate) const RTCP_WORDS: usize = 2;
 const _: () = assert!(WORDS as u64 * 64 == WINDOW && RTCP_WORDS as u64 * 64 == RTCP_WINDOW);
 
-/// A replay window: one bit for each of the newest indices, set if it was received.
+/// A replay window: one bit for each of the newest indices, set if the index was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayWindow<const N: usize> {
     newest: u64,
-    /// Ring of bits; an index uses the bit of its remainder.
+    /// Ring of bits; an index uses the bit given by its remainder.
     seen: [u64; N],
 }
 
@@ -27,14 +27,14 @@ pub(crate) enum Place {
     Fresh,
     /// Received before.
     Seen,
-    /// Behind the window.
+    /// Older than the window.
     Old,
 }
 
 impl<const N: usize> ReplayWindow<N> {
     const BITS: u64 = N as u64 * 64;
 
-    /// Creates a window with its first received index.
+    /// Creates a window in which `first` was received.
     pub(crate) fn new(first: u64) -> Self {
         let mut window = Self { newest: first, seen: [0; N] };
         window.set(first, true);
@@ -56,10 +56,10 @@ impl<const N: usize> ReplayWindow<N> {
         if self.seen.get(word).is_some_and(|word| word & bit != 0) { Place::Seen } else { Place::Fresh }
     }
 
-    /// Marks an index that is [`Place::Fresh`].
+    /// Marks an index as received; it must be [`Place::Fresh`].
     pub(crate) fn mark(&mut self, index: u64) {
         if let Some(ahead) = index.checked_sub(self.newest) {
-            // The packets between were not there. A leap over the whole window clears each bit once.
+            // The indices between were not received. A jump beyond the window clears each bit only once.
             for behind in 0..ahead.min(Self::BITS) {
                 self.set(index.saturating_sub(behind), false);
             }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(window.place(u64::MAX), Place::Seen);
     }
 
-    /// Compares the window with a set of all received indices, with jumps of all sizes.
+    /// Compares the window with a set of all received indices, for jumps of all sizes.
     fn agrees_with_a_set<const N: usize>() {
         let size = ReplayWindow::<N>::BITS;
         let mut random = crypto::Seed::from_number(3).random();

@@ -1,4 +1,4 @@
-//! Session keys in use: seals or opens one packet with a given index.
+//! Session keys, with which a packet with a given index is encrypted or decrypted.
 
 use crypto::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, AesCtr, HmacSha1Key, constant_time_eq};
 
@@ -11,28 +11,28 @@ const HMAC_TAG_BYTES: usize = 10;
 const HMAC_KEY_BYTES: usize = 20;
 /// Length of the RTCP header, which stays unencrypted (RFC 3711 §3.4).
 pub(crate) const RTCP_HEAD_BYTES: usize = 8;
-/// Length of the E flag and index behind an RTCP packet.
+/// Length of the E flag and index after an RTCP packet.
 pub(crate) const RTCP_INDEX_BYTES: usize = 4;
 /// E flag: the packet is encrypted.
 pub(crate) const RTCP_ENCRYPTED: u32 = 0x8000_0000;
 
-/// Identity of a packet, with which only one packet is sealed.
+/// Identity of a packet; only one packet may be encrypted with it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name {
     pub(crate) ssrc: u32,
-    /// Index. RTP: 32 bits of rollover counter and 16 of sequence number; RTCP: a counter of 31 bits.
+    /// Index. RTP: 32 bits of rollover counter and 16 bits of sequence number; RTCP: a counter of 31 bits.
     pub(crate) index: u64,
 }
 
 impl Name {
-    /// Returns the rollover counter, which the HMAC covers behind the packet (RFC 3711 §4.2).
+    /// Returns the rollover counter, which the HMAC includes after the packet (RFC 3711 §4.2).
     const fn rounds(self) -> [u8; 4] {
         let [_, _, a, b, c, d, _, _] = self.index.to_be_bytes();
         [a, b, c, d]
     }
 }
 
-/// Cipher keys in expanded form. Counter mode is boxed, since its key schedules are many times larger than the GCM
+/// Expanded cipher keys. Counter mode is boxed, because its key schedules are many times larger than the GCM
 /// handle.
 pub(crate) enum Cipher {
     Counter(Box<Counter>),
@@ -44,15 +44,15 @@ pub(crate) struct Counter {
     tag: HmacSha1Key,
 }
 
-/// Session keys of one direction, for RTP or RTCP.
+/// Session keys for one direction of RTP or RTCP.
 pub(crate) struct Session {
     cipher: Cipher,
-    /// Salt in the upper 112 bits, or with GCM in the upper 96.
+    /// Salt in the upper 112 bits, or in the upper 96 bits for GCM.
     salt: u128,
 }
 
 impl Session {
-    /// Creates the session; `None` cannot occur for keys of the right length, as in [`Keys`].
+    /// Creates the session. Never `None` for keys of the right length, as in [`Keys`].
     fn new(profile: Profile, key: &[u8], tag_key: &[u8], salt: u128) -> Option<Self> {
         let gcm = |algorithm| Aead::new(algorithm, key).map(Cipher::Gcm);
         let cipher = match profile {
@@ -72,15 +72,15 @@ impl Session {
         (self.salt ^ (name.ssrc as u128) << 64 ^ (name.index as u128) << 16).to_be_bytes()
     }
 
-    /// Returns the nonce: two zero bytes, SSRC and 48 bits of index, XORed with the salt (RFC 7714 §8.1, §9.1). RTCP's
-    /// index is the lower 31 of the 48 bits.
+    /// Returns the nonce: two zero bytes, SSRC and 48 bits of index, XORed with the salt (RFC 7714 §8.1, §9.1).
+    /// The RTCP index takes the lower 31 of the 48 bits.
     fn nonce(&self, name: Name) -> [u8; AEAD_NONCE_BYTES] {
         let block = self.salt ^ u128::from(name.ssrc) << 80 ^ u128::from(name.index) << 32;
         *block.to_be_bytes().first_chunk().unwrap_or(&[0; AEAD_NONCE_BYTES])
     }
 
-    /// Seals the packet that begins at `start` and ends with `packet`, with a header of `head` bytes. The tag is
-    /// appended.
+    /// Encrypts the packet that begins at `start` and extends to the end of `packet`, with a header of `head`
+    /// bytes. Appends the tag.
     pub(crate) fn seal_rtp(&self, name: Name, start: usize, head: usize, packet: &mut Vec<u8>) {
         let whole = packet.get_mut(start..).unwrap_or_default();
         let Some((header, body)) = whole.split_at_mut_checked(head) else {
@@ -99,16 +99,17 @@ impl Session {
         }
     }
 
-    /// Appends `clear` in sealed form behind a header that begins at `start` and ends `packet`. Copying and sealing in
-    /// place costs as much as out-of-place GCM, whose output must be zeroed first (265 ns for 1200 bytes, both).
+    /// Encrypts `clear` and appends it after the header, which begins at `start` and extends to the end of
+    /// `packet`. Copying and encrypting in place costs as much as GCM with a separate output, which would have
+    /// to be zeroed first (both 265 ns for 1200 bytes).
     pub(crate) fn seal_rtp_to(&self, name: Name, start: usize, clear: &[u8], packet: &mut Vec<u8>) {
         let head = packet.len().saturating_sub(start);
         packet.extend_from_slice(clear);
         self.seal_rtp(name, start, head, packet);
     }
 
-    /// Opens a packet in place. Returns the length of the decrypted packet; `None` if authentication failed, which with
-    /// GCM destroys the body.
+    /// Decrypts a packet in place. Returns the length of the decrypted packet; `None` if authentication failed,
+    /// in which case GCM has destroyed the body.
     pub(crate) fn open_rtp(&self, name: Name, head: usize, packet: &mut [u8]) -> Option<usize> {
         match &self.cipher {
             Cipher::Gcm(key) => {
@@ -126,7 +127,8 @@ impl Session {
         }
     }
 
-    /// Seals an RTCP packet: header and body, then with GCM tag and index (RFC 7714 §9.2), else index and tag.
+    /// Encrypts an RTCP packet: header and body, followed by tag and index for GCM (RFC 7714 §9.2), or by index
+    /// and tag otherwise.
     pub(crate) fn seal_rtcp(&self, name: Name, packet: &mut Vec<u8>) {
         let index = trailer(name.index);
         let Some((head, body)) = packet.split_at_mut_checked(RTCP_HEAD_BYTES) else {
@@ -147,7 +149,7 @@ impl Session {
         }
     }
 
-    /// Opens an RTCP packet in place, like [`Session::open_rtp`].
+    /// Decrypts an RTCP packet in place, like [`Session::open_rtp`].
     pub(crate) fn open_rtcp(&self, name: Name, packet: &mut [u8]) -> Option<usize> {
         match &self.cipher {
             Cipher::Gcm(key) => {
@@ -167,7 +169,7 @@ impl Session {
         }
     }
 
-    /// True if a failed attempt to open a packet destroys its body.
+    /// True if a failed attempt to decrypt a packet destroys its body.
     pub(crate) const fn opens_once(&self) -> bool {
         matches!(self.cipher, Cipher::Gcm(_))
     }
@@ -185,7 +187,8 @@ fn trailer(index: u64) -> [u8; RTCP_INDEX_BYTES] {
     (u32::try_from(index).unwrap_or(u32::MAX) | RTCP_ENCRYPTED).to_be_bytes()
 }
 
-/// Returns GCM's associated data, which stays unencrypted: the header, E flag and index (RFC 7714 §9.2).
+/// Returns the associated data for GCM, which stays unencrypted: the header, the E flag and the index (RFC 7714
+/// §9.2).
 fn rtcp_associated(head: &[u8], index: [u8; RTCP_INDEX_BYTES]) -> [u8; RTCP_HEAD_BYTES + RTCP_INDEX_BYTES] {
     let mut associated = [0; RTCP_HEAD_BYTES + RTCP_INDEX_BYTES];
     for (to, from) in associated.iter_mut().zip(head.iter().chain(&index)) {
@@ -194,7 +197,7 @@ fn rtcp_associated(head: &[u8], index: [u8; RTCP_INDEX_BYTES]) -> [u8; RTCP_HEAD
     associated
 }
 
-/// Returns the index field of an RTCP packet: at its end with GCM, else before the tag.
+/// Returns the index field of an RTCP packet: at the end for GCM, before the tag otherwise.
 pub(crate) fn rtcp_index_of(profile: Profile, packet: &[u8]) -> Option<u32> {
     let behind = match profile {
         Profile::Aes128CmHmacSha1_80 => HMAC_TAG_BYTES,
@@ -204,8 +207,8 @@ pub(crate) fn rtcp_index_of(profile: Profile, packet: &[u8]) -> Option<u32> {
     packet.get(..end)?.last_chunk().copied().map(u32::from_be_bytes)
 }
 
-/// Session keys of one direction. Those of RTP are expanded. RTCP has few packets, and its key schedules would double a
-/// viewer's memory, so they are expanded for each packet.
+/// Session keys for one direction. Those for RTP are expanded. RTCP packets are rare, and expanded RTCP keys
+/// would double a viewer's memory, so they are expanded for each packet.
 pub(crate) struct Keys {
     profile: Profile,
     pub(crate) rtp: Session,
@@ -215,7 +218,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Derives the keys; `None` cannot occur, since a master key has the lengths of its profile.
+    /// Derives the keys. Never `None`, because a master key has the lengths of its profile.
     pub(crate) fn new(master: &MasterKey) -> Option<Self> {
         let profile = master.profile();
         let (mut key, mut tag_key) = ([0; KEY_BYTES_MAX], [0; HMAC_KEY_BYTES]);
@@ -235,14 +238,14 @@ impl Keys {
         self.profile
     }
 
-    /// Returns the expanded keys of RTCP, for one packet.
+    /// Returns the expanded keys for one RTCP packet.
     pub(crate) fn rtcp(&self) -> Option<Session> {
         let key = self.rtcp_key.get(..self.profile.key_bytes())?;
         Session::new(self.profile, key, &self.rtcp_tag_key, self.rtcp_salt)
     }
 }
 
-/// Returns the salt in the upper bits.
+/// Returns a number with the salt in its upper bits.
 fn upper(salt: [u8; 14]) -> u128 {
     let mut block = [0; 16];
     for (to, from) in block.iter_mut().zip(salt) {
@@ -325,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Checks RFC 3711 B.2: with SSRC and index 0 a sealed packet of zeros is the key stream.
+    /// Checks RFC 3711 B.2: for a packet of zeros with SSRC and index 0, encryption yields the key stream.
     #[test]
     fn key_stream_of_the_rfc() {
         let salt = upper(hex("F0F1F2F3F4F5F6F7F8F9FAFBFCFD").try_into().unwrap());
@@ -345,7 +348,7 @@ mod tests {
         ] {
             assert_eq!(stream[block * 16..block * 16 + 16], hex(wanted), "block {block}");
         }
-        // SSRC in bytes 4 to 7, the index in 8 to 13 (§4.1.1).
+        // SSRC in bytes 4 to 7, index in bytes 8 to 13 (§4.1.1).
         let zero = Session { salt: 0, ..session };
         assert_eq!(
             zero.counter(Name { ssrc: 0x0102_0304, index: 0x5566_7788_99aa }).to_vec(),

@@ -1,4 +1,4 @@
-//! Helpers for the tests of several modules.
+//! Helpers for tests of several modules.
 
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();

@@ -49,7 +49,7 @@ fn rtcp(ssrc: u32) -> Vec<u8> {
     [&[0x80, 201, 0, 1][..], &ssrc.to_be_bytes(), &[0x81, 206, 0, 2], &[9; 8]].concat()
 }
 
-/// Compares a shared payload, sealed for each viewer, with the same packet protected individually.
+/// Compares a shared payload, encrypted for each viewer, with the same packet protected individually.
 #[test]
 fn a_shared_payload_is_sealed_for_each_viewer() {
     for profile in PROFILES {
@@ -88,7 +88,7 @@ fn an_index_is_used_once_and_ends() {
     }
 }
 
-/// Checks that keys of the other direction and of other profiles open nothing.
+/// Checks that keys for the other direction or for another profile decrypt nothing.
 #[test]
 fn keys_are_of_one_direction_and_one_profile() {
     let material = |profile: Profile| vec![3; profile.keying_bytes()];
@@ -105,12 +105,12 @@ fn keys_are_of_one_direction_and_one_profile() {
     }
 }
 
-/// Checks every length up to 1600 with every first byte of RTP, in both openers.
+/// Checks every length up to 1600 with every first byte of RTP, for RTP and RTCP.
 #[test]
 fn x_01_no_length_and_no_first_byte_panics() {
     let mut noise = vec![0; 1600];
     crypto::Seed::from_number(1).random().fill(&mut noise);
-    // A sane extension length lets some of the longer ones reach the tag.
+    // A plausible extension length lets some of the longer packets reach the tag.
     noise[14..16].copy_from_slice(&[0, 3]);
     let mut buffer = vec![0; 1600];
     for profile in PROFILES {
@@ -159,7 +159,7 @@ fn x_01_heads_that_lie_behind_a_good_tag() {
         past[14..16].copy_from_slice(&[0xff; 2]);
         assert_eq!(outbound.protect(&mut past.clone()), Err(Error::Malformed));
         assert_eq!(opened(&mut inbound, &past), Err(Error::Malformed));
-        // The tag itself cannot be the extension.
+        // The tag must not be read as the extension.
         let mut tagless = clear(7, 4);
         tagless[0] |= 0x10;
         tagless[14..16].copy_from_slice(&[0, 1]);
@@ -168,7 +168,7 @@ fn x_01_heads_that_lie_behind_a_good_tag() {
     }
 }
 
-/// Checks a flipped bit anywhere, and a zeroed tag: there is no output, and only the counter changes.
+/// Checks a flipped bit at any position, and a zeroed tag: there is no output, and only a counter changes.
 #[test]
 fn x_02_a_forged_packet_changes_no_state() {
     for profile in PROFILES {
@@ -218,7 +218,7 @@ fn x_03_each_packet_is_let_through_once() {
             (1000 - 128, Ok(())),
             (1000 - 64, Err(Error::Replayed)),
             (1999, Ok(())),
-            // A peer without RTX repeats a packet under its own number.
+            // A peer without RTX repeats a packet with its own number.
             (1999 - 1023, Ok(())),
             (1999 - 1024, Err(Error::Replayed)),
             (1001, Ok(())),
@@ -232,8 +232,8 @@ fn x_03_each_packet_is_let_through_once() {
     }
 }
 
-/// Checks the rollover counter after an outage of more than half a round, over a wrap, around it, and with the end of
-/// the first round lost.
+/// Checks the rollover counter after an outage of more than half a cycle, across a wrap, around a wrap, and
+/// with the end of the first cycle lost.
 #[test]
 fn x_04_rounds_are_found_again() {
     for profile in PROFILES {
@@ -259,7 +259,7 @@ fn x_04_rounds_are_found_again() {
                     opened(&mut inbound, &packet).is_ok()
                 })
                 .unwrap();
-            // At the rate that loses a round within the 30 s that consent lasts, these are well below a second.
+            // At a rate at which a cycle is lost within the 30 s of consent, these are well below a second.
             assert!(first <= 513, "{last} and {lost} lost: {first}");
             let packet = protected(&mut outbound, 7, low(last + lost + first + 1));
             assert!(opened(&mut inbound, &packet).is_ok());
@@ -275,13 +275,13 @@ fn x_04_packets_change_places_around_the_wrap_and_come_late() {
         let numbers: Vec<u16> = (0..40u16).map(|n| 65_516u16.wrapping_add(n)).collect();
         let packets: Vec<Vec<u8>> =
             numbers.iter().map(|&number| protected(&mut outbound, 7, number)).collect();
-        // The last of a group of four first: 0 before 65535, and back.
+        // In each group of four, the last is first: 0 before 65535, and back.
         for group in packets.chunks(4) {
             for packet in group.iter().rev() {
                 assert!(opened(&mut inbound, packet).is_ok());
             }
         }
-        // A receiver that joins behind the wrap.
+        // A receiver that joins after the wrap.
         let (_, mut late) = contexts(profile);
         assert!(opened(&mut late, &packets[30]).is_ok());
         assert!(opened(&mut late, &packets[18]).is_ok());
@@ -340,7 +340,7 @@ fn x_07_a_hostile_publisher_has_no_more_than_32_sources() {
         let (client, _) = MasterKey::of_dtls(profile, &material).unwrap();
         let mut inbound = Inbound::new(&client).unwrap();
         for ssrc in 0..10_000 {
-            // Contexts of ours hold no more either: the hostile one has one for each.
+            // Our own context does not hold more either: the hostile sender uses one context per source.
             let mut outbound = Outbound::new(&client).unwrap();
             let mut control = rtcp(ssrc);
             outbound.protect_rtcp(&mut control).unwrap();

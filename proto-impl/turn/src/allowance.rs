@@ -1,4 +1,4 @@
-//! Limits on answers to clients whose address is not verified, kept in a table of fixed size.
+//! Limits answers to clients whose addresses are not verified, with a table of fixed size.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crypto::Seed;
 
 use crate::limits::{UNPROVED_ANSWERS, UNPROVED_ANSWERS_TOTAL, UNPROVED_BURST, UNPROVED_NETWORKS};
 
-/// The generic cell rate algorithm (ITU-T I.371): the time up to which all usage is paid for.
+/// The generic cell rate algorithm (ITU-T I.371). Stores the time until which the usage so far is paid for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
     paid_at: Instant,
@@ -18,7 +18,8 @@ impl Rate {
         Self { paid_at: now }
     }
 
-    /// Takes something that costs `price` of time. Returns false if the debt would exceed `burst`.
+    /// Charges something that costs `price` of time. Returns false, and charges nothing, if the debt would
+    /// exceed `burst`.
     pub(crate) fn take(&mut self, now: Instant, price: Duration, burst: Duration) -> bool {
         let from = self.paid_at.max(now);
         let Some(paid_at) = from.checked_add(price) else { return false };
@@ -30,8 +31,8 @@ impl Rate {
     }
 }
 
-/// Returns the network of an address, as counted by limits: the address itself, or the first 64 bits of an IPv6
-/// address.
+/// Returns the network of an address, the unit to which limits apply: the address itself, or the first 64 bits
+/// of an IPv6 address.
 pub(crate) fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
@@ -56,7 +57,8 @@ impl Allowance {
         Self { key, networks: vec![Rate::new(now); UNPROVED_NETWORKS], total: Rate::new(now) }
     }
 
-    /// Returns true if a client at this address may be answered now. Loopback addresses always may.
+    /// Returns true if a client at this address may be answered now, and counts the answer. Loopback addresses
+    /// are exempt.
     pub(crate) fn take(&mut self, now: Instant, ip: IpAddr) -> bool {
         if ip.is_loopback() {
             return true;
@@ -96,7 +98,7 @@ mod tests {
         assert_eq!(taken(&mut allowance, clock.now(), "127.0.0.1", 1000), 1000, "this machine");
         clock.advance(Duration::from_secs(1));
         assert_eq!(taken(&mut allowance, clock.now(), "192.0.2.1", 1000), 20);
-        // Forged sources: as many networks as there are.
+        // Forged source addresses, each in another network.
         let mut total = 0;
         for n in 0..100_000u32 {
             total += usize::from(allowance.take(clock.now(), IpAddr::from((0x0a00_0000 + n).to_be_bytes())));

@@ -11,11 +11,11 @@ pub mod method {
     pub const ALLOCATE: u16 = 0x003;
     /// Renews or ends an allocation.
     pub const REFRESH: u16 = 0x004;
-    /// Indication with data from the client for a peer.
+    /// Indication with data from the client to a peer.
     pub const SEND: u16 = 0x006;
-    /// Indication with data from a peer for the client.
+    /// Indication with data from a peer to the client.
     pub const DATA: u16 = 0x007;
-    /// Permits peers to send.
+    /// Permits peers to send to the client.
     pub const CREATE_PERMISSION: u16 = 0x008;
     /// Binds a channel number to a peer.
     pub const CHANNEL_BIND: u16 = 0x009;
@@ -29,7 +29,8 @@ pub(crate) const XOR_RELAYED_ADDRESS: AttributeType = AttributeType(0x0016);
 pub(crate) const REQUESTED_ADDRESS_FAMILY: AttributeType = AttributeType(0x0017);
 pub(crate) const EVEN_PORT: AttributeType = AttributeType(0x0018);
 pub(crate) const REQUESTED_TRANSPORT: AttributeType = AttributeType(0x0019);
-/// DONT-FRAGMENT. Datagrams to peers are never fragmented, with or without it, since peers are on the same machine.
+/// DONT-FRAGMENT. Datagrams to peers are never fragmented, with or without this attribute, because peers are on
+/// the same machine.
 pub(crate) const DONT_FRAGMENT: AttributeType = AttributeType(0x001a);
 pub(crate) const RESERVATION_TOKEN: AttributeType = AttributeType(0x0022);
 pub(crate) const ADDITIONAL_ADDRESS_FAMILY: AttributeType = AttributeType(0x8000);
@@ -37,8 +38,9 @@ pub(crate) const ADDRESS_ERROR_CODE: AttributeType = AttributeType(0x8001);
 
 /// Protocol number of UDP, in REQUESTED-TRANSPORT (RFC 8656 §18.7).
 pub(crate) const UDP: u8 = 17;
-/// Valid channel numbers. RFC 8656 §12 ends at 0x4fff to leave room for other protocols on the same port; here there
-/// are none, and clients of RFC 5766 §11, such as coturn's, use numbers up to this.
+/// Valid channel numbers. In RFC 8656 §12, the range ends at 0x4fff, to leave room for other protocols on the
+/// same port. There are none here, and clients that follow RFC 5766 §11, such as coturn's, use numbers up to
+/// this limit.
 pub(crate) const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x7ffe;
 /// Length of the header of ChannelData.
 pub(crate) const CHANNEL_HEAD_BYTES: usize = 4;
@@ -75,8 +77,8 @@ impl Family {
     }
 }
 
-/// Returns the channel and the data of a ChannelData message (RFC 8656 §12.4); `None` for another message, or if it is
-/// truncated. Bytes behind the data are padding.
+/// Returns the channel and the data of a ChannelData message (RFC 8656 §12.4); `None` for other or truncated
+/// messages. Bytes after the data are padding.
 #[must_use]
 pub fn channel_data(datagram: &[u8]) -> Option<(u16, &[u8])> {
     let mut r = Reader::new(datagram);

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use crate::peers::Peers;
 
-/// Maximum number of allocations at a time.
+/// Maximum numbers of simultaneous allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// Maximum number of allocations for one address (IPv6: one /64). Loopback is exempt.
+    /// Maximum number of allocations per address (IPv6: per /64). Loopback addresses are exempt.
     pub of_network: u32,
-    /// Maximum number of allocations for one user.
+    /// Maximum number of allocations per user.
     pub of_user: u32,
     /// Maximum number of allocations in total.
     pub in_total: u32,
@@ -20,15 +20,16 @@ pub struct Caps {
 pub struct Config {
     /// Realm of the credentials (RFC 8489 §9.2).
     pub realm: String,
-    /// Shared secret of ephemeral credentials.
+    /// Shared secret for ephemeral credentials.
     pub secret: Vec<u8>,
     /// Peer addresses that clients may reach.
     pub peers: Peers,
-    /// Maximum number of allocations at a time.
+    /// Maximum numbers of simultaneous allocations.
     pub caps: Caps,
-    /// Bytes per second that an allocation relays in each direction; further ones are dropped.
+    /// Maximum bytes per second that an allocation relays in each direction; further data is dropped.
     pub bytes_per_second: u64,
-    /// An instant and the time since 1970 at it, since credentials and nonces expire by wall-clock time.
+    /// An instant, and the time since 1970 at that instant. Needed because credentials and nonces expire by
+    /// wall-clock time.
     pub anchor: (Instant, Duration),
 }
 
@@ -40,7 +41,7 @@ impl Config {
     }
 }
 
-/// Prints no secret.
+/// Never prints the secret.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config").field("realm", &self.realm).field("caps", &self.caps).finish_non_exhaustive()

@@ -1,5 +1,5 @@
-//! Ephemeral credentials (draft-uberti-behave-turn-rest-00 §2.2): the user name begins with its expiry time, and the
-//! password is an HMAC of the user name.
+//! Ephemeral credentials (draft-uberti-behave-turn-rest-00 §2.2): the user name begins with its expiry time,
+//! and the password is an HMAC of the user name.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Creates credentials of `user` that expire at a time in seconds since 1970.
+    /// Creates credentials for `user` that expire at `until`, in seconds since 1970.
     #[must_use]
     pub fn ephemeral(secret: &[u8], until: u64, user: &str) -> Self {
         let username = format!("{until}:{user}");
@@ -52,7 +52,7 @@ pub(crate) fn key_of(secret: &[u8], realm: &str, username: &[u8], unix: u64) -> 
     (until > unix).then(|| long_term_key(username, realm, &password(secret, username)))
 }
 
-/// Returns the user in a user name: the part behind the time, or all of a name without a time.
+/// Returns the user in a user name: the part after the time, or the whole name if there is no time.
 pub(crate) fn user_of(username: &[u8]) -> &[u8] {
     let colon = username.iter().position(|byte| *byte == b':');
     colon.and_then(|at| username.get(at + 1..)).filter(|user| !user.is_empty()).unwrap_or(username)

@@ -1,4 +1,4 @@
-//! The port shared by all clients: finds the allocation of a message, and decides about new allocations.
+//! The port shared by all clients: finds the allocation for a message, and decides about new allocations.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,12 +19,12 @@ use crate::quotas::{Full, Holder, Quotas};
 use crate::request::Request;
 use crate::respond::{begin, is_challenge, refuse};
 
-/// A client as identified by the server: the 5-tuple (RFC 8656 §3.2). IPv4 addresses are not mapped.
+/// A client, identified by the 5-tuple (RFC 8656 §3.2). IPv4 addresses must not be IPv4-mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// Address of the client.
+    /// Remote address of the client.
     pub address: SocketAddr,
-    /// Local address that the client uses, if known.
+    /// Local address to which the client sends, if known.
     pub local: Option<IpAddr>,
     /// Number of the client's connection; `None` over UDP.
     pub connection: Option<u64>,
@@ -33,11 +33,11 @@ pub struct Client {
 /// Destination of a message.
 #[derive(Debug)]
 pub enum Route<K> {
-    /// The allocation with this name; pass the message to [`crate::Allocation::handle_datagram`].
+    /// The allocation with this name; the message must be passed to [`crate::Allocation::handle_datagram`].
     Session(K),
-    /// A client requests an allocation and may have one.
+    /// A client requests an allocation, and is allowed to have one.
     New(Box<Incoming>),
-    /// No allocation; the reply was written.
+    /// No allocation; a reply was written.
     Reply,
     /// No destination; the message is ignored.
     Drop(DropReason),
@@ -53,7 +53,7 @@ pub enum DropReason {
     TooMany,
 }
 
-/// Counters of messages without an allocation.
+/// Counters of messages that belong to no allocation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointStats {
     /// Requests answered with a challenge, because credentials were missing or wrong.
@@ -64,7 +64,7 @@ pub struct EndpointStats {
     pub unanswered: u64,
 }
 
-/// A client that may have an allocation, and its request.
+/// A client that may have an allocation, with its request.
 #[derive(Debug)]
 pub struct Incoming {
     pub(crate) client: Client,
@@ -73,7 +73,7 @@ pub struct Incoming {
     pub(crate) id: TransactionId,
     pub(crate) family: Family,
     pub(crate) lifetime: Duration,
-    /// The other address family was requested, too.
+    /// True if an address of the other family was requested, too.
     pub(crate) additional: bool,
     pub(crate) config: Arc<Config>,
     pub(crate) nonces: Nonces,
@@ -87,14 +87,14 @@ impl Incoming {
         self.client
     }
 
-    /// User without the expiry time of the credentials.
+    /// The user, without the expiry time in the user name.
     #[must_use]
     pub fn user(&self) -> &[u8] {
         user_of(&self.user)
     }
 }
 
-/// A TURN port, described in the module. `K` is the application's name for an allocation.
+/// A TURN port, as described in the module. `K` identifies an allocation of the application.
 #[derive(Debug)]
 pub struct Endpoint<K> {
     config: Arc<Config>,
@@ -132,7 +132,8 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         self.clients.get(client).copied()
     }
 
-    /// Returns the destination of a message. A message without an allocation is answered, or requests one.
+    /// Returns the destination of a message. If the client has no allocation, the message is answered, or
+    /// requests one.
     pub fn route(&mut self, now: Instant, client: Client, message: &[u8], reply: &mut Vec<u8>) -> Route<K> {
         if let Some(key) = self.session(&client) {
             return Route::Session(key);
@@ -162,9 +163,9 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         }
     }
 
-    /// Answers a client whose address is not verified, unless there were too many answers.
+    /// Answers a client whose address is not verified, unless too many answers were sent.
     fn answer_unproved(&mut self, now: Instant, client: Client, answer: impl FnOnce()) -> Route<K> {
-        // A peer with a connection has shown its address.
+        // A client with a connection has already proved its address.
         if client.connection.is_none() && !self.allowance.take(now, client.address.ip()) {
             self.stats.unanswered = self.stats.unanswered.saturating_add(1);
             return Route::Drop(DropReason::TooMany);
@@ -217,8 +218,8 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         })
     }
 
-    /// Routes the client's messages to the allocation with this name. Returns false, without any change, if the client
-    /// or the name has an allocation already.
+    /// Routes the client's messages to the allocation `key`. Returns false and changes nothing if the client
+    /// already has an allocation, or `key` is already in use.
     pub fn insert(&mut self, incoming: &Incoming, key: K) -> bool {
         if self.clients.contains_key(&incoming.client) || self.allocations.contains_key(&key) {
             return false;
@@ -256,7 +257,7 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
     }
 }
 
-/// Returns the lifetime of an allocation that requests this many seconds, other than 0 (RFC 8656 §7.2).
+/// Returns the lifetime of an allocation for a request of this many seconds, other than 0 (RFC 8656 §7.2).
 pub(crate) fn lifetime(asked: Option<u32>) -> Duration {
     let asked = asked.map_or(LIFETIME, |seconds| Duration::from_secs(u64::from(seconds)));
     asked.clamp(LIFETIME, LIFETIME_MAX)

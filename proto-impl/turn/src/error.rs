@@ -1,6 +1,6 @@
 //! Errors of byte streams.
 
-/// A fault in a byte stream, which cannot be read further.
+/// Error in a byte stream, after which the stream cannot be read further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

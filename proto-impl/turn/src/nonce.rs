@@ -1,4 +1,4 @@
-//! Stateless nonces: an expiry time, and a MAC of it and the client's address.
+//! Stateless nonces: an expiry time, and a MAC of that time and the client's address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,7 +24,7 @@ impl Nonces {
         Self { key }
     }
 
-    /// Makes a nonce for a client at a time in seconds since 1970.
+    /// Makes a nonce for a client; the current time is in seconds since 1970.
     pub(crate) fn make(&self, unix: u64, client: SocketAddr) -> String {
         self.until(unix.saturating_add(NONCE_LIFETIME.as_secs()), client)
     }
@@ -48,7 +48,7 @@ impl Nonces {
     }
 }
 
-/// Prints no key.
+/// Never prints the key.
 impl std::fmt::Debug for Nonces {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Nonces(..)")

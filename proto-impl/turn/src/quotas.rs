@@ -1,4 +1,5 @@
-//! Counters of allocations: by network, by user and in total. Memory grows only with allocations.
+//! Counts allocations by network, by user, and in total. Memory use is proportional to the number of
+//! allocations.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,16 +7,16 @@ use std::net::IpAddr;
 use crate::allowance::network;
 use crate::config::Caps;
 
-/// Limit that another allocation would exceed.
+/// The limit that another allocation would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Limit of the network or the user.
+    /// The limit of the network or of the user.
     Own,
-    /// Total limit.
+    /// The total limit.
     Total,
 }
 
-/// Counters that an allocation belongs to.
+/// The counters in which an allocation is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
     network: Option<IpAddr>,
@@ -23,7 +24,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Returns the counters for a user at this address. Loopback addresses do not count for a network.
+    /// Returns the counters for a user at this address. Loopback addresses are not counted by network.
     pub(crate) fn new(ip: IpAddr, user: &[u8]) -> Self {
         Self { network: (!ip.is_loopback()).then(|| network(ip)), user: user.into() }
     }
@@ -37,7 +38,7 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    /// Checks that one more allocation is within the limits.
+    /// Checks that another allocation would be within the limits.
     pub(crate) fn check(&self, holder: &Holder, caps: Caps) -> Result<(), Full> {
         let of_network = holder.network.and_then(|network| self.networks.get(&network).copied()).unwrap_or(0);
         let of_user = self.users.get(&holder.user).copied().unwrap_or(0);

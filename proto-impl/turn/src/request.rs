@@ -14,7 +14,7 @@ use crate::credentials::{Key, key_of};
 use crate::limits::PEERS_OF_REQUEST_MAX;
 use crate::nonce::Nonces;
 
-/// Attributes of a message in front of its integrity. The first of each type counts.
+/// Attributes of a message before its integrity. Only the first of each type counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Request<'a> {
     pub(crate) message: Message<'a>,
@@ -30,9 +30,9 @@ pub(crate) struct Request<'a> {
     pub(crate) data: Option<&'a [u8]>,
     pub(crate) even_port: bool,
     pub(crate) reservation: bool,
-    /// A TURN attribute has an invalid value, or is repeated too often.
+    /// True if a TURN attribute has an invalid value, or occurs too often.
     pub(crate) is_malformed: bool,
-    /// Unknown attributes that are comprehension-required.
+    /// Unknown comprehension-required attributes.
     pub(crate) unknown: Vec<AttributeType>,
 }
 
@@ -115,8 +115,8 @@ impl<'a> Request<'a> {
         self.message.class() == Class::Request && self.message.method() == method
     }
 
-    /// Checks credentials (RFC 8489 §9.2.4). `known` is the user and key of an allocation: another user is refused, and
-    /// the same user is accepted even if its credentials have expired in the meantime.
+    /// Checks credentials (RFC 8489 §9.2.4). `known` is the user and key of an existing allocation: another
+    /// user is refused, and the same user is accepted even if the credentials have expired in the meantime.
     pub(crate) fn authenticate(
         &self,
         now: Instant,

@@ -14,8 +14,8 @@ pub(crate) fn begin<'o>(out: &'o mut Vec<u8>, request: &Request<'_>, class: Clas
     MessageWriter::of_method(out, message.method(), class, message.transaction_id())
 }
 
-/// Writes a refusal. `key` authenticates the answer to an authenticated client; other answers have no integrity.
-/// `challenge` is included in answers that request credentials or another nonce.
+/// Writes an error answer. With `key`, the answer to an authenticated client is authenticated; other answers
+/// have no integrity. `challenge` is included if the answer requests credentials or another nonce.
 pub(crate) fn refuse(
     out: &mut Vec<u8>,
     request: &Request<'_>,
@@ -38,7 +38,7 @@ pub(crate) fn refuse(
     };
 }
 
-/// True if a refusal with this code contains a realm and a nonce (RFC 8489 §9.2.4).
+/// True if an error answer with this code contains a realm and a nonce (RFC 8489 §9.2.4).
 pub(crate) fn is_challenge(code: ErrorCode) -> bool {
     code == ErrorCode::UNAUTHENTICATED || code == ErrorCode::STALE_NONCE
 }

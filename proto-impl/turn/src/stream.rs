@@ -1,5 +1,5 @@
-//! Messages in a byte stream (RFC 8656 §3.1, §12.5): STUN messages and ChannelData, each padded to a multiple of four
-//! bytes.
+//! Messages in a byte stream (RFC 8656 §3.1, §12.5): STUN messages and ChannelData, each padded to a multiple
+//! of four bytes.
 
 use bytes::BytesMut;
 use ice::stun::HEADER_BYTES;
@@ -8,31 +8,31 @@ use crate::attribute::{CHANNEL_HEAD_BYTES, CHANNELS};
 use crate::error::Error;
 use crate::limits::MESSAGE_BYTES_MAX;
 
-/// Bytes needed to know the length of a message.
+/// Number of bytes that determine the length of a message.
 const HEAD_BYTES: usize = 4;
 
-/// Extracts messages from a stream that may be split anywhere. Buffers at most one incomplete message.
+/// Extracts messages from a stream that may be divided anywhere. Buffers at most one incomplete message.
 #[derive(Debug)]
 pub struct MessageReader {
     held: BytesMut,
-    /// The first message, which must be a STUN request, has not arrived.
+    /// True until the first message has arrived, which must be a STUN request.
     is_first: bool,
 }
 
 impl MessageReader {
-    /// Creates a reader for an accepted connection. A stream that does not begin with a STUN request belongs to another
-    /// protocol, which its first bytes show.
+    /// Creates a reader for an accepted connection. If its first bytes are not those of a STUN request, the
+    /// peer uses another protocol.
     #[must_use]
     pub fn accepted() -> Self {
         Self { held: BytesMut::new(), is_first: true }
     }
 
-    /// Returns the next message, without padding, and consumes `input` as far as needed. `None` when more input is
-    /// needed; `input` is then empty.
+    /// Returns the next message, without padding, and consumes as much of `input` as needed. `None` if more
+    /// input is needed; `input` is then empty.
     ///
     /// # Errors
     ///
-    /// The data is not TURN, or a message is too long. The stream cannot be read further.
+    /// Fails if the data is not TURN, or a message is too long. The stream cannot be read further.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
         let complete = if self.held.is_empty() {
             self.total(input)?.filter(|(total, _)| input.len() >= *total)
@@ -67,7 +67,7 @@ impl MessageReader {
         self.held.extend_from_slice(&input.split_to(more));
     }
 
-    /// Returns the length of the message with and without padding; `None` until it is known.
+    /// Returns the length of the message with and without padding; `None` while it is unknown.
     fn total(&self, bytes: &[u8]) -> Result<Option<(usize, usize)>, Error> {
         let is_request = |first: u8, second: u8| first == 0 && second & 0x10 == 0;
         match bytes {

@@ -4,12 +4,12 @@
 //! cargo bench -p millstream-webrtc --bench fanout
 //! ```
 //!
-//! `peer` is the whole cost of a viewer's packet up to the datagram ([`Peer::send`] and [`Peer::poll_transmit`]).
-//! `seal` is the cost of SRTP alone for the same payloads under the keys of each viewer. Both alternate, so that a busy
-//! machine affects both; the values are medians of the frames in nanoseconds per packet. `cut` is the cost of the
-//! track, once for all viewers. `held` is the memory that a peer reports, and `resident` the growth of the process for
-//! each viewer, after it connected and after it received data. `resident` is meaningful only in the first line, where
-//! no memory is reused.
+//! `peer` is the total cost of sending a packet to a viewer, up to the datagram ([`Peer::send`] and
+//! [`Peer::poll_transmit`]). `seal` is the cost of SRTP alone, for the same payloads and each viewer's keys.
+//! The two measurements alternate, so that a busy machine affects both; the values are medians over the frames,
+//! in nanoseconds per packet. `cut` is the cost of packetizing, incurred once for all viewers. `held` is the
+//! memory that a peer reports, and `resident` the growth of the process per viewer, first after connecting and
+//! then after receiving data. `resident` is meaningful only in the first line, because later runs reuse memory.
 
 #![allow(
     clippy::disallowed_methods,
@@ -37,7 +37,8 @@ use webrtc::{Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, of
 use wire::Datagrams;
 
 const VIDEO: SectionId = SectionId(0);
-/// Mean size of a frame in bytes: 2.5 Mb/s at 30 per second, where every 30th is eight times as large.
+/// Mean size of a frame in bytes, for 2.5 Mb/s at 30 frames per second. Every 30th frame is eight times as
+/// large as the others.
 const PICTURE_BYTES: usize = 2_500_000 / 8 / (29 + 8);
 const FRAMES: u64 = 240;
 
@@ -69,7 +70,7 @@ fn run(viewers: u64, dtls: SrtpProfile, profile: Profile) {
     let mut out = Datagrams::new();
     for n in 0..FRAMES {
         let unit = media.next_unit();
-        // The clock of the media, so that what is kept for a second is forgotten after one.
+        // Uses the time of the media, so that packets kept for a second are dropped after a second of media.
         let now = start + Duration::from_millis(unit.dts_ms);
         let timestamp = (unit.dts_ms * 90) as u32;
         let began = Instant::now();
@@ -87,7 +88,7 @@ fn run(viewers: u64, dtls: SrtpProfile, profile: Profile) {
                 out.clear();
             }
         }
-        // Of a large frame some leave with the next one: they are paced.
+        // Some packets of a large frame leave with the next frame, because they are paced.
         let took = per(began, (sent - before) as u64);
 
         let began = Instant::now();

@@ -4,7 +4,7 @@
 //! cargo run -p millstream-webrtc --example whep_player -- http://127.0.0.1:5080/live/whep/first 10 > out.264
 //! ```
 //!
-//! The number is that of seconds to play. The example speaks plain HTTP alone.
+//! The number is the time to play in seconds. The example supports plain HTTP only.
 
 #![allow(
     clippy::disallowed_types,
@@ -30,7 +30,7 @@ use webrtc::{Config, Datagrams, Event, IceMode, MediaPreference, Peer, Seed, off
 
 type Failure = Box<dyn Error>;
 
-/// Longest answer to a request.
+/// Maximum size of an answer to a request.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 
 /// Address of a resource: `HOST:PORT` and the path.
@@ -64,7 +64,8 @@ impl Resource {
         Ok((location.map(|(_, value)| value.trim().to_owned()), body.to_owned()))
     }
 
-    /// The resource that `Location` names: a URL, a path, or a path from this one on (RFC 3986 §4.2).
+    /// The resource that `Location` refers to: a URL, an absolute path, or a path relative to this one (RFC
+    /// 3986 §4.2).
     fn at(&self, location: &str) -> Self {
         let folder = match self.path.rfind('/') {
             Some(end) if !location.starts_with('/') => self.path.get(..=end).unwrap_or_default(),
@@ -86,14 +87,14 @@ struct Player {
     socket: UdpSocket,
     local: SocketAddr,
     out: Datagrams,
-    /// Frames of video that were written, and of sound that were not.
+    /// Video frames written, and audio frames ignored.
     frames: (u64, u64),
     is_over: bool,
 }
 
 impl Player {
     fn new(now: Instant, host: &str) -> Result<Self, Failure> {
-        // The address by which this machine reaches the server.
+        // Finds the local address with which this machine reaches the server.
         let probe = UdpSocket::bind("0.0.0.0:0")?;
         probe.connect(host)?;
         let socket = UdpSocket::bind((probe.local_addr()?.ip(), 0))?;
@@ -136,7 +137,7 @@ impl Player {
         }
         while let Some(path) = self.peer.poll_transmit(now, |_| None, &mut self.out) {
             for datagram in self.out.iter() {
-                // Packets that the network does not take are lost, as they may be on the way.
+                // Packets that the network stack refuses are treated as lost on the path.
                 let _ = self.socket.send_to(datagram, path.remote);
             }
             self.out.clear();
@@ -144,7 +145,7 @@ impl Player {
         Ok(())
     }
 
-    /// Waits for a datagram, but not beyond the next deadline.
+    /// Waits for a datagram, at most until the next deadline.
     fn receive(&mut self, buffer: &mut [u8], until: Instant) -> Result<(), Failure> {
         let deadline = self.peer.poll_timeout().map_or(until, |at| at.min(until));
         let wait = deadline.saturating_duration_since(Instant::now());

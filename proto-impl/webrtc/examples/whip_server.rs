@@ -6,7 +6,7 @@
 //! ffmpeg -re -i file.mp4 -c:v copy -c:a libopus -f whip http://127.0.0.1:8080/whip
 //! ```
 //!
-//! The example `whip` is a relay of a publisher to viewers.
+//! See the example `whip` for a relay from a publisher to viewers.
 
 #![allow(
     clippy::disallowed_types,
@@ -95,8 +95,8 @@ impl Server {
         Ok(())
     }
 
-    /// Handles the deadlines, events and datagrams of all sessions. A real server would keep a heap of deadlines; for a
-    /// few publishers a loop is enough.
+    /// Handles the deadlines, events and datagrams of all sessions. A real server would keep a heap of
+    /// deadlines; for a few publishers, a loop is enough.
     fn drain(&mut self) -> Result<(), Failure> {
         let (now, mut over) = (Instant::now(), Vec::new());
         for (id, (peer, frames)) in &mut self.peers {
@@ -127,7 +127,7 @@ impl Server {
             }
             while let Some(path) = peer.poll_transmit(now, |_| None, &mut self.out) {
                 for datagram in self.out.iter() {
-                    // Packets that the network does not take are lost, as they may be on the way.
+                    // Packets that the network stack refuses are treated as lost on the path.
                     let _ = self.socket.send_to(datagram, path.remote);
                 }
                 self.out.clear();
@@ -156,8 +156,8 @@ impl Server {
         }
     }
 
-    /// Serves a minimal HTTP request for WHIP. It blocks on its client, for which a real server would use threads or an
-    /// event loop.
+    /// Serves a minimal HTTP request for WHIP. Blocks until its client has sent the request; a real server
+    /// would use threads or an event loop.
     fn serve(&mut self, mut client: TcpStream) -> Result<(), Failure> {
         client.set_nonblocking(false)?;
         client.set_read_timeout(Some(Duration::from_secs(2)))?;

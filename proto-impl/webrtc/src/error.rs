@@ -19,7 +19,7 @@ pub enum Error {
     /// The description has no fingerprint with a secure hash (RFC 8122 §5).
     #[error("no fingerprint of the certificate")]
     NoFingerprint,
-    /// `a=setup` does not settle the DTLS roles where it must.
+    /// `a=setup` leaves the DTLS roles open where it must settle them.
     #[error("no DTLS role")]
     NoDtlsRole,
     /// No section has a format and a direction acceptable to both sides.
@@ -28,11 +28,12 @@ pub enum Error {
     /// The answer does not match the offer.
     #[error(transparent)]
     Answer(#[from] sdp::AnswerError),
-    /// The call is not allowed in this state, such as a second offer while one is open, or an answer without an offer.
+    /// The call is not allowed in this state, for example a second offer before the first is answered, or an
+    /// answer without an offer.
     #[error("not possible in this state")]
     State,
-    /// A later offer would require another DTLS association, because its roles or certificates changed (RFC 8842 §3.1).
-    /// That needs a new session.
+    /// A later description would require another DTLS association, because roles or certificates changed (RFC
+    /// 8842 §3.1). That needs a new session.
     #[error("a running session keeps its DTLS association")]
     NewAssociation,
     /// The section does not exist, or does not have this direction.

@@ -10,10 +10,11 @@ use crate::negotiate::SectionId;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A local candidate to signal to the peer; only from a full agent.
+    /// A local candidate to signal to the peer; only full agents have this event.
     Candidate(Candidate),
-    /// The peer may use this path: datagrams on it belong to this session from now on (`ice::Demux::open`). Repeated
-    /// with each connectivity check on the path, so that no other session keeps it.
+    /// The peer may use this path: datagrams on it belong to this session from now on (`ice::Demux::open`).
+    /// Repeated at each connectivity check on the path, so that the path is taken back if another session has
+    /// claimed it.
     PathOpened(Path),
     /// The path was closed; remove it with `ice::Demux::close`.
     PathClosed(Path),
@@ -38,23 +39,23 @@ pub enum Event {
         /// report.
         sampled: Option<NtpTime>,
     },
-    /// Frames were lost for good, and nothing can be decoded until the next key frame. The peer is asked for key frames
-    /// until one arrives.
+    /// Frames were lost for good, and nothing can be decoded until the next key frame. Key frames are requested
+    /// from the peer until one arrives.
     PictureLost {
         /// Section of the lost frames.
         section: SectionId,
         /// Layer of the section.
         layer: u8,
     },
-    /// Smoothed loudness of an audio section whose packets carry audio levels (RFC 6464). At most one in 250 ms, and at
-    /// least one in 500 ms above silence.
+    /// Smoothed loudness of an audio section whose packets carry audio levels (RFC 6464). Reported at most
+    /// every 250 ms; and at least every 500 ms while above silence.
     AudioLevel {
         /// Section of the audio.
         section: SectionId,
         /// Level in -dBov: 0 is the loudest, 127 silence.
         level: u8,
     },
-    /// The peer cannot decode the sent video and wants a key frame. At most one in 500 ms.
+    /// The peer cannot decode the sent video and requests a key frame. Reported at most every 500 ms.
     KeyFrameWanted {
         /// Section that must send the key frame.
         section: SectionId,

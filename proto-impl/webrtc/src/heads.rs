@@ -1,8 +1,8 @@
-//! RTP header extensions of a source's packets. An extension block is built once; only a few of its bytes change for
-//! each packet.
+//! RTP header extensions of a source's packets. An extension block is built once; only a few of its bytes
+//! change from packet to packet.
 //!
-//! A source that repeats lost packets under their own sequence number and key must repeat their headers too; its blocks
-//! carry only the section's mid.
+//! A source that retransmits lost packets under the same sequence number and key must repeat their headers too,
+//! so its blocks carry only the section's mid.
 
 use std::ops::Range;
 
@@ -11,11 +11,12 @@ use rtp::{ExtensionBlock, NtpTime};
 
 use crate::negotiate::Section;
 
-/// Longest mid that packets carry; the room reserved beside the payload allows no more.
+/// Longest mid that packets carry, limited by the space reserved next to the payload.
 const MID_BYTES_MAX: usize = 16;
-/// Longest mid beside which there is room for the stamps that are only sent once in a while.
+/// Longest mid that leaves room for the fields that are only sent occasionally.
 const MID_BYTES_SHORT: usize = 6;
-/// Size of the longest block: a short mid with all stamps, or a long mid with the transport-wide sequence number.
+/// Size of the longest block: a short mid with all fields, or a long mid with the transport-wide sequence
+/// number.
 pub(crate) const BLOCK_BYTES_MAX: usize = 24;
 
 /// Fields of an extension block that differ from packet to packet.
@@ -67,24 +68,24 @@ impl Block {
 pub(crate) struct Heads {
     map: ExtensionMap,
     mid: String,
-    /// Block with the section's mid and the playout delay requested of players.
+    /// Block with the section's mid and the playout delay requested from players.
     named: Block,
     /// Block without the mid.
     plain: Block,
     delay: Option<PlayoutDelay>,
-    /// Level of the audio; `None` tells none.
+    /// Level of the audio; `None` to send no level.
     level: Option<AudioLevel>,
-    /// The delay was requested on the way: it stands in the first packet of each unit.
+    /// The delay was requested during the session, so it is sent with the first packet of each unit.
     repeats_delay: bool,
     is_roomy: bool,
-    /// Packets carry their capture time once in a while.
+    /// Some packets carry their capture time.
     tells: bool,
     /// Block built for a single packet, with its capture time.
     once: Block,
 }
 
 impl Heads {
-    /// Creates the blocks for a section; `delay` is the playout delay requested of its player.
+    /// Creates the blocks for a section; `delay` is the playout delay requested from its player.
     pub(crate) fn new(section: &Section, delay: Option<PlayoutDelay>) -> Self {
         let is_free = section.formats.first().is_some_and(|format| format.has_free_heads());
         let mut map = section.extensions;
@@ -94,7 +95,7 @@ impl Heads {
                 map.insert(Extension::Mid, id);
             }
         }
-        // Without a name of usual length there is none.
+        // An unusually long mid is omitted.
         let mid = Some(section.mid.as_str()).filter(|mid| mid.len() <= MID_BYTES_MAX).unwrap_or_default();
         let is_roomy = mid.len() <= MID_BYTES_SHORT;
         let tells = is_roomy && map.id(Extension::AbsCaptureTime).is_some();
@@ -130,8 +131,8 @@ impl Heads {
         self.tells
     }
 
-    /// Requests another playout delay from now on, in the first packet of each unit: players take it from there, and
-    /// any packet may be lost.
+    /// Requests another playout delay from now on, in the first packet of each unit, because any single packet
+    /// may be lost.
     pub(crate) fn request_delay(&mut self, delay: PlayoutDelay) {
         if self.is_roomy && self.map.id(Extension::PlayoutDelay).is_some() {
             (self.delay, self.repeats_delay) = (Some(delay), true);
@@ -139,7 +140,7 @@ impl Heads {
         }
     }
 
-    /// Sets the level of the audio in the following packets, if the peer takes levels.
+    /// Sets the level of the audio in the following packets, if the peer supports levels.
     pub(crate) fn set_level(&mut self, level: AudioLevel) {
         if self.is_roomy && self.level != Some(level) && self.map.id(Extension::AudioLevel).is_some() {
             self.level = Some(level);
@@ -148,7 +149,7 @@ impl Heads {
         }
     }
 
-    /// The playout delay requested on the way.
+    /// The playout delay requested during the session, if any.
     pub(crate) fn requested_delay(&self) -> Option<PlayoutDelay> {
         self.delay.filter(|_| self.repeats_delay)
     }
@@ -171,8 +172,8 @@ impl Heads {
         }
     }
 
-    /// Returns the extension block of a packet, with the section's mid if `named`. `captured` is given for a packet
-    /// that carries its capture time.
+    /// Returns the extension block of a packet, with the section's mid if `named`. `captured` is set for
+    /// packets that carry their capture time.
     pub(crate) fn block(
         &mut self,
         named: bool,

@@ -15,7 +15,8 @@ mod send;
 mod stats;
 mod transport;
 
-// A program that embeds this crate needs no other for what stands in signatures.
+// Re-exports the foreign types of this crate's public signatures, so that programs need no other crate for
+// them.
 pub use bytes::Bytes;
 pub use crypto::{NoEntropy, Seed};
 pub use wire::Datagrams;

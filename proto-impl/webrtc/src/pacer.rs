@@ -1,20 +1,20 @@
-//! Pacing of video: frames of usual size leave at once, a burst of them is spread over time.
+//! Pacing of video: frames of normal size leave immediately, larger bursts are spread over time.
 //!
-//! A path that carries a stream cannot necessarily carry a second of it at once: the backlog for a new viewer, or a
-//! large key frame, would overflow buffers on the path. So bytes beyond a tenth of a second of the stream (and beyond
-//! 64 KB) leave at two and a half times the stream's rate, the factor that browsers use. Audio never waits but is
-//! counted; retransmissions wait like video.
+//! A path that can carry a stream cannot necessarily carry a second of it at once: the backlog for a new
+//! viewer, or a large key frame, would overflow buffers on the path. Therefore everything beyond a tenth of a
+//! second of the stream (and beyond 64 KB) leaves at two and a half times the stream's rate, the factor that
+//! browsers use. Audio never waits, but counts; retransmissions wait like video.
 //!
-//! While the path limits the sending rate, the pace is the rate of the path, and a burst is a few packets: it is better
-//! to wait here, where packets can still be dropped, than in a queue of the path.
+//! While the path limits the sending rate, the pace is the rate of the path, and a burst is a few packets:
+//! packets should wait here, where they can still be dropped, rather than in a queue on the path.
 
 use std::time::{Duration, Instant};
 
-/// Smallest burst that leaves at once, at any rate, in bytes.
+/// Minimum burst in bytes that leaves immediately, whatever the stream's rate.
 const BURST_BYTES_MIN: u64 = 64 << 10;
-/// Burst that leaves at once, as a duration of the stream.
+/// Burst that leaves immediately, as a duration of the stream.
 const BURST_TIME: Duration = Duration::from_millis(100);
-/// Twice the pace beyond the burst, as a multiple of the stream's rate.
+/// Pace after a burst, in halves of the stream's rate: 5 means 2.5 times the rate.
 const FACTOR_TIMES_TWO: u64 = 5;
 /// The pace before the rate is known, in bytes per second: 10 Mb/s.
 const PACE_FIRST: u64 = 1_250_000;
@@ -24,39 +24,39 @@ const PACE_MIN: u64 = 125_000;
 const LIMIT_MIN: u64 = 5_000;
 /// Duration of a burst at the pace while the path limits the sending rate.
 const LIMITED_BURST_TIME: Duration = Duration::from_millis(30);
-/// Minimum burst in bytes while the path limits the sending rate: two packets, or three, of which two leave together, so that the
-/// distance of their arrivals tells how wide the path is.
+/// Minimum burst in bytes while the path limits the sending rate: two packets. With pairs, three packets; two
+/// of them leave together, so that the distance between their arrivals shows the capacity of the path.
 const LIMITED_BURST_MIN: u64 = 2_400;
 const LIMITED_BURST_OF_PAIRS: u64 = 3_600;
-/// Span of the stream's time that is measured before its rate is used.
+/// Duration of the stream that is measured before its rate is first used.
 const MEASURE_FIRST: Duration = Duration::from_millis(100);
-/// Span of the stream's time for each further measurement.
+/// Duration of the stream for each further measurement.
 const MEASURE_TIME: Duration = Duration::from_millis(500);
-/// Jump of the stream's time from which on it is not measured.
+/// Jump of the stream's time that is excluded from the measurement.
 const LEAP: Duration = Duration::from_secs(5);
-/// Bytes that must be allowed at once before a pause ends. A larger quantum means fewer wake-ups, and runs that fill a
-/// send.
+/// Bytes that must be allowed before a pause ends. A larger quantum causes fewer wake-ups, and longer runs of
+/// packets per system call.
 const QUANTUM_BYTES: u64 = 16 << 10;
 
 /// A leaky bucket that limits the rate of video.
 #[derive(Debug)]
 pub(crate) struct Pacer {
-    /// Bytes sent that have not drained from the bucket, as of `at`.
+    /// Bytes sent that had not drained from the bucket at `at`.
     level: u64,
     at: Option<Instant>,
     /// Measured rate of the stream, in bytes per second; `None` before the first measurement.
     rate: Option<u64>,
     /// Bytes in the current measurement.
     measured: u64,
-    /// Times of the stream at the start of the measurement and at its latest packet.
+    /// The stream's times at the start of the measurement and at the latest packet.
     since: Option<(Instant, Instant)>,
-    /// Video pauses until the level is low enough.
+    /// True while video is paused until the level is low enough.
     pausing: bool,
     /// Rate to which the path limits sending, in bytes per second; `None` without a limit.
     limit: Option<u64>,
-    /// Rate of a probe, in bytes per second, which what waits fills before padding does.
+    /// Rate of a probe, in bytes per second. Waiting packets fill it first, then padding.
     probe: Option<u64>,
-    /// Packets leave in pairs at least.
+    /// Packets leave at least in pairs.
     pairs: bool,
 }
 
@@ -75,8 +75,8 @@ impl Pacer {
         }
     }
 
-    /// Counts bytes of the stream that are to be sent, sampled at `sampled`. The stream's rate is measured in its own
-    /// time, so a second of it queued at once does not count as faster.
+    /// Counts bytes queued for sending that were sampled at `sampled`. The stream's rate is measured by its own
+    /// time, so that queuing a second of it at once does not count as a higher rate.
     pub(crate) fn queued(&mut self, sampled: Instant, bytes: u64) {
         let (since, newest) =
             self.since.map_or((sampled, sampled), |(since, newest)| (since, newest.max(sampled)));
@@ -98,17 +98,18 @@ impl Pacer {
         self.limit = bits.map(|bits| (bits / 8).max(LIMIT_MIN));
     }
 
-    /// Sets whether packets leave in pairs at least.
+    /// Sets whether packets leave at least in pairs.
     pub(crate) const fn set_pairs(&mut self, pairs: bool) {
         self.pairs = pairs;
     }
 
-    /// Sets the rate of a probe in bits per second; `None` without one.
+    /// Sets the rate of a probe in bits per second; `None` if there is no probe.
     pub(crate) fn set_probe(&mut self, bits: Option<u64>) {
         self.probe = bits.map(|bits| bits / 8);
     }
 
-    /// Returns the time until this many more bytes have left. A probe does not count: it is short.
+    /// Returns the time until this many further bytes have left. Ignores a current probe, since probes are
+    /// short.
     pub(crate) fn time_for(&self, now: Instant, bytes: u64) -> Duration {
         let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let pace = self.bounded(self.limit);
@@ -118,7 +119,7 @@ impl Pacer {
         Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// Notes that bytes have left.
+    /// Records that bytes have left.
     pub(crate) fn sent(&mut self, now: Instant, bytes: u64) {
         self.leak(now);
         self.level = self.level.saturating_add(bytes);
@@ -132,11 +133,11 @@ impl Pacer {
         !self.pausing
     }
 
-    /// Returns the time at which video may leave again; `None` unless it pauses.
+    /// Returns the time at which video may leave again; `None` unless video is paused.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let at = self.at.filter(|_| self.pausing)?;
         let excess = self.level.saturating_sub(self.resumes());
-        // A little later than just: the level must have fallen below.
+        // One microsecond later, because the level must be at or below the threshold.
         let micros = excess.saturating_mul(1_000_000) / self.pace().max(1);
         at.checked_add(Duration::from_micros(micros.saturating_add(1)))
     }
@@ -144,19 +145,20 @@ impl Pacer {
     fn leak(&mut self, now: Instant) {
         let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let leaked = scale(self.pace(), passed, Duration::from_secs(1));
-        // Fractions of a byte are kept: the clock stands still until they make one.
+        // Keeps fractions of a byte: `at` advances only when whole bytes have drained.
         if leaked > 0 || self.at.is_none() || self.level == 0 {
             self.level = self.level.saturating_sub(leaked);
             self.at = Some(now);
         }
     }
 
-    /// Returns the current pace. A probe is not bounded by the stream's rate: its padding would fill the bucket of a thinned stream for seconds.
+    /// Returns the current pace. A probe is not limited by the stream's rate; otherwise its padding would keep
+    /// the bucket of a stream with a reduced rate full for seconds.
     fn pace(&self) -> u64 {
         self.bounded(self.limit).max(self.probe.unwrap_or(0))
     }
 
-    /// Returns the pace within this limit.
+    /// Returns the pace, limited by `limit`.
     fn bounded(&self, limit: Option<u64>) -> u64 {
         let of_stream = |rate: u64| (rate.saturating_mul(FACTOR_TIMES_TWO) / 2).max(PACE_MIN);
         let pace = self.rate.map_or(PACE_FIRST, of_stream);
@@ -191,8 +193,8 @@ mod tests {
 
     use super::*;
 
-    /// Passes frames of the given sizes to the pacer, one each 33 ms, the first `at_once` together. Returns how many
-    /// milliseconds data waited, and when the last of it left.
+    /// Passes frames of the given sizes to the pacer, one every 33 ms but the first `at_once` together. Returns
+    /// for how many milliseconds data waited, and when the last of it left.
     fn waits(frames: &[u64], at_once: usize) -> (u64, u64) {
         let start = Clock::new().now();
         let at = |ms: u64| start + Duration::from_millis(ms);
@@ -225,19 +227,20 @@ mod tests {
             |frame, key| -> Vec<u64> { (0..300).map(|n| if n % 60 == 0 { key } else { frame }).collect() };
         // 2.2 Mb/s with key frames of 60 KB.
         assert_eq!(waits(&gops(9_000, 60_000), 0), (0, 0));
-        // 18 Mb/s: until that is known, and with the larger of its key frames, for a little.
+        // 18 Mb/s: frames wait briefly before the rate is known, and after the largest key frames.
         let (waited, _) = waits(&gops(75_000, 240_000), 0);
         assert!(waited < 200, "{waited} ms of 10 s");
     }
 
     #[test]
     fn a_burst_is_spread_and_the_stream_catches_up() {
-        // Two seconds of 2.4 Mb/s at once, then the stream.
+        // Two seconds of 2.4 Mb/s at once, then the rest of the stream in real time.
         let (waited, last) = waits(&[10_000; 300], 60);
         assert!((400..1500).contains(&waited) && last < 1500, "{waited} ms, until {last}");
     }
 
-    /// Sends ten seconds of a stream above the limit: no second exceeds the limit by more than a few packets.
+    /// Sends ten seconds of a stream above the limit: in no second does the traffic exceed the limit by more
+    /// than a few packets.
     #[test]
     fn a_bounded_path_is_sent_no_more_than_it_carries() {
         for bits in [0, 40_000, 300_000, 1_000_000, 2_000_000] {
@@ -266,7 +269,8 @@ mod tests {
         assert_eq!(pacer.pace(), PACE_FIRST, "it is a bound and no order");
     }
 
-    /// Sends for `ms` milliseconds as much as may leave. Returns the packets of each run that left at once.
+    /// Sends as much as allowed for `ms` milliseconds. Returns the number of packets in each run that left at
+    /// once.
     fn runs(pacer: &mut Pacer, from: Instant, ms: u64) -> Vec<u64> {
         let run = |pacer: &mut Pacer, now| (0..100).take_while(|_| leaves(pacer, now)).count() as u64;
         (0..ms)
@@ -318,7 +322,7 @@ mod tests {
         let start = Clock::new().now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut pacer = Pacer::new();
-        // 400 kb/s are left of the stream, on a path that is known to carry 3 Mb/s by now.
+        // The stream is reduced to 400 kb/s, on a path that is known to carry 3 Mb/s.
         (0..100).for_each(|n| pacer.queued(at(n * 40), 2_000));
         for limit in [Some(3_000_000), None] {
             pacer.set_limit(limit);
@@ -356,7 +360,7 @@ mod tests {
         assert!(!pacer.may_send(at - Duration::from_millis(1)));
         assert!(pacer.may_send(pacer.poll_timeout().unwrap()));
         assert_eq!(pacer.poll_timeout(), None);
-        // Times that go back or stand still do no harm.
+        // Times that go backwards or do not advance do no harm.
         pacer.sent(start, u64::MAX);
         assert!(!pacer.may_send(start) && pacer.poll_timeout().is_none_or(|at| at > start));
     }

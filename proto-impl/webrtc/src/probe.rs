@@ -1,13 +1,13 @@
-//! Probing of a path: for a moment more is sent than the stream has, and feedback shows how much of it arrived, and how
-//! fast.
+//! Probing of a path: for a moment, more is sent than the stream requires, and feedback shows how much of it
+//! arrived, and how fast.
 
 use std::time::{Duration, Instant};
 
 /// Duration of a probe.
 const LENGTH: Duration = Duration::from_millis(200);
-/// Portions in which padding is sent, in bytes.
+/// Minimum portion of padding sent at once, in bytes.
 const PORTION: u64 = 2_400;
-/// Highest rate that is probed, in bits per second.
+/// Maximum probed rate, in bits per second.
 const BITS_MAX: u64 = 50_000_000;
 
 #[derive(Debug)]
@@ -19,14 +19,14 @@ struct Run {
 }
 
 impl Run {
-    /// Bytes that should have left by now.
+    /// Bytes that should have been sent by now.
     fn wanted(&self, now: Instant) -> u64 {
         let micros = now.saturating_duration_since(self.begun).min(LENGTH).as_micros();
         let bytes = u128::from(self.bits).saturating_mul(micros) / 8_000_000;
         u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(PORTION)
     }
 
-    /// Bytes that are missing to the wanted rate; 0 below a portion.
+    /// Bytes missing to reach the wanted rate; 0 if less than a portion.
     fn due(&self, now: Instant) -> u64 {
         let missing = self.wanted(now).saturating_sub(self.sent);
         if missing < PORTION { 0 } else { missing }
@@ -42,7 +42,7 @@ impl Run {
 pub(crate) struct Prober(Option<Run>);
 
 impl Prober {
-    /// Starts a probe of this many bits per second. Returns false while another is under way.
+    /// Starts a probe of this many bits per second. Returns false if another is running.
     pub(crate) fn begin(&mut self, now: Instant, bits: u64) -> bool {
         if self.0.is_some() {
             return false;
@@ -63,17 +63,17 @@ impl Prober {
         }
     }
 
-    /// Bytes of padding that are due.
+    /// Bytes of padding to send now.
     pub(crate) fn due(&self, now: Instant) -> u64 {
         self.0.as_ref().map_or(0, |run| run.due(now))
     }
 
-    /// Returns true once when a probe has ended.
+    /// Returns true once after a probe has ended.
     pub(crate) fn ends(&mut self, now: Instant) -> bool {
         self.0.take_if(|run| run.is_over(now)).is_some()
     }
 
-    /// Ends the probe before its time.
+    /// Ends the probe early.
     pub(crate) fn give_up(&mut self) {
         self.0 = None;
     }
@@ -108,7 +108,7 @@ mod tests {
         }
         assert_eq!(now, start + LENGTH);
         assert!((48_000..=52_400).contains(&sent), "{sent}");
-        // The stream's own bytes count.
+        // The stream's own bytes count towards the probe.
         assert!(prober.begin(now, 2_000_000));
         prober.sent(100_000);
         assert_eq!(prober.due(now + LENGTH / 2), 0);

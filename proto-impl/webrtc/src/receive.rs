@@ -1,13 +1,14 @@
 //! Receiving media: maps packets to sources, and assembles frames from sources.
 //!
-//! 1. A packet's source is known, or is found by the `mid` on the packet, by the SSRCs of the description, or by a
-//!    payload type that only one section has (RFC 9143 §9.2).
-//! 2. A retransmission is turned back into the original packet.
-//! 3. A source's [`Receiver`] puts packets in order and reports missing ones; its depacketizer assembles frames.
-//! 4. A layer of a section takes media from one source, so that frames of several sources are not mixed. A section
-//!    without simulcast has one layer.
-//! 5. Audio levels (RFC 6464), if negotiated, are smoothed to a loudness and reported a few times a second
-//!    ([`loudness`]).
+//! 1. The source of a packet is already known, or is found by the packet's `mid`, by the SSRCs of the
+//! description, or by a payload type that only one section uses (RFC 9143 §9.2).
+//! 2. A retransmission is converted back to the original packet.
+//! 3. The [`Receiver`] of a source puts packets in order and reports missing ones; its depacketizer assembles
+//! frames.
+//! 4. Each layer of a section takes media from a single source, so that frames of several sources are not
+//! mixed. A section without simulcast has one layer.
+//! 5. Audio levels (RFC 6464), if negotiated, are smoothed to a loudness and reported a few times per second
+//! ([`loudness`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -38,7 +39,8 @@ mod tests;
 /// Time without media after which a section switches from its source to another one that sends.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// Longest time that audio waits for a retransmission: a lost packet can be concealed, a late stream cannot.
+/// Longest time that audio waits for a retransmission. A lost packet can be concealed, whereas delay of the
+/// stream cannot.
 const AUDIO_HOLD_MAX: Duration = Duration::from_millis(500);
 
 /// A source of the peer, identified by its SSRC.
@@ -54,7 +56,7 @@ struct Source {
     gap: bool,
     /// The source has sent media, not only padding.
     spoke: bool,
-    /// Video only: estimates the queue on the path from the arrival of its frames.
+    /// Video only: estimates the queue on the path from the arrival times of frames.
     queue: QueueDelay,
     /// Video only: nothing can be decoded before a key frame.
     needs_key_frame: bool,
@@ -68,7 +70,7 @@ struct Source {
 #[derive(Debug)]
 struct Layer {
     requests: KeyFrameDemand,
-    /// Source that the layer takes media from, and the time of its last media.
+    /// The source that the layer takes media from, and the time of its latest media.
     current: Option<(Ssrc, Instant)>,
 }
 
@@ -94,10 +96,10 @@ struct Incoming {
 pub(crate) struct Reception {
     sections: Vec<Incoming>,
     sources: Sources<Source>,
-    /// Recorded arrival times, for a peer with transport-wide feedback. Other peers get an estimate of the rate.
+    /// Records arrival times, if the peer uses transport-wide feedback.
     arrivals: Option<ArrivalRecorder>,
     rate: Option<ReceivedRate>,
-    /// Packets of unannounced sources.
+    /// Packets from sources that were not announced.
     pub(crate) unknown: u64,
     /// Packets dropped because the peer has too many sources.
     pub(crate) too_many_sources: u64,
@@ -137,8 +139,8 @@ impl Reception {
         reception
     }
 
-    /// Chooses the feedback: arrival times if a section negotiated them, else an estimate if one requests it. Feedback
-    /// that has begun continues.
+    /// Chooses the feedback: arrival times if a section negotiated them, otherwise a rate estimate if a section
+    /// requests it. Feedback that has begun continues.
     fn choose_feedback(&mut self, now: Instant, bitrate_max: u64) {
         let numbers = rtp::extension::Extension::TransportCc;
         let reports_arrivals = self.sections.iter().any(|incoming| {
@@ -193,7 +195,7 @@ impl Reception {
         let ssrc = packet.header.ssrc;
         let format = incoming.format_of(packet.header.payload_type);
         let known = self.sources.get(ssrc);
-        // Packets of a known source in an unknown format (comfort noise, ...) keep their place in the numbers.
+        // Packets of a known source in an unknown format, such as comfort noise, still occupy sequence numbers.
         if known.is_none() && format.is_none() {
             self.unknown += 1;
             return;
@@ -226,7 +228,7 @@ impl Reception {
         {
             rate.handle_queue(queue);
         }
-        // Padding keeps its place in the numbers: what probes the road is not missing. So does what nobody listens to.
+        // Padding and packets of unused sources occupy sequence numbers too: they must not count as missing.
         let payload = if listens && speaks { packet.payload } else { &[] };
         let covers = incoming.covers(packet.header.payload_type, payload);
         source.receiver.handle_covering(now, &packet.header, Bytes::copy_from_slice(payload), covers);
@@ -245,7 +247,8 @@ impl Reception {
         if incoming.rtx.source(rtx).is_none()
             && let Some(current) = incoming.current(layer)
         {
-            // The repaired source was not announced: it is the one that its layer receives.
+            // The description does not announce which source is repaired, so it is the current source of the
+            // layer.
             incoming.rtx.add_source(rtx, current);
         }
         let Some(repaired) = incoming.rtx.unwrap(packet) else { return };
@@ -270,7 +273,7 @@ impl Reception {
         let told = incoming.section.extensions.read(packet.header.extension);
         let layer = match told.rid.or(told.repaired_rid) {
             Some(rid) => incoming.section.layers.iter().position(|layer| layer == rid)?,
-            // Only the first packets of a source of repairs name the source that it repairs.
+            // Only the first packets of an RTX source identify the source that they repair.
             None => usize::from(self.sources.get(incoming.rtx.source(packet.header.ssrc)?)?.layer),
         };
         Some((index, u8::try_from(layer).ok()?))
@@ -321,7 +324,7 @@ impl Reception {
         layers.for_each(|layer| layer.requests.set_round_trip(round_trip));
     }
 
-    /// Notes that the owner needs a key frame. Returns false if the section has no such video layer.
+    /// Records that the owner needs a key frame. Returns false if the section has no such video layer.
     pub(crate) fn request_key_frame(&mut self, section: SectionId, layer: u8) -> bool {
         let found =
             self.sections.iter_mut().find(|incoming| incoming.section.id == section && incoming.is_video());
@@ -348,8 +351,8 @@ impl Reception {
         for (ssrc, source) in self.sources.iter_mut() {
             let mut numbers = Vec::new();
             source.receiver.poll_nacks(now, &mut numbers);
-            // Polled in any case, so that its deadline moves on.
-            // Of a peer that repeats nothing, a receiver asks nothing.
+            // Receivers are polled even if nothing is requested, so that their deadlines advance. For peers
+            // without retransmission, the list is always empty.
             if !numbers.is_empty() && self.sections.iter().any(|incoming| incoming.is_current(ssrc)) {
                 requests.nacks.push((ssrc, numbers));
             }
@@ -374,8 +377,8 @@ impl Reception {
         self.sources.iter_mut().filter_map(|(_, source)| source.receiver.report(now)).collect()
     }
 
-    /// Returns the rate that the peer may send at, in bits per second, and the sources it applies to; `None` for peers
-    /// without REMB. `blocks` are those of the accompanying report.
+    /// Returns the rate at which the peer may send, in bits per second, and the sources to which it applies;
+    /// `None` for peers without REMB. `blocks` are those of the accompanying report.
     pub(crate) fn rate_estimate(&mut self, now: Instant, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
         let is_rated = |source: &Source| {
             let of = |incoming: &&Incoming| incoming.section.id == source.section;
@@ -389,7 +392,8 @@ impl Reception {
         Some((rate.report(now, loss), rated))
     }
 
-    /// True if the peer should be told of a queue before the next report is due.
+    /// True if the estimate must be sent before the next report is due, because a queue has built up on the
+    /// path.
     pub(crate) fn is_rate_urgent(&self, now: Instant) -> bool {
         self.rate.as_ref().is_some_and(|rate| rate.is_urgent(now))
     }
@@ -452,7 +456,7 @@ impl Incoming {
         }
     }
 
-    /// Adds the audio level of a packet, and reports the loudness if it is due.
+    /// Adds the audio level of a packet, and reports the loudness if a report is due.
     fn handle_level(&mut self, now: Instant, level: u8, events: &mut VecDeque<Event>) {
         let report = self.loudness.as_mut().and_then(|loudness| loudness.handle_level(now, level));
         events.extend(report.map(|level| Event::AudioLevel { section: self.section.id, level }));
@@ -480,13 +484,13 @@ impl Incoming {
         self.section.formats.iter().position(is_it)
     }
 
-    /// Returns the payload type of the format whose redundant form this is.
+    /// Returns the payload type of the format that this redundant payload type contains.
     fn bare_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         let mut formats = self.section.formats.iter();
         formats.find(|format| format.red == Some(payload_type)).map(SectionFormat::payload_type)
     }
 
-    /// Returns how many earlier packets a redundant packet repeats.
+    /// Returns the number of earlier packets that a redundant packet repeats.
     fn covers(&self, payload_type: PayloadType, payload: &[u8]) -> u16 {
         let frames = |of| Some(RedPacket::read(payload).ok()?.earlier(of).count());
         let count = self.bare_of(payload_type).and_then(frames).unwrap_or(0);
@@ -508,8 +512,8 @@ impl Incoming {
         self.layers.iter().any(|layer| layer.current.is_some_and(|(current, _)| current == ssrc))
     }
 
-    /// True if media of a packet is accepted: it has a known format and a payload (`speaks`), and its source is the current one of the
-    /// layer, is new, or replaces a silent one. The source is then the current one.
+    /// True if the packet's media is used: it has a known format and a payload (`speaks`), and its source is
+    /// the layer's current one, is new, or replaces a silent one. The source then becomes the current one.
     fn listens(&mut self, now: Instant, layer: u8, ssrc: Ssrc, speaks: bool, is_new: bool) -> bool {
         let Some(layer) = self.layers.get_mut(usize::from(layer)) else { return false };
         let silent = |heard: Instant| is_new || now.saturating_duration_since(heard) >= SILENCE_MAX;
@@ -562,7 +566,7 @@ impl Source {
                 }
                 ReceiveEvent::Lost { .. } => self.lose(incoming, events),
                 ReceiveEvent::Restarted => {
-                    // Its timestamps are of another stream too.
+                    // The new stream's timestamps are unrelated to the former ones, too.
                     self.clock = ClockMapping::new(self.clock.clock_rate());
                     (self.format, self.last_frame) = (None, None);
                     self.lose(incoming, events);
@@ -572,7 +576,7 @@ impl Source {
         malformed
     }
 
-    /// The key frame demand of the source's layer.
+    /// The key frame requests of the source's layer.
     fn requests<'a>(&self, incoming: &'a mut Incoming) -> Option<&'a mut KeyFrameDemand> {
         incoming.layers.get_mut(usize::from(self.layer)).map(|layer| &mut layer.requests)
     }
@@ -605,12 +609,12 @@ impl Source {
         incoming: &mut Incoming,
         events: &mut VecDeque<Event>,
     ) -> Result<(), rtp::payload::Error> {
-        // Padding says nothing, and may have any payload type.
+        // Padding has no content, and may have any payload type.
         let index = incoming.format_of(packet.payload_type).filter(|_| !packet.payload.is_empty());
         let Some(index) = index else { return Ok(()) };
         if self.format.as_ref().is_none_or(|(known, _)| *known != index) {
             let described = incoming.section.formats.get(index).map(|format| &format.remote);
-            // Comfort noise, telephone events and the like are no frames.
+            // Comfort noise, telephone events and similar payloads are not frames.
             let Some(format) = described.map(Format::of_description).transpose()?.flatten() else {
                 return Ok(());
             };
@@ -629,7 +633,7 @@ impl Source {
         }
     }
 
-    /// Delivers those frames of a redundant packet that have not been received before.
+    /// Passes on the frames in a redundant packet that have not been received before.
     fn take_redundant(
         &mut self,
         part: &Part<'_>,
@@ -640,7 +644,7 @@ impl Source {
         let red = RedPacket::read(part.payload)?;
         for block in red.earlier(bare) {
             let timestamp = part.timestamp.wrapping_sub(block.ticks_before);
-            // Before the first frame nothing is missing.
+            // Before the first frame, nothing counts as missing.
             let is_missing = |last: u32| timestamp.wrapping_sub(last).cast_signed() > 0;
             if self.last_frame.is_some_and(is_missing) {
                 let earlier = Part { timestamp, payload: block.payload, ..*part };
@@ -673,7 +677,7 @@ impl Source {
                 self.needs_key_frame = false;
                 self.requests(incoming).map(KeyFrameDemand::handle_key_frame);
             } else if self.needs_key_frame && incoming.is_video() {
-                // The request, or the key frame that answered it, may have been lost.
+                // The request may have been lost, or the key frame that answered it.
                 self.requests(incoming).map(KeyFrameDemand::request);
             }
             let sampled = self.clock.time_of(frame.timestamp);

@@ -1,4 +1,4 @@
-//! Redundant audio (RFC 2198): a packet repeats earlier ones, so that a lost packet only adds delay.
+//! Redundant audio (RFC 2198): each packet repeats earlier ones, so that a lost packet only causes delay.
 //!
 //! ```text
 //!   1 TTTTTTT oooooooooooooo llllllllll    a block that was sent before: type, how much earlier, length
@@ -8,19 +8,21 @@
 use rtp::PayloadType;
 use rtp::history::{LoggedPacket, PacketId, PacketLog};
 
-/// Maximum number of earlier packets repeated in one.
+/// Maximum number of earlier packets repeated in one packet.
 const BLOCKS_MAX: usize = 2;
-/// Size of the header of a repeated block; that of the packet's own block is shorter.
+/// Size of the header of a repeated block; the header of the packet's own block is shorter.
 const HEAD_BYTES: usize = 4;
 /// Largest time offset that a block header can express.
 const DISTANCE_MAX: u32 = (1 << 14) - 1;
 /// Largest length that a block header can express.
 const LENGTH_MAX: usize = (1 << 10) - 1;
-/// Loss, in thousandths, from which on a single earlier packet is repeated.
+/// Loss in thousandths at which one earlier packet is repeated.
 const LOSS_OF_ONE: u16 = 3;
-/// Loss, in thousandths, from which on two earlier packets are repeated. Audio is then lost only if three packets are.
+/// Loss in thousandths at which two earlier packets are repeated. Audio is then lost only if three consecutive
+/// packets are lost.
 const LOSS_OF_TWO: u16 = 80;
-/// Number of reports without loss after which packets become plain again: losses come in bursts.
+/// Number of reports without loss after which the redundancy is reduced. The delay accounts for losses in
+/// bursts.
 const REPORTS_KEPT: u8 = 20;
 
 /// State of the redundant coding of a source.
@@ -33,7 +35,7 @@ pub(crate) struct Redundancy {
     keeps: u8,
 }
 
-/// Headers of a redundant packet and the earlier payloads behind them.
+/// Headers of a redundant packet, and the earlier payloads after them.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks<'l> {
     heads: [u8; HEAD_BYTES * BLOCKS_MAX + 1],
@@ -42,7 +44,7 @@ pub(crate) struct Blocks<'l> {
 }
 
 impl<'l> Blocks<'l> {
-    /// Returns the parts of a redundant packet: the headers, the earlier payloads from the oldest on, and `payload`
+    /// Returns the parts of a redundant packet: the headers, the earlier payloads, oldest first, and `payload`
     /// itself.
     pub(crate) fn parts<'a>(&'a self, payload: &'a [u8]) -> [&'a [u8]; BLOCKS_MAX + 2]
     where
@@ -87,7 +89,7 @@ impl Redundancy {
         }
     }
 
-    /// Stops repeating packets at once, because the path is full.
+    /// Stops repeating packets immediately, because the path is full.
     pub(crate) const fn suspend(&mut self) {
         self.blocks = 0;
     }
@@ -161,9 +163,9 @@ mod tests {
         redundancy.set_loss(350);
         let both = [&two[..], &one, &[111], b"onetwo!three"].concat();
         assert_eq!(made(&redundancy, &log, ids[2]).unwrap(), both);
-        // The first one has nobody before it, and says so.
+        // The first packet has no earlier one to repeat, and its header says so.
         assert_eq!(made(&redundancy, &log, ids[0]).unwrap(), b"oone");
-        // Loss is considered over only after several reports without any.
+        // Redundancy ends only after several reports without loss.
         for _ in 0..REPORTS_KEPT - 1 {
             redundancy.set_loss(0);
         }
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!(made(&redundancy, &log, ids[2]).unwrap(), b"onear");
         assert_eq!(made(&redundancy, &log, ids[3]).unwrap(), b"osame");
         let packet = log.get(ids[4]).unwrap();
-        // Room for one of two.
+        // Room for only one of two blocks.
         let blocks = redundancy.blocks(ids[4], packet, &log, 2 + 1 + 8 + 3).unwrap();
         assert_eq!(blocks.parts(&packet.payload).concat().len(), 4 + 4 + 1 + 2);
     }

@@ -1,8 +1,8 @@
-//! Sending media: packets of tracks that many peers share, numbered separately for each peer.
+//! Sends media: packets of tracks that many peers share, numbered separately for each peer.
 //!
-//! A [`Track`] packetizes each unit once and keeps the packets for a while. The owner chooses which units a peer sends
-//! ([`crate::Peer::send`]), and the peer takes their packets from the track when it is drained. Queued units cost a
-//! peer only a range of packet numbers.
+//! A [`Track`] packetizes each unit once, and keeps the packets for a while. The owner chooses which units a
+//! peer sends ([`crate::Peer::send`]), and the peer takes their packets from the track when it is drained. A
+//! queued unit costs a peer only a range of packet numbers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -45,21 +45,21 @@ use catch_up::CatchUp;
 use head::Head;
 use tail::Tail;
 
-/// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it the oldest are dropped.
+/// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it, the oldest are dropped.
 const WAITING_MAX: usize = 64;
-/// Maximum number of packet requests (NACK) waiting for the next drain: as many as our own receiver sends.
+/// Maximum number of packet requests (NACK) waiting for the next drain; our own receiver sends at most as many.
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 /// Round trip assumed before the first measurement.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
-/// Interval at which packets carry their capture time, from which players calculate that of the others.
+/// Interval at which packets carry their capture time. Players calculate that of the other packets from it.
 const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
-/// Loss, in thousandths, from which on each retransmission is sent twice, the second time a little later, since losses
-/// come in bursts. Receivers request a packet only once in what they take for a round trip.
+/// Loss in thousandths at which each retransmission is sent twice. Receivers request a packet only once per
+/// estimated round trip. The second copy follows a little later, because losses come in bursts.
 const LOSS_OF_ECHOES: u16 = 150;
 const ECHO_AFTER: Duration = Duration::from_millis(15);
-/// Maximum number of second retransmissions that wait.
+/// Maximum number of waiting second copies.
 const ECHOES_MAX: usize = 256;
-/// Number of recent packets that a probe repeats.
+/// Number of recent packets that a probe sends again.
 const PADDING_PACKETS: u32 = 8;
 
 /// An elementary stream as RTP packets, shared by all peers that receive it.
@@ -68,7 +68,7 @@ pub struct Track {
     packetizer: Packetizer,
     payloads: Payloads,
     log: PacketLog,
-    /// Packets carry a marker bit. False for audio, since silence is not suppressed (RFC 3551 §4.1).
+    /// True if packets carry a marker bit. False for audio, because silence is not suppressed (RFC 3551 §4.1).
     marks: bool,
 }
 
@@ -85,12 +85,12 @@ impl Track {
         })
     }
 
-    /// Packetizes a unit and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate. Pass the
-    /// result to [`crate::Peer::send`] of each peer.
+    /// Packetizes a unit, and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate.
+    /// Pass the result to [`crate::Peer::send`] of each peer.
     ///
     /// # Errors
     ///
-    /// The unit is not in its codec's format; it makes no packets.
+    /// Fails if the unit is not in its codec's format; no packets are made.
     pub fn push(
         &mut self,
         now: Instant,
@@ -125,15 +125,15 @@ impl Track {
         unit.packets.start >= self.log.first_id()
     }
 
-    /// Packets that are kept.
+    /// The packets that are kept.
     #[must_use]
     pub const fn log(&self) -> &PacketLog {
         &self.log
     }
 }
 
-/// Returns the timestamp distance between a payload and the next of its unit: the number of samples for G.711, which
-/// has one byte per channel; 0 for other codecs, whose payloads are parts of one frame.
+/// Returns the timestamp distance between a payload and the next one of its unit: for G.711, the number of
+/// samples, which are one byte per channel; 0 for other codecs, whose payloads are parts of a single frame.
 fn samples(config: &CodecConfig, payload: &[u8]) -> u32 {
     match config {
         CodecConfig::G711(config) => {
@@ -165,7 +165,8 @@ pub(crate) struct Road<'a> {
 }
 
 impl Road<'_> {
-    /// Accounts for a packet that leaves now with a payload of this size, and returns its stamps.
+    /// Accounts for a packet that leaves now, with a payload of this size. Returns the values of its header
+    /// extensions.
     fn leaves(&mut self, now: Instant, heads: &Heads, (purpose, payload_bytes): (Purpose, usize)) -> Stamps {
         let bytes = payload_bytes.saturating_add(HEAD_BYTES);
         let counted = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -193,13 +194,13 @@ struct Clock {
     newest: Option<(u32, Instant)>,
     /// Time at which a packet last carried its capture time.
     told: Option<Instant>,
-    /// Time at which the former stream ended; `None` once the first unit of another is queued.
+    /// Time at which the former stream ended; `None` once the first unit of the next one is queued.
     vacated: Option<Instant>,
 }
 
 impl Clock {
-    /// Continues with another stream whose first unit has this timestamp: the sent timestamps advance by the time
-    /// passed.
+    /// Continues with another stream whose first unit has this timestamp: the sent timestamps advance by the
+    /// time that has passed.
     fn go_on(&mut self, first: u32, sampled: Instant, clock_rate: u32) {
         let (Some(left), Some((newest, _))) = (self.vacated.take(), self.newest) else { return };
         let passed = sampled.saturating_duration_since(left).as_millis();
@@ -221,13 +222,13 @@ impl Clock {
         self.timestamp(of_track).wrapping_add(shift)
     }
 
-    /// Returns the timestamp with which a packet has left.
+    /// Returns the timestamp with which a packet was first sent.
     fn left(&self, of_track: u32) -> u32 {
         let shift = self.catch_up.as_ref().map_or(0, |catch_up| catch_up.left(of_track));
         self.timestamp(of_track).wrapping_add(shift)
     }
 
-    /// Returns the capture time of a unit if its packet is to carry it.
+    /// Returns the capture time of a unit, if its packet must carry it.
     fn captured(&mut self, now: Instant, timestamp: u32, anchor: &NtpAnchor) -> Option<NtpTime> {
         let (newest, sampled) = self.newest.filter(|(newest, _)| *newest == timestamp)?;
         let is_due = |told: Instant| now.saturating_duration_since(told) >= CAPTURE_TIME_INTERVAL;
@@ -246,8 +247,8 @@ struct Waiting {
     bytes: u64,
 }
 
-/// Negotiated parameters of a source. They do not change, except for the format of a source that several streams share
-/// in turn.
+/// Negotiated parameters of a source. They are constant, except for the format of a source that several streams
+/// share in turn.
 #[derive(Debug)]
 struct Agreed {
     source: SourcePair,
@@ -266,7 +267,7 @@ struct Repairs {
     history: ResendHistory,
     round_trip: Duration,
     asked: VecDeque<SequenceNumber>,
-    /// Packets to be retransmitted a second time, each with its time.
+    /// Packets to be sent a second time, each with the time for that.
     echoes: VecDeque<(Instant, SequenceNumber)>,
     has_echoes: bool,
     rtx_next: SequenceNumber,
@@ -299,23 +300,23 @@ pub(crate) struct Sender {
     clock: Clock,
     next: ExtendedSequence,
     heads: Heads,
-    /// The peer has reported about the source, so packets no longer need the mid.
+    /// True once the peer has reported about the source; packets then no longer need the mid.
     bound: bool,
-    /// Packets were left out since the last one: the next sequence number is skipped too, so that the peer notices.
+    /// True if packets were omitted since the last one: a sequence number is skipped, so that the peer notices.
     hole: bool,
-    /// The next packet is the first of a unit.
+    /// True if the next packet is the first of a unit.
     starts: bool,
     state: SenderState,
     waiting: VecDeque<Waiting>,
     repairs: Repairs,
     requests: KeyFrameRequests,
-    /// Packets that were no longer kept when they should have been sent.
+    /// Packets that the track's log no longer kept when they should have been sent.
     pub(crate) skipped: u64,
     pub(crate) sent: SentStats,
 }
 
 impl Sender {
-    /// Creates the sender of a section, with its first format; `None` if the section does not send.
+    /// Creates the sender of a section, in its first format; `None` if the section does not send.
     pub(crate) fn new(section: &Section, config: &Config, random: &mut crypto::Random) -> Option<Self> {
         let source = section.local_source.filter(|_| section.direction.sends())?;
         let format = section.formats.first()?;
@@ -341,8 +342,8 @@ impl Sender {
             },
             redundancy: format.red.map(|payload_type| Redundancy::new(payload_type, of)),
             clock,
-            // RFC 3711 §3.3.1: the first number is in the lower half, so that a lost first packet cannot confuse the
-            // count of rounds.
+            // RFC 3711 §3.3.1: the first number is in the lower half of the range, so that losing the first
+            // packets cannot confuse the rollover counter.
             next: ExtendedSequence::first(SequenceNumber(u16::from_be_bytes([e, f]) & 0x7fff)),
             heads: Heads::new(section, config.playout_delay.filter(|_| section.kind == MediaKind::Video)),
             bound: false,
@@ -361,7 +362,7 @@ impl Sender {
         Ssrc(self.agreed.source.ssrc)
     }
 
-    /// True if a unit was queued.
+    /// True once a unit was queued.
     pub(crate) const fn has_begun(&self) -> bool {
         self.clock.newest.is_some()
     }
@@ -376,26 +377,26 @@ impl Sender {
         [Some(self.agreed.source.ssrc), self.agreed.source.rtx].into_iter().flatten().map(Ssrc)
     }
 
-    /// Starts before the live edge, whose timestamp is `edge` now.
+    /// Starts at an earlier point than the live edge, whose timestamp is `edge` now.
     pub(crate) fn begin_behind(&mut self, now: Instant, edge: u32) {
         self.clock.catch_up = Some(Box::new(CatchUp::new(now, edge, self.agreed.clock_rate)));
     }
 
-    /// Requests another playout delay of the player of a video.
+    /// Requests another playout delay from the player of a video section.
     pub(crate) fn request_playout_delay(&mut self, delay: PlayoutDelay) {
         if self.agreed.is_video && self.heads.requested_delay() != Some(delay) {
             self.heads.request_delay(delay);
         }
     }
 
-    /// Sets the level of the following audio.
+    /// Sets the level of the audio from now on.
     pub(crate) fn set_audio_level(&mut self, level: AudioLevel) {
         if !self.agreed.is_video {
             self.heads.set_level(level);
         }
     }
 
-    /// The playout delay requested so.
+    /// The playout delay requested during the session, if any.
     pub(crate) fn requested_playout_delay(&self) -> Option<PlayoutDelay> {
         self.heads.requested_delay()
     }
@@ -423,8 +424,8 @@ impl Sender {
         }
     }
 
-    /// Switches to another track with the same content, beginning with `unit`. If its clock lies behind that of the
-    /// former track, the sent timestamps still advance.
+    /// Switches to another track with the same content, starting with `unit`. The sent timestamps advance even
+    /// if the track's clock is behind that of the former track.
     pub(crate) fn switch(&mut self, unit: &LoggedUnit) {
         self.skip();
         if let Some(catch_up) = &mut self.clock.catch_up {
@@ -438,7 +439,7 @@ impl Sender {
         }
     }
 
-    /// Bytes of the payloads that wait, without retransmissions.
+    /// Payload bytes of waiting packets, without retransmissions.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting.iter().map(|waiting| waiting.bytes).fold(0, u64::saturating_add)
     }
@@ -447,7 +448,7 @@ impl Sender {
         !self.waiting.is_empty() || !self.repairs.asked.is_empty() || !self.repairs.echoes.is_empty()
     }
 
-    /// Drops the queued packets, since the owner continues elsewhere in the stream.
+    /// Drops the queued packets, because the owner continues at another point of the stream.
     pub(crate) fn skip(&mut self) {
         self.hole |= !self.waiting.is_empty();
         self.waiting.clear();
@@ -462,7 +463,8 @@ impl Sender {
         }
     }
 
-    /// Adapts to the path's loss in thousandths, apart from congestion; `is_congested` means the path carries no more.
+    /// Adapts to the path's loss in thousandths, without losses from congestion. `is_congested` means that the
+    /// path cannot carry more.
     pub(crate) fn set_loss(&mut self, mended: u16, is_congested: bool) {
         self.repairs.history.set_loss(mended);
         self.repairs.has_echoes = mended >= LOSS_OF_ECHOES && !is_congested;
@@ -484,7 +486,7 @@ impl Sender {
         }
     }
 
-    /// True if the owner must be asked for a key frame now.
+    /// True if a key frame must be requested from the owner now.
     pub(crate) fn poll_key_frame_request(&mut self, now: Instant) -> bool {
         self.requests.poll(now)
     }
@@ -499,8 +501,9 @@ impl Sender {
         [self.requests.poll_timeout(), echo, self.repairs.tail.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Queues the last packets for another sending if nothing has followed them, as far as feedback does not tell that they arrived.
-    /// On a path that limits the rate they may be in its queue, which a repetition would only lengthen.
+    /// Sends the last packets again if nothing has followed them, unless feedback shows that they arrived. Does
+    /// nothing if the path limits the rate: the packets may still be in a queue there, which would only become
+    /// longer.
     pub(crate) fn handle_timeout(&mut self, now: Instant, bandwidth: &BandwidthEstimator) {
         let Repairs { tail, asked, round_trip, .. } = &mut self.repairs;
         let is_limited = bandwidth.is_congested(now) || bandwidth.target(now).is_some();
@@ -513,7 +516,7 @@ impl Sender {
         if block.ssrc != self.ssrc() {
             return None;
         }
-        // Without RTX a packet is repeated as it was, its head included.
+        // Without RTX, a retransmitted packet must be identical, so its header must keep the mid.
         self.bound |= self.agreed.rtx_payload_type.is_some();
         let round_trip = rtp::report::round_trip(now, block)?;
         self.repairs.round_trip = round_trip;
@@ -528,11 +531,11 @@ impl Sender {
         self.agreed.is_video
     }
 
-    /// Seals retransmissions, then queued packets, as far as there is room and the pacer allows. Returns false when
-    /// there was no room.
+    /// Encrypts retransmissions, then queued packets, as long as there is room and the pacer allows. Returns
+    /// false if there was no room.
     pub(crate) fn fill(&mut self, now: Instant, log: &PacketLog, road: &mut Road<'_>) -> bool {
         while let Some(&number) = self.repairs.asked.front() {
-            // Room for the longest packet, because a request is looked at only once.
+            // Requires room for the longest packet, because a request is removed when it is processed.
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }
@@ -568,13 +571,13 @@ impl Sender {
             let id = range.start;
             let redundancy = self.redundancy.as_ref();
             let max = self.agreed.payload_bytes_max;
-            // With redundant blocks it may be as long as any.
+            // With redundant blocks, a packet may have the maximum size.
             let longest = |bytes: usize| if redundancy.is_some() { bytes.max(max) } else { bytes };
             let room = |packet: &LoggedPacket| {
                 road.out.has_room(longest(packet.payload.len()).saturating_add(HEAD_BYTES_MAX))
             };
             let Some(packet) = log.get(id).filter(|packet| !road.out.is_empty() || room(packet)) else {
-                // Gone, or larger than any datagram.
+                // The packet is no longer in the log, or is larger than any datagram.
                 range.start = id.next();
                 self.skipped = self.skipped.saturating_add(1);
                 self.hole = true;
@@ -593,13 +596,13 @@ impl Sender {
         true
     }
 
-    /// Sends recent packets again as padding of a probe, at least `bytes` bytes. Returns false if there was no room for
-    /// all.
+    /// Sends recent packets again as padding for a probe, at least `bytes` bytes. Returns false if there was
+    /// not room for all.
     pub(crate) fn pad(&mut self, now: Instant, bytes: u64, log: &PacketLog, road: &mut Road<'_>) -> bool {
         let mut left = bytes;
         for back in (0..PADDING_PACKETS).cycle().take(DATAGRAMS_MAX) {
             let Some((number, packet)) = self.repairs.history.recent(back, log) else {
-                // There are fewer: from the newest again.
+                // All recent packets were used: continues with the newest.
                 if back == 0 {
                     return true;
                 }
@@ -688,12 +691,12 @@ impl Sender {
             timestamp: self.clock.left(packet.timestamp),
             ssrc: Ssrc(self.agreed.source.ssrc),
             csrcs: rtp::Csrcs::default(),
-            // Always with the name: repairs have a source of their own, of which no peer reports, and Firefox drops what
-            // comes from a source that it has not seen with a name, whatever the description says of it.
+            // Always carries the mid: RTX packets have their own source, which no receiver reports about, and
+            // Firefox drops packets of a source that has never carried a mid, regardless of the description.
             extension: self.heads.block(true, stamps, None),
         };
         let (Some(payload_type), Some(ssrc)) = (self.agreed.rtx_payload_type, self.agreed.source.rtx) else {
-            // Without RTX, the same packet is sent again with an unchanged header.
+            // Without RTX, the packet is sent again with an unchanged header.
             let _ = road.keys.seal_again(&header, &packet.payload, road.out);
             return;
         };

@@ -12,7 +12,7 @@ use crate::negotiate::SectionId;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransportStats {
-    /// Datagrams on a path that was not validated.
+    /// Datagrams on paths that were not validated.
     pub not_valid: u64,
     /// Media received before the keys were established.
     pub before_keys: u64,
@@ -56,21 +56,22 @@ pub struct Stats {
     pub round_trip: Option<Duration>,
     /// The peer's own estimate of the bandwidth towards it, in bits per second.
     pub remote_estimate: Option<u64>,
-    /// Estimated rate of the path to the peer, as far as it was tested, in bits per second.
+    /// Estimated rate of the path to the peer, as far as it was probed, in bits per second.
     pub estimate: Option<u64>,
     /// Recent loss of sent packets, in thousandths.
     pub loss: u16,
     /// Datagrams dropped because the owner did not poll events.
     pub no_room: u64,
-    /// RTP packets, RTCP packets and payloads that are malformed, and feedback about more packets than a datagram may.
+    /// Malformed RTP packets, RTCP packets and payloads, and feedback about more packets than one datagram may
+    /// report.
     pub malformed: u64,
-    /// Packets of unannounced sources.
+    /// Packets from sources that were not announced.
     pub unknown_sources: u64,
     /// Packets dropped because the peer has too many sources.
     pub too_many_sources: u64,
-    /// Packets that were no longer kept when they should have been sent.
+    /// Packets that the track's log no longer kept when they should have been sent.
     pub skipped: u64,
-    /// Receive counters of each source of the peer.
+    /// Receive counters for each source of the peer.
     pub received: Vec<(SectionId, Ssrc, ReceiveStats)>,
     /// Counters of each section that sends.
     pub sent: Vec<(SectionId, SentStats)>,

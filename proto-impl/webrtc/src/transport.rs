@@ -1,16 +1,17 @@
-//! The secure transport of a session: ICE, DTLS on its path, and SRTP with the keys from DTLS.
+//! The secure transport of a session: ICE, DTLS over the selected path, and SRTP with the keys from DTLS.
 //!
 //! ```text
-//! 1  checks                  ICE: a path is validated, DTLS may begin
-//! 2  handshake               DTLS: the peer has the certificate that it announced
-//! 3  keys                    SRTP: packets are opened, and sealed
+//! 1  checks                  ICE: a path is validated, so DTLS may begin
+//! 2  handshake               DTLS: the peer proves to have the announced certificate
+//! 3  keys                    SRTP: packets are decrypted and encrypted
 //! ```
 //!
-//! Only STUN is processed before its path is validated, and no packet is decrypted before the peer is authenticated.
+//! On an unvalidated path, only STUN is processed, and no packet is decrypted before the peer is authenticated.
 //! The transport does not interpret media.
 //!
-//! The exception is media from another port of the peer's address once there are keys, because a NAT may have given the peer that port:
-//! a few of these packets are decrypted. An authentic one validates the path, and a lite agent checks it ([`ice::LiteAgent::follow_media`]).
+//! There is one exception, once there are keys: media from another port of the peer's address, since a NAT may
+//! have assigned that port to the peer. A few of these packets are decrypted. An authentic packet validates the
+//! path, and a lite agent then checks it ([`ice::LiteAgent::follow_media`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,9 +27,10 @@ use crate::event::{CloseReason, Event};
 use crate::negotiate::Negotiated;
 use crate::stats::TransportStats;
 
-/// Maximum number of packets from unvalidated paths that are decrypted per [`STRAYS_INTERVAL`], which bounds the cost of forged ones.
+/// Maximum number of packets from unvalidated paths that are decrypted per [`STRAYS_INTERVAL`]; limits the cost
+/// of forged packets.
 const STRAYS_MAX: u8 = 20;
-/// Interval of [`STRAYS_MAX`].
+/// Interval for [`STRAYS_MAX`].
 const STRAYS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// ICE agent: lite or full.
@@ -124,7 +126,7 @@ impl Agent {
         }
     }
 
-    /// Adds a candidate of the peer. A lite agent ignores it; an unusable one is counted.
+    /// Adds a candidate of the peer. A lite agent ignores it; a full agent counts an unusable one.
     pub(crate) fn add_remote(&mut self, now: Instant, candidate: &ice::Candidate) {
         if let Self::Full(agent) = self {
             let _ = agent.add_remote(now, candidate);
@@ -149,7 +151,7 @@ struct Strays {
 }
 
 impl Strays {
-    /// Takes one packet from the allowance. Returns false if it is used up.
+    /// Takes one packet from the allowance. Returns false if the allowance is used up.
     fn take(&mut self, now: Instant) -> bool {
         if self.since.is_none_or(|since| since + STRAYS_INTERVAL <= now) {
             (self.since, self.count) = (Some(now), 0);
@@ -160,7 +162,7 @@ impl Strays {
     }
 }
 
-/// Content of a datagram for the session.
+/// Content of a datagram, for the session.
 #[derive(Debug)]
 pub(crate) enum Opened<'a> {
     Rtp(&'a [u8]),
@@ -169,18 +171,18 @@ pub(crate) enum Opened<'a> {
     Nothing,
 }
 
-/// SRTP contexts of both directions, and received application data.
+/// SRTP contexts for both directions, and received application data.
 #[derive(Debug)]
 struct Keys {
     inbound: Inbound,
     outbound: Outbound,
     strays: Strays,
-    /// Received application data, which the owner takes after each datagram.
+    /// Received application data; the owner takes it after each datagram.
     data: VecDeque<Bytes>,
 }
 
-/// Results of ICE and DTLS, cached while neither changes: they are needed for each frame, and computing them costs more
-/// than using them.
+/// Cached results of ICE and DTLS, valid while neither changes. They are needed for each frame, and querying
+/// them costs more than using them.
 #[derive(Debug, Clone, Copy)]
 struct Settled {
     path: Option<Path>,
@@ -193,22 +195,23 @@ pub(crate) struct Transport {
     agent: Agent,
     dtls_config: Arc<dtls::Config>,
     seed: Seed,
-    /// True if we are the DTLS client, and the peer's expected fingerprints; `None` before the descriptions.
+    /// True if we are the DTLS client; and the peer's expected fingerprints. `None` before the descriptions are
+    /// applied.
     expected: Option<(bool, Vec<dtls::Fingerprint>)>,
     /// DTLS connection, created with the first validated path.
     dtls: Option<Box<dtls::Connection>>,
-    /// ICE has a path, so the handshake may start.
+    /// True once ICE has a path, so that the handshake may start.
     has_path: bool,
     keys: Option<Box<Keys>>,
     /// The cipher suite of the handshake.
     suite: Option<dtls::CipherSuite>,
     /// Path for a final `close_notify` after ICE has ended.
     last_path: Option<Path>,
-    /// Final RTCP packet, already sealed because the keys are discarded before it is sent.
+    /// Final RTCP packet. It is already encrypted, because the keys are discarded before it is sent.
     farewell: Option<Vec<u8>>,
     events: VecDeque<Event>,
     closed: bool,
-    /// Cached results of ICE and DTLS while neither has anything to send; `None` after any change.
+    /// Cached results while neither ICE nor DTLS has anything to send; `None` after any change.
     settled: Option<Settled>,
     stats: TransportStats,
     scratch: Vec<u8>,
@@ -239,7 +242,7 @@ impl Transport {
         &self.agent
     }
 
-    /// Returns the agent for a change, which invalidates the cached results.
+    /// Returns the agent in order to change it, and invalidates the cached results.
     pub(crate) const fn agent_mut(&mut self) -> &mut Agent {
         self.settled = None;
         &mut self.agent
@@ -263,7 +266,7 @@ impl Transport {
         self.expected.as_ref().map(|(client, _)| *client)
     }
 
-    /// True if descriptions agree with the roles and certificates of the current association (RFC 8842 §3.1).
+    /// True if descriptions match the roles and certificates of the current association (RFC 8842 §3.1).
     pub(crate) fn keeps_association(&self, negotiated: &Negotiated) -> bool {
         self.expected.as_ref().is_none_or(|(client, known)| {
             let new = &negotiated.fingerprints;
@@ -326,7 +329,7 @@ impl Transport {
         let is_rtcp = rtp::is_rtcp(datagram);
         let opened =
             if is_rtcp { keys.inbound.unprotect_rtcp(datagram) } else { keys.inbound.unprotect(datagram) };
-        // SRTP counts what failed to open, and why.
+        // SRTP counts packets that could not be decrypted, by reason.
         match opened.ok().and_then(|length| datagram.get(..length)) {
             Some(clear) if is_rtcp => Opened::Rtcp(clear),
             Some(clear) => Opened::Rtp(clear),
@@ -431,7 +434,8 @@ impl Transport {
         self.keys.as_mut()?.data.pop_front()
     }
 
-    /// Sends application data in one DTLS record. Without room it is dropped, like a packet lost on the path.
+    /// Sends application data in one DTLS record. If there is no room, the data is dropped, like a packet lost
+    /// on the path.
     pub(crate) fn send_data(&mut self, data: &[u8]) {
         if let Some(dtls) = &mut self.dtls {
             let _ = dtls.send(data);
@@ -463,13 +467,13 @@ impl Transport {
         self.closed
     }
 
-    /// Bytes of memory held, as far as they are known.
+    /// Bytes of memory held, as far as known.
     pub(crate) fn held_bytes(&self) -> usize {
         let dtls = self.dtls.as_ref().map_or(0, |dtls| dtls.held_bytes());
         size_of::<Self>().saturating_add(dtls).saturating_add(self.scratch.capacity())
     }
 
-    /// Passes events of ICE to DTLS and from both to the owner.
+    /// Passes events of ICE to DTLS, and events of both to the owner.
     fn pump(&mut self, now: Instant) {
         while let Some(event) = self.agent.poll_event() {
             match event {
@@ -487,7 +491,7 @@ impl Transport {
                     };
                     return self.close(now, reason);
                 }
-                // Media asks for the selected path each time.
+                // Media queries the selected path whenever it needs it.
                 ice::Event::Selected(_) | _ => {}
             }
         }
@@ -541,19 +545,20 @@ impl Transport {
                 self.keys = Some(Box::new(keys));
                 self.events.push_back(Event::Connected);
             }
-            // The configuration has a profile that SRTP has not.
+            // The configuration contains a profile that SRTP does not support.
             None => self.close(now, CloseReason::Handshake(dtls::CloseReason::Local)),
         }
     }
 
-    /// Discards the paths that are closed with the session, since the owner's table forgets the session as a whole.
+    /// Discards the events of paths that are closed with the session, because the owner's table forgets the
+    /// session as a whole.
     fn drain_paths(&mut self) {
         while self.agent.poll_event().is_some() {}
     }
 }
 
-/// Sends each datagram twice. Nobody answers or repeats a `close_notify`, and a peer that misses it waits until its checks
-/// time out; one that has both drops the second as a replay.
+/// Sends each datagram twice. A `close_notify` is neither answered nor retransmitted, and a peer that misses it
+/// waits until its checks time out. A peer that receives both copies drops the second as a replay.
 fn repeat(out: &mut Datagrams) {
     for n in 0..out.len() {
         let datagram = out.get(n).to_vec();

@@ -1,9 +1,9 @@
 //! Input from the peer, record by record.
 //!
-//! Trust: a record of epoch 1 is authentic. A record of epoch 0 may come from anyone, and is only accepted until the
-//! peer's keys are in use. Until then a fatal alert ends the handshake: a peer that cannot continue says so in this
-//! way, and waiting for the timeout would be worse than the harm by a forger, who could disrupt an unencrypted
-//! handshake anyway.
+//! Trust: a record of epoch 1 is authentic. A record of epoch 0 may come from anyone, and is only accepted
+//! until the peer's keys are in use. Until then, a fatal alert ends the handshake, because this is how a peer
+//! reports that it cannot continue, and waiting for the timeout would be worse. An attacker who forges alerts
+//! could disrupt an unencrypted handshake anyway.
 
 use std::time::Instant;
 
@@ -18,7 +18,8 @@ use crate::handshake::{FragmentHead, MessageType};
 use crate::reassembly::{Message, Taken};
 use crate::record::{ContentType, HEAD_BYTES, NotOpened, RecordHead, VERSION_1_0, VERSION_1_2};
 
-/// Address that a cookie within a connection is bound to; the owner keeps the peer's real address.
+/// Placeholder address to which cookies within a connection are bound; only the owner knows the peer's real
+/// address.
 const NO_ADDRESS: std::net::SocketAddr =
     std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
@@ -51,7 +52,8 @@ impl Connection {
         }
     }
 
-    /// Answers hellos without a cookie while the server requires one. Returns true if the datagram may be processed.
+    /// Answers hellos without a valid cookie while the server requires one. Returns true if the datagram may be
+    /// processed.
     fn passes_verifier(&mut self, datagram: &[u8]) -> bool {
         let Some(verifier) = &self.verifier else { return true };
         let mut reply = Vec::new();
@@ -110,7 +112,8 @@ impl Connection {
         }
     }
 
-    /// True if a record's version is acceptable: DTLS 1.0 or 1.2 for hellos, the negotiated version afterwards.
+    /// True if a record's version is acceptable: DTLS 1.0 or 1.2 for hellos, and the negotiated version
+    /// afterwards.
     fn speaks(&self, version: u16) -> bool {
         let hello = match &self.phase {
             Phase::Handshaking(handshaking) => {
@@ -192,8 +195,8 @@ impl Connection {
         true
     }
 
-    /// Switches to the peer's keys if a `ChangeCipherSpec` is due; ignored at any other time (accepting early ones was
-    /// CVE-2014-0224).
+    /// Switches to the peer's keys if a `ChangeCipherSpec` is expected; it is ignored at any other time
+    /// (accepting premature ones was CVE-2014-0224).
     fn handle_change_cipher_spec(&mut self, clear: &[u8], protected: bool) {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return count(&mut self.stats.dropped_early);
@@ -207,15 +210,15 @@ impl Connection {
         }
     }
 
-    /// Handles a handshake message after the handshake. Renegotiation is refused. A repeated Finished means that the
-    /// client did not receive the server's.
+    /// Handles a handshake message after the handshake. Renegotiation is refused. A repeated Finished means
+    /// that the client has not received the server's Finished.
     fn handle_late_handshake(&mut self, clear: &[u8]) {
         let Phase::Connected(established) = &mut self.phase else { return };
         let Ok(head) = FragmentHead::read(&mut Reader::new(clear)) else {
             return count(&mut self.stats.dropped_malformed);
         };
         match (self.role, head.kind) {
-            // In fragments it is still one question.
+            // Only the first fragment of a repeated Finished counts.
             (Role::Server, MessageType::FINISHED)
                 if head.sequence == established.finished && head.offset == 0 =>
             {

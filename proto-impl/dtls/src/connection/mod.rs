@@ -1,5 +1,5 @@
-//! End of a DTLS association: takes records, and gives events and datagrams. `input` handles what the peer sends;
-//! `modern` connects this module to a session of DTLS 1.3.
+//! End of a DTLS association: handles records, and returns events and datagrams. `input` handles data from
+//! the peer; `modern` connects this module to a DTLS 1.3 session.
 
 mod input;
 mod modern;
@@ -32,13 +32,13 @@ use crate::v12::server::Server;
 use crate::v12::{Exchange, Side};
 use crate::v13;
 
-/// Maximum number of queued datagrams of application data and alerts; those of flights are not counted.
+/// Maximum number of queued datagrams with application data and alerts; flights are not counted.
 const OUT_MAX: usize = 64;
-/// Maximum number of events that wait to be polled; application data beyond it is dropped.
+/// Maximum number of events waiting to be polled; beyond it, application data is dropped.
 pub(crate) const EVENTS_MAX: usize = 64;
-/// Smallest MTU used, in bytes; record headers alone take 50.
+/// Minimum MTU, in bytes; record headers alone take 50.
 const MTU_MIN: usize = 128;
-/// Largest MTU used: one record of the maximum length.
+/// Maximum MTU: one record of maximum length.
 const MTU_MAX: usize = FRAGMENT_BYTES_MAX + HEAD_BYTES + PROTECTION_BYTES;
 
 /// Labels used by the protocol itself, which [`Connection::export`] refuses (RFC 5705 §4).
@@ -65,9 +65,9 @@ pub struct Connection {
     /// Cookie verifier of a server, until the client has returned its cookie.
     verifier: Option<CookieVerifier>,
     records: RecordLayer,
-    /// Largest datagram to send, in bytes.
+    /// Maximum datagram to send, in bytes.
     mtu: usize,
-    /// Queued datagrams besides flights.
+    /// Queued datagrams, without flights.
     out: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
     /// Reason of the final event, until it is polled.
@@ -84,7 +84,7 @@ enum Phase {
     },
     Handshaking(Box<Handshaking>),
     Connected(Box<Established>),
-    /// DTLS 1.3, or not yet negotiated to be DTLS 1.2.
+    /// DTLS 1.3, or a version that is not negotiated yet.
     Modern(Box<v13::Session>),
     Closed,
 }
@@ -95,39 +95,40 @@ struct Handshaking {
     exchange: Exchange,
     /// State machine of the role; `None` while it handles a message.
     side: Option<Side>,
-    /// The answers have the record numbers of the client's hellos, until the cookie is returned.
+    /// True if answers use the record numbers of the client's hellos, until the cookie is returned.
     follows: bool,
     timer: Timer,
     deadline: Instant,
 }
 
-/// State that remains after the handshake.
+/// State that is kept after the handshake.
 #[derive(Debug)]
 struct Established {
     secrets: Secrets,
-    /// Last flight of a server, retransmitted for a client that repeats its own.
+    /// Last flight of a server; retransmitted if the client repeats its own.
     flight: Flight,
     peer_sha256: Option<[u8; 32]>,
     /// Message sequence number of the peer's Finished.
     finished: u16,
-    /// A request to renegotiate was refused with an alert.
+    /// True if a renegotiation request was already refused with an alert.
     refused: bool,
 }
 
 impl Connection {
-    /// Creates a client, which does nothing and drops all input until [`Connection::start`].
+    /// Creates a client, which does nothing and drops all input until [`Connection::start`] is called.
     #[must_use]
     pub fn client(config: Arc<Config>, seed: Seed) -> Self {
         Self::new(config, Role::Client, seed, false)
     }
 
-    /// Creates a server, which does nothing and drops all input until [`Connection::start`].
+    /// Creates a server, which does nothing and drops all input until [`Connection::start`] is called.
     #[must_use]
     pub fn server(config: Arc<Config>, seed: Seed) -> Self {
         Self::new(config, Role::Server, seed, false)
     }
 
-    /// Creates a server for a client that passed the [`CookieVerifier`]. Pass it the datagram that passed first.
+    /// Creates a server for a client that has passed the [`CookieVerifier`]. The datagram that passed must be
+    /// handled first.
     #[must_use]
     pub fn server_with_cookie(config: Arc<Config>, seed: Seed) -> Self {
         Self::new(config, Role::Server, seed, true)
@@ -191,8 +192,8 @@ impl Connection {
         }
     }
 
-    /// Sets the fingerprints of the expected peer, any one of which is accepted. Until this call the check of the
-    /// peer's certificate waits, within the handshake timeout. An empty list accepts no peer.
+    /// Sets the fingerprints of acceptable peers. Until this call, the check of the peer's certificate waits,
+    /// within the handshake timeout. An empty list accepts no peer.
     pub fn set_remote_fingerprints(&mut self, now: Instant, fingerprints: Vec<Fingerprint>) {
         match &mut self.phase {
             Phase::Idle { expected, .. } => *expected = Expected::OneOf(fingerprints),
@@ -223,14 +224,14 @@ impl Connection {
         }
     }
 
-    /// Sets the path's MTU in bytes of UDP payload, which applies to everything sent or retransmitted from now on (RFC
-    /// 6347 §4.1.1.1).
+    /// Sets the path's MTU, in bytes of UDP payload, for all data sent or retransmitted from now on (RFC 6347
+    /// §4.1.1.1).
     pub const fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
     }
 
-    /// Changes our sending keys under DTLS 1.3 (RFC 9147 §8); does nothing under DTLS 1.2. Keys near their usage limit
-    /// are changed without this call.
+    /// Changes our keys for sending with DTLS 1.3 (RFC 9147 §8); does nothing with DTLS 1.2. Keys that approach
+    /// their usage limit are changed automatically.
     pub fn update_keys(&mut self, now: Instant) {
         self.with_modern(now, |session, _| session.update_keys(now));
     }
@@ -278,14 +279,14 @@ impl Connection {
         self.closed.take().map(Event::Closed)
     }
 
-    /// Fills `out` with datagrams to send now, as far as it has room. Returns true if it added any. An alert may still
-    /// follow after the end.
+    /// Fills `out` with datagrams to send now, as far as there is room. Returns true if any were added. An
+    /// alert may still follow after the connection has ended.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> bool {
         self.with_modern(now, |session, _| session.renew_keys(now));
         let mtu = self.mtu();
         let before = out.len();
         while out.has_room(mtu) {
-            // Waiting records have their numbers; a flight gets them as it is written.
+            // Queued records already have their sequence numbers; a flight gets them when it is written.
             let Some(datagram) = self.out.pop_front().or_else(|| self.write_flight()) else { break };
             out.push(&[], &datagram);
         }
@@ -298,7 +299,8 @@ impl Connection {
         count > 0
     }
 
-    /// Returns the next deadline; `None` once connected, except while a message waits to be acknowledged (DTLS 1.3).
+    /// Returns the next deadline. `None` once connected, unless a message awaits its acknowledgement (DTLS
+    /// 1.3).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if let Phase::Modern(session) = &self.phase {
@@ -315,8 +317,8 @@ impl Connection {
         self.stats
     }
 
-    /// Writes exported keying material, which is the same at both ends (RFC 5705; RFC 8446 §7.5, where a missing
-    /// context equals an empty one).
+    /// Exports keying material, which is the same at both ends (RFC 5705; RFC 8446 §7.5, where no context is
+    /// equivalent to an empty one).
     pub fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), Error> {
         if !self.is_connected() {
             return Err(Error::NotConnected);
@@ -344,7 +346,7 @@ impl Connection {
         }
     }
 
-    /// True if the last event was polled and nothing is left to send.
+    /// True if the last event has been polled and nothing is left to send.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Closed)
@@ -370,7 +372,7 @@ impl Connection {
         self.role
     }
 
-    /// Returns the most bytes that [`Connection::send`] accepts.
+    /// Returns the maximum number of bytes that [`Connection::send`] accepts.
     #[must_use]
     pub fn payload_max(&self) -> usize {
         let over = match &self.phase {
@@ -382,7 +384,7 @@ impl Connection {
         self.mtu().saturating_sub(over)
     }
 
-    /// Returns the bytes of memory held, including this value; memory inside cryptographic keys is not included.
+    /// Returns the bytes of memory held, including this value, but without memory inside cryptographic keys.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let phase = match &self.phase {
@@ -466,8 +468,8 @@ impl Connection {
         self.push_record(ContentType::ALERT, &alert.write());
     }
 
-    /// Queues a record behind the rest of the flight, so that records leave in numerical order and the peer has the
-    /// keys to read it.
+    /// Queues a record after the rest of the flight, so that records are sent in numerical order, and the peer
+    /// already has the keys to read it.
     fn push_record(&mut self, kind: ContentType, clear: &[u8]) {
         while let Some(datagram) = self.write_flight() {
             self.out.push_back(datagram);
@@ -492,7 +494,7 @@ impl Connection {
         }
     }
 
-    /// Ends the session and frees its state; queued output can still be polled.
+    /// Ends the session, and frees its state; queued output can still be polled.
     fn end(&mut self, reason: CloseReason) {
         if !matches!(self.phase, Phase::Closed) {
             tracing::debug!(?reason, "connection ends");

@@ -1,4 +1,4 @@
-//! A connection that contains a session of DTLS 1.3, and its fallback to 1.2 if the peer requires that.
+//! A connection with a DTLS 1.3 session, and its fallback to 1.2 if the peer chooses that.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::v12::{Exchange, Side};
 use crate::v13::{Reports, Session, Stop};
 
 impl Connection {
-    /// Starts a session with the newest version.
+    /// Starts a session with the newest supported version.
     pub(super) fn start_modern(
         &mut self,
         now: Instant,
@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// Calls a method of the session, and handles its end if the call causes that.
+    /// Calls a method of the session, and ends the connection if the call says so.
     pub(super) fn with_modern(
         &mut self,
         now: Instant,
@@ -93,7 +93,7 @@ impl Connection {
     fn fall_back(&mut self, now: Instant, message: &Message) {
         let Phase::Modern(session) = std::mem::replace(&mut self.phase, Phase::Closed) else { return };
         let Some(remains) = session.into_remains() else {
-            // A session only falls back before it has settled.
+            // Never happens: a session only falls back before its version is settled.
             self.closed = Some(CloseReason::Failed(Failure::Internal));
             return;
         };

@@ -10,7 +10,7 @@ use crate::put;
 /// Certificate types in requests: `ecdsa_sign` and `rsa_sign` (RFC 8422 §5.5, RFC 5246 §7.4.4).
 const CERTIFICATE_TYPES: [u8; 2] = [64, 1];
 
-/// A `Certificate` message: only the first certificate is read, the others are skipped.
+/// A `Certificate` message. Only the first certificate is read; the others are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CertificateMessage<'a> {
     /// First certificate; `None` in an empty message.
@@ -44,7 +44,8 @@ impl<'a> CertificateMessage<'a> {
     }
 }
 
-/// A `CertificateRequest`: the signature schemes the server accepts. Certificate types and authorities are ignored: peers are identified by fingerprint.
+/// A `CertificateRequest`: the signature schemes that the server accepts. Certificate types and authorities are
+/// ignored, because peers are identified by fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertificateRequest {
     pub(crate) schemes: Vec<u16>,

@@ -35,7 +35,7 @@ impl<'a> Signed<'a> {
 pub(crate) struct KeyExchange<'a> {
     pub(crate) group: u16,
     pub(crate) public: &'a [u8],
-    /// Group and public value as encoded in the message, which are signed.
+    /// Group and public value as encoded in the message; this is what is signed.
     pub(crate) parameters: &'a [u8],
     pub(crate) signed: Signed<'a>,
 }
@@ -52,7 +52,7 @@ impl<'a> KeyExchange<'a> {
         Ok(Self { group, public, parameters, signed })
     }
 
-    /// Writes the parameters to sign; the signature follows them.
+    /// Writes the parameters to be signed; the signature must be appended.
     pub(crate) fn write_parameters(group: u16, public: &[u8], out: &mut Vec<u8>) {
         out.push(NAMED_CURVE);
         put::u16(out, group);

@@ -8,7 +8,7 @@ use super::{vec8, vec16};
 use crate::error::Failure;
 use crate::put;
 
-/// Maximum number of extensions of one hello. Browsers send up to 20.
+/// Maximum number of extensions in one hello. Browsers send up to 20.
 const COUNT_MAX: usize = 64;
 
 /// The type of an extension.
@@ -26,7 +26,7 @@ impl ExtensionType {
     pub(crate) const USE_SRTP: Self = Self(14);
     /// Extended master secret (RFC 7627 §5.1).
     pub(crate) const EXTENDED_MASTER_SECRET: Self = Self(23);
-    /// Versions that a client supports, or the one that a server chose (RFC 8446 §4.2.1).
+    /// Versions that a client supports, or the version that a server chose (RFC 8446 §4.2.1).
     pub(crate) const SUPPORTED_VERSIONS: Self = Self(43);
     /// Cookie of DTLS 1.3 (RFC 8446 §4.2.2).
     pub(crate) const COOKIE: Self = Self(44);
@@ -36,7 +36,7 @@ impl ExtensionType {
     pub(crate) const RENEGOTIATION_INFO: Self = Self(0xff01);
 }
 
-/// The extensions of a hello in order, each type at most once.
+/// The extensions of a hello, in order; each type at most once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Extensions<'a> {
     pub(crate) list: Vec<(ExtensionType, Cow<'a, [u8]>)>,
@@ -61,7 +61,8 @@ impl<'a> Extensions<'a> {
         if r.is_empty() { Ok(Self { list }) } else { Err(Failure::Malformed) }
     }
 
-    /// Writes the extensions at the end of a hello; nothing if there are none (RFC 5246 §7.4.1.4 allows both).
+    /// Writes the extensions at the end of a hello; writes nothing if there are none (RFC 5246 §7.4.1.4 allows
+    /// both).
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         if !self.list.is_empty() {
             self.write_list(out);
@@ -88,7 +89,7 @@ impl<'a> Extensions<'a> {
         self.list.iter().find(|(known, _)| *known == kind).map(|(_, body)| &**body)
     }
 
-    /// True if an extension without a body is present.
+    /// True if the extension is present; its body must be empty.
     pub(crate) fn has_empty(&self, kind: ExtensionType) -> Result<bool, Failure> {
         match self.find(kind) {
             None => Ok(false),
@@ -109,8 +110,8 @@ impl<'a> Extensions<'a> {
         self.list.push((kind, Cow::Owned(body)));
     }
 
-    /// Checks `renegotiation_info`, which must be empty in a first handshake (RFC 5746 §3.4, §3.6). Returns whether it
-    /// is present.
+    /// Checks `renegotiation_info`, which must be empty in a first handshake (RFC 5746 §3.4, §3.6). Returns
+    /// true if it is present.
     pub(crate) fn check_renegotiation(&self) -> Result<bool, Failure> {
         let Some(body) = self.find(ExtensionType::RENEGOTIATION_INFO) else { return Ok(false) };
         let mut r = Reader::new(body);
@@ -123,7 +124,7 @@ impl<'a> Extensions<'a> {
     }
 }
 
-/// Reads 16-bit numbers behind a two-byte length, and nothing else.
+/// Reads a body that consists of a list of 16-bit numbers with a two-byte length. Fails if bytes follow.
 pub(crate) fn read_numbers16(body: &[u8]) -> Result<Vec<u16>, Failure> {
     let mut r = Reader::new(body);
     let list = vec16(&mut r)?;
@@ -150,7 +151,7 @@ pub(crate) fn numbers(list: &[u8]) -> Result<Vec<u16>, Failure> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UseSrtp<'a> {
     pub(crate) profiles: Vec<u16>,
-    /// Master key identifier; always empty in ours.
+    /// Master key identifier; we always send an empty one.
     pub(crate) mki: &'a [u8],
 }
 

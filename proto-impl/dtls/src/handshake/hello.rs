@@ -7,7 +7,7 @@ use super::{vec8, vec16};
 use crate::error::Failure;
 use crate::put;
 
-/// Longest session id, in bytes (RFC 5246 §7.4.1.2).
+/// Maximum size of a session id, in bytes (RFC 5246 §7.4.1.2).
 const SESSION_ID_BYTES_MAX: usize = 32;
 
 /// A `ClientHello`: the client's offer.
@@ -44,7 +44,8 @@ impl<'a> ClientHello<'a> {
     }
 }
 
-/// The start of a `ClientHello`, which fits the first fragment, so that a cookie can be checked without reassembly.
+/// The start of a `ClientHello`. It fits into the first fragment, so a cookie can be checked without
+/// reassembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HelloStart<'a> {
     pub(crate) version: u16,
@@ -98,7 +99,8 @@ impl<'a> ServerHello<'a> {
     }
 }
 
-/// A `HelloVerifyRequest` with a cookie, which the client returns to prove that it receives at its address.
+/// A `HelloVerifyRequest` with a cookie, which the client must return to prove that it can receive at its
+/// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HelloVerifyRequest<'a> {
     pub(crate) version: u16,
@@ -143,7 +145,7 @@ mod tests {
         let mut out = Vec::new();
         hello.write(&mut out);
         assert_eq!(ClientHello::read(&out), Ok(hello));
-        // Without its last six bytes it is a hello without extensions.
+        // Without its last six bytes, the message is a valid hello without extensions.
         for cut in (0..out.len()).filter(|cut| *cut != out.len() - 6) {
             assert_eq!(ClientHello::read(&out[..cut]), Err(Failure::Malformed), "{cut}");
         }

@@ -1,4 +1,5 @@
-//! Reading and writing handshake messages (RFC 6347 §4.2.2, RFC 5246 §7.4; `modern` for RFC 8446 §4), without state.
+//! Reads and writes handshake messages (RFC 6347 §4.2.2, RFC 5246 §7.4; `modern` for RFC 8446 §4), without
+//! state.
 //!
 //! ```text
 //!  0      1 .. 3    4 .. 5     6 .. 8           9 .. 11
@@ -42,7 +43,7 @@ impl MessageType {
     pub const SERVER_HELLO: Self = Self(2);
     /// A cookie for the client to return (RFC 6347 §4.2.1).
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
-    /// A ticket to resume the session later (RFC 8446 §4.6.1).
+    /// A ticket for resuming the session later (RFC 8446 §4.6.1).
     pub const NEW_SESSION_TICKET: Self = Self(4);
     /// Extensions that the server sends encrypted (RFC 8446 §4.3.1).
     pub const ENCRYPTED_EXTENSIONS: Self = Self(8);
@@ -104,19 +105,19 @@ pub(crate) fn u24(r: &mut Reader<'_>) -> Result<usize, Truncated> {
     Ok(usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c))
 }
 
-/// Reads bytes behind a one-byte length.
+/// Reads a one-byte length and the bytes.
 pub(crate) fn vec8<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = r.u8()?;
     r.take(usize::from(length))
 }
 
-/// Reads bytes behind a two-byte length.
+/// Reads a two-byte length and the bytes.
 pub(crate) fn vec16<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = r.u16()?;
     r.take(usize::from(length))
 }
 
-/// Reads bytes behind a three-byte length.
+/// Reads a three-byte length and the bytes.
 pub(crate) fn vec24<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = u24(r)?;
     r.take(length)

@@ -1,5 +1,5 @@
-//! Messages and extensions whose form is new in DTLS 1.3 (RFC 8446 §4): `key_share`, `cookie`, `Certificate`,
-//! `CertificateRequest`, and the content that `CertificateVerify` signs.
+//! Messages and extensions with a new format in DTLS 1.3 (RFC 8446 §4): `key_share`, `cookie`, `Certificate`,
+//! `CertificateRequest`, and the content signed by `CertificateVerify`.
 
 use wire::Reader;
 
@@ -21,7 +21,7 @@ pub(crate) struct KeyShare<'a> {
 }
 
 impl<'a> KeyShare<'a> {
-    /// Reads a server's only key share.
+    /// Reads a server's single key share.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, Failure> {
         let mut r = Reader::new(body);
         let share = Self::next(&mut r)?;
@@ -39,7 +39,7 @@ impl<'a> KeyShare<'a> {
     }
 }
 
-/// Reads a client's key shares, at most one for each group.
+/// Reads a client's key shares, at most one per group.
 pub(crate) fn read_key_shares(body: &[u8]) -> Result<Vec<KeyShare<'_>>, Failure> {
     let mut r = Reader::new(body);
     let mut list = Reader::new(vec16(&mut r)?);
@@ -78,10 +78,10 @@ pub(crate) fn extensions_alone(body: &[u8]) -> Result<Extensions<'_>, Failure> {
     if body.is_empty() { Err(Failure::Malformed) } else { Extensions::read(&mut Reader::new(body)) }
 }
 
-/// A `Certificate` message (RFC 8446 §4.4.2): only the first certificate is read, the others are skipped.
+/// A `Certificate` message (RFC 8446 §4.4.2). Only the first certificate is read; the others are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Certificates<'a> {
-    /// Context of the request that is answered; empty in a handshake.
+    /// Context of the request being answered; empty during the handshake.
     pub(crate) context: &'a [u8],
     /// First certificate; `None` in an empty message.
     pub(crate) leaf: Option<&'a [u8]>,
@@ -102,7 +102,7 @@ impl<'a> Certificates<'a> {
             if certificate.is_empty() {
                 return Err(Failure::Malformed);
             }
-            // None was offered, so none may come with a certificate (RFC 8446 §4.4.2).
+            // No extension was offered for certificates, so none may be present (RFC 8446 §4.4.2).
             if !extensions.is_empty() {
                 let kind = extensions.u16()?;
                 return Err(Failure::UnsupportedExtension(kind));
@@ -153,7 +153,7 @@ impl SchemesRequest {
     }
 }
 
-/// Returns the content that a `CertificateVerify` signs (RFC 8446 §4.4.3).
+/// Returns the content to be signed in a `CertificateVerify` (RFC 8446 §4.4.3).
 pub(crate) fn signed_content(by_server: bool, transcript_hash: &[u8]) -> Vec<u8> {
     let context: &[u8] =
         if by_server { b"TLS 1.3, server CertificateVerify" } else { b"TLS 1.3, client CertificateVerify" };
@@ -213,7 +213,7 @@ mod tests {
                 assert_eq!(Certificates::read(&out[..cut]), Err(Failure::Malformed));
             }
         }
-        // A certificate with an extension that nobody asked for.
+        // A certificate with an extension that was not offered.
         let stapled = [0, 0, 0, 10, 0, 0, 1, 7, 0, 4, 0, 5, 0, 0];
         assert_eq!(Certificates::read(&stapled), Err(Failure::UnsupportedExtension(5)));
 

@@ -1,4 +1,4 @@
-//! Helpers for the tests of several modules.
+//! Helpers for tests of several modules.
 
 use std::sync::{Arc, LazyLock};
 

@@ -19,7 +19,7 @@ use crate::suite::{
     CipherSuite, DOWNGRADE, DOWNGRADE_FURTHER, GROUPS, choose_scheme, group_number, group_of_number,
 };
 
-/// State of the client: the message it expects.
+/// State of the client: the message that it expects.
 #[derive(Debug)]
 pub(crate) enum Client {
     /// Expects `ServerHello`, or `HelloVerifyRequest` once.
@@ -32,7 +32,7 @@ pub(crate) enum Client {
     RequestOrDone { key: Box<AgreementKey>, public: Vec<u8> },
     /// Expects `ServerHelloDone`, the end of the flight.
     HelloDone { key: Box<AgreementKey>, public: Vec<u8>, request: CertificateRequest },
-    /// Expects Finished, protected.
+    /// Expects a protected Finished.
     Finished,
     /// The handshake is complete.
     Done,
@@ -93,14 +93,14 @@ impl Client {
 
 fn say_hello(x: &mut Exchange, cookie: &[u8]) -> Result<(), Failure> {
     let offer = x.hellos.offer.take();
-    // Behind a cookie everything else is as before (RFC 6347 §4.2.1).
+    // All other fields must be as in the first hello (RFC 6347 §4.2.1).
     let hello = match &offer {
         Some(offer) => ClientHello { cookie, ..ClientHello::read(offer)? },
         None => hello_of_12(x, cookie),
     };
     let mut body = Vec::new();
     hello.write(&mut body);
-    // A server that speaks less than DTLS 1.2 shall be able to say so.
+    // Uses the old version number, so that a server that only supports older versions can answer.
     x.begin_flight(VERSION_1_0);
     x.say(MessageType::CLIENT_HELLO, body, false)
 }
@@ -154,7 +154,7 @@ fn hello(x: &mut Exchange, message: &Message) -> Result<Client, Failure> {
             return Err(Failure::UnsupportedExtension(kind.0));
         }
     }
-    // A server that does not know the extension is taken: nothing is ever renegotiated here.
+    // A server without the extension is accepted, since we never renegotiate.
     hello.extensions.check_renegotiation()?;
     check_point_formats(&hello.extensions)?;
     if !hello.extensions.has_empty(ExtensionType::EXTENDED_MASTER_SECRET)? {

@@ -5,9 +5,9 @@ use crypto::tls12_prf;
 use crate::record::Cipher;
 use crate::suite::CipherSuite;
 
-/// Length of Finished (RFC 5246 §7.4.9).
+/// Length of the data in a Finished (RFC 5246 §7.4.9).
 pub(crate) const VERIFY_BYTES: usize = 12;
-/// Longest key block: two keys and two fixed nonces.
+/// Maximum size of a key block: two keys and two fixed nonces.
 const KEY_BLOCK_BYTES_MAX: usize = 2 * (32 + 12);
 
 /// Sender of a Finished.
@@ -21,13 +21,13 @@ pub(crate) enum Sender {
 pub(crate) struct Secrets {
     suite: CipherSuite,
     master: [u8; 48],
-    /// Random values of the client, then of the server.
+    /// Random values of the client and of the server, in this order.
     randoms: [u8; 64],
 }
 
 impl Secrets {
-    /// Derives the secrets from the premaster secret and the session hash up to `ClientKeyExchange` (RFC 7627 §4).
-    /// `None` when a primitive fails.
+    /// Derives the secrets from the premaster secret and from the session hash up to `ClientKeyExchange` (RFC
+    /// 7627 §4). `None` if a primitive fails.
     pub(crate) fn new(
         suite: CipherSuite,
         shared: &[u8],
@@ -46,7 +46,7 @@ impl Secrets {
         Some(Self { suite, master, randoms })
     }
 
-    /// Returns the ciphers of the client's and of the server's direction (RFC 5246 §6.3).
+    /// Returns the ciphers for the client's and for the server's direction (RFC 5246 §6.3).
     pub(crate) fn ciphers(&self) -> Option<(Cipher, Cipher)> {
         let algorithm = self.suite.aead();
         let (key_bytes, iv_bytes) = (algorithm.key_bytes(), Cipher::iv_bytes(algorithm));
@@ -70,7 +70,7 @@ impl Secrets {
         self.prf(label, &self.suite.hash().digest(transcript), &mut data).then_some(data)
     }
 
-    /// Exports keying material (RFC 5705 §4). Returns false when a primitive fails.
+    /// Exports keying material (RFC 5705 §4). Returns false if a primitive fails.
     pub(crate) fn export(&self, label: &[u8], context: Option<&[u8]>, out: &mut [u8]) -> bool {
         let mut seed = self.randoms.to_vec();
         if let Some(context) = context {

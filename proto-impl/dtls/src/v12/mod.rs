@@ -13,7 +13,7 @@
 //! 6                                <------      ChangeCipherSpec, Finished
 //! ```
 //!
-//! [`client`] and [`server`] are the state machines of the two roles; both build up an [`Exchange`].
+//! [`client`] and [`server`] are the state machines of the two roles; both update an [`Exchange`].
 
 pub(crate) mod client;
 pub(crate) mod keys;
@@ -37,35 +37,35 @@ use client::Client;
 use keys::{Secrets, Sender};
 use server::Server;
 
-/// Maximum number of bytes of all messages of a handshake, in both directions. Usual peers need 2 to 4 KiB.
+/// Maximum size of all messages of a handshake together, in both directions. Typical peers need 2 to 4 KiB.
 pub(crate) const TRANSCRIPT_BYTES_MAX: usize = 28 * 1024;
 /// Step by which the transcript's buffer grows.
 const TRANSCRIPT_BYTES_STEP: usize = 2 * 1024;
 
-/// Parts of both hellos that are needed later.
+/// Data from both hellos that is needed later.
 #[derive(Debug, Default)]
 struct Hellos {
     /// Random values of the hellos (RFC 5246 §7.4.1.2).
     client_random: [u8; 32],
     server_random: [u8; 32],
-    /// We also support DTLS 1.3, and the peer chose DTLS 1.2.
+    /// We also support DTLS 1.3, but the peer chose DTLS 1.2.
     had_13: bool,
-    /// A client's hello that also offered DTLS 1.3.
+    /// The client's hello, if it also offered DTLS 1.3.
     offer: Option<Vec<u8>>,
 }
 
-/// Handshake state that both roles build up message by message.
+/// Handshake state that both roles accumulate with each message.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) config: Arc<Config>,
     pub(crate) expected: Expected,
     random: Random,
-    /// All messages, as if sent in one fragment each (RFC 6347 §4.2.6).
+    /// All messages, as if each were sent in one fragment (RFC 6347 §4.2.6).
     transcript: Vec<u8>,
     /// Sequence number of the next message to send.
     sequence: u16,
     pub(crate) flight: Flight,
-    /// The flight is new, and its timer was not started yet.
+    /// The flight is new, and its timer has not been started yet.
     fresh: bool,
     hellos: Hellos,
     suite: Option<CipherSuite>,
@@ -104,12 +104,12 @@ impl Exchange {
         self.transcript.capacity().saturating_add(self.flight.held_bytes())
     }
 
-    /// True if the check of the peer's certificate must wait for the announcement of fingerprints.
+    /// True if the check of the peer's certificate must wait until its fingerprints are announced.
     pub(crate) fn waits_for_fingerprints(&self) -> bool {
         self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
     }
 
-    /// Continues as DTLS 1.2 after the peer chose it over 1.3. A client has sent its `hello` already.
+    /// Continues as DTLS 1.2, after the peer chose that over 1.3. A client has already sent its `hello`.
     pub(crate) fn had_13(&mut self, hello: &[u8]) -> Result<(), Failure> {
         self.hellos.had_13 = true;
         if hello.is_empty() {
@@ -154,7 +154,7 @@ impl Exchange {
             return Err(Failure::TooLarge);
         }
         if bytes > self.transcript.capacity() {
-            // Doubling the capacity would exceed the limit on held bytes.
+            // Doubling the capacity would exceed the limit for held bytes.
             let more = bytes.next_multiple_of(TRANSCRIPT_BYTES_STEP).saturating_sub(self.transcript.len());
             self.transcript.reserve_exact(more);
         }
@@ -173,7 +173,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Checks that the peer's key signed this message, with a scheme that was offered.
+    /// Checks that the peer's key has signed this message, with a scheme that we offered.
     fn verify(&self, signed: Signed<'_>, message: &[u8]) -> Result<(), Failure> {
         let algorithm =
             scheme_of_number(signed.scheme).ok_or(Failure::Illegal("a signature scheme not offered"))?;
@@ -235,8 +235,8 @@ pub(crate) fn scheme_numbers() -> Vec<u16> {
     SCHEMES.into_iter().map(|(number, _)| number).collect()
 }
 
-/// Draws 32 random bytes that do not end in the downgrade mark of a TLS 1.3 server (RFC 8446 §4.1.3), at which a client
-/// that supports both versions would abort.
+/// Draws 32 random bytes that do not end with the downgrade marker of a TLS 1.3 server (RFC 8446 §4.1.3),
+/// because a client that supports both versions would abort.
 pub(crate) fn draw_random(random: &mut Random) -> [u8; 32] {
     let mut bytes = [0; 32];
     loop {
@@ -255,7 +255,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// Handles the next message. If an answer is due, the exchange then has a new flight.
+    /// Handles the next message. If an answer is due, the exchange contains a new flight afterwards.
     pub(crate) fn handle(self, x: &mut Exchange, message: &Message) -> Result<Self, Failure> {
         if message.protected != self.awaits_finished() {
             return Err(Failure::Unexpected(message.kind));

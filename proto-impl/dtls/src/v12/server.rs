@@ -16,7 +16,7 @@ use crate::record::VERSION_1_2;
 use crate::srtp::{self, SrtpProfile};
 use crate::suite::{CipherSuite, DOWNGRADE, GROUPS, RENEGOTIATION_SCSV, choose_scheme, group_number};
 
-/// State of the server: the message it expects.
+/// State of the server: the message that it expects.
 #[derive(Debug)]
 pub(crate) enum Server {
     /// Expects `ClientHello`.
@@ -27,7 +27,7 @@ pub(crate) enum Server {
     KeyExchange { key: Box<AgreementKey>, certificate: bool },
     /// Expects `CertificateVerify`.
     Verify,
-    /// Expects Finished, protected.
+    /// Expects a protected Finished.
     Finished,
     /// The handshake is complete.
     Done,
@@ -94,15 +94,15 @@ fn choose(x: &Exchange, hello: &ClientHello<'_>) -> Result<Choice, Failure> {
         .find(|suite| suite.fits(kind) && hello.suites.contains(&suite.number()))
         .ok_or(Failure::NoCommonSuite)?;
     let offered = extensions.find(ExtensionType::SIGNATURE_ALGORITHMS).map(read_numbers16).transpose()?;
-    // Without the extension a client means SHA-1 (RFC 5246 §7.4.1.4.1).
+    // Without the extension, a client only supports SHA-1 (RFC 5246 §7.4.1.4.1).
     let scheme = choose_scheme(kind, &offered.unwrap_or_default()).ok_or(Failure::NoCommonSignature)?;
     let point_formats = check_point_formats(extensions)?;
     let profile = srtp::choose(&x.config.srtp_profiles, extensions)?;
     Ok(Choice { suite, group: choose_group(extensions)?, scheme, profile, renegotiation, point_formats })
 }
 
-/// Checks the client's version. Newer versions of DTLS have lower numbers; a client with a newer one also supports
-/// ours, unless its extension says otherwise.
+/// Checks the client's version. Newer versions of DTLS have lower numbers. A client with a newer version also
+/// supports ours, unless its extension says otherwise.
 fn check_version(hello: &ClientHello<'_>) -> Result<(), Failure> {
     if hello.version > VERSION_1_2 {
         return Err(Failure::Version);
@@ -116,7 +116,7 @@ fn check_version(hello: &ClientHello<'_>) -> Result<(), Failure> {
 
 fn choose_group(extensions: &Extensions<'_>) -> Result<AgreementGroup, Failure> {
     let Some(body) = extensions.find(ExtensionType::SUPPORTED_GROUPS) else {
-        // A client that names no group takes any (RFC 8422 §4).
+        // A client that lists no groups accepts any group (RFC 8422 §4).
         return Ok(AgreementGroup::P256);
     };
     let offered = read_numbers16(body)?;
@@ -124,7 +124,8 @@ fn choose_group(extensions: &Extensions<'_>) -> Result<AgreementGroup, Failure> 
     common.ok_or(Failure::NoCommonGroup)
 }
 
-/// Checks that the client supports uncompressed points if it lists formats (RFC 8422 §5.1.2). Returns whether it does.
+/// Checks that the client supports uncompressed points, if it lists formats (RFC 8422 §5.1.2). Returns true if
+/// it lists any.
 pub(super) fn check_point_formats(extensions: &Extensions<'_>) -> Result<bool, Failure> {
     let Some(body) = extensions.find(ExtensionType::EC_POINT_FORMATS) else { return Ok(false) };
     match body.split_first() {
@@ -140,7 +141,8 @@ fn hello(x: &mut Exchange, message: &Message) -> Result<Server, Failure> {
     let choice = choose(x, &hello)?;
     let identity = x.config.identity.clone().ok_or(Failure::Internal)?;
     x.hear(message)?;
-    // A hello behind a cookie is the second message of its sender, and so is the answer (RFC 6347 §4.2.2).
+    // A hello with a cookie is the client's second message, so the answer is the server's second, too (RFC 6347
+    // §4.2.2).
     x.sequence = message.sequence;
     x.hellos.client_random = hello.random;
     x.hellos.server_random = draw_random(&mut x.random);
@@ -180,7 +182,7 @@ fn server_hello(x: &Exchange, choice: &Choice) -> Vec<u8> {
         extensions.push(ExtensionType::EC_POINT_FORMATS, vec![1, 0]);
     }
     if let Some(profile) = choice.profile {
-        // A master key identifier is not taken: the empty one says so (RFC 5764 §4.1.3).
+        // We refuse a master key identifier by sending an empty one (RFC 5764 §4.1.3).
         let srtp = UseSrtp { profiles: vec![profile.number()], mki: &[] };
         extensions.push(ExtensionType::USE_SRTP, srtp.write());
     }
@@ -198,7 +200,8 @@ fn server_hello(x: &Exchange, choice: &Choice) -> Vec<u8> {
     body
 }
 
-/// Returns a `ServerKeyExchange`: the public value, signed together with both random values (RFC 8422 §5.4).
+/// Returns a `ServerKeyExchange`: the public value, signed together with the random values of both sides (RFC
+/// 8422 §5.4).
 fn key_exchange(
     x: &Exchange,
     key: &AgreementKey,

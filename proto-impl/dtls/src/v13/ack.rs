@@ -1,4 +1,4 @@
-//! Acknowledgements (RFC 9147 §7): reading and writing record numbers, and the peer's records that must be
+//! Acknowledgements (RFC 9147 §7): reads and writes record numbers, and keeps the peer's records that must be
 //! acknowledged.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::put;
 
 /// Length of a record number in an acknowledgement.
 const NUMBER_BYTES: usize = 16;
-/// Maximum number of records remembered for acknowledgement; the latest are kept.
+/// Maximum number of records remembered for acknowledgement; the latest ones are kept.
 const WAITING_MAX: usize = 32;
 
 /// The number of a record (RFC 9147 §4).
@@ -22,8 +22,8 @@ pub(crate) struct RecordNumber {
     pub(crate) sequence: u64,
 }
 
-/// Reads the record numbers of an acknowledgement. Fails if one has a later epoch than the record that carries it (RFC
-/// 9147 §7.2).
+/// Reads the record numbers in an acknowledgement. Fails if one has a later epoch than the record containing
+/// the acknowledgement (RFC 9147 §7.2).
 pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumber>, Failure> {
     let mut r = Reader::new(clear);
     let list = vec16(&mut r)?;
@@ -35,7 +35,7 @@ pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumb
     for number in numbers {
         let mut r = Reader::new(number);
         let number = RecordNumber { epoch: r.u64()?, sequence: r.u64()? };
-        // After the handshake an old epoch may carry the acknowledgement of a later one: it was overtaken.
+        // After the handshake, a record of an old epoch may acknowledge a later one, if it was overtaken.
         if number.epoch > carrier.epoch && carrier.epoch < FIRST_OF_APPLICATION {
             return Err(Failure::Illegal("an acknowledgement of a later epoch"));
         }
@@ -47,11 +47,11 @@ pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumb
 /// First epoch of application data (RFC 9147 §6.1).
 const FIRST_OF_APPLICATION: u64 = 3;
 
-/// Records of the peer that are not acknowledged yet.
+/// Records of the peer that must be acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     records: VecDeque<RecordNumber>,
-    /// Some records are in no acknowledgement yet.
+    /// Some records have not been in any acknowledgement yet.
     has_news: bool,
     due: Option<Instant>,
     /// An acknowledgement must be sent now.
@@ -59,7 +59,7 @@ pub(crate) struct Acks {
 }
 
 impl Acks {
-    /// Notes a record of handshake messages that was accepted.
+    /// Records an accepted record that contains handshake messages.
     pub(crate) fn insert(&mut self, number: RecordNumber) {
         if self.records.len() >= WAITING_MAX {
             self.records.pop_front();
@@ -68,20 +68,20 @@ impl Acks {
         self.has_news = true;
     }
 
-    /// Schedules an acknowledgement after a pause, unless an answer replaces it.
+    /// Schedules an acknowledgement after a pause, in case no answer replaces it.
     pub(crate) fn schedule(&mut self, now: Instant, pause: Duration) {
         if self.has_news && self.due.is_none() && !self.is_pending {
             self.due = now.checked_add(pause);
         }
     }
 
-    /// Requests an acknowledgement at once, since no answer will follow.
+    /// Requests an immediate acknowledgement, because no answer will follow.
     pub(crate) fn hurry(&mut self) {
         self.due = None;
         self.is_pending = !self.records.is_empty();
     }
 
-    /// Forgets all records, since an answer acknowledges them.
+    /// Forgets all records, because an answer acknowledges them.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -102,8 +102,8 @@ impl Acks {
         self.is_pending
     }
 
-    /// Returns an acknowledgement of as many of the latest records as fit `room` bytes. The records are kept, and
-    /// acknowledged again if they are retransmitted.
+    /// Returns an acknowledgement of the latest records, as many as fit into `room` bytes. The records are
+    /// kept, to be acknowledged again if they are retransmitted.
     pub(crate) fn take(&mut self, room: usize) -> Vec<u8> {
         self.due = None;
         self.is_pending = false;
@@ -151,7 +151,7 @@ mod tests {
         let expected = vec![number(0, 7), number(2, 1), number(2, 5)];
         assert_eq!(read(&clear, number(2, 0)), Ok(expected));
         assert_eq!(acks.deadline(), None);
-        // A packet with room for a single number acknowledges the latest record.
+        // With room for a single number, the latest record is acknowledged.
         assert_eq!(read(&acks.take(20), number(2, 0)), Ok(vec![number(0, 7)]));
         for cut in 0..clear.len() {
             assert_eq!(read(&clear[..cut], number(2, 0)), Err(Failure::Malformed));

@@ -17,10 +17,10 @@ use crate::srtp;
 use crate::suite::{CipherSuite, choose_scheme_v13, group_number, group_of_number};
 use crate::v12;
 
-/// State of the client: the message it expects.
+/// State of the client: the message that it expects.
 #[derive(Debug)]
 pub(super) enum Client {
-    /// Expects `ServerHello`, or once `HelloRetryRequest`, which sets the suite in `retried`.
+    /// Expects `ServerHello`; or, once, `HelloRetryRequest`, which sets the suite in `retried`.
     Hello { key: Box<AgreementKey>, retried: Option<CipherSuite> },
     /// Expects `EncryptedExtensions`.
     Extensions,
@@ -32,7 +32,7 @@ pub(super) enum Client {
     Verify { request: Option<SchemesRequest> },
     /// Expects the server's Finished.
     Finished { request: Option<SchemesRequest> },
-    /// The handshake is complete at the client.
+    /// The handshake is complete on the client's side.
     Done,
 }
 
@@ -61,7 +61,7 @@ impl Client {
             (Self::Hello { key, retried }, MessageType::SERVER_HELLO) => {
                 server_hello(x, link, key, retried, message)
             }
-            // A cookie in this form is of DTLS 1.2 (RFC 9147 §5.1).
+            // A `HelloVerifyRequest` means DTLS 1.2 (RFC 9147 §5.1).
             (Self::Hello { retried: None, .. }, MessageType::HELLO_VERIFY_REQUEST) => {
                 let takes_it = x.config.versions.have_12();
                 Err(if takes_it { Stop::FallsBack(message.clone()) } else { Failure::Version.into() })
@@ -116,8 +116,8 @@ fn key_share(key: &AgreementKey) -> Vec<u8> {
     body
 }
 
-/// Returns the extensions of a hello: those of DTLS 1.2 if that is supported too, and the two mandatory ones of DTLS
-/// 1.3.
+/// Returns the extensions of a hello: those of DTLS 1.2 if that is supported as well, and the two mandatory
+/// ones of DTLS 1.3.
 fn offer(config: &Config, key: &AgreementKey) -> Extensions<'static> {
     let mut extensions = v12::client::offer(config);
     if !config.versions.have_12() {
@@ -142,8 +142,8 @@ fn say_hello(x: &mut Exchange, link: &mut Link, body: Vec<u8>) -> Result<(), Fai
     x.say(link, MessageType::CLIENT_HELLO, body, 0)
 }
 
-/// Checks what `ServerHello` and `HelloRetryRequest` have in common (RFC 8446 §4.1.3, RFC 9147 §5.4). Returns the
-/// suite.
+/// Performs the checks common to `ServerHello` and `HelloRetryRequest` (RFC 8446 §4.1.3, RFC 9147 §5.4).
+/// Returns the suite.
 fn check_hello(hello: &ServerHello<'_>) -> Result<CipherSuite, Failure> {
     if hello.extensions.find(ExtensionType::SUPPORTED_VERSIONS) != Some(&VERSION_1_3.to_be_bytes()) {
         return Err(Failure::Illegal("a version not offered"));
@@ -160,7 +160,7 @@ fn check_hello(hello: &ServerHello<'_>) -> Result<CipherSuite, Failure> {
     CipherSuite::v13_of_number(hello.suite).ok_or(Failure::Illegal("a suite not offered"))
 }
 
-/// Checks that a message contains only these extensions.
+/// Checks that a message contains no extensions but these.
 fn check_known(extensions: &Extensions<'_>, known: &[ExtensionType]) -> Result<(), Failure> {
     match extensions.list.iter().find(|(kind, _)| !known.contains(kind)) {
         Some((kind, _)) => Err(Failure::UnsupportedExtension(kind.0)),
@@ -202,7 +202,8 @@ fn server_hello(
     Ok(Client::Extensions)
 }
 
-/// Answers a `HelloRetryRequest` (RFC 8446 §4.1.4), which has a cookie, requests a share of another group, or both.
+/// Answers a `HelloRetryRequest` (RFC 8446 §4.1.4), which contains a cookie, a request for a share of another
+/// group, or both.
 fn retry(
     x: &mut Exchange,
     link: &mut Link,
@@ -259,7 +260,7 @@ fn certificate(x: &mut Exchange, message: &Message, request: Option<SchemesReque
     if !certificates.context.is_empty() {
         return Err(Failure::Malformed.into());
     }
-    // A server always has one (RFC 8446 §4.4.2.4).
+    // A server always has a certificate (RFC 8446 §4.4.2.4).
     x.take_certificate(certificates.leaf.ok_or(Failure::Malformed)?)?;
     x.hear(message)?;
     Ok(Client::Verify { request })

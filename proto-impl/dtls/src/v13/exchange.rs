@@ -1,4 +1,4 @@
-//! Handshake state that both roles build up message by message, and the link that sends their messages.
+//! Handshake state that both roles accumulate with each message, and the link that sends their messages.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::srtp::SrtpProfile;
 use crate::suite::{self, CipherSuite};
 use crate::v12::TRANSCRIPT_BYTES_MAX;
 
-/// Message type that stands for the first hello in a transcript with two (RFC 8446 §4.4.1).
+/// Message type that represents the first hello in a transcript with two hellos (RFC 8446 §4.4.1).
 const MESSAGE_HASH: u8 = 254;
 
 /// Sends messages to the peer.
@@ -29,14 +29,14 @@ pub(super) struct Link {
     pub(super) records: Records,
     pub(super) flight: Flight,
     pub(super) acks: Acks,
-    /// Sequence number of the next message to send; larger than any when all are used.
+    /// Sequence number of the next message to send; exceeds the range of sequence numbers once all are used.
     pub(super) sequence: u32,
-    /// The flight is new, and its timer was not started yet.
+    /// The flight is new, and its timer has not been started yet.
     pub(super) is_fresh: bool,
 }
 
 impl Link {
-    /// Begins a flight. During a handshake a new flight implies that the peer's previous one was received.
+    /// Begins a flight. During the handshake, this implies that the peer's previous flight was received.
     pub(super) fn begin_flight(&mut self) {
         self.flight.clear();
         self.is_fresh = true;
@@ -63,10 +63,10 @@ pub(super) struct Exchange {
     pub(super) config: Arc<Config>,
     pub(super) role: Role,
     pub(super) expected: Expected,
-    /// A verifier gave the client a cookie and accepted it.
+    /// A verifier gave the client a cookie, and the client has returned it.
     pub(super) is_behind_cookie: bool,
     pub(super) random: Random,
-    /// All messages in the format of TLS, without fragment fields (RFC 9147 §5.2).
+    /// All messages in the format of TLS, without the fields for fragments (RFC 9147 §5.2).
     transcript: Vec<u8>,
     /// Body of the client's own hello.
     pub(super) hello: Vec<u8>,
@@ -97,7 +97,7 @@ impl Exchange {
         }
     }
 
-    /// True if the check of the peer's certificate must wait for the announcement of fingerprints.
+    /// True if the check of the peer's certificate must wait until its fingerprints are announced.
     pub(super) fn waits_for_fingerprints(&self) -> bool {
         self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
     }
@@ -138,7 +138,7 @@ impl Exchange {
         self.begin_with_digest(&digest);
     }
 
-    /// Starts the transcript with the digest of a first hello.
+    /// Starts the transcript with the digest of the first hello.
     pub(super) fn begin_with_digest(&mut self, digest: &[u8]) {
         self.transcript.clear();
         self.transcript.push(MESSAGE_HASH);
@@ -162,7 +162,7 @@ impl Exchange {
         }
     }
 
-    /// Turns on the handshake keys, once `ServerHello` is in the transcript.
+    /// Enables the handshake keys, once `ServerHello` is in the transcript.
     pub(super) fn protect(&mut self, link: &mut Link, shared: &[u8]) -> Result<(), Failure> {
         let suite = self.suite()?;
         let secrets = HandshakeSecrets::new(suite.hash(), shared, &self.transcript_hash()?);
@@ -188,14 +188,14 @@ impl Exchange {
         Ok(self.directions(traffic))
     }
 
-    /// Sends with the application keys from now on.
+    /// Switches to the application keys for sending.
     pub(super) fn write_application(&self, link: &mut Link) -> Result<(), Failure> {
         let keys = self.application()?.0.keys(self.suite()?).ok_or(Failure::Internal)?;
         link.records.add_write(EPOCH_OF_APPLICATION, keys);
         Ok(())
     }
 
-    /// Accepts the application keys of the peer, which is authenticated now.
+    /// Accepts the peer's application keys; the peer is now authenticated.
     pub(super) fn read_application(&self, link: &mut Link) -> Result<(), Failure> {
         let keys = self.application()?.1.keys(self.suite()?).ok_or(Failure::Internal)?;
         link.records.add_read(EPOCH_OF_APPLICATION, keys);
@@ -210,7 +210,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Checks that the peer's key signed the transcript, with a scheme that was offered.
+    /// Checks that the peer's key has signed the transcript, with a scheme that we offered.
     pub(super) fn check_signature(&self, body: &[u8]) -> Result<(), Failure> {
         let signed = Signed::read(body)?;
         let peer = self.peer.as_ref().ok_or(Failure::NoCertificate)?;
@@ -220,7 +220,8 @@ impl Exchange {
         peer.verify(algorithm, &content, signed.signature).map_err(|_| Failure::Signature)
     }
 
-    /// Sends our certificate and the proof of its key; an empty certificate if we have none that the peer accepts.
+    /// Sends our certificate, and the proof of possession of its key. The certificate is empty if we have none
+    /// that the peer accepts.
     pub(super) fn say_certificate(
         &mut self,
         link: &mut Link,
@@ -239,7 +240,7 @@ impl Exchange {
         self.say(link, MessageType::CERTIFICATE_VERIFY, body, EPOCH_OF_HANDSHAKE)
     }
 
-    /// Returns the Finished of one side for the transcript so far.
+    /// Returns the Finished of one side, for the transcript so far.
     fn finished(&self, by: Role) -> Result<Vec<u8>, Failure> {
         let secrets = self.secrets.as_ref().ok_or(Failure::Internal)?;
         let secret = match by {

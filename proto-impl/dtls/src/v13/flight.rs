@@ -1,4 +1,5 @@
-//! Flights of DTLS 1.3: messages cut to records; those not acknowledged are retransmitted (RFC 9147 §5.8, §7).
+//! Flights of DTLS 1.3: messages divided into records; unacknowledged parts are retransmitted (RFC 9147 §5.8,
+//! §7).
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,8 @@ use super::record::{OVERHEAD_BYTES, Records};
 use crate::handshake::{self, FragmentHead, MessageType};
 use crate::record::{ContentType, Exhausted, FRAGMENT_BYTES_MAX, HEAD_BYTES};
 
-/// Maximum number of sent parts that are remembered, the latest. Acknowledged parts beyond them are sent again.
+/// Maximum number of sent parts that are remembered, latest first. If older parts are acknowledged, they are
+/// sent again nonetheless.
 const SENT_MAX: usize = 128;
 
 /// A message of a flight.
@@ -19,12 +21,12 @@ struct Message {
     epoch: u16,
     /// Acknowledged parts of the message, ordered and disjoint.
     acked: Vec<(usize, usize)>,
-    /// The whole message is acknowledged, even if it has no body.
+    /// True if the whole message is acknowledged; needed for messages without a body.
     is_done: bool,
 }
 
 impl Message {
-    /// Returns the first part from `offset` on that is not acknowledged.
+    /// Returns the first unacknowledged part at or after `offset`.
     fn gap(&self, offset: usize) -> Option<(usize, usize)> {
         if self.is_done {
             return None;
@@ -41,7 +43,7 @@ impl Message {
 
     fn acknowledge(&mut self, start: usize, end: usize) {
         let (mut start, mut end) = (start, end);
-        // A part that touches others joins them.
+        // Merges the part with all parts that it touches.
         self.acked.retain(|(from, to)| {
             let touches = *from <= end && start <= *to;
             if touches {
@@ -55,7 +57,7 @@ impl Message {
     }
 }
 
-/// The part of a message that a record carried.
+/// The part of a message that was sent in a record.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     number: RecordNumber,
@@ -64,7 +66,7 @@ struct Sent {
     end: usize,
 }
 
-/// The flight that waits for an answer or an acknowledgement.
+/// The flight that awaits an answer or an acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     messages: Vec<Message>,
@@ -78,17 +80,17 @@ impl Flight {
         self.messages.push(Message { kind, sequence, body, epoch, acked: Vec::new(), is_done: false });
     }
 
-    /// Empties the flight, since all of it has arrived.
+    /// Empties the flight, because all of it has arrived.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Restarts sending with the parts that are not acknowledged.
+    /// Restarts sending with the unacknowledged parts.
     pub(crate) const fn rewind(&mut self) {
         self.at = (0, 0);
     }
 
-    /// True if no message waits to arrive.
+    /// True if there is no flight.
     pub(crate) const fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -106,7 +108,7 @@ impl Flight {
             .find_map(|(number, gap)| Some((number, gap?)))
     }
 
-    /// Marks the parts in a record as acknowledged. Returns true when the whole flight is.
+    /// Marks the parts in a record as acknowledged. Returns true if the whole flight is acknowledged.
     pub(crate) fn acknowledge(&mut self, number: RecordNumber) -> bool {
         let before = self.sent.len();
         let messages = &mut self.messages;
@@ -124,7 +126,7 @@ impl Flight {
         done
     }
 
-    /// Fills a datagram of at most `mtu` bytes with the next part of the flight, in one record for each epoch.
+    /// Fills a datagram of at most `mtu` bytes with the next part of the flight, using one record per epoch.
     pub(crate) fn write(
         &mut self,
         records: &mut Records,
@@ -163,7 +165,7 @@ impl Flight {
                 break;
             };
             let left = room.saturating_sub(clear.len()).saturating_sub(handshake::HEAD_BYTES);
-            // At least one byte goes into an empty record, however small it is.
+            // An empty record takes at least one byte, however small the datagram.
             let space = left.max(usize::from(clear.is_empty()));
             if (space == 0 && start < end)
                 || (clear.len().saturating_add(handshake::HEAD_BYTES) > room && !clear.is_empty())
@@ -181,7 +183,7 @@ impl Flight {
             head.write(&mut clear);
             clear.extend_from_slice(message.body.get(start..end).unwrap_or_default());
             self.at = if end >= message.body.len() { (index.saturating_add(1), 0) } else { (index, end) };
-            // The record has its number when it is written.
+            // The record number is set when the record is written.
             let number = RecordNumber { epoch: 0, sequence: u64::MAX };
             self.sent.push_back(Sent { number, message: index, start, end });
         }
@@ -247,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Acknowledged parts are not sent again, whatever their order; all others are.
+    /// Acknowledged parts are not sent again, in whatever order they were acknowledged; all others are.
     #[test]
     fn what_is_acknowledged_is_not_sent_again() {
         for pattern in 0..32u32 {

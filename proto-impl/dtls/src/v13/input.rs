@@ -1,7 +1,7 @@
 //! Input from the peer, record by record.
 //!
-//! Trust: a record of an epoch after 0 is authentic. An unencrypted record may come from anyone, and is only accepted
-//! until the first keys are in use.
+//! Trust: a record of epoch 1 or later is authentic. An unencrypted record may come from anyone, and is only
+//! accepted until the first keys are in use.
 
 use std::time::Instant;
 
@@ -24,17 +24,17 @@ fn count(counter: &mut u64) {
     *counter = counter.saturating_add(1);
 }
 
-/// Result of accepting the fragments of a record.
+/// Result of processing the fragments of a record.
 struct Taking {
-    /// All fragments were kept or known: the record may be acknowledged.
+    /// All fragments were stored or already known, so the record may be acknowledged.
     whole: bool,
-    /// A fragment belongs to a message that was incomplete.
+    /// A fragment belonged to an incomplete message.
     news: bool,
 }
 
 impl Session {
-    /// Handles the first record of a datagram, which is decrypted in place. Returns the rest of the datagram; `None`
-    /// when nothing can follow.
+    /// Handles the first record of a datagram, which is decrypted in place. Returns the rest of the datagram;
+    /// `None` if nothing can follow.
     #[allow(clippy::type_complexity, reason = "the rest, and how the record was taken")]
     pub(crate) fn handle_record<'a>(
         &mut self,
@@ -91,12 +91,13 @@ impl Session {
             && handshaking.exchange.is_behind_cookie
             && !protected
         {
-            // The verifier's reply had the number of its question, and none may come twice.
+            // The verifier's reply used the sequence number of the hello it answered, and no number may be used
+            // twice.
             self.link.records.follow(number.sequence);
         }
         let Taking { whole, news } = self.take_fragments(number, clear, reports)?;
         if news && self.heard() && !self.is_connected() {
-            // Any part of the next flight says that the one before it has arrived (RFC 9147 §7.1).
+            // Any part of the peer's next flight confirms that our previous one has arrived (RFC 9147 §7.1).
             self.flight_arrived();
         }
         if whole {
@@ -104,7 +105,7 @@ impl Session {
         }
         self.pump(now, reports)?;
         if self.heard() {
-            // Before the version is known nothing is acknowledged (RFC 9147 §7).
+            // Nothing is acknowledged before the version is known (RFC 9147 §7).
             self.link.acks.schedule(now, self.timer.quarter());
         }
         Ok(())
@@ -123,7 +124,7 @@ impl Session {
         while !r.is_empty() {
             let fragment = FragmentHead::read(&mut r).and_then(|head| Ok((head, r.take(head.fragment)?)));
             let Ok((head, fragment)) = fragment else {
-                // An authentic peer that sends what makes no sense is told so.
+                // An authentic peer that sends malformed data gets an alert.
                 if protected {
                     return Err(Failure::Malformed.into());
                 }
@@ -132,12 +133,12 @@ impl Session {
                 break;
             };
             if fragment.is_empty() && head.offset <= head.length && head.length > 0 {
-                // An empty fragment of a message that is not empty carries nothing.
+                // An empty fragment of a non-empty message contains nothing.
                 continue;
             }
             let is_new = !self.reassembly.is_old(head.sequence);
             if is_new && number.epoch != u64::from(self.link.records.read_epoch()) {
-                // New messages come under the latest keys only.
+                // New messages must use the latest keys.
                 return Err(Failure::Unexpected(head.kind).into());
             }
             match self.reassembly.insert(&head, fragment, protected)? {
@@ -159,7 +160,7 @@ impl Session {
         Ok(taking)
     }
 
-    /// Ends the flight, since all of it has arrived.
+    /// Ends the flight, because all of it has arrived.
     fn flight_arrived(&mut self) {
         self.link.flight.clear();
         self.timer.stop();
@@ -205,7 +206,7 @@ impl Session {
         if self.link.records.read_epoch() != epoch {
             self.reassembly.drop_unprotected();
             if !self.reassembly.is_empty() {
-                // Nothing of the old epoch follows the message that ends it (RFC 8446 §5.1).
+                // No message of the former epoch may follow the one that ends it (RFC 8446 §5.1).
                 return Err(Failure::Unexpected(message.kind).into());
             }
         }
@@ -216,7 +217,7 @@ impl Session {
         }
         if done {
             if is_server {
-                // No answer acknowledges the client's last flight.
+                // The client's last flight has no answer that would acknowledge it.
                 self.link.acks.hurry();
             }
             self.connect(reports)?;
@@ -232,7 +233,7 @@ impl Session {
         reports: &mut Reports<'_>,
     ) -> Result<(), Stop> {
         if !self.heard() {
-            // Until the version is known nothing is acknowledged (RFC 9147 §7).
+            // Nothing is acknowledged before the version is known (RFC 9147 §7).
             count(&mut reports.stats.dropped_early);
             return Ok(());
         }
@@ -260,7 +261,7 @@ impl Session {
             count(&mut reports.stats.dropped_malformed);
             return Ok(());
         };
-        // The level says nothing: every alert but these two ends the connection (RFC 8446 §6).
+        // The level is ignored: every alert except these two ends the connection (RFC 8446 §6).
         match alert.description {
             AlertDescription::CLOSE_NOTIFY => Err(Stop::Ended(CloseReason::Peer)),
             AlertDescription::USER_CANCELED => {
@@ -286,7 +287,7 @@ impl Session {
         let State::Connected(established) = &self.state else { return Ok(()) };
         match (established.role, message.kind) {
             (_, MessageType::KEY_UPDATE) => self.handle_key_update(now, message),
-            // Nothing is resumed.
+            // Sessions are not resumed, so tickets are ignored.
             (Role::Client, MessageType::NEW_SESSION_TICKET) => Ok(()),
             (_, kind) => Err(Failure::Unexpected(kind).into()),
         }

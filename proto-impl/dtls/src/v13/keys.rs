@@ -7,7 +7,7 @@
 //!                                                                                                  of exporters
 //! ```
 //!
-//! Pre-shared keys are not supported, so the early secret is the same for all sessions.
+//! Pre-shared keys are not supported, so all sessions have the same early secret.
 
 use crypto::Hash;
 
@@ -15,10 +15,10 @@ use super::record::Keys;
 use crate::put;
 use crate::suite::CipherSuite;
 
-/// Prefix of each label (RFC 9147 §5.9). TLS 1.3 has a different one of equal length.
+/// Prefix of each label (RFC 9147 §5.9). TLS 1.3 uses a different one of the same length.
 const PREFIX: &[u8] = b"dtls13";
 
-/// A secret with the length of a digest. Never printed.
+/// A secret of the length of a digest. Never printed.
 #[derive(Clone)]
 pub(crate) struct Secret {
     hash: Hash,
@@ -30,7 +30,7 @@ impl Secret {
         Self { hash, bytes: hash.mac(salt, &[secret]).into() }
     }
 
-    /// `HKDF-Expand-Label` (RFC 8446 §7.1). `None` when a primitive fails.
+    /// `HKDF-Expand-Label` (RFC 8446 §7.1). `None` if a primitive fails.
     fn expand(&self, prefix: &[u8], label: &[u8], context: &[u8], out: &mut [u8]) -> Option<()> {
         let mut info = Vec::new();
         put::u16(&mut info, u16::try_from(out.len()).ok()?);
@@ -45,7 +45,7 @@ impl Secret {
         Some(Self { hash: self.hash, bytes: bytes.into() })
     }
 
-    /// Returns the salt of the next stage.
+    /// Returns the salt for the next stage.
     fn derived(&self) -> Option<Self> {
         self.expand_to_secret(b"derived", &self.hash.digest(&[]))
     }
@@ -61,7 +61,7 @@ impl Secret {
         self.expand_to_secret(b"traffic upd", &[])
     }
 
-    /// Returns the keys of a direction (RFC 8446 §7.3, RFC 9147 §4.2.3).
+    /// Returns the keys for a direction (RFC 8446 §7.3, RFC 9147 §4.2.3).
     pub(crate) fn keys(&self, suite: CipherSuite) -> Option<Keys> {
         let algorithm = suite.aead();
         let mut key = vec![0; algorithm.key_bytes()];
@@ -73,7 +73,8 @@ impl Secret {
         Keys::new(algorithm, &key, iv, &mask)
     }
 
-    /// Exports keying material from the exporter secret (RFC 8446 §7.5). Returns false when too much is requested.
+    /// Exports keying material from the exporter secret (RFC 8446 §7.5). Returns false if too much is
+    /// requested.
     pub(crate) fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> bool {
         let of_label = self.expand_to_secret(label, &self.hash.digest(&[]));
         of_label
@@ -92,7 +93,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Traffic secrets of both directions.
+/// Traffic secrets for both directions.
 #[derive(Debug, Clone)]
 pub(crate) struct Traffic {
     pub(crate) client: Secret,
@@ -107,7 +108,7 @@ pub(crate) struct HandshakeSecrets {
 }
 
 impl HandshakeSecrets {
-    /// Derives the secrets from the shared secret and the transcript up to `ServerHello`. `None` when a primitive
+    /// Derives the secrets from the shared secret and the transcript up to `ServerHello`. `None` if a primitive
     /// fails.
     pub(crate) fn new(hash: Hash, shared: &[u8], transcript_hash: &[u8]) -> Option<Self> {
         let zeros = vec![0; hash.bytes()];
@@ -120,7 +121,8 @@ impl HandshakeSecrets {
         Some(Self { secret, traffic })
     }
 
-    /// Returns the secrets of application data and of exporters, from the transcript up to the server's Finished.
+    /// Returns the secrets for application data and for exporters, from the transcript up to the server's
+    /// Finished.
     pub(crate) fn application(&self, transcript_hash: &[u8]) -> Option<(Traffic, Secret)> {
         let hash = self.secret.hash;
         let master = Secret::extract(hash, &self.secret.derived()?.bytes, &vec![0; hash.bytes()]);
@@ -141,7 +143,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// Checks the vectors of RFC 8448 §3, whose labels have the prefix of TLS but the same function.
+    /// Checks the vectors of RFC 8448 §3, which use the prefix of TLS but the same function.
     #[test]
     fn labels_of_tls_give_the_vectors_of_tls() {
         let hash = Hash::Sha256;
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!(server.bytes[..], hex("b67b7d690cc16c4e75e54213cb2d37b4e9c912bcded9105d42befd59d391ad38"));
         assert_eq!(expand(&server, b"key", &[], 16), hex("3fce516009c21727d0f2e4e86ee403bc"));
         assert_eq!(expand(&server, b"iv", &[], 12), hex("5d313eb2671276ee13000b30"));
-        // The prefix of DTLS gives others.
+        // The prefix of DTLS gives other keys.
         let mut other = vec![0; 16];
         server.expand(PREFIX, b"key", &[], &mut other).unwrap();
         assert_ne!(other, hex("3fce516009c21727d0f2e4e86ee403bc"));

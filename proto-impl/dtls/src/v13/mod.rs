@@ -12,16 +12,16 @@
 //! 6                                <------      [ACK]
 //! ```
 //!
-//! Braces mark records under the keys of epoch 2, brackets those of epoch 3. The client has its keys after one round
-//! trip, the server after the client's Finished. Afterwards either side changes its keys with a `KeyUpdate`, which the
-//! other acknowledges.
+//! Braces mark records protected with the keys of epoch 2, brackets those with the keys of epoch 3. The client
+//! has its keys after one round trip, the server after the client's Finished. Later, either side can change its
+//! keys with a `KeyUpdate`, which the other acknowledges.
 //!
-//! A [`Session`] is also used at first if DTLS 1.2 is supported too: [`Stop::FallsBack`] says that the peer chose that
-//! version. The submodules, bottom up: `record`, `ack`, `flight`, `keys`; `exchange` with `client` and `server`;
-//! `update`.
+//! If DTLS 1.2 is also supported, a connection starts with a [`Session`], too: [`Stop::FallsBack`] means that
+//! the peer has chosen DTLS 1.2. The submodules from bottom to top: `record`, `ack`, `flight`, `keys`;
+//! `exchange` with `client` and `server`; `update`.
 //!
-//! Not supported: early data, resumption (tickets are acknowledged and dropped), connection ids, post-handshake
-//! authentication.
+//! Not supported: early data, resumption (tickets are acknowledged and dropped), connection ids, and
+//! post-handshake authentication.
 
 mod ack;
 mod client;
@@ -64,7 +64,7 @@ use record::Records;
 use server::Server;
 use update::Updates;
 
-/// Epoch of the handshake (RFC 9147 §6.1). Epoch 0 is unencrypted, and 1 would be early data.
+/// Epoch of the handshake (RFC 9147 §6.1). Epoch 0 is unencrypted; epoch 1, early data, is not used.
 const EPOCH_OF_HANDSHAKE: u16 = 2;
 /// First epoch of application data.
 const EPOCH_OF_APPLICATION: u16 = 3;
@@ -76,10 +76,10 @@ const RETRY_RANDOM: [u8; 32] = [
 /// Label of the SRTP keying material (RFC 5764 §4.2).
 const LABEL_OF_SRTP: &[u8] = b"EXTRACTOR-dtls_srtp";
 
-/// The reason a session does not continue.
+/// Reason why a session does not continue.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The session failed on this end; the peer gets an alert.
+    /// The session failed on our side; the peer gets an alert.
     Failed(Failure),
     /// The session ended.
     Ended(CloseReason),
@@ -99,20 +99,20 @@ impl From<Exhausted> for Stop {
     }
 }
 
-/// The owner's events and counters, to which a session reports.
+/// The owner's events and counters, which a session updates.
 #[derive(Debug)]
 pub(crate) struct Reports<'a> {
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) stats: &'a mut Stats,
 }
 
-/// A session of DTLS 1.3, or one whose version is not known yet.
+/// A session of DTLS 1.3, or one whose version is not negotiated yet.
 #[derive(Debug)]
 pub(crate) struct Session {
     link: Link,
     reassembly: Reassembly,
     timer: Timer,
-    /// Deadline of what the peer must complete; `None` if nothing is pending.
+    /// Time by which the peer must complete the pending exchange; `None` if none is pending.
     deadline: Option<Instant>,
     state: State,
     config: Arc<Config>,
@@ -131,7 +131,7 @@ struct Handshaking {
     side: Option<Side>,
 }
 
-/// State that remains after the handshake.
+/// State that is kept after the handshake.
 #[derive(Debug)]
 struct Established {
     role: Role,
@@ -149,7 +149,7 @@ enum Side {
 }
 
 impl Side {
-    /// Takes the next message.
+    /// Handles the next message.
     fn handle(self, x: &mut Exchange, link: &mut Link, message: &Message) -> Result<Self, Stop> {
         Ok(match self {
             Self::Client(client) => Self::Client(client.handle(x, link, message)?),
@@ -170,7 +170,7 @@ impl Side {
     }
 }
 
-/// Parts of a session that DTLS 1.2 continues with after a fallback.
+/// Parts of a session with which DTLS 1.2 continues after a fallback.
 #[derive(Debug)]
 pub(crate) struct Remains {
     pub(crate) reassembly: Reassembly,
@@ -216,7 +216,7 @@ impl Session {
         Ok(Self { link, reassembly: Reassembly::default(), timer, deadline, state, config })
     }
 
-    /// Continues behind a cookie verifier: the hello that it accepted is the client's second message.
+    /// Continues after a cookie verifier: the hello that passed it is the client's second message.
     pub(crate) fn begin_behind_cookie(&mut self) {
         let State::Handshaking(handshaking) = &mut self.state else { return };
         handshaking.exchange.is_behind_cookie = true;
@@ -254,7 +254,8 @@ impl Session {
         [self.deadline, self.timer.deadline(), self.link.acks.deadline()].into_iter().flatten().min()
     }
 
-    /// Returns the next datagram with an acknowledgement or part of the flight; `None` if there is neither.
+    /// Returns the next datagram, with an acknowledgement or a part of the flight; `None` if there is nothing
+    /// to send.
     pub(crate) fn poll_datagram(&mut self, mtu: usize) -> Result<Option<Vec<u8>>, Exhausted> {
         let link = &mut self.link;
         if !(link.acks.is_pending() || link.flight.is_pending()) {
@@ -269,11 +270,11 @@ impl Session {
         Ok(Some(datagram))
     }
 
-    /// Writes a single record under the latest keys.
+    /// Writes a single record with the latest keys.
     pub(crate) fn write(&mut self, kind: ContentType, clear: &[u8]) -> Result<Vec<u8>, Exhausted> {
         let mut datagram = Vec::with_capacity(clear.len().saturating_add(OVERHEAD_BYTES));
         let epoch = self.link.records.write_epoch();
-        // Only a first hello has the older version outside.
+        // Only a first hello has the older version in its record header.
         self.link.records.settle();
         self.link.records.write(epoch, kind, clear, &mut datagram)?;
         Ok(datagram)
@@ -300,7 +301,7 @@ impl Session {
         self.link.flight.change(kind, change);
     }
 
-    /// Writes a record under any keys, as a misbehaving peer would.
+    /// Writes a record with any keys, to simulate a misbehaving peer.
     #[cfg(test)]
     pub(crate) fn forge(&mut self, epoch: u16, kind: ContentType, clear: &[u8]) -> Vec<u8> {
         let mut datagram = Vec::new();
@@ -331,7 +332,7 @@ impl Session {
         }
     }
 
-    /// Exports keying material. Returns false before the handshake is complete, or when too much is requested.
+    /// Exports keying material. Returns false before the handshake is complete, or if too much is requested.
     pub(crate) fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> bool {
         match &self.state {
             State::Handshaking(_) => false,
@@ -339,7 +340,7 @@ impl Session {
         }
     }
 
-    /// Bytes of memory held besides this value.
+    /// Bytes of memory held in addition to the size of this value.
     pub(crate) fn held_bytes(&self) -> usize {
         let state = match &self.state {
             State::Handshaking(handshaking) => {
@@ -356,7 +357,7 @@ impl Session {
             .saturating_add(self.link.acks.held_bytes())
     }
 
-    /// Returns the parts that DTLS 1.2 continues with; `None` when the version is settled.
+    /// Returns the parts with which DTLS 1.2 continues; `None` if the version is already settled.
     pub(crate) fn into_remains(self) -> Option<Remains> {
         let State::Handshaking(handshaking) = self.state else { return None };
         let exchange = handshaking.exchange;

@@ -1,5 +1,5 @@
-//! The record layer of DTLS 1.3 (RFC 9147 §4): epoch 0 has the old header, all others the short one, whose sequence
-//! number is encrypted.
+//! The record layer of DTLS 1.3 (RFC 9147 §4). Epoch 0 uses the old header; all others use a short header with
+//! an encrypted sequence number.
 //!
 //! ```text
 //!  0 0 1 C S L E E     C: a connection id follows, which is never negotiated here
@@ -21,9 +21,9 @@ use crate::record::{
     VERSION_1_0, VERSION_1_2,
 };
 
-/// Maximum number of bytes that a protected record adds to its content.
+/// Maximum overhead of a protected record, in bytes.
 pub(crate) const OVERHEAD_BYTES: usize = HEAD_BYTES + 1 + AEAD_TAG_BYTES;
-/// Length of the header as written: with a long sequence number and a length.
+/// Length of the headers we write, with a 16-bit sequence number and a length.
 const HEAD_BYTES: usize = 5;
 /// Value of the three bits that identify a short header.
 const FORM: u8 = 0b0010_0000;
@@ -33,28 +33,30 @@ const HAS_LONG_SEQUENCE: u8 = 0b0000_1000;
 const HAS_LENGTH: u8 = 0b0000_0100;
 const EPOCH_BITS: u8 = 0b0000_0011;
 
-/// Maximum number of records under one key of AES-GCM, below the limit of 2^24.5 (RFC 9147 §4.5.3). For `ChaCha20` only
-/// the sequence numbers are limited.
+/// Maximum number of records per AES-GCM key, below the limit of 2^24.5 (RFC 9147 §4.5.3). With `ChaCha20`,
+/// only the sequence numbers limit it.
 const SEALED_MAX_GCM: u64 = 1 << 24;
-/// Maximum number of unauthentic records under one key (RFC 9147 §4.5.3).
+/// Maximum number of unauthentic records per key (RFC 9147 §4.5.3).
 const FORGED_MAX: u64 = 1 << 36;
-/// Maximum number of epochs that can be read at once: the current one, the previous one for late records, and the next.
+/// Maximum number of epochs readable at the same time: the current one, the previous one for late records, and
+/// the next one.
 const READ_MAX: usize = 3;
-/// Time for which the previous keys are kept for late records: twice the lifetime of a segment (RFC 9147 §4.2.1).
+/// Time for which the previous keys are kept for late records: twice the maximum segment lifetime (RFC 9147
+/// §4.2.1).
 const LATE_MAX: Duration = Duration::from_secs(240);
 
-/// Keys of one direction and epoch.
+/// Keys for one direction and epoch.
 #[derive(Debug)]
 pub(crate) struct Keys {
     aead: Aead,
     iv: [u8; AEAD_NONCE_BYTES],
     mask: HeaderKey,
-    /// Maximum number of records that may be sealed.
+    /// Maximum number of records that may be encrypted.
     most: u64,
 }
 
 impl Keys {
-    /// Creates the keys; `None` if a length does not fit the algorithm.
+    /// Creates the keys; `None` if a length does not match the algorithm.
     pub(crate) fn new(
         algorithm: AeadAlgorithm,
         key: &[u8],
@@ -68,7 +70,7 @@ impl Keys {
         Some(Self { aead: Aead::new(algorithm, key)?, iv, mask: HeaderKey::new(algorithm, mask)?, most })
     }
 
-    /// Returns the nonce, made from the sequence number without the epoch (RFC 9147 §4).
+    /// Returns the nonce, derived from the sequence number without the epoch (RFC 9147 §4).
     fn nonce(&self, sequence: u64) -> [u8; AEAD_NONCE_BYTES] {
         let mut nonce = self.iv;
         for (to, from) in nonce.iter_mut().rev().zip(sequence.to_be_bytes().into_iter().rev()) {
@@ -77,7 +79,8 @@ impl Keys {
         nonce
     }
 
-    /// Encrypts or decrypts the bytes of a sequence number. Returns false if the ciphertext is too short for a sample.
+    /// Encrypts or decrypts the bytes of a sequence number. Returns false if the ciphertext is too short to
+    /// take a sample from.
     fn mask(&self, ciphertext: &[u8], sequence: &mut [u8]) -> bool {
         let sample = ciphertext.first_chunk::<HEADER_SAMPLE_BYTES>();
         let Some(mask) = sample.and_then(|sample| self.mask.mask(sample)) else { return false };
@@ -135,12 +138,13 @@ struct ReadEpoch {
     window: ReplayWindow,
     /// Number of unauthentic records received.
     forged: u64,
-    /// Time at which these keys are dropped, set when a record of a later epoch arrives.
+    /// Time at which these keys are dropped; set when a record of a later epoch arrives.
     expires: Option<Instant>,
 }
 
 impl ReadEpoch {
-    /// Returns the sequence number with these low bits that is nearest to the next expected one (RFC 9147 §4.2.2).
+    /// Returns the sequence number with these low bits that is closest to the next expected one (RFC 9147
+    /// §4.2.2).
     fn sequence(&self, low: u64, bits: u32) -> u64 {
         let range = 1u64 << bits;
         let expected = self.window.next();
@@ -172,7 +176,7 @@ impl ReadEpoch {
             return Err(if self.forged >= FORGED_MAX { NotOpened::Worn } else { NotOpened::Forged });
         }
         self.window.insert(sequence);
-        // The type is the last byte that is not zero (RFC 8446 §5.4).
+        // The content type is the last byte that is not zero (RFC 8446 §5.4).
         let end = clear.iter().rposition(|byte| *byte != 0).ok_or(NotOpened::Typeless)?;
         let (content, rest) = clear.split_at_checked(end).ok_or(NotOpened::Typeless)?;
         let kind = rest.first().map(|kind| ContentType(*kind)).ok_or(NotOpened::Typeless)?;
@@ -191,21 +195,21 @@ pub(crate) struct Opened<'a> {
     pub(crate) clear: &'a [u8],
 }
 
-/// Record protection of both directions.
+/// Record protection for both directions.
 #[derive(Debug)]
 pub(crate) struct Records {
     /// Next sequence number of epoch 0.
     clear_next: u64,
     /// Version in the headers of epoch 0.
     clear_version: u16,
-    /// Epochs for sending in rising order; new data uses the last.
+    /// Epochs for sending in ascending order; new data uses the last one.
     write: Vec<WriteEpoch>,
-    /// Epochs for receiving in rising order.
+    /// Epochs for receiving in ascending order.
     read: Vec<ReadEpoch>,
 }
 
 impl Records {
-    /// Creates the state with epoch 0 only. The record of a first hello has an old version.
+    /// Creates the state with epoch 0 only. The record of a first hello has an old version number.
     pub(crate) const fn new() -> Self {
         Self { clear_next: 0, clear_version: VERSION_1_0, write: Vec::new(), read: Vec::new() }
     }
@@ -220,12 +224,12 @@ impl Records {
         self.clear_next
     }
 
-    /// Numbers the answers like the client's records, as a stateless server did before.
+    /// Numbers the answers like the client's records, as a stateless server has done before.
     pub(crate) fn follow(&mut self, sequence: u64) {
         self.clear_next = self.clear_next.max(sequence.min(SEQUENCE_LAST / 2));
     }
 
-    /// Returns the epoch for new data to send; 0 without keys.
+    /// Returns the epoch used for sending new data; 0 without keys.
     pub(crate) fn write_epoch(&self) -> u16 {
         self.write.last().map_or(0, |last| last.epoch)
     }
@@ -249,14 +253,15 @@ impl Records {
         self.read.push(ReadEpoch { epoch, keys, window, forged: 0, expires: None });
     }
 
-    /// Drops the old keys that flights needed, since the last flight has arrived.
+    /// Drops old keys that were only needed for flights, because the last flight has arrived.
     pub(crate) fn drop_old_write(&mut self) {
         let behind = self.write.len().saturating_sub(1);
         self.write.drain(..behind);
         self.write.shrink_to_fit();
     }
 
-    /// True if half of the records allowed under the current keys were written, so the keys should be changed.
+    /// True if half of the records allowed for the current keys have been written, so that the keys should be
+    /// changed.
     pub(crate) fn are_wearing(&self) -> bool {
         self.write.last().is_some_and(|last| last.next >= last.keys.most / 2)
     }
@@ -283,8 +288,8 @@ impl Records {
         Ok(RecordNumber { epoch: 0, sequence })
     }
 
-    /// Opens the first record of a datagram in place, and returns it with the rest of the datagram. `None` when there
-    /// is no record.
+    /// Decrypts the first record of a datagram in place, and returns it with the rest of the datagram. `None`
+    /// if there is no record.
     #[allow(clippy::type_complexity, reason = "a record or why not, and the rest")]
     pub(crate) fn take<'a>(
         &mut self,
@@ -335,7 +340,7 @@ impl Records {
         let opened = if head.version >> 8 != VERSION_1_2 >> 8 {
             return None;
         } else if head.epoch > 0 || !self.read.is_empty() {
-            // Nothing in the clear counts once there are keys.
+            // Unprotected records are ignored once there are keys.
             Err(NotOpened::Epoch)
         } else if clear.len() > FRAGMENT_BYTES_MAX {
             Err(NotOpened::TooLong)
@@ -346,7 +351,7 @@ impl Records {
         Some((opened, tail))
     }
 
-    /// Notes a record of `epoch`: the keys of earlier epochs are dropped after a while.
+    /// Handles the arrival of a record of `epoch`: the keys of earlier epochs are dropped after a while.
     fn expire_before(&mut self, now: Instant, epoch: u16) {
         let expires = now.checked_add(LATE_MAX);
         for read in self.read.iter_mut().filter(|read| read.epoch < epoch && read.expires.is_none()) {

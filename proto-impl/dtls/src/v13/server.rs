@@ -17,10 +17,10 @@ use crate::srtp::{self, SrtpProfile};
 use crate::suite::{CipherSuite, GROUPS, choose_scheme_v13, group_number};
 use crate::v12;
 
-/// State of the server: the message it expects.
+/// State of the server: the message that it expects.
 #[derive(Debug)]
 pub(super) enum Server {
-    /// Expects `ClientHello`, or the second one after a `HelloRetryRequest`.
+    /// Expects `ClientHello`, or a second one after a `HelloRetryRequest`.
     Hello { retried: Option<Retried> },
     /// Expects the client's certificate.
     Certificate,
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// True if a hello offers DTLS 1.3. Otherwise the server of DTLS 1.2 decides about it.
+/// True if a hello offers DTLS 1.3. Otherwise, it is passed to the server of DTLS 1.2.
 pub(crate) fn offers_it(hello: &ClientHello<'_>) -> Result<bool, Failure> {
     let versions = hello.extensions.find(ExtensionType::SUPPORTED_VERSIONS).map(read_numbers8).transpose()?;
     Ok(versions.is_some_and(|versions| versions.contains(&VERSION_1_3)))
@@ -82,7 +82,7 @@ struct Choice<'a> {
     group: AgreementGroup,
     /// The client's share for the group; `None` if it is missing.
     share: Option<&'a [u8]>,
-    /// Number of all shares.
+    /// Number of key shares in the hello.
     shares: usize,
 }
 
@@ -95,7 +95,7 @@ fn body<'a>(hello: &'a ClientHello<'_>, kind: ExtensionType) -> Result<&'a [u8],
     hello.extensions.find(kind).ok_or(Failure::MissingExtension(kind.0))
 }
 
-/// Returns a group, the client's share for it, and the number of all shares.
+/// Returns a group, the client's share for it, and the number of shares in the hello.
 fn choose_group<'a>(
     hello: &'a ClientHello<'_>,
 ) -> Result<(AgreementGroup, Option<&'a [u8]>, usize), Failure> {
@@ -106,7 +106,7 @@ fn choose_group<'a>(
         let share = shares.iter().find(|share| share.group == group_number(group))?;
         Some((group, Some(share.public)))
     };
-    // A group with a share saves a round trip.
+    // Prefers a group with a share, which saves a round trip.
     let (group, share) = common()
         .find_map(share)
         .or_else(|| common().next().map(|group| (group, None)))
@@ -114,14 +114,14 @@ fn choose_group<'a>(
     Ok((group, share, shares.len()))
 }
 
-/// Returns the suite, and the group if a share must be requested, for a stateless `HelloRetryRequest`.
+/// Returns the suite, and the group if its share must be requested, for a stateless `HelloRetryRequest`.
 pub(crate) fn choose_retry(hello: &ClientHello<'_>) -> Result<(CipherSuite, Option<u16>), Failure> {
     let (group, share, _) = choose_group(hello)?;
     Ok((choose_suite(hello)?, share.is_none().then(|| group_number(group))))
 }
 
 fn choose<'a>(x: &Exchange, hello: &'a ClientHello<'_>) -> Result<Choice<'a>, Failure> {
-    // The old cookie, and compression, are of older versions (RFC 9147 §5.3).
+    // The cookie field and compression belong to older versions (RFC 9147 §5.3).
     if !hello.cookie.is_empty() {
         return Err(Failure::Illegal("a cookie of DTLS 1.2"));
     }
@@ -144,7 +144,7 @@ fn hello(
     message: &Message,
 ) -> Result<Server, Stop> {
     let hello = ClientHello::read(&message.body)?;
-    // A client with a cookie of DTLS 1.2 gets 1.2: the verifier could not read its hello whole.
+    // A client with a DTLS 1.2 cookie gets DTLS 1.2, because the verifier did not see its whole hello.
     let has_old_cookie = x.is_behind_cookie && !hello.cookie.is_empty();
     if has_old_cookie || !offers_it(&hello)? {
         let takes_it = retried.is_none() && x.config.versions.have_12();
@@ -161,7 +161,7 @@ fn hello(
     link.records.settle();
     let asked = retried.and_then(|retried| retried.group);
     match choice.share {
-        // A second hello has the share that was asked for, and no other (RFC 8446 §4.1.2).
+        // The second hello must contain the requested share and no other (RFC 8446 §4.1.2).
         Some(_) if asked.is_some_and(|asked| asked != group_number(choice.group) || choice.shares != 1) => {
             Err(Failure::Illegal("not the share that was asked for").into())
         }
@@ -177,7 +177,8 @@ fn hello(
     }
 }
 
-/// Restores what a verifier stored in its cookie: the digest of the first hello, and the request that led to this one.
+/// Restores the data that a verifier stored in its cookie: the digest of the first hello, and the request that
+/// it sent.
 fn take_cookie(x: &mut Exchange, link: &mut Link, hello: &ClientHello<'_>) -> Result<Retried, Failure> {
     let cookie = read_cookie(body(hello, ExtensionType::COOKIE)?)?;
     let kept = RetryCookie::read(cookie).ok_or(Failure::Illegal("a cookie that was not given"))?;
@@ -189,7 +190,8 @@ fn take_cookie(x: &mut Exchange, link: &mut Link, hello: &ClientHello<'_>) -> Re
     Ok(Retried { suite: kept.suite, group: kept.group })
 }
 
-/// Returns a `HelloRetryRequest` (RFC 8446 §4.1.4) for a share of a group, with a cookie, or both.
+/// Returns a `HelloRetryRequest` (RFC 8446 §4.1.4) that requests a share of a group, contains a cookie, or
+/// both.
 pub(crate) fn write_retry(suite: CipherSuite, group: Option<u16>, cookie: &[u8]) -> Vec<u8> {
     let share = group.map(|group| group.to_be_bytes().to_vec());
     write_hello(RETRY_RANDOM, suite, share, cookie)
@@ -205,7 +207,7 @@ fn write_hello(random: [u8; 32], suite: CipherSuite, share: Option<Vec<u8>>, coo
         extensions.push(ExtensionType::COOKIE, write_cookie(cookie));
     }
     let mut body = Vec::new();
-    // No session id comes back, not even the client's (RFC 9147 §5.4).
+    // Sends no session id, not even the client's (RFC 9147 §5.4).
     ServerHello {
         version: VERSION_1_2,
         random,

@@ -1,7 +1,7 @@
 //! Changes of keys after the handshake (RFC 9147 §8, RFC 8446 §4.6.3).
 //!
-//! The sender of a `KeyUpdate` continues with its old keys until the message is acknowledged. The receiver accepts the
-//! new keys at once, and keeps the old ones for late records.
+//! The sender of a `KeyUpdate` uses its old keys until the message is acknowledged. The receiver accepts the
+//! new keys immediately, and keeps the old ones for late records.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use crate::event::CloseReason;
 use crate::handshake::MessageType;
 use crate::reassembly::Message;
 
-/// Value of a `KeyUpdate` after which the receiver may keep its keys.
+/// Value of a `KeyUpdate` that does not ask the receiver to update its own keys.
 const UPDATE_NOT_REQUESTED: u8 = 0;
-/// Value of a `KeyUpdate` that requests that the receiver update its keys too.
+/// Value of a `KeyUpdate` that asks the receiver to update its own keys, too.
 const UPDATE_REQUESTED: u8 = 1;
 
-/// Secrets of both directions, and the pending change of our own.
+/// Secrets for both directions, and the pending change of ours.
 #[derive(Debug)]
 pub(super) struct Updates {
     own: Secret,
@@ -29,11 +29,11 @@ pub(super) struct Updates {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     Rests,
-    /// Requested, and sent as soon as the flight before it has arrived.
+    /// Requested; sent once the previous flight has arrived.
     Wanted,
-    /// Sent, and waiting for its acknowledgement.
+    /// Sent; awaits its acknowledgement.
     Sent,
-    /// Sent and waiting for its acknowledgement; another change is requested.
+    /// Sent; awaits its acknowledgement. Another change has been requested.
     SentAndWanted,
 }
 
@@ -59,7 +59,7 @@ impl Session {
         self.send_update(now)
     }
 
-    /// Changes our keys when half of their limit is used.
+    /// Changes our keys if half of their limit has been used.
     pub(crate) fn renew_keys(&mut self, now: Instant) -> Result<(), Stop> {
         let State::Connected(established) = &self.state else { return Ok(()) };
         let rests = established.updates.own_state == Own::Rests;
@@ -73,7 +73,7 @@ impl Session {
         }
         let epoch = self.link.records.write_epoch();
         if epoch == u16::MAX || self.link.sequence > u32::from(u16::MAX) {
-            // There is no epoch behind it, or no number for the message.
+            // There is no further epoch, or no further sequence number for the message.
             return Err(Stop::Ended(CloseReason::Exhausted));
         }
         established.updates.own_state = Own::Sent;
@@ -83,7 +83,8 @@ impl Session {
         Ok(())
     }
 
-    /// Handles the arrival of a flight: if it was a key update, the new keys are used from now on.
+    /// Called when the peer has received one of our flights. If it was our key update, we use the new keys from
+    /// now on.
     pub(super) fn finish_update(&mut self, now: Instant) -> Result<(), Stop> {
         let State::Connected(established) = &mut self.state else { return Ok(()) };
         let updates = &mut established.updates;
@@ -113,7 +114,7 @@ impl Session {
             _ => return Err(Failure::Malformed.into()),
         };
         if !self.reassembly.is_empty() {
-            // A KeyUpdate is the last message under its keys, so none may be incomplete.
+            // A KeyUpdate is the last message with its keys, so no message may be incomplete.
             return Err(Failure::Unexpected(message.kind).into());
         }
         let State::Connected(established) = &mut self.state else { return Ok(()) };
@@ -122,7 +123,7 @@ impl Session {
         let keys = updates.peer.keys(established.suite).ok_or(Failure::Internal)?;
         let epoch = self.link.records.read_epoch().checked_add(1);
         self.link.records.add_read(epoch.ok_or(Failure::TooManyUpdates)?, keys);
-        // A single update answers any number of requests that come before it (RFC 8446 §4.6.3).
+        // A single update answers all requests received before it (RFC 8446 §4.6.3).
         let answers = asks && matches!(established.updates.own_state, Own::Rests | Own::Wanted);
         if answers { self.update_keys(now) } else { Ok(()) }
     }

@@ -14,10 +14,10 @@ use wire::Datagrams;
 
 use crate::peers::{Certificate, PATIENCE, Peer, certificate};
 
-/// Result of a handshake at the local side.
+/// Result of a handshake on our side.
 pub(crate) struct Ours {
     pub(crate) connected: Connected,
-    /// Exported key material of 60 bytes, regardless of the profile.
+    /// Exported keying material of 60 bytes, regardless of the profile.
     pub(crate) exported: [u8; 60],
 }
 
@@ -34,10 +34,10 @@ fn seed() -> Seed {
 fn config(own: Certificate, srtp_profiles: &[SrtpProfile], mtu: usize) -> Arc<Config> {
     let files = certificate(own);
     let identity = Arc::new(Identity::new(&files.der, &files.pkcs8).unwrap());
-    // A busy machine is slow, and a child may have to be started first.
+    // A busy machine is slow, and a child process may have to start first.
     let handshake_timeout = PATIENCE;
     let srtp_profiles = srtp_profiles.to_vec();
-    // The others have no DTLS 1.3: they take the step down.
+    // The other programs do not support DTLS 1.3, so this also tests the fallback.
     let (identity, versions) = (Some(identity), Versions::Both);
     Arc::new(Config { identity, versions, srtp_profiles, mtu, handshake_timeout, ..Config::default() })
 }

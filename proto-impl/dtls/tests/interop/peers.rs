@@ -107,7 +107,7 @@ impl Peer {
 
     fn gnutls(program: &str, own: Certificate, srtp: &str, mtu: usize, port: u16) -> Command {
         let files = certificate(own);
-        // Line by line, or its figures come out when it is ended.
+        // Line-buffered; otherwise its output would only appear when it ends.
         let mut command = Command::new("stdbuf");
         command.args([
             "-oL",
@@ -178,7 +178,8 @@ fn collect(mut from: impl Read + Send + 'static, to: Arc<Mutex<String>>) {
     });
 }
 
-/// Returns a port that was free a moment ago, because the programs accept no socket and do not report their port.
+/// Returns a port that was free a moment ago, because the programs neither accept a socket nor report their
+/// port.
 fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -109,7 +109,7 @@ fn run(seed: u64, versions: Versions, mtu: usize) -> (Duration, Stats, Stats) {
     let took = sim.run_until(secs(10), |a, b| connected(a) && connected(b)).unwrap();
     let (a, b) = (sim.a.connected.take().unwrap(), sim.b.connected.take().unwrap());
     assert_eq!(a.srtp, b.srtp);
-    // Lost parts of the last flight, and of its acknowledgement, are repeated.
+    // Lost parts of the last flight, and of its acknowledgement, are sent again.
     sim.run_for(secs(10)).unwrap();
     for end in [&sim.a, &sim.b] {
         assert!(end.held_most <= HELD_BYTES_MAX, "seed {seed}: {}", end.held_most);
@@ -140,8 +140,8 @@ fn d_11_a_thousand_handshakes_over_a_bad_network() {
     }
 }
 
-/// Checks repeatability, except for signatures: the library makes them randomly, and they differ in length by some
-/// bytes.
+/// Checks that runs are repeatable, except for signatures: the library makes them at random, with slightly
+/// different lengths.
 #[test]
 fn the_same_seed_gives_the_same_handshake() {
     for versions in [Versions::Only12, Versions::Both] {
@@ -165,8 +165,8 @@ fn round_trips(client: Versions, server: Versions) -> [f64; 2] {
     [client, server].map(|took| took.as_secs_f64() / ms(100).as_secs_f64())
 }
 
-/// Checks the round trips: a client with DTLS 1.3 is done after one, with 1.2 after two. A server always waits for the
-/// client's last flight.
+/// Checks the number of round trips: a client with DTLS 1.3 is done after one, with 1.2 after two. A server
+/// always waits for the client's last flight.
 #[test]
 fn dtls_13_saves_the_client_a_round_trip() {
     use Versions::{Both, Only12, Only13};
@@ -176,7 +176,7 @@ fn dtls_13_saves_the_client_a_round_trip() {
         (Both, Both, [1.0, 1.5]),
         (Only13, Both, [1.0, 1.5]),
         (Both, Only13, [1.0, 1.5]),
-        // Nothing is lost by the offer to those who do not take it.
+        // Offering 1.3 costs nothing with peers that do not accept it.
         (Both, Only12, [2.0, 1.5]),
         (Only12, Both, [2.0, 1.5]),
     ] {

@@ -1,5 +1,5 @@
-//! The choice of variants of a multivariant playlist that may be pulled, their order, and the audio beside
-//! them.
+//! Chooses the variants of a multivariant playlist that may be pulled, orders them, and finds their separate
+//! audio playlists.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -7,20 +7,20 @@ use std::collections::VecDeque;
 use crate::playlist::{MultivariantPlaylist, RenditionKind, Variant};
 use crate::uri::Url;
 
-/// Codecs (RFC 6381) that are carried, by what stands before the first dot.
+/// Supported codecs (RFC 6381), by the text before the first dot.
 const CARRIED: [&str; 11] =
     ["avc1", "avc3", "hvc1", "hev1", "av01", "vp09", "mp4a", "opus", "ac-3", "ec-3", "flac"];
 
 /// A variant that may be pulled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Its media playlist.
+    /// URL of the variant's media playlist.
     pub(super) main: Url,
-    /// The media playlist of its audio, if that is a separate one.
+    /// URL of the media playlist of its audio, if that is separate.
     pub(super) audio: Option<Url>,
 }
 
-/// The media playlist of the best variant, and that of its audio if it is a separate one.
+/// The URL of the best variant's media playlist, and of its audio's if that is separate.
 #[must_use]
 pub fn choose(
     playlist: &MultivariantPlaylist,
@@ -31,8 +31,9 @@ pub fn choose(
     Some((best.main, best.audio))
 }
 
-/// The variants that may be pulled, the best first: those within the bandwidth by falling bandwidth, or, if there is none, all by
-/// rising bandwidth. Of equal ones the first comes first: servers list a backup behind what it stands in for.
+/// The variants that may be pulled, best first: those within the bandwidth limit by descending bandwidth or, if
+/// there are none, all by ascending bandwidth. Variants of equal bandwidth keep their order, because servers
+/// list a backup after the variant it replaces.
 pub(super) fn choices(
     playlist: &MultivariantPlaylist,
     base: &Url,
@@ -55,7 +56,7 @@ pub(super) fn choices(
     choices
 }
 
-/// A variant with the default audio of its group; `None` when its URI leads nowhere.
+/// A variant with the default audio of its group; `None` if its URI is invalid.
 fn choice_of(playlist: &MultivariantPlaylist, base: &Url, variant: &Variant) -> Option<Choice> {
     let main = base.resolve(&variant.uri).ok()?;
     let group = || {

@@ -1,4 +1,4 @@
-//! The treatment of answers.
+//! Handles the answers to requests.
 
 use std::time::Instant;
 
@@ -15,10 +15,10 @@ use crate::limits::{
 use crate::playlist::Key;
 use crate::uri::Url;
 
-/// Failures of a playlist in a row that are tried again.
+/// Number of consecutive failures of a playlist after which it is still requested again.
 const PLAYLIST_RETRIES: u32 = 3;
 
-/// The purpose of a request.
+/// Purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Playlist,
@@ -32,7 +32,7 @@ pub(super) enum Purpose {
 pub(super) struct Exchange {
     purpose: Purpose,
     track: usize,
-    /// As it was made, and where redirections have led.
+    /// The URL as first requested, and its current target after redirections.
     origin: Url,
     pub(super) url: Url,
     pub(super) range: Option<(u64, u64)>,
@@ -41,7 +41,7 @@ pub(super) struct Exchange {
     pub(super) redirects: u8,
     gathered: Vec<u8>,
     received: u64,
-    /// Bytes that an earlier attempt has passed on.
+    /// Bytes that an earlier attempt has already passed on.
     skip: u64,
     decrypter: Option<Decrypter>,
 }
@@ -88,7 +88,7 @@ impl Client {
         exchange.received = exchange.received.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         if exchange.received > exchange.bytes_max() {
             if let Some(current) = self.current(exchange.track) {
-                // The answer would be as long the next time.
+                // The answer would be as long again at a second attempt.
                 current.failed = true;
             }
             return Err("the answer is too long");
@@ -132,7 +132,7 @@ impl Client {
         Ok(())
     }
 
-    /// Passes bytes on, but for those that an earlier attempt has passed on.
+    /// Passes bytes on, except for those that an earlier attempt has already passed on.
     fn media(&mut self, exchange: &mut Exchange, mut bytes: Bytes) {
         let skip = usize::try_from(exchange.skip).unwrap_or(usize::MAX).min(bytes.len());
         exchange.skip = exchange.skip.saturating_sub(u64::try_from(skip).unwrap_or(u64::MAX));
@@ -148,7 +148,7 @@ impl Client {
     fn decrypter(&self, track: &Track, key: &Key, number: u64) -> Result<Decrypter, &'static str> {
         let url = track.base.resolve(&key.uri).map_err(|_| "no key")?;
         let (_, secret) = self.keys.iter().find(|(known, _)| *known == url).ok_or("no key")?;
-        // Without a vector it is the number of the segment (RFC 8216 §5.2).
+        // Without an explicit vector, the segment's number is used (RFC 8216 §5.2).
         let initial = key.iv.unwrap_or_else(|| u128::from(number).to_be_bytes());
         Decrypter::new(*secret, initial).ok_or("no key")
     }

@@ -1,14 +1,15 @@
-//! The client: it returns the next requests, and takes their answers.
+//! The client. It returns the requests to send, and handles their answers.
 //!
-//! 1. [`Client::poll_request`] gives a request, one at a time.
-//! 2. The owner performs it and hands in [`Client::handle_body`] as it comes, then one of
-//!    [`Client::handle_response_end`], [`Client::handle_failure`] and [`Client::handle_redirect`].
-//! 3. [`Client::poll_event`] gives the segments; [`Client::poll_timeout`] says when there is something to do again.
+//! 1. [`Client::poll_request`] returns a request, one at a time.
+//! 2. The owner sends it and passes the body to [`Client::handle_body`] as it arrives. Then it calls one of
+//! [`Client::handle_response_end`], [`Client::handle_failure`] and [`Client::handle_redirect`].
+//! 3. [`Client::poll_event`] returns the segments; [`Client::poll_timeout`] returns the time of the next
+//! action.
 //!
-//! A request without an answer is the owner's to give up, as a failure.
+//! The owner decides when to give up on a request without an answer, and reports it as a failure.
 //!
-//! A variant whose playlist, or whose segments, cannot be fetched is given up for the next best one. The pull ends when there is
-//! none left.
+//! If the playlist or the segments of a variant cannot be fetched, the client changes to the next best variant.
+//! The pull ends if there is none left.
 
 mod choose;
 mod exchange;
@@ -30,12 +31,12 @@ use choose::Choice;
 use exchange::Exchange;
 use track::Track;
 
-/// The playlist that is pulled, and the limits.
+/// Limits of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The highest bandwidth of a variant, in bits per second; the lowest variant is taken if none is below it.
+    /// Maximum bandwidth of a variant, in bits per second. If all variants exceed it, the lowest is taken.
     pub bandwidth_max: Option<u64>,
-    /// The time by which a recording is fetched ahead of its playback time.
+    /// Time by which a recording is fetched ahead of its playback.
     pub ahead: Duration,
 }
 
@@ -45,34 +46,35 @@ impl Default for Config {
     }
 }
 
-/// A request with the method GET.
+/// A GET request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Absolute, of `http` or `https`.
+    /// Absolute URL with the scheme `http` or `https`.
     pub url: String,
-    /// The first and the last byte that are wanted. An answer with other bytes is a failure.
+    /// The first and the last byte of the wanted range. An answer with another range is a failure.
     pub range: Option<(u64, u64)>,
 }
 
-/// The media playlist that is meant.
+/// A followed media playlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rendition {
-    /// The variant, or the only one.
+    /// The variant, or the only playlist.
     Main,
-    /// The audio beside it.
+    /// The separate audio of the variant.
     Audio,
 }
 
 /// The kind of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// MPEG-TS, or raw audio: the bytes tell.
+    /// MPEG-TS or raw audio; the content shows which.
     Ts,
     /// Fragmented MP4.
     Fmp4,
 }
 
-/// An event for the owner. Of each rendition: `Begin`, `Init` if there is a new one, `Media`, then `End` or `Lost`.
+/// An event for the owner. The order for each rendition is `Begin`, `Init` if it has changed, `Media`, then
+/// `End` or `Lost`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A segment begins.
@@ -84,14 +86,14 @@ pub enum Event {
         /// True if encoding and timestamps may have changed.
         discontinuity: bool,
     },
-    /// The initialization section that holds from this segment on, whole.
+    /// The complete initialization section for the segments from this one on.
     Init {
         /// The rendition that it belongs to.
         rendition: Rendition,
         /// The bytes.
         bytes: Bytes,
     },
-    /// More of the segment.
+    /// More bytes of the segment.
     Media {
         /// The rendition that it belongs to.
         rendition: Rendition,
@@ -103,48 +105,48 @@ pub enum Event {
         /// The rendition that it belongs to.
         rendition: Rendition,
     },
-    /// A segment or more are missing; a segment that has begun breaks off.
+    /// At least one segment is missing. A segment that has begun is cut off.
     Lost {
         /// The rendition that it belongs to.
         rendition: Rendition,
     },
-    /// Nothing follows, and why. Last and once.
+    /// The pull has ended, for this reason. Always the last event.
     Ended(String),
 }
 
-/// The time at which something was asked for, its URL, and the bytes of it.
+/// Time of a request, its URL, and its range of bytes.
 type Asked = (Instant, Url, Option<(u64, u64)>);
 
-/// Pulls a stream.
+/// Pulls a stream by HLS.
 #[derive(Debug)]
 pub struct Client {
     config: Config,
     now: Instant,
     started: Instant,
-    /// True if the first playlist has not come, which may be a multivariant one.
+    /// True until the first playlist arrives; only that one may be a multivariant playlist.
     is_first: bool,
     tracks: Vec<Track>,
-    /// Variants that may be pulled when this one fails, the best first.
+    /// Variants to pull if this one fails, best first.
     choices: VecDeque<Choice>,
-    /// A segment has begun.
+    /// True once a segment has begun.
     has_begun: bool,
     exchange: Option<Exchange>,
-    /// Requests of the last half second.
+    /// Requests sent during the last half second.
     recent: VecDeque<Asked>,
     keys: VecDeque<(Url, [u8; KEY_BYTES])>,
     events: VecDeque<Event>,
-    /// Segments in a row that were given up.
+    /// Number of consecutive segments given up.
     losses: u32,
-    /// True if the last request was for a playlist: then a segment goes first.
+    /// True if the last request was for a playlist: the next one should be for a segment.
     playlist_last: bool,
     is_closed: bool,
 }
 
 impl Client {
-    /// Begins to pull the playlist at `url`, of either kind.
+    /// Starts to pull the playlist at `url`, which may be of either kind.
     ///
     /// # Errors
-    /// When no request may go there.
+    /// Fails if no request may be sent to the URL.
     pub fn new(url: &str, config: Config, now: Instant) -> Result<Self, UrlError> {
         let mut client = Self {
             config,
@@ -166,8 +168,8 @@ impl Client {
         Ok(client)
     }
 
-    /// More of the body. False when the rest is not wanted: the owner closes the connection, and hands in nothing more of
-    /// this request.
+    /// Handles more of the body. Returns false if the rest is not wanted: the owner then closes the connection,
+    /// and reports nothing more about this request.
     #[must_use]
     pub fn handle_body(&mut self, now: Instant, bytes: Bytes) -> bool {
         self.advance(now);
@@ -182,7 +184,7 @@ impl Client {
         self.exchange.as_ref().is_some_and(|exchange| exchange.asked.is_some())
     }
 
-    /// The body was complete.
+    /// Handles the end of a complete body.
     pub fn handle_response_end(&mut self, now: Instant) {
         self.advance(now);
         if let Some(exchange) = self.exchange.take_if(|exchange| exchange.asked.is_some()) {
@@ -191,7 +193,7 @@ impl Client {
         self.plan();
     }
 
-    /// The request failed: a status other than 200 and 206, no connection, or no end of the body.
+    /// Handles a failed request: a status other than 200 and 206, no connection, or an incomplete body.
     pub fn handle_failure(&mut self, now: Instant, reason: &str) {
         self.advance(now);
         if let Some(exchange) = self.exchange.take_if(|exchange| exchange.asked.is_some()) {
@@ -200,7 +202,7 @@ impl Client {
         self.plan();
     }
 
-    /// The answer was a redirection to `location`.
+    /// Handles a redirection to `location`.
     pub fn handle_redirect(&mut self, now: Instant, location: &str) {
         self.advance(now);
         if let Some(mut exchange) = self.exchange.take_if(|exchange| exchange.asked.is_some()) {
@@ -218,13 +220,13 @@ impl Client {
         self.plan();
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.plan();
     }
 
-    /// The next request, when the one before is answered and it is time.
+    /// The next request, if the previous one was answered and the time has come.
     pub fn poll_request(&mut self) -> Option<Request> {
         let now = self.now;
         let exchange =
@@ -239,7 +241,7 @@ impl Client {
         self.events.pop_front()
     }
 
-    /// True if audio is pulled beside the variant; known once the first segment begins.
+    /// True if separate audio is pulled in addition to the variant; known once the first segment begins.
     #[must_use]
     pub const fn has_audio_beside(&self) -> bool {
         self.tracks.len() > 1
@@ -267,7 +269,8 @@ impl Client {
         self.events.push_back(event);
     }
 
-    /// Pulls this variant from now on; in place of another one, from where that had come to.
+    /// Pulls this variant from now on. If another variant was pulled before, continues at the position that it
+    /// had reached.
     fn pull(&mut self, choice: Choice) {
         let progress = |of| {
             let before = self.tracks.iter().find(|track| track.rendition == of);
@@ -284,8 +287,8 @@ impl Client {
         self.tracks = std::iter::once(track(Rendition::Main, main)).chain(audio).collect();
     }
 
-    /// Gives this variant up for the next best one. Without one the pull ends, for this reason. Once segments were passed on, the
-    /// next one has its audio where this one has.
+    /// Changes to the next best variant; ends the pull for this reason if there is none. Once segments were
+    /// passed on, only variants with the same arrangement of audio (separate or not) are considered.
     fn fall(&mut self, reason: &str) {
         let has_audio = self.has_audio_beside();
         let is_alike = |choice: &Choice| choice.audio.is_some() == has_audio;

@@ -1,4 +1,4 @@
-//! The next request, and its time.
+//! Determines the next request and its time.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::playlist::{ByteRange, Method};
 use crate::uri::Url;
 
 impl Client {
-    /// Makes the next request, unless there is one.
+    /// Prepares the next request, unless one is pending.
     pub(super) fn plan(&mut self) {
         while self.exchange.is_none() && !self.is_closed {
             for index in 0..self.tracks.len() {
@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    /// The first thing to do: when, whether it is for a segment, and of which track.
+    /// The most urgent action: its time, whether it fetches a segment, and the index of its track.
     fn candidates(&self) -> Option<(Instant, bool, usize)> {
         let mut all = Vec::new();
         for (index, track) in self.tracks.iter().enumerate() {
@@ -48,15 +48,15 @@ impl Client {
                 all.push((track.reload_at.max(self.now), !self.playlist_last, track.progress, false, index));
             }
         }
-        // Of requests that are due at once, playlists and segments take turns.
+        // If several requests are due, playlists and segments take turns.
         let first = all
             .into_iter()
             .min_by_key(|(at, goes_first, progress, _, index)| (*at, !*goes_first, *progress, *index));
         first.map(|(at, _, _, is_segment, index)| (at, is_segment, index))
     }
 
-    /// The time at which a request may be sent: some time after the last one, and half a second after the last
-    /// of the same.
+    /// The time at which a request may be sent: a minimum interval after the last request, and half a second
+    /// after the last identical one.
     pub(super) fn free_at(&mut self, at: Instant, url: &Url, range: Option<(u64, u64)>) -> Instant {
         let now = self.now;
         while self.recent.pop_front_if(|(asked, ..)| later(*asked, RETRY_PAUSE) <= now).is_some() {}
@@ -68,7 +68,7 @@ impl Client {
         at
     }
 
-    /// Takes the next segment that is there from the list.
+    /// Begins the next segment of the list that is not a gap.
     fn begin_segment(&mut self, index: usize) {
         let (now, started, ahead) = (self.now, self.started, self.config.ahead);
         let Some(track) = self.tracks.get_mut(index) else { return };
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// The segment is skipped after a failure that cannot be mended.
+    /// Gives up a segment after a permanent failure.
     pub(super) fn give_up(&mut self, index: usize) {
         let Some(track) = self.tracks.get_mut(index) else { return };
         if let Some(gone) = track.current.take() {
@@ -110,7 +110,7 @@ impl Client {
         Ok((Purpose::Playlist, track.url.clone(), None))
     }
 
-    /// The next request of a segment: for its key, its initialization section, or itself.
+    /// The next request for a segment: for its key, its initialization section, or the segment itself.
     fn segment_request(&self, index: usize) -> Made {
         let track = self.tracks.get(index).ok_or(Refusal::Segment)?;
         let segment = &track.current.as_ref().ok_or(Refusal::Segment)?.segment;
@@ -140,13 +140,13 @@ impl Client {
 
 type Made = Result<(Purpose, Url, Option<(u64, u64)>), Refusal>;
 
-/// The reason no request is made.
+/// Reason for not sending a request.
 enum Refusal {
     Segment,
     Stream(String),
 }
 
-/// The first and the last byte.
+/// The first and the last byte of a range.
 const fn bytes(range: ByteRange) -> (u64, u64) {
     (range.offset, range.offset.saturating_add(range.length.saturating_sub(1)))
 }

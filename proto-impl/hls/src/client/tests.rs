@@ -1,4 +1,4 @@
-//! The client against an origin that serves a script, in virtual time.
+//! The client with an origin that follows a script, in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::limits::{INIT_BYTES_MAX, PLAYLIST_BYTES_MAX, RELOAD_MIN, SEGMENT_BYTE
 
 const URL: &str = "http://o/live/p.m3u8";
 
-/// The served bodies by URL; other URLs fail.
+/// Bodies by URL; requests for other URLs fail.
 struct Origin {
     now: Instant,
     begin: Instant,
@@ -27,7 +27,7 @@ fn pulls(files: &[(&str, &str)]) -> Origin {
 }
 
 impl Origin {
-    /// Answers and lets time pass, until the time or the end.
+    /// Answers requests and advances the time, until this time has passed or the pull has ended.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -99,7 +99,7 @@ impl Origin {
         self.files.insert(format!("http://o/live/{name}"), body.into());
     }
 
-    /// A live playlist of one-second segments, each with its number as its bytes.
+    /// A live playlist of one-second segments; the content of each is its number.
     fn live(&mut self, numbers: std::ops::Range<u64>) {
         let mut text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:{}\n", numbers.start);
         for number in numbers {
@@ -157,11 +157,11 @@ fn the_best_variant_that_is_carried_comes_with_its_audio() {
     assert_eq!(origin.ended(), Some("the stream has ended"));
 }
 
-/// Three variants, the best one last, and a backup of it.
+/// Three variants with the best one last, and a backup for it.
 const MASTER: &str = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nlow\n#EXT-X-STREAM-INF:BANDWIDTH=2\nmiddle\n\
     #EXT-X-STREAM-INF:BANDWIDTH=3\nhigh\n#EXT-X-STREAM-INF:BANDWIDTH=3\nhigh2\n#EXT-X-STREAM-INF:BANDWIDTH=3\nhigh\n";
 
-/// A recording of three segments of a second, whose bytes are the name and the number.
+/// A recording of three one-second segments, whose content is the name and the number.
 fn recording(origin: &mut Origin, name: &str) {
     let segments: String = (0..3).map(|n| format!("#EXTINF:1,\n{name}{n}.ts\n")).collect();
     origin.put(name, format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n{segments}#EXT-X-ENDLIST\n"));
@@ -172,7 +172,8 @@ fn recording(origin: &mut Origin, name: &str) {
 fn a_variant_that_fails_gives_way_to_the_next_best_one() {
     let ended = "the stream has ended";
     let failed = |status| format!("the playlist could not be fetched: {status}");
-    // The answers of the variants, the best first: a recording, or a status; what is pulled, and the end.
+    // The answers for the variants, best first: a recording, or a status. Then the content pulled, and the
+    // reason for the end.
     type Answers<'a> = &'a [(&'a str, &'a str)];
     let cases: [(Answers<'_>, &str, String); 6] = [
         (&[("high", ""), ("middle", ""), ("low", "")], "[high0][high1][high2]", ended.to_owned()),
@@ -200,7 +201,7 @@ fn a_variant_that_fails_gives_way_to_the_next_best_one() {
         }
         origin.run(secs(60));
         assert_eq!((origin.media().as_str(), origin.ended()), (media, Some(end.as_str())), "{answers:?}");
-        // Each is asked four times, and none again.
+        // Each is requested four times, and never again.
         for (name, status) in answers.iter().filter(|(_, status)| !status.is_empty()) {
             let of = |(_, request): &&(Duration, Request)| request.url.ends_with(&format!("/{name}"));
             assert_eq!(origin.requests.iter().filter(of).count(), 4, "{name} {status}");
@@ -230,7 +231,7 @@ fn a_variant_that_dies_is_left_where_it_was() {
     origin.run(Duration::from_millis(4900));
     assert!(origin.media().starts_with("[10][11][12][13][14][15]"), "{}", origin.media());
     assert_eq!((origin.discontinuities(), origin.ended()), (1, None));
-    // The other goes, too.
+    // The other variant fails, too.
     origin.put("middle", "!410");
     origin.run(secs(10));
     assert_eq!(
@@ -239,7 +240,7 @@ fn a_variant_that_dies_is_left_where_it_was() {
         "of the last one, which is not there"
     );
 
-    // A recording, of which no segment can be fetched any more: it goes on in the next one.
+    // A recording whose segments can no longer be fetched: the pull continues with the next variant.
     let mut origin = pulls(&[(URL, MASTER)]);
     let names = |name: &str| (0..9).map(|n| format!("{name}{n}.ts")).collect::<Vec<_>>();
     for name in ["high", "low"] {
@@ -317,7 +318,7 @@ fn t_10_restarted_sequences_discontinuities_and_missing_segments() {
         (origin.media().as_str(), origin.discontinuities(), origin.lost()),
         ("[100][101][102][0][1]", 1, 0)
     );
-    // Segment 3 is not there; then the window has moved past what was to come.
+    // Segment 3 is missing; later, the window has moved past the segments still to be fetched.
     origin.live(0..5);
     origin.files.remove("http://o/live/3.ts");
     origin.run(secs(2));

@@ -1,4 +1,4 @@
-//! A media playlist that is followed: its contents, the segments still to be fetched, and the time of its next
+//! A media playlist that is being followed: its contents, the segments still to fetch, and the time of its next
 //! reload (RFC 8216 §6.3).
 
 use std::collections::VecDeque;
@@ -12,8 +12,8 @@ use crate::limits::{RELOAD_MIN, SEGMENT_DURATION_MAX, STALL_MIN, TARGET_DURATION
 use crate::playlist::{Kind, Map, MediaPlaylist, Segment};
 use crate::uri::Url;
 
-/// The most that numbers may fall back before it counts as another life of the stream, and no older copy of
-/// the playlist.
+/// Maximum decrease of sequence numbers that is explained by an older copy of the playlist. After a larger one,
+/// the stream has restarted.
 const STALE_MAX: u64 = 5;
 
 /// A segment that is being fetched.
@@ -21,11 +21,11 @@ const STALE_MAX: u64 = 5;
 pub(super) struct Current {
     pub(super) number: u64,
     pub(super) segment: Segment,
-    /// True if an attempt has failed.
+    /// True if an attempt to fetch it has failed.
     pub(super) failed: bool,
-    /// The time at which it may be asked for.
+    /// Earliest time at which it may be requested.
     pub(super) at: Instant,
-    /// Bytes that were passed on.
+    /// Bytes passed on.
     pub(super) delivered: u64,
     /// True if its beginning was reported.
     pub(super) begun: bool,
@@ -35,34 +35,34 @@ pub(super) struct Current {
 #[derive(Debug)]
 pub(super) struct Track {
     pub(super) rendition: Rendition,
-    /// The playlist, as it is asked for; and as it was last found, behind redirections.
+    /// URL at which the playlist is requested, and URL to which redirections have led.
     pub(super) url: Url,
     pub(super) base: Url,
     pub(super) pending: VecDeque<(u64, Segment)>,
     pub(super) current: Option<Current>,
     pub(super) ended: bool,
     pub(super) reload_at: Instant,
-    /// Failures of the playlist in a row.
+    /// Number of consecutive failures of the playlist.
     pub(super) failures: u32,
-    /// The next segment is not continuous with the last.
+    /// True if the next segment is not continuous with the last.
     pub(super) discontinuity: bool,
-    /// The initialization section that was read last, and its bytes until they are passed on.
+    /// The last initialization section that was read, and its bytes until they are passed on.
     pub(super) map: Option<Arc<Map>>,
     pub(super) init: Option<Bytes>,
-    /// Media time that was begun.
+    /// Media time of the segments begun so far.
     pub(super) progress: Duration,
-    /// Position at which a recording begun in another variant goes on.
+    /// Position at which a recording continues after a change of the variant.
     pub(super) resume: Duration,
-    /// True if it was complete when it was first read.
+    /// True if the playlist was complete when it was first read.
     pub(super) recorded: bool,
     listing: Option<Listing>,
 }
 
-/// A summary of the last playlist, to see whether the next one has changed.
+/// Summary of the last playlist, used to detect changes.
 #[derive(Debug, Clone, Copy)]
 struct Listing {
     first: u64,
-    /// The number behind its last segment.
+    /// Sequence number after that of the last segment.
     end: u64,
     discontinuities: u64,
     renewed: Instant,
@@ -72,9 +72,9 @@ struct Listing {
 /// The changes that a playlist brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Loaded {
-    /// Segments were missed.
+    /// True if segments were missed.
     pub(super) lost: bool,
-    /// Nothing has come for too long.
+    /// True if nothing new has been listed for too long.
     pub(super) stalled: bool,
 }
 
@@ -99,7 +99,7 @@ impl Track {
         }
     }
 
-    /// Takes a playlist that was asked for at `asked`.
+    /// Handles a playlist that was requested at `asked`.
     pub(super) fn load(&mut self, playlist: MediaPlaylist, asked: Instant, now: Instant) -> Loaded {
         let target = playlist.target_duration.min(TARGET_DURATION_MAX);
         let end = count(playlist.segments.len()).saturating_add(playlist.media_sequence);
@@ -146,7 +146,8 @@ impl Track {
         Loaded { lost, stalled }
     }
 
-    /// Begins a live stream near its end, a recording with its first segment, or where it was left.
+    /// Begins a live stream near its end; begins a recording with its first segment, or where an earlier
+    /// variant had reached.
     fn begin(&mut self, playlist: MediaPlaylist, target: Duration) {
         let is_live = !playlist.ended && playlist.kind != Some(Kind::Vod);
         let resume = std::mem::take(&mut self.resume);
@@ -156,7 +157,7 @@ impl Track {
         self.pending = numbered(first, playlist.segments).skip(skipped).collect();
     }
 
-    /// Segments of a recording that lie before `resume`; counts them as begun.
+    /// Number of a recording's segments before `resume`; their duration is added to the progress.
     fn skip(&mut self, segments: &[Segment], resume: Duration) -> usize {
         let mut skipped = 0;
         for segment in segments.iter().take_while(|_| !resume.is_zero()) {
@@ -170,7 +171,7 @@ impl Track {
         skipped
     }
 
-    /// Takes a playlist that has more; whether segments were missed.
+    /// Handles a playlist with new segments. Returns true if segments were missed.
     fn go_on(&mut self, playlist: MediaPlaylist, before: Listing, target: Duration) -> bool {
         let next = self.pending.front().map_or(before.end, |(number, _)| *number);
         let lost = playlist.media_sequence > next;
@@ -186,7 +187,7 @@ impl Track {
         lost
     }
 
-    /// Forgets segments that have left the playlist; whether there were any.
+    /// Forgets segments that have left the playlist. Returns true if there were any.
     fn forget_before(&mut self, first: u64) -> bool {
         let before = self.pending.len();
         while let Some((_, gone)) = self.pending.pop_front_if(|(number, _)| *number < first) {
@@ -195,13 +196,13 @@ impl Track {
         self.pending.len() < before
     }
 
-    /// True if nothing is to be fetched any more.
+    /// True if there is nothing left to fetch.
     pub(super) fn is_done(&self) -> bool {
         self.ended && self.pending.is_empty() && self.current.is_none()
     }
 }
 
-/// The media time of a segment, as far as a duration is believed.
+/// Duration of a segment, limited to a credible maximum.
 pub(super) fn media_time(segment: &Segment) -> Duration {
     segment.duration.min(SEGMENT_DURATION_MAX)
 }
@@ -218,7 +219,7 @@ fn count(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// `at` and a pause; `at` itself if the sum cannot be represented.
+/// Adds a pause to `at`; returns `at` if the sum cannot be represented.
 pub(super) fn later(at: Instant, pause: Duration) -> Instant {
     at.checked_add(pause).unwrap_or(at)
 }

@@ -6,7 +6,7 @@ use super::is_control;
 use crate::limits::ATTRIBUTES_MAX;
 use crate::{Error, Limit, Violation};
 
-/// The reason a tag is refused; the line is added by the reader.
+/// Reason for refusing a tag; the reader adds the line number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     Violation(Violation),
@@ -15,7 +15,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// The error, with the line.
+    /// The error for this line.
     pub(super) const fn at(self, line: usize) -> Error {
         match self {
             Self::Violation(violation) => Error::Violation { line, violation },
@@ -31,7 +31,7 @@ impl From<Violation> for Fault {
     }
 }
 
-/// The attributes of one tag. Of a name that is there twice the first counts.
+/// The attributes of one tag. If a name occurs twice, the first occurrence counts.
 #[derive(Debug)]
 pub(super) struct Attributes<'a>(Vec<(&'a str, &'a str)>);
 
@@ -67,7 +67,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The value, without its quotes if it had any.
+    /// The value of an attribute, without quotes.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)
     }
@@ -80,12 +80,12 @@ impl<'a> Attributes<'a> {
         self.get(name).map(str::to_owned)
     }
 
-    /// True if it is `YES`.
+    /// True if the value is `YES`.
     pub(super) fn is_yes(&self, name: &str) -> bool {
         self.get(name) == Some("YES")
     }
 
-    /// Reads a value by `read`, if it is there.
+    /// Reads a value with `read`, if the attribute is present.
     pub(super) fn parsed<T>(
         &self,
         name: &str,
@@ -102,7 +102,7 @@ pub(super) struct Writer<'a, 'f> {
 }
 
 impl<'a, 'f> Writer<'a, 'f> {
-    /// Begins the line; `tag` has its `#` and its colon.
+    /// Begins the line; `tag` includes the leading `#` and the trailing colon.
     pub(super) fn begin(f: &'a mut fmt::Formatter<'f>, tag: &str) -> Result<Self, fmt::Error> {
         f.write_str(tag)?;
         Ok(Self { f, separator: "" })

@@ -4,7 +4,8 @@ use std::fmt;
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Reads a date with a time. Without a zone it is taken as UTC; the zone may lack its colon, as ffmpeg writes it.
+/// Reads a date with a time. Without a time zone, UTC is assumed. The zone may lack its colon, as in ffmpeg's
+/// playlists.
 pub(super) fn read(text: &str) -> Option<i64> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
@@ -49,7 +50,8 @@ fn zone_ms(zone: &str) -> Option<i64> {
     Some(if sign == "-" { -offset } else { offset })
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar: years begin in March, so that the leap day is the last one.
+/// Days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is the
+/// last day of a year.
 const fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -76,7 +78,7 @@ const fn date(days: i64) -> (i64, i64, i64) {
 pub struct Date(pub i64);
 
 impl Date {
-    /// Reads a date with a time; without a zone it is UTC.
+    /// Reads a date with a time. Without a time zone, UTC is assumed.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         read(text).map(Self)
@@ -85,7 +87,7 @@ impl Date {
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Years of four digits are all that the format has.
+        // The format only allows years of four digits.
         let ms = self.0.clamp(days(0, 1, 1) * DAY_MS, days(10_000, 1, 1) * DAY_MS - 1);
         let (year, month, day) = date(ms.div_euclid(DAY_MS));
         let of_day = ms.rem_euclid(DAY_MS);

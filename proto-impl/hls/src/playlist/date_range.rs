@@ -10,21 +10,22 @@ use super::attributes::{Attributes, Writer};
 use super::date::{self, Date};
 use super::number::{self, Seconds};
 
-/// A range of dates that splice information describes. Tags with the same id describe one range together.
+/// A range of dates that carries splice information. Tags with the same id describe one range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DateRange {
-    /// `ID`: unique in a playlist, but for tags of the same range.
+    /// `ID`: unique in a playlist, except that all tags of a range share it.
     pub id: String,
     /// `START-DATE` in milliseconds of Unix time.
     pub start_ms: i64,
-    /// `DURATION`.
+    /// `DURATION`: the actual duration.
     pub duration: Option<Duration>,
-    /// `PLANNED-DURATION`.
+    /// `PLANNED-DURATION`: the expected duration.
     pub planned: Option<Duration>,
-    /// Splice information of the range, a splice_info_section.
+    /// Splice information of the range: a `splice_info_section`, and the attribute that carries it.
     pub splice: Option<(SpliceKind, Bytes)>,
-    /// Number of parts of its segment that stand before the tag. A playlist is only appended to (RFC 8216bis §6.2.1), also where a tag comes in
-    /// the middle of a segment whose parts are listed.
+    /// Number of parts of the range's segment that precede the tag. A playlist may only be appended to (RFC
+    /// 8216bis §6.2.1), so a tag that arrives in the middle of a segment is placed after the parts already
+    /// listed.
     pub parts_before: usize,
 }
 
@@ -77,7 +78,8 @@ fn read_hex(text: &str) -> Option<Bytes> {
 }
 
 impl DateRange {
-    /// Reads the attributes of a tag. `None` if they do not describe a range: players pass over it, too.
+    /// Reads the attributes of a tag. `None` if they do not describe a valid range; players skip such tags,
+    /// too.
     pub(super) fn read(value: &str) -> Option<Self> {
         let attributes = Attributes::read(value).ok()?;
         let seconds = |name| attributes.parsed(name, number::duration).ok().flatten();
@@ -94,7 +96,8 @@ impl DateRange {
         })
     }
 
-    /// The end of the range of these tags, in milliseconds of Unix time. `None`: of a break whose end is not known.
+    /// End of the range that these tags describe, in milliseconds of Unix time. `None` if the end is not known,
+    /// as for a break without a duration.
     pub(super) fn end_ms<'t>(tags: impl Iterator<Item = &'t Self> + Clone) -> Option<i64> {
         let start_ms = tags.clone().next()?.start_ms;
         let duration = tags.clone().find_map(|tag| tag.duration);
@@ -104,7 +107,7 @@ impl DateRange {
         Some(start_ms.saturating_add(i64::try_from(length.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// True for the same tag, wherever it stands.
+    /// True if both are the same tag, even at different places of a playlist.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.id == other.id && self.duration == other.duration && self.splice == other.splice
     }

@@ -10,41 +10,44 @@ use super::date_range::DateRange;
 pub struct MediaPlaylist {
     /// `EXT-X-VERSION`; 1 without the tag.
     pub version: u32,
-    /// `EXT-X-TARGETDURATION` in whole seconds, rounded up; without the tag the longest segment's.
+    /// `EXT-X-TARGETDURATION` in whole seconds, rounded up. Without the tag, the duration of the longest
+    /// segment.
     pub target_duration: Duration,
-    /// The sequence number of the first of [`segments`](Self::segments).
+    /// Sequence number of the first segment of [`segments`](Self::segments).
     pub media_sequence: u64,
-    /// The discontinuities before the first of [`segments`](Self::segments).
+    /// Number of discontinuities before the first segment of [`segments`](Self::segments).
     pub discontinuity_sequence: u64,
     /// `EXT-X-PLAYLIST-TYPE`.
     pub kind: Option<Kind>,
-    /// `EXT-X-ENDLIST`: nothing will be added.
+    /// `EXT-X-ENDLIST`: no more segments will be added.
     pub ended: bool,
     /// `EXT-X-INDEPENDENT-SEGMENTS`: each segment can be decoded alone.
     pub independent_segments: bool,
-    /// `EXT-X-SKIP`: segments before the first of [`segments`](Self::segments) that are left out of a delta update; they count
-    /// in [`media_sequence`](Self::media_sequence) (RFC 8216bis §4.4.5.2).
+    /// `EXT-X-SKIP`: number of segments before [`segments`](Self::segments) that a delta update omits. They are
+    /// included in [`media_sequence`](Self::media_sequence) (RFC 8216bis §4.4.5.2).
     pub skipped: u64,
-    /// The segments, the last [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX) of them.
+    /// The segments; at most the last [`SEGMENTS_MAX`](crate::limits::SEGMENTS_MAX).
     pub segments: Vec<Segment>,
-    /// The tags of low latency.
+    /// Contents of the low-latency tags.
     pub low_latency: Option<Box<LowLatency>>,
 }
 
-/// Low latency (RFC 8216bis §6.2.2): segments are announced part by part.
+/// Low latency (RFC 8216bis §6.2.2): a segment is announced part by part while it grows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LowLatency {
-    /// `PART-TARGET` of `EXT-X-PART-INF`: no part is longer.
+    /// `PART-TARGET` of `EXT-X-PART-INF`: maximum duration of a part.
     pub part_target: Duration,
-    /// `PART-HOLD-BACK`: how far from the end players play; at least three times [`part_target`](Self::part_target).
+    /// `PART-HOLD-BACK`: distance from the end of the playlist at which players play; at least three times
+    /// [`part_target`](Self::part_target).
     pub part_hold_back: Duration,
-    /// `CAN-SKIP-UNTIL`: delta updates leave out segments further from the end; at least six target durations.
+    /// `CAN-SKIP-UNTIL`: delta updates omit segments that are further than this from the end; at least six
+    /// target durations.
     pub skip_until: Option<Duration>,
     /// `CAN-BLOCK-RELOAD`: a request may wait for a segment or part that does not exist yet.
     pub can_block_reload: bool,
-    /// The segment that is growing: its parts, and what its other tags will say. It has no duration and no URI yet.
+    /// The segment that is growing: its parts and its tags so far. It has no duration and no URI yet.
     pub open: Segment,
-    /// `EXT-X-PRELOAD-HINT` of a part: the URI of the next one.
+    /// `EXT-X-PRELOAD-HINT` for a part: URI of the next part.
     pub hint: Option<String>,
     /// `EXT-X-RENDITION-REPORT`.
     pub reports: Vec<Report>,
@@ -55,26 +58,26 @@ pub struct LowLatency {
 pub struct Part {
     /// The URI, relative to the playlist's, and not checked.
     pub uri: String,
-    /// The duration of its playback.
+    /// Playback duration.
     pub duration: Duration,
-    /// `INDEPENDENT`: it begins with a key frame.
+    /// `INDEPENDENT`: the part begins with a key frame.
     pub independent: bool,
 }
 
 /// The progress of another rendition (`EXT-X-RENDITION-REPORT`, RFC 8216bis §4.4.5.4).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Its playlist, relative to this one.
+    /// URI of the other rendition's playlist, relative to this one.
     pub uri: String,
-    /// The number of its last segment, or of the one that is growing if it has parts.
+    /// Number of the rendition's last segment, or of its growing segment if that has parts.
     pub last_segment: u64,
-    /// The number of its last part in that segment.
+    /// Number of the last part of that segment.
     pub last_part: Option<u64>,
 }
 
 impl MediaPlaylist {
-    /// The index of the segment that a live stream is begun with: three target durations before its end (RFC 8216
-    /// §6.3.3).
+    /// Index of the segment at which to start playing a live stream: three target durations before its end (RFC
+    /// 8216 §6.3.3).
     #[must_use]
     pub fn live_start(&self, target: Duration) -> usize {
         let wanted = target.saturating_mul(3);
@@ -87,8 +90,8 @@ impl MediaPlaylist {
         self.segments.len().saturating_sub(from_end.count().max(1))
     }
 
-    /// Puts date ranges of segments that are left out before the first one that is there: of those that go on there the tags that the playlist
-    /// does not have.
+    /// Adds the date ranges of omitted segments, `gone`, to the first listed segment: only tags that the
+    /// playlist lacks, and only of ranges that have not ended when that segment begins.
     pub fn carry(&mut self, gone: Vec<DateRange>) {
         let Some(first) = self.segments.first() else { return };
         let begin_ms = first.program_date_time.unwrap_or(i64::MIN);
@@ -111,8 +114,8 @@ impl MediaPlaylist {
         }
     }
 
-    /// The playlist without what a player has that was here no longer than half of `CAN-SKIP-UNTIL` ago (RFC 8216bis §6.2.5.1). `None`
-    /// where nothing is to be left out.
+    /// A delta update (RFC 8216bis §6.2.5.1): the playlist without the segments that a player already has if it
+    /// last loaded the playlist at most half of `CAN-SKIP-UNTIL` ago. `None` if there is nothing to omit.
     #[must_use]
     pub fn delta(&self) -> Option<Self> {
         let skip_until = self.low_latency.as_ref()?.skip_until?;
@@ -126,7 +129,7 @@ impl MediaPlaylist {
         let skipped = self.segments.len().saturating_sub(near);
         let mut low_latency = self.low_latency.clone();
         let mut segments = self.segments.get(skipped..)?.to_vec();
-        // A delta update has all date ranges (§4.4.5.2).
+        // A delta update repeats all date ranges (§4.4.5.2).
         let ranges = self.segments.iter().take(skipped).flat_map(|segment| segment.date_ranges.clone());
         let mut ranges: Vec<DateRange> = ranges.collect();
         let first = segments.first_mut().or_else(|| low_latency.as_mut().map(|low| &mut low.open));
@@ -147,65 +150,66 @@ impl MediaPlaylist {
 /// `EXT-X-PLAYLIST-TYPE` (RFC 8216 §4.3.3.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Segments are only added.
+    /// Segments may be added, but not removed.
     Event,
-    /// Nothing changes.
+    /// The playlist does not change.
     Vod,
 }
 
-/// A segment, with everything that earlier lines say of it.
+/// A segment, with the attributes that earlier lines give it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Segment {
-    /// The URI as the playlist has it: relative to the playlist's, and not checked.
+    /// URI as written in the playlist: relative to the playlist, and not checked.
     pub uri: String,
-    /// The duration of its playback.
+    /// Playback duration.
     pub duration: Duration,
-    /// The text behind the duration; often empty.
+    /// Text after the duration; often empty.
     pub title: String,
-    /// The part of the resource that it is; the whole without.
+    /// Part of the resource that contains the segment; `None` for the whole resource.
     pub byte_range: Option<ByteRange>,
-    /// True if encoding or timestamps change before it (§4.3.2.3).
+    /// True if encoding or timestamps change at the start of the segment (§4.3.2.3).
     pub discontinuity: bool,
-    /// The key that it is encrypted with.
+    /// Key with which the segment is encrypted.
     pub key: Option<Arc<Key>>,
-    /// The initialization section that it needs.
+    /// Initialization section that the segment needs.
     pub map: Option<Arc<Map>>,
     /// `EXT-X-PROGRAM-DATE-TIME` in milliseconds of Unix time.
     pub program_date_time: Option<i64>,
-    /// `EXT-X-GAP`: it is not there.
+    /// `EXT-X-GAP`: the segment's media is missing.
     pub gap: bool,
-    /// Its parts, of one of the newest.
+    /// Parts of the segment, if it is one of the newest.
     pub parts: Vec<Part>,
-    /// `EXT-X-DATERANGE` tags before it, at most [`DATE_RANGES_MAX`](crate::limits::DATE_RANGES_MAX) of a playlist.
+    /// `EXT-X-DATERANGE` tags before the segment; at most [`DATE_RANGES_MAX`](crate::limits::DATE_RANGES_MAX)
+    /// per playlist.
     pub date_ranges: Vec<DateRange>,
 }
 
 /// A part of a resource (RFC 8216 §4.3.2.2). Its end fits 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ByteRange {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// The first byte.
+    /// Offset of the first byte.
     pub offset: u64,
 }
 
 /// `EXT-X-KEY` (RFC 8216 §4.3.2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// The method by which the segment is encrypted.
+    /// Encryption method of the segment.
     pub method: Method,
     /// The URI of the key, relative to the playlist; not checked.
     pub uri: String,
-    /// The initialization vector; without, the segment's sequence number.
+    /// Initialization vector. `None`: the segment's sequence number is used.
     pub iv: Option<[u8; 16]>,
-    /// `KEYFORMAT`, when it is not `identity`: then the key is not at its URI.
+    /// `KEYFORMAT`, unless it is `identity`. With another format, the URI does not serve the key itself.
     pub format: Option<String>,
 }
 
-/// The method by which a segment is encrypted.
+/// Encryption method of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Method {
-    /// The whole segment: AES-128 in CBC mode with PKCS #7 padding.
+    /// The whole segment, by AES-128 in CBC mode with PKCS #7 padding.
     Aes128,
     /// Samples within the segment.
     SampleAes,
@@ -230,8 +234,8 @@ impl Method {
 pub struct Map {
     /// The URI of the section, relative to the playlist; not checked.
     pub uri: String,
-    /// The part of the resource that it is.
+    /// Part of the resource that contains the section; `None` for the whole resource.
     pub byte_range: Option<ByteRange>,
-    /// The key that it is encrypted with.
+    /// Key with which the section is encrypted.
     pub key: Option<Arc<Key>>,
 }

@@ -1,12 +1,14 @@
 //! Playlists (RFC 8216 §4): [`Playlist::read`] reads either kind, `Display` writes it.
 //!
-//! The reader takes what real servers send: a byte order mark, lines that end with CR LF or with blanks, attributes in
-//! any order, unknown tags, durations with or without a fraction. It resolves what depends on earlier lines: every
-//! [`Segment`] says its own key, initialization section and byte offset. What was read and written reads the same; what
-//! is not in the types (attributes of date ranges that clients define, parts by byte ranges, I-frame and session tags, `EXT-X-BITRATE`) is
-//! left out.
+//! The reader accepts deviations that occur in practice: a byte order mark, CR LF or blanks at the end of a
+//! line, attributes in any order, unknown tags, durations with or without a fraction. It resolves references to
+//! earlier lines: every [`Segment`] contains its own key, initialization section and byte offset. A playlist
+//! that was read and written again reads the same. Content without a place in the types is dropped:
+//! client-defined attributes of date ranges, parts that are byte ranges, I-frame and session tags, and
+//! `EXT-X-BITRATE`.
 //!
-//! The writer assumes values that make sense. Text of others is safe in it: quotes and control characters are dropped.
+//! The writer does not check that values make sense. Text from third parties is safe to write: quotes and
+//! control characters are dropped.
 
 mod attributes;
 mod date;
@@ -34,9 +36,9 @@ use crate::{Error, Limit, Violation};
 /// A playlist of either kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Playlist {
-    /// Segments (RFC 8216 §4.3.3).
+    /// A list of segments (RFC 8216 §4.3.3).
     Media(MediaPlaylist),
-    /// Variants of a presentation, each a media playlist (§4.3.4).
+    /// A list of variants of a presentation, each of which is a media playlist (§4.3.4).
     Multivariant(MultivariantPlaylist),
 }
 
@@ -44,7 +46,7 @@ impl Playlist {
     /// Reads a whole playlist.
     ///
     /// # Errors
-    /// When it breaks the format or a [limit](crate::limits).
+    /// Fails if the text violates the format or exceeds a [limit](crate::limits).
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() > PLAYLIST_BYTES_MAX {
             return Err(Error::Limit { line: 0, limit: Limit::Bytes });
@@ -53,7 +55,7 @@ impl Playlist {
             return Err(Error::Violation { line: 0, violation: Violation::Encoding });
         };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        // Text behind the tag's name is tolerated, as in the lists of tuners (`#EXTM3U x-tvg-url=…`).
+        // Text after `#EXTM3U` is tolerated, because TV tuners write such playlists (`#EXTM3U x-tvg-url=…`).
         let first = text.lines().next().unwrap_or_default();
         if !first.strip_prefix("#EXTM3U").is_some_and(|rest| rest.is_empty() || rest.starts_with(BLANKS)) {
             return Err(Error::Violation { line: 1, violation: Violation::Header });
@@ -87,16 +89,16 @@ fn has_tag(text: &str, tags: &[&str]) -> bool {
     text.lines().any(|line| tags.iter().any(|tag| line.starts_with(tag)))
 }
 
-/// A line that means something.
+/// A line other than a blank one or a comment.
 #[derive(Debug, Clone, Copy)]
 enum Line<'a> {
-    /// A tag without its `#`, and what follows its colon.
+    /// A tag: its name without `#`, and the text after its colon.
     Tag(&'a str, &'a str),
     /// A URI.
     Uri(&'a str),
 }
 
-/// The lines but for blank ones and comments, each with its number.
+/// Iterates over the lines other than blank ones and comments, each with its line number.
 fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Line<'_>, Error>)> {
     text.lines().zip(1..).filter_map(|(whole, line)| {
         if whole.len() > LINE_BYTES_MAX {
@@ -121,7 +123,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Line<'_>, Error>)> {
     })
 }
 
-/// A control character, but for the tab.
+/// True for a control character other than the tab.
 fn is_control(c: char) -> bool {
     c.is_control() && c != '\t'
 }

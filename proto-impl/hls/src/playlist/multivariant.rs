@@ -24,26 +24,26 @@ pub struct Variant {
     pub average_bandwidth: Option<u64>,
     /// The codecs (RFC 6381), separated by commas.
     pub codecs: Option<String>,
-    /// The size of the video.
+    /// Size of the video, in pixels.
     pub resolution: Option<Resolution>,
-    /// Frames in a thousand seconds.
+    /// Frame rate, in frames per 1000 seconds.
     pub frame_rate_milli: Option<u64>,
-    /// The group of its audio renditions.
+    /// Group of the variant's audio renditions.
     pub audio: Option<String>,
-    /// The group of its video renditions.
+    /// Group of the variant's video renditions.
     pub video: Option<String>,
-    /// The group of its subtitles.
+    /// Group of the variant's subtitles.
     pub subtitles: Option<String>,
-    /// Closed captions of its video; `None` if nothing is said of them.
+    /// Closed captions in the variant's video; `None` if the playlist does not say.
     pub closed_captions: Option<ClosedCaptions>,
 }
 
 /// The closed captions within a video.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClosedCaptions {
-    /// No variant has any.
+    /// No variant has closed captions.
     None,
-    /// The group of their renditions.
+    /// Group of the closed caption renditions.
     Group(String),
 }
 
@@ -61,20 +61,20 @@ pub struct Resolution {
 pub struct Rendition {
     /// The kind of the rendition.
     pub kind: RenditionKind,
-    /// The group that variants name.
+    /// The group, by which variants refer to the rendition.
     pub group_id: String,
-    /// The name by which people choose it.
+    /// The name shown to users.
     pub name: String,
     /// The language (RFC 5646).
     pub language: Option<String>,
-    /// The URI of its media playlist, relative to this one and not checked; without, it is in the variant's
-    /// segments.
+    /// URI of the rendition's media playlist, relative to this playlist; not checked. `None` if the rendition
+    /// is part of the variant's segments.
     pub uri: Option<String>,
-    /// True if it is played when nothing is chosen.
+    /// True if the rendition is played unless the user chooses another.
     pub default: bool,
-    /// True if it may be played without having been chosen.
+    /// True if a player may select the rendition without the user's choice.
     pub autoselect: bool,
-    /// `CHANNELS`: of audio, their number first.
+    /// `CHANNELS`: for audio, begins with the number of channels.
     pub channels: Option<String>,
     /// `INSTREAM-ID`: the channel of closed captions, `CC1` to `CC4` or `SERVICE1` to `SERVICE63`.
     pub instream_id: Option<String>,

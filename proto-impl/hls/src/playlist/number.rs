@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::Violation;
 
-/// Digits of a nanosecond.
+/// Digits of the nanoseconds of a second.
 const FRACTION_DIGITS: usize = 9;
 
-/// A decimal integer: digits, and nothing else.
+/// Reads a decimal integer: digits and nothing else.
 pub(super) fn integer<T: FromStr>(text: &str) -> Result<T, Violation> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Violation::Number);
@@ -17,7 +17,7 @@ pub(super) fn integer<T: FromStr>(text: &str) -> Result<T, Violation> {
     text.parse().map_err(|_| Violation::Number)
 }
 
-/// Seconds with or without a fraction, of which nanoseconds are kept.
+/// Reads seconds with an optional fraction, of which nine digits are kept.
 pub(super) fn duration(text: &str) -> Result<Duration, Violation> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -33,7 +33,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, Violation> {
     Ok(Duration::new(seconds.into(), nanos))
 }
 
-/// Writes a duration as seconds, with three digits of fraction or as many as it needs.
+/// Writes a duration as seconds, with three digits of fraction, or more if it is not a multiple of a
+/// millisecond.
 pub(super) struct Seconds(pub(super) Duration);
 
 impl fmt::Display for Seconds {

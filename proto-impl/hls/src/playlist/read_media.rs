@@ -24,39 +24,40 @@ pub(super) fn read(text: &str) -> Result<MediaPlaylist, Error> {
     Ok(reader.finish())
 }
 
-/// A byte range before it is known where it begins.
+/// A byte range whose offset may not be known yet.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     length: u64,
     offset: Option<u64>,
 }
 
-/// Numbers of parts and date ranges so far.
+/// Parts and date ranges read so far.
 #[derive(Debug, Default)]
 struct Counts {
     parts: usize,
     ranges: usize,
 }
 
-/// The state after the lines so far.
+/// State after the lines read so far.
 #[derive(Debug, Default)]
 struct Reader {
     playlist: MediaPlaylist,
     target: Option<Duration>,
     longest: Duration,
     segments: VecDeque<Segment>,
-    /// Segments that were too many, and the discontinuities before them.
+    /// Segments dropped because there were too many, and the discontinuities before them.
     dropped: u64,
     dropped_discontinuities: u64,
-    /// The next segment, as far as its tags have come.
+    /// The next segment, with the attributes of the tags read so far.
     next: Segment,
     duration: Option<Duration>,
     range: Option<Range>,
-    /// The key that is at its URI, and one of another format; a segment may have both, and either is enough.
+    /// The key that its URI serves, and a key of another format. A segment may have both; either one decrypts
+    /// it.
     identity: Option<Arc<Key>>,
     other: Option<Arc<Key>>,
     map: Option<Arc<Map>>,
-    /// The resource of the last byte range, and the offset at which that ended.
+    /// Resource of the last byte range, and the offset at which that range ended.
     end: Option<(String, u64)>,
     low: Option<LowLatency>,
     counts: Counts,
@@ -104,7 +105,8 @@ impl Reader {
         Ok(())
     }
 
-    /// A part that byte ranges say where it is, or that is not there, is left out: the whole segment has it, too.
+    /// Reads a part. Parts that are byte ranges or gaps are left out; the whole segment contains their media,
+    /// too.
     fn part(&mut self, value: &str) -> Result<(), Fault> {
         let attributes = Attributes::read(value)?;
         self.counts.parts = self.counts.parts.saturating_add(1);
@@ -182,7 +184,8 @@ impl Reader {
         let attributes = Attributes::read(value)?;
         let byte_range = attributes.parsed("BYTERANGE", range)?.map(|range| ByteRange {
             length: range.length,
-            // Without an offset it begins at the first byte: there is nothing that it could continue.
+            // A range without an offset starts at the first byte, because there is no earlier range to
+            // continue.
             offset: range.offset.unwrap_or_default(),
         });
         let uri = attributes.required("URI")?.to_owned();
@@ -208,7 +211,7 @@ impl Reader {
         self.segments.push_back(segment);
         if self.segments.len() > SEGMENTS_MAX {
             let oldest = self.segments.pop_front();
-            // Added up at the end: the tags that they are counted from may stand anywhere.
+            // Added to the sequence numbers at the end, because the tags with those numbers may come later.
             self.dropped = self.dropped.saturating_add(1);
             if oldest.is_some_and(|segment| segment.discontinuity) {
                 self.dropped_discontinuities = self.dropped_discontinuities.saturating_add(1);
@@ -217,8 +220,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The offset at which a byte range begins: behind the one before it in the same resource, if it does not
-    /// say.
+    /// Offset at which a byte range begins. Without an explicit one, the range begins where the previous range
+    /// of the same resource ended.
     fn offset(&self, uri: &str, length: u64, offset: Option<u64>) -> Result<u64, Violation> {
         let continued = || self.end.as_ref().filter(|(before, _)| before == uri).map(|(_, end)| *end);
         let offset = offset.or_else(continued).ok_or(Violation::ByteRange)?;
@@ -228,7 +231,7 @@ impl Reader {
     fn finish(self) -> MediaPlaylist {
         let target = self.target.unwrap_or(self.longest);
         let seconds = target.as_secs().saturating_add(u64::from(target.subsec_nanos() > 0));
-        // Parts need a target; without one it is no playlist of low latency.
+        // A low-latency playlist must have a part target; without it, the low-latency tags are ignored.
         let open = Segment { map: self.map.filter(|_| !self.next.parts.is_empty()), ..self.next };
         let low_latency = self.low.filter(|low| !low.part_target.is_zero());
         MediaPlaylist {
@@ -243,7 +246,7 @@ impl Reader {
     }
 }
 
-/// `length` or `length@offset`.
+/// Reads `length` or `length@offset`.
 fn range(value: &str) -> Result<Range, Violation> {
     let (length, offset) = match value.split_once('@') {
         Some((length, offset)) => (length, Some(number::integer(offset)?)),
@@ -256,7 +259,7 @@ fn range(value: &str) -> Result<Range, Violation> {
     Ok(Range { length, offset })
 }
 
-/// An initialization vector: `0x` and up to 32 hexadecimal digits.
+/// Reads an initialization vector: `0x` and up to 32 hexadecimal digits.
 fn initial(value: &str) -> Result<[u8; 16], Violation> {
     let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).ok_or(Violation::Number)?;
     if digits.is_empty() || digits.len() > 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -10,7 +10,7 @@ use crate::{Error, Limit, Violation};
 
 pub(super) fn read(text: &str) -> Result<MultivariantPlaylist, Error> {
     let mut playlist = MultivariantPlaylist { version: 1, ..MultivariantPlaylist::default() };
-    // The variant whose URI has not come yet.
+    // The variant whose URI line has not been read yet.
     let mut open: Option<Variant> = None;
     for (line, item) in lines(text) {
         match item? {
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Result<MultivariantPlaylist, Error> {
             }
             Line::Tag(name, value) => tag(&mut playlist, name, value).map_err(|fault| fault.at(line))?,
             Line::Uri(uri) => {
-                // A URI that no tag announced is nothing to us.
+                // A URI without a tag before it is ignored.
                 let Some(variant) = open.take() else { continue };
                 if playlist.variants.len() == VARIANTS_MAX {
                     return Err(Fault::Limit(Limit::Variants).at(line));
@@ -76,7 +76,7 @@ fn variant(value: &str) -> Result<Variant, Fault> {
     })
 }
 
-/// A rendition; `None` if it is of a kind that RFC 8216 does not know.
+/// Reads a rendition. `None` if RFC 8216 does not define its kind.
 fn rendition(value: &str) -> Result<Option<Rendition>, Fault> {
     let attributes = Attributes::read(value)?;
     let name = attributes.required("TYPE")?;
@@ -100,6 +100,6 @@ fn resolution(value: &str) -> Result<Resolution, Violation> {
 }
 
 fn frame_rate(value: &str) -> Result<u64, Violation> {
-    // Frames a second have the grammar of seconds.
+    // A frame rate has the same grammar as a duration in seconds.
     u64::try_from(number::duration(value)?.as_millis()).map_err(|_| Violation::Number)
 }

@@ -43,11 +43,11 @@ impl Display for MediaPlaylist {
     }
 }
 
-/// The lines of segments alone, without the head and the end of a playlist: a long playlist that grows need not be written anew
-/// for each segment.
+/// The lines of segments, without the head and the end of a playlist. Lets the owner of a long, growing
+/// playlist append the lines of new segments instead of writing the whole playlist again.
 #[derive(Debug, Clone, Copy)]
 pub struct SegmentLines<'a> {
-    /// The segment before the first, whose attributes still apply.
+    /// The segment before the first one of `segments`; its attributes still apply.
     pub behind: Option<&'a Segment>,
     /// The segments.
     pub segments: &'a [Segment],
@@ -115,7 +115,7 @@ impl State {
         line(f, &segment.uri)
     }
 
-    /// The segment that is growing, and what follows it.
+    /// Writes the segment that is growing, and the lines after it.
     fn open(&mut self, f: &mut Formatter<'_>, low: &LowLatency) -> fmt::Result {
         if low.open.parts.is_empty() {
             low.open.date_ranges.iter().try_for_each(|range| range.write(f))?;
@@ -131,9 +131,9 @@ impl State {
         low.reports.iter().try_for_each(|report| write_report(f, report))
     }
 
-    /// Writes the tags before the duration.
+    /// Writes the tags that precede the duration.
     fn tags(&mut self, f: &mut Formatter<'_>, segment: &Segment) -> fmt::Result {
-        // Ranges are there before the other tags where the segment has no parts yet.
+        // While the segment has no parts, its date ranges come before its other tags.
         let ranges =
             |parts: usize| segment.date_ranges.iter().filter(move |range| range.parts_before == parts);
         ranges(0).try_for_each(|range| range.write(f))?;
@@ -161,7 +161,7 @@ impl State {
             write_part(f, part)?;
             ranges(number).try_for_each(|range| range.write(f))?;
         }
-        // Older segments have no parts any more.
+        // Ranges placed after parts that an older segment no longer lists.
         let mut behind = segment.date_ranges.iter().filter(|range| range.parts_before > segment.parts.len());
         behind.try_for_each(|range| range.write(f))
     }
@@ -170,7 +170,7 @@ impl State {
         if self.key.as_ref() == key {
             return Ok(());
         }
-        // Keys of two formats hold side by side (§4.3.2.4), until this.
+        // Keys of different formats apply side by side (§4.3.2.4) until `METHOD=NONE` ends them.
         let ends = |before: &Arc<Key>| key.is_none_or(|key| key.format != before.format);
         if self.key.as_ref().is_some_and(ends) {
             f.write_str("#EXT-X-KEY:METHOD=NONE\n")?;
@@ -192,7 +192,7 @@ impl Display for ByteRange {
     }
 }
 
-/// The text without control characters, and the line's end.
+/// Writes the text without its control characters, and a line break.
 fn line(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
     text.split(is_control).try_for_each(|part| f.write_str(part))?;
     f.write_char('\n')

@@ -1,12 +1,15 @@
-//! Splice information of a playlist: `EXT-X-DATERANGE` (RFC 8216bis §4.4.5.1), each range once however often encoders repeat it.
+//! Splice information in a playlist: `EXT-X-DATERANGE` (RFC 8216bis §4.4.5.1). Each range is announced once,
+//! however often the encoder repeats its message.
 //!
-//! 1. An event begins a range, whose tag stands before the segment that grows, behind those of its parts that are listed: a playlist is only
-//!    appended to (§6.2.1).
-//! 2. A return ends the range of its break by a second tag with the same id, a cancellation by one that lasts no time. Encoders that give
-//!    returns ids of their own end the newest break that has no announced end.
-//! 3. A break without an announced end that begins again at another time is another one: its encoder has begun anew, and will not end the one
-//!    before. Encoders that repeat a break with the time that remains of it have announced its end, which keeps it one range.
-//! 4. A range that goes on when the segment behind its tag leaves keeps its tags; one that is over goes with that segment.
+//! 1. A break or another event begins a range. The range's tag precedes the growing segment, after those of the
+//! segment's parts that are already listed, because a playlist may only be appended to (§6.2.1).
+//! 2. A return ends the range of its break with a second tag of the same id; a cancellation does so with a tag
+//! of zero duration. If the return has an id of its own, it ends the newest break without an announced end.
+//! 3. If a break without an announced end is announced again at another time, it is a new break: the encoder
+//! has restarted, and will not end the former one. If a break with an announced end is repeated with the
+//! remaining time, it stays one range.
+//! 4. When a segment leaves the playlist, the tags of ranges that continue beyond it move to the next segment;
+//! other tags are dropped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,24 +19,27 @@ use media::scte35::{self, Event, Kind, Splice, TICKS_PER_SECOND};
 
 use crate::playlist::{DateRange, Segment, SpliceKind};
 
-/// Tags with splice information in a playlist, and their bytes there: with more the oldest ranges leave.
+/// Maximum number of tags with splice information in a playlist, and of their bytes. Beyond either, the oldest
+/// ranges are dropped.
 const TAGS_MAX: usize = 64;
 const TAGS_BYTES_MAX: usize = 32 << 10;
-/// Bytes of a tag beside its section, of which each has two digits.
+/// Bytes of a tag without its section. The section adds two hexadecimal digits per byte.
 const TAG_BYTES: usize = 160;
-/// Largest section that a tag has, in bytes: a range with a larger one is shown without. An ordinary one has a hundred.
+/// Maximum size of a section in a tag, in bytes; the tag of a larger one omits it. A typical section has 100
+/// bytes.
 const SECTION_SHOWN_MAX: usize = 2048;
-/// Ranges that are remembered.
+/// Maximum number of ranges remembered.
 const KNOWN_MAX: usize = 64;
-/// Longest break without an announced end.
+/// Assumed length of a break without an announced end, unless it is ended earlier.
 const OPEN_MAX: Duration = Duration::from_hours(24);
-/// Largest distance of the times of one event in its repetitions, in milliseconds.
+/// Maximum difference between the times given for an event in repeated messages, in milliseconds.
 const SAME_MS: i64 = 1000;
 
-/// Longest time between repetitions of a section without a time, in milliseconds: encrypted and immediate ones come at any time.
+/// Maximum time between repetitions of a section without a splice time, in milliseconds. Encrypted and
+/// immediate sections have no splice time.
 const REPEAT_MS: i64 = 30_000;
 
-/// Splice information for a place in the time of the playlist.
+/// Splice information and its position in the time of the playlist.
 #[derive(Debug, Clone)]
 pub struct Cue {
     /// Time of the splice in milliseconds.
@@ -42,12 +48,12 @@ pub struct Cue {
     pub date_ms: i64,
     /// Events of the section.
     pub splice: Splice,
-    /// The section as it came.
+    /// The section as received.
     pub section: Bytes,
 }
 
 impl Cue {
-    /// Announced duration of its first event that has one, in milliseconds.
+    /// Announced duration of the first event that has one, in milliseconds.
     #[must_use]
     pub fn duration_ms(&self) -> Option<u32> {
         let duration = self.splice.events.iter().find_map(|event| event.duration)?;
@@ -63,18 +69,18 @@ fn ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The section of a cue as a tag shows it.
+/// The attribute for a cue's section; `None` if the section is too large.
 fn shown(kind: SpliceKind, cue: &Cue) -> Option<(SpliceKind, Bytes)> {
     (cue.section.len() <= SECTION_SHOWN_MAX).then(|| (kind, cue.section.clone()))
 }
 
-/// Bytes of a tag in a playlist.
+/// Estimated bytes of a tag in a playlist.
 fn bytes_of(tag: &DateRange) -> usize {
     let section = tag.splice.as_ref().map_or(0, |(_, section)| section.len());
     section.saturating_mul(2).saturating_add(TAG_BYTES)
 }
 
-/// A range that was announced.
+/// A range that has been announced.
 #[derive(Debug)]
 struct Known {
     event: u32,
@@ -83,12 +89,13 @@ struct Known {
     /// `ID` and `START-DATE` of its tags.
     id: String,
     start_ms: i64,
-    /// Date at which it ends, as far as that is known: a break without an announced end after [`OPEN_MAX`].
+    /// Date at which the range ends, as far as known. A break without an announced end is assumed to last for
+    /// [`OPEN_MAX`].
     end_ms: i64,
-    /// True if its end was not announced.
+    /// True for a break without an announced end.
     is_endless: bool,
     state: State,
-    /// Checksum of its section, if that has no time, and the time at which it came last.
+    /// Checksum of the section, if it has no splice time; and the time at which the section was last received.
     checksum: Option<u32>,
     seen_ms: i64,
 }
@@ -96,24 +103,24 @@ struct Known {
 /// State of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No second tag has ended it.
+    /// Not ended by a second tag.
     Open,
     Ended,
     Cancelled,
 }
 
-/// Effect of an event on the ranges that are known, each by its place.
+/// Effect of an event on the known ranges; the number is an index of `Cues::known`.
 #[derive(Debug, Clone, Copy)]
 enum Effect {
-    /// Nothing is to be cancelled.
+    /// There is no range to cancel.
     None,
-    /// A range is announced again.
+    /// An event repeats one that is known.
     Repeats(usize),
     Begins,
-    /// A break begins in place of one that was left open.
+    /// A new break replaces one that was never ended.
     Replaces(usize),
     Ends(usize),
-    /// A return with an id of its own ends a break.
+    /// A return with an id of its own ends this break.
     EndsOther(usize),
     Cancels(usize),
 }
@@ -122,13 +129,14 @@ enum Effect {
 #[derive(Debug, Default)]
 pub(super) struct Cues {
     known: VecDeque<Known>,
-    /// Tags before the segment that grows.
+    /// Tags to place before the growing segment.
     growing: Vec<DateRange>,
 }
 
 impl Cues {
-    /// Takes the events of a cue, and returns true if any is new. Where the segments of the playlist have too many tags with those of the one
-    /// that grows, the oldest leave. So many parts of the one that grows are listed.
+    /// Handles the events of a cue. Returns true if any is new. If the tags of `segments` and of the growing
+    /// segment become too many, the oldest ranges are dropped. `parts_before` is the number of parts of the
+    /// growing segment that are already listed.
     pub(super) fn take(&mut self, cue: &Cue, parts_before: usize, segments: &mut [Segment]) -> bool {
         let checksum = cue.splice.pts.is_none().then(|| scte35::checksum(&cue.section));
         let mut is_new = false;
@@ -142,8 +150,8 @@ impl Cues {
         is_new
     }
 
-    /// Drops ranges until a tag has room, the oldest first: of those that a playlist has shown those that are over, then the others, then those
-    /// with tags before the segment that grows. The tag's own range stays.
+    /// Drops ranges until there is room for a tag: first ranges that are over, then others, and last those with
+    /// tags before the growing segment; each time the oldest first. The tag's own range is kept.
     fn make_room(&mut self, tag: &DateRange, now_ms: i64, segments: &mut [Segment]) {
         let listed = segments.iter().flat_map(|segment| &segment.date_ranges).chain(&self.growing);
         let mut count = listed.clone().count().saturating_add(1);
@@ -151,7 +159,7 @@ impl Cues {
         while count > TAGS_MAX || bytes > TAGS_BYTES_MAX || self.known.len() > KNOWN_MAX {
             let is_growing = |known: &Known| self.growing.iter().any(|tag| tag.id == known.id);
             let others = self.known.iter().enumerate().filter(|(_, known)| known.id != tag.id);
-            // The first of the lowest rank.
+            // The oldest range of the lowest rank.
             let oldest = others.min_by_key(|(_, known)| (is_growing(known), !known.is_over(now_ms)));
             let Some(gone) = oldest.map(|(at, _)| at).and_then(|at| self.known.remove(at)) else { return };
             let lists = segments.iter_mut().map(|segment| &mut segment.date_ranges);
@@ -168,7 +176,7 @@ impl Cues {
         }
     }
 
-    /// The tags of an event; none if it says nothing new.
+    /// Makes the tags for an event; none if the event is not new.
     fn tags(&mut self, cue: &Cue, event: &Event, checksum: Option<u32>) -> Vec<DateRange> {
         let effect = self.effect(cue, event, checksum);
         let mut close = |at: usize, state, splice| {
@@ -188,7 +196,7 @@ impl Cues {
             Effect::Cancels(at) => close(at, State::Cancelled, shown(SpliceKind::Command, cue)),
         };
         if let (Effect::EndsOther(_), Some(tag)) = (effect, &closed) {
-            // Its repetitions are known by its own id.
+            // Remembers the return under its own id, so that its repetitions are recognized.
             let id = tag.id.clone();
             self.known.push_back(Known { state: State::Ended, ..Known::of(cue, event, checksum, id) });
         }
@@ -230,12 +238,12 @@ impl Cues {
         }
     }
 
-    /// True if a break without an announced end that is open was announced after this place.
+    /// True if a break without an announced end was announced after this index and is still open.
     fn has_break_behind(&self, at: usize) -> bool {
         self.known.iter().skip(at).any(|known| known.is_endless && known.state == State::Open)
     }
 
-    /// The newest break without an announced end that is open at the time of a cue.
+    /// The newest break without an announced end that is still open at the time of a cue.
     fn endless_before(&self, cue: &Cue) -> Option<usize> {
         let is_open = |known: &Known| known.is_endless && !known.is_over(cue.date_ms);
         self.known.iter().rposition(|known| is_open(known) && known.at_ms <= cue.at_ms)
@@ -260,7 +268,8 @@ impl Cues {
         }
     }
 
-    /// An id that no range has. Ids of events come again; all playlists of a stream count the same time.
+    /// An id that no known range has. Event ids are reused, so the time is part of the id; it is the same in
+    /// all playlists of a stream.
     fn new_id(&self, cue: &Cue, event: &Event) -> String {
         let mut id = format!("{}-{}", event.id, cue.at_ms);
         let mut number = 1_u32;
@@ -271,17 +280,17 @@ impl Cues {
         id
     }
 
-    /// Tags before the segment that grows.
+    /// Tags to place before the growing segment.
     pub(super) fn growing(&self) -> &[DateRange] {
         &self.growing
     }
 
-    /// The segment that grows has ended, and has its tags.
+    /// Forgets the tags of the growing segment, which has ended and keeps its own copy.
     pub(super) fn end_segment(&mut self) {
         self.growing.clear();
     }
 
-    /// Tags of a segment that leaves, of ranges that go on when the next one begins.
+    /// The tags of a removed segment whose ranges have not ended when the next segment begins.
     pub(super) fn lasting(&self, gone: Vec<DateRange>, next: &Segment) -> Vec<DateRange> {
         let begin_ms = next.program_date_time.unwrap_or(i64::MIN);
         let lasts = |tag: &DateRange| {
@@ -291,7 +300,7 @@ impl Cues {
         gone.into_iter().filter(lasts).map(|tag| DateRange { parts_before: 0, ..tag }).collect()
     }
 
-    /// Adds so much to all dates, of which none was shown.
+    /// Adds `by_ms` to all dates. Only called before a playlist was shown.
     pub(super) fn move_dates(&mut self, by_ms: i64) {
         for known in &mut self.known {
             known.start_ms = known.start_ms.saturating_add(by_ms);
@@ -302,7 +311,7 @@ impl Cues {
 }
 
 impl Known {
-    /// The range that an event begins.
+    /// The range that begins with an event.
     fn of(cue: &Cue, event: &Event, checksum: Option<u32>, id: String) -> Self {
         // A break without an announced end lasts until its return.
         let is_endless = event.kind == Kind::Out && event.duration.is_none();
@@ -322,23 +331,24 @@ impl Known {
         }
     }
 
-    /// True if the splice of a cue is at the same time.
+    /// True if the cue's splice time is that of the range.
     const fn is_at(&self, cue: &Cue) -> bool {
         self.at_ms.saturating_sub(cue.at_ms).saturating_abs() <= SAME_MS
     }
 
-    /// True if a cue without a time has the same section, and that came a short time before.
+    /// True if a cue without a splice time has the same section as this range, and the section was last
+    /// received shortly before.
     fn is_section(&self, cue: &Cue, checksum: Option<u32>) -> bool {
         let since_ms = cue.at_ms.saturating_sub(self.seen_ms).saturating_abs();
         checksum.is_some() && self.checksum == checksum && since_ms <= REPEAT_MS
     }
 
-    /// True if it has been ended, or ends by itself until this date.
+    /// True if the range was ended or cancelled, or its end is not later than this date.
     const fn is_over(&self, now_ms: i64) -> bool {
         !matches!(self.state, State::Open) || self.end_ms <= now_ms
     }
 
-    /// Ends the range at this date, or cancels it, by a tag with this splice information.
+    /// Ends the range at this date, or cancels it. Returns the tag that says so, with this splice information.
     fn close(&mut self, date_ms: i64, state: State, splice: Option<(SpliceKind, Bytes)>) -> DateRange {
         let is_cancelled = state == State::Cancelled;
         let length_ms = if is_cancelled { 0 } else { date_ms.saturating_sub(self.start_ms).max(0) };
@@ -365,7 +375,7 @@ mod tests {
 
     const DATES_MS: i64 = 1_700_000_000_000;
 
-    /// A cue at this time, with a duration in milliseconds.
+    /// A cue at `at_ms`, with a duration in milliseconds.
     fn cue(id: u32, kind: Kind, at_ms: i64, duration_ms: Option<u64>) -> Cue {
         let section = scte35::insert(id, kind, duration_ms.map(|ms| ms * 90));
         let splice = Splice::read(&section).unwrap();
@@ -392,7 +402,8 @@ mod tests {
         }
     }
 
-    /// The tags of a playlist, which reads as it was written: number of the segment behind, id, duration and kind.
+    /// The tags of a playlist that must read back as written: number of the segment after the tag, id, duration
+    /// and kind.
     fn tags(window: &Window) -> Vec<(u64, String, Option<u128>, SpliceKind)> {
         let text = window.playlist().to_string();
         let Ok(Playlist::Media(read)) = Playlist::read(text.as_bytes()) else { panic!("{text}") };
@@ -419,7 +430,7 @@ mod tests {
         let line = "#EXT-X-DATERANGE:ID=\"7-6000\",START-DATE=\"2023-11-14T22:13:26.000Z\",PLANNED-DURATION=6.000,SCTE35-OUT=0xFC30";
         assert!(text.contains(line), "{text}");
         run(&mut window, 4500, 10_500);
-        // Its segment has left, the range goes on.
+        // The range's first segment has left the playlist; the range continues.
         let (number, ..) = tags(&window)[0].clone();
         assert_eq!((number, window.playlist().media_sequence), (3, 3));
         assert!(window.cue(&cue(7, Kind::In, 12_000, None)));
@@ -477,7 +488,7 @@ mod tests {
         assert!(window.cue(&mark(2500)) && !window.cue(&mark(3400)) && window.cue(&mark(4000)));
     }
 
-    /// Ids, durations and kinds of the tags that these cues make.
+    /// Ids, durations and kinds of the tags made for these cues.
     fn told(cues: &[Cue]) -> Vec<(String, Option<i64>, Option<SpliceKind>)> {
         let mut known = Cues::default();
         for cue in cues {
@@ -492,7 +503,7 @@ mod tests {
         (id.to_owned(), length_ms, Some(kind))
     }
 
-    /// A cue without a time of its own, which is taken for the time at which it comes.
+    /// A cue without a splice time; the time of its arrival is used.
     fn immediate(id: u32, kind: Kind, at_ms: i64, duration_ms: Option<u64>) -> Cue {
         let cue = cue(id, kind, at_ms, duration_ms);
         Cue { splice: Splice { pts: None, ..cue.splice.clone() }, ..cue }
@@ -514,7 +525,7 @@ mod tests {
             tag("7-14000", None, SpliceKind::In),
         ];
         assert_eq!(told(&[&all[..], &returns].concat()), expected);
-        // The same two ids for all breaks, half a minute apart.
+        // All breaks use the same two ids and are seconds apart.
         let pairs = [out(1, 2000), back(2, 4000), out(1, 9000), back(2, 12_000), back(2, 12_000)];
         let lengths: Vec<_> = told(&pairs).into_iter().map(|(_, length, _)| length).collect();
         assert_eq!(lengths, [None, Some(2000), None, Some(3000)]);
@@ -556,7 +567,8 @@ mod tests {
         let returns: Vec<_> = (0..40).map(|n| back(2, n * 2000)).collect();
         assert_eq!(told(&returns), [tag("2-0", None, SpliceKind::In)]);
         let lengths = |cues: &[Cue]| told(cues).into_iter().map(|(_, length, _)| length).collect::<Vec<_>>();
-        // Breaks of the same bytes, soon after one another, with returns of the same id and of their own.
+        // Breaks with identical bytes in quick succession, ended by returns with the same id and with their
+        // own.
         for id in [1, 2] {
             let cues = [out(0), out(2000), back(id, 6000), back(id, 8000), out(12_000), back(id, 20_000)];
             assert_eq!(lengths(&cues), [None, Some(6000), None, Some(8000)], "{id}");
@@ -629,7 +641,7 @@ mod tests {
         run(&mut window, 0, 2500);
         assert!(window.cue_behind(&cue(1, Kind::Out, 2500, None), 3));
         run(&mut window, 2500, 4500);
-        // The parts have left, the tag has not.
+        // The parts are no longer listed, but the tag still is.
         assert!(window.playlist().to_string().contains("ID=\"1-2500\""));
         let low = LowLatency { skip_until: Some(Duration::from_secs(1)), ..LowLatency::default() };
         let delta = MediaPlaylist { low_latency: Some(Box::new(low)), ..window.playlist().clone() }.delta();

@@ -1,50 +1,51 @@
-//! Dates of media: `EXT-X-PROGRAM-DATE-TIME`, and the time of a manifest of DASH.
+//! Dates of media: `EXT-X-PROGRAM-DATE-TIME`, and the time in a DASH manifest.
 //!
-//! A presentation is dated by a single reading of the wall clock, from which media time counts on. So dates are as even as durations are, and a
-//! wall clock that is set moves none of them. Two things become known later, and then the dates jump, at the beginning of a segment,
-//! which has a discontinuity:
+//! A presentation is dated by a single reading of the wall clock; from there, dates advance with media time. So
+//! dates are as regular as durations, and setting the wall clock does not change them. Two errors are only
+//! discovered later. They make dates jump at the beginning of a segment, which then has a discontinuity:
 //!
-//! - the media stays behind its arrival, because its publisher paused and its timestamps did not;
-//! - the wall clock was set, and stays set. Manifests leave this out: their time is nobody's but the player's.
+//! - the media falls behind its arrival, because its publisher paused without advancing its timestamps;
+//! - the wall clock was set, and stays set. Manifests ignore this, because only the player uses their time.
 //!
-//! The owner notes each unit as it came ([`Dates::note`]), asks at the beginning of a segment whether dates jump there
-//! ([`Dates::is_due`], [`Dates::jump`]), and says when the first playlist is shown ([`Dates::settle`]).
+//! The owner records the arrival of each unit ([`Dates::note`]), asks at the beginning of a segment whether
+//! dates jump there ([`Dates::is_due`], [`Dates::jump`]), and reports when the first playlist is shown
+//! ([`Dates::settle`]).
 
 use std::time::{Duration, Instant};
 
-/// The tolerated error of dates.
+/// Tolerated error of dates.
 const OFF_MS: i64 = 5000;
-/// The tolerated error of dates behind a change of the publisher, which is a discontinuity anyway.
+/// Tolerated error of dates after a change of the publisher, which is a discontinuity anyway.
 const RESUMED_OFF_MS: i64 = 1000;
-/// Dates are wrong when so many windows in a row say so, and agree.
+/// Dates are corrected when this many consecutive windows show an error and agree on it.
 const WINDOWS: usize = 3;
 const WINDOW: Duration = Duration::from_secs(10);
 const AGREE_MS: i64 = 2000;
 
-/// Milliseconds from DTS to dates.
+/// Distance from DTS to dates, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Offset {
-    /// To the date by the calendar.
+    /// Distance to the calendar date, which ignores later changes of the wall clock.
     media_ms: i64,
-    /// From there to the date that is shown.
+    /// Distance from the calendar date to the date shown.
     wall_ms: i64,
 }
 
-/// Errors of the dates, as units have shown them.
+/// Errors of the dates as measured by arriving units.
 #[derive(Debug, Clone, Copy)]
 struct Errors {
-    /// The least that media was behind its date.
+    /// Smallest delay of media compared with its date.
     late_ms: i64,
-    /// The distance of the wall clock from the dates, when the window began.
+    /// Difference between the wall clock and the dates at the beginning of the window.
     set_ms: i64,
 }
 
-/// A unit's arrival.
+/// Arrival of a unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// Time of the arrival.
     pub at: Instant,
-    /// The same by the wall clock, in milliseconds of Unix time.
+    /// Time of the arrival by the wall clock, in milliseconds of Unix time.
     pub wall_ms: u64,
     /// DTS in milliseconds.
     pub dts_ms: i64,
@@ -53,21 +54,21 @@ pub struct Arrival {
 /// The dates of a stream's media.
 #[derive(Debug)]
 pub struct Dates {
-    /// The reading of the wall clock from which dates count on.
+    /// The reading of the wall clock from which dates advance.
     reading: Option<(Instant, u64)>,
-    /// The tracks of the last unit.
+    /// The epoch of the last unit's tracks.
     epoch: u32,
-    /// From this DTS on `now` holds, and `before` it does not.
+    /// `now` applies from this DTS on, and `before` to earlier ones.
     from_ms: i64,
     before: Offset,
     now: Offset,
-    /// The offset that was found to be right, until a segment begins.
+    /// The corrected offset, until the next segment begins.
     next: Option<Offset>,
     /// The offset when the first playlist was shown.
     shown: Option<Offset>,
-    /// The window that is open, and its end.
+    /// End of the current window, and the errors in it.
     open: Option<(Instant, Errors)>,
-    /// The last windows.
+    /// Errors of the last windows.
     windows: [Option<Errors>; WINDOWS],
 }
 
@@ -88,14 +89,15 @@ impl Default for Dates {
 }
 
 impl Dates {
-    /// Dates without a reading of the clock: the first unit brings it.
+    /// Creates dates without a reading of the clock; the first unit supplies it.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the arrival of a unit whose tracks have this epoch into account. Returns the milliseconds to add to all dates so far: until a
-    /// playlist is shown, media that came in a burst corrects them.
+    /// Records the arrival of a unit; `epoch` is that of its tracks. Returns the milliseconds to add to all
+    /// dates so far: until a playlist is shown, media that arrives earlier than expected, as in a burst,
+    /// corrects them.
     pub fn note(&mut self, unit: Arrival, epoch: u32) -> i64 {
         let Some(date_ms) = self.today_ms(unit.at) else {
             self.reading = Some((unit.at, unit.wall_ms));
@@ -136,7 +138,7 @@ impl Dates {
         self.open = at.checked_add(WINDOW).map(|end| (end, errors));
     }
 
-    /// Returns the right offset if the last windows agree that another one is.
+    /// Returns the corrected offset if the last windows agree on an error.
     fn verdict(&self) -> Option<Offset> {
         let [Some(a), Some(b), Some(c)] = self.windows else { return None };
         let agreed = |values: [i64; WINDOWS]| {
@@ -157,7 +159,7 @@ impl Dates {
         self.next.is_some()
     }
 
-    /// Applies a jump that is due: a segment begins at this DTS.
+    /// Applies a due jump to a segment that begins at this DTS.
     pub fn jump(&mut self, at_ms: i64) {
         let Some(next) = self.next.take() else { return };
         (self.before, self.now, self.from_ms) = (self.now, next, at_ms);
@@ -168,34 +170,34 @@ impl Dates {
         if dts_ms < self.from_ms { self.before } else { self.now }
     }
 
-    /// Returns the date of media, in milliseconds of Unix time.
+    /// Returns the date of the media at this DTS, in milliseconds of Unix time.
     #[must_use]
     pub const fn date_ms(&self, dts_ms: i64) -> i64 {
         let Offset { media_ms, wall_ms } = self.offset(dts_ms);
         dts_ms.saturating_add(media_ms).saturating_add(wall_ms)
     }
 
-    /// Returns the date by the calendar alone, which goes on where the wall clock is set.
+    /// Returns the calendar date, in milliseconds of Unix time; it ignores changes of the wall clock.
     #[must_use]
     pub const fn calendar_ms(&self, dts_ms: i64) -> i64 {
         dts_ms.saturating_add(self.offset(dts_ms).media_ms)
     }
 
-    /// Notes that a playlist is shown: dates in it stay.
+    /// Records that a playlist is shown; from now on, its dates are not corrected.
     pub fn settle(&mut self) {
         self.shown.get_or_insert(self.now);
     }
 
     // ---- manifests
 
-    /// Returns the reading of the wall clock, in milliseconds of Unix time, from which the dates of manifests count on: they never
-    /// jump. `None` before the first unit.
+    /// Returns the reading of the wall clock, in milliseconds of Unix time, from which the dates of manifests
+    /// advance without jumps. `None` before the first unit.
     #[must_use]
     pub const fn reading(&self) -> Option<(Instant, u64)> {
         self.reading
     }
 
-    /// Returns the date of an instant by that reading, in milliseconds of Unix time.
+    /// Returns the date of an instant counted from that reading, in milliseconds of Unix time.
     #[must_use]
     pub fn today_ms(&self, at: Instant) -> Option<i64> {
         let (read_at, wall_ms) = self.reading?;
@@ -205,13 +207,13 @@ impl Dates {
         Some(ms(wall_ms).saturating_add(since(read_at, at)).saturating_sub(since(at, read_at)))
     }
 
-    /// Returns the date of DTS zero when the first playlist was shown.
+    /// Returns the calendar date of DTS zero when the first playlist was shown.
     #[must_use]
     pub fn zero_ms(&self) -> Option<i64> {
         self.shown.map(|shown| shown.media_ms)
     }
 
-    /// Returns the time by which media with this DTS is behind that date, in milliseconds.
+    /// Returns the time by which media at this DTS is later than that date implies, in milliseconds.
     #[must_use]
     pub fn delay_ms(&self, dts_ms: i64) -> u64 {
         let delay = self.zero_ms().map_or(0, |zero| self.offset(dts_ms).media_ms.saturating_sub(zero));
@@ -230,7 +232,7 @@ mod tests {
     const BEGAN_MS: i64 = 1_700_000_000_000;
     const HOUR_MS: i64 = 3_600_000;
 
-    /// Units of a stream, each with its arrival, and what the wall clock was set by.
+    /// Units of a stream with their arrivals, and changes of the wall clock.
     struct Rig {
         dates: Dates,
         began: Instant,
@@ -247,8 +249,8 @@ mod tests {
             self.dates.note(Arrival { at, wall_ms, dts_ms }, epoch)
         }
 
-        /// Two hundred seconds from `from_ms` on, in which segments of two seconds begin. Gives the jumps: where, and from which date
-        /// to which, relative to DTS.
+        /// Feeds two hundred seconds from `from_ms` on, with segments of two seconds. Returns the jumps: the
+        /// DTS and size of each.
         fn run(
             &mut self,
             from_ms: i64,
@@ -270,7 +272,7 @@ mod tests {
         }
     }
 
-    /// True if the only jump is this long, and comes soon after `at_ms`.
+    /// True if there is a single jump, of `by_ms`, soon after `at_ms`.
     fn is_one(jumps: &[(i64, i64)], at_ms: i64, by_ms: i64) -> bool {
         matches!(jumps, [(at, by)] if (at_ms + 20_000..at_ms + 45_000).contains(at) && *by == by_ms)
     }

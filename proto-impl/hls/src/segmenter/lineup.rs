@@ -1,38 +1,41 @@
-//! Tracks that come apart in time, put beside each other again: a publisher's sound may be seconds ahead of its video, or behind it.
+//! Aligns tracks that arrive at different times: a publisher's audio may be seconds ahead of its video, or
+//! behind it.
 //!
-//! A segment has everything of its time only if all tracks have come as far when it ends, so units of the tracks that are ahead wait
-//! for the one that lags most. A track lags by the least that it was behind in the last seconds: a burst does not count, nor do
-//! pictures that come once in a while. Tracks that are closer than [`APART_MS`] are left as they come.
+//! A segment is complete only if all tracks have reached its end, so units of tracks that are ahead wait for
+//! the track that lags most. The lag of a track is the smallest distance by which it was behind during the last
+//! seconds; therefore neither bursts nor rare pictures count. Tracks that differ by less than [`APART_MS`] are
+//! passed on as they arrive.
 
 use std::collections::BTreeMap;
 
 use media::TrackId;
 
-/// Distance of tracks that are not apart.
+/// Largest lag that needs no alignment.
 const APART_MS: i64 = 250;
-/// A track that lags more is not waited for.
+/// A track that lags by more than this is not waited for.
 const LAG_MS_MAX: i64 = 5000;
-/// The time over which the lag of a track is measured, in milliseconds of its DTS: at first, and from then on.
+/// Time over which the lag of a track is measured, in milliseconds of its DTS: the first window, and the later
+/// ones.
 const FIRST_WINDOW_MS: i64 = 1000;
 const WINDOW_MS: i64 = 3000;
-/// Units that wait, and their bytes: with more, the oldest goes on.
+/// Maximum number of waiting units, and of their bytes. Beyond either, the oldest unit is passed on.
 const UNITS_MAX: usize = 2000;
 const BYTES_MAX: usize = 16 << 20;
 
-/// The position of a track.
+/// State of a track.
 #[derive(Debug)]
 struct Lane {
     track: TrackId,
     /// DTS of its newest unit, in milliseconds.
     newest_ms: i64,
-    /// The lag that the last window has shown.
+    /// Smallest lag in the last window.
     lag_ms: i64,
-    /// End of the window that is open, and the least lag in it.
+    /// End of the current window, and the smallest lag in it so far.
     window: (i64, i64),
 }
 
 impl Lane {
-    /// Takes note of a unit that is `behind_ms` behind the track that is ahead of all.
+    /// Records a unit that is `behind_ms` behind the track that is furthest ahead.
     fn note(&mut self, dts_ms: i64, behind_ms: i64) {
         let behind_ms = if behind_ms > LAG_MS_MAX { 0 } else { behind_ms };
         self.newest_ms = dts_ms;
@@ -46,14 +49,14 @@ impl Lane {
     }
 }
 
-/// The tracks of a stream beside each other; `U` is a unit as its owner keeps it.
+/// Aligns the tracks of a stream. `U` is the owner's type for a unit.
 #[derive(Debug)]
 pub struct Lineup<U> {
     lanes: Vec<Lane>,
-    /// Waiting units with their sizes, by DTS and arrival.
+    /// Waiting units with their sizes, ordered by DTS and arrival.
     waiting: BTreeMap<(i64, u64), (usize, U)>,
     bytes: usize,
-    /// Number of units that have waited so far.
+    /// Number of units that have waited so far; orders units with the same DTS.
     count: u64,
 }
 
@@ -64,12 +67,13 @@ impl<U> Default for Lineup<U> {
 }
 
 impl<U> Lineup<U> {
-    /// Forgets how the tracks lie to each other, because others follow. Waiting units stay: take them first.
+    /// Forgets the lags of the tracks, because other tracks follow. Waiting units stay: take them first.
     pub fn change_tracks(&mut self) {
         self.lanes.clear();
     }
 
-    /// Takes note of a unit of `bytes` bytes. True if it goes on at once; else `unit` is kept until [`Self::pop`] returns it.
+    /// Records a unit of `bytes` bytes. Returns true if it passes at once; otherwise `unit` is kept until
+    /// [`Self::pop`] returns it.
     pub fn passes(&mut self, track: TrackId, dts_ms: i64, bytes: usize, unit: impl FnOnce() -> U) -> bool {
         self.note(track, dts_ms);
         if self.waiting.is_empty() && self.lag_ms() <= APART_MS {
@@ -81,7 +85,7 @@ impl<U> Lineup<U> {
         false
     }
 
-    /// Returns the next unit that all tracks have come as far as.
+    /// Returns the next unit that all tracks have reached.
     pub fn pop(&mut self) -> Option<U> {
         let ahead_ms = self.lanes.iter().map(|lane| lane.newest_ms.saturating_add(lane.lag_ms)).max()?;
         let (first_ms, _) = *self.waiting.first_key_value()?.0;
@@ -90,7 +94,7 @@ impl<U> Lineup<U> {
         is_due.then(|| self.pop_rest())?
     }
 
-    /// Returns the next unit, even if tracks have not come as far.
+    /// Returns the next unit, even if not all tracks have reached it.
     pub fn pop_rest(&mut self) -> Option<U> {
         let (_, (bytes, unit)) = self.waiting.pop_first()?;
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -107,7 +111,7 @@ impl<U> Lineup<U> {
         match self.lanes.iter_mut().find(|lane| lane.track == track) {
             Some(lane) => lane.note(dts_ms, behind_ms),
             None => {
-                // The others were compared with nothing so far.
+                // Until now there was no track to compare the others with.
                 for lane in &mut self.lanes {
                     lane.window = (lane.newest_ms.saturating_add(FIRST_WINDOW_MS), LAG_MS_MAX);
                 }
@@ -122,7 +126,7 @@ impl<U> Lineup<U> {
 mod tests {
     use super::*;
 
-    /// A line of video and sound with everything that came out of it.
+    /// A lineup of video and audio, with all its output.
     #[derive(Default)]
     struct Rig {
         lineup: Lineup<(TrackId, i64)>,
@@ -148,12 +152,12 @@ mod tests {
             assert_eq!(self.lineup.bytes, 0);
         }
 
-        /// The DTS of a track, in the order they came out.
+        /// The DTS of a track's units, in output order.
         fn of(&self, track: TrackId) -> Vec<i64> {
             self.out.iter().filter(|(of, _)| *of == track).map(|(_, dts)| *dts).collect()
         }
 
-        /// The longest distance backwards from `from_ms` on.
+        /// The longest step backwards from `from_ms` on.
         fn apart_ms(&self, from_ms: i64) -> i64 {
             let late = self.out.iter().filter(|(_, dts)| *dts >= from_ms);
             late.fold((i64::MIN, 0), |(most, apart), (_, dts)| {
@@ -202,7 +206,7 @@ mod tests {
             }
             assert_eq!(rig.waited, 0, "{name}");
         }
-        // Sound in bursts of a second.
+        // Audio in bursts of a second.
         let mut rig = Rig::new();
         for ms in (0..30_000).step_by(40) {
             rig.unit(TrackId::VIDEO, ms, 10);

@@ -1,7 +1,8 @@
-//! The manifest of DASH (ISO/IEC 23009-1) for segments of fragmented MP4: `SegmentTemplate` with a `SegmentTimeline` (§5.3.9.6).
+//! The DASH manifest (ISO/IEC 23009-1) for segments of fragmented MP4: `SegmentTemplate` with a
+//! `SegmentTimeline` (§5.3.9.6).
 //!
-//! A change of the tracks or timestamps of a stream ends a period and begins another. The former period stays in the manifest until
-//! its last segment has left the window.
+//! A change of the tracks or timestamps of a stream begins a new period. The former period stays in the
+//! manifest until its last segment has left the window.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -12,19 +13,20 @@ use super::mp4::{Described, Span, Spanned};
 use super::outline::{Accessibility, Outline};
 use crate::playlist::Date;
 
-/// Seconds after which a player asks again.
+/// Interval in seconds at which players reload the manifest.
 const UPDATE_PERIOD_S: u64 = 2;
-/// The query parameter that tells the segments of a manifest's viewers from those of a playlist's ([`for_viewer`]).
+/// Query parameter that distinguishes requests for segments by viewers of a manifest from those by viewers of a
+/// playlist ([`for_viewer`]).
 pub const MARK: &str = "dash";
 /// The beginning of the line with the time.
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
-/// Added to the index of a track of sound: the numbers of adaptation sets are of one kind.
+/// Added to the index of an audio track, because audio and video share the numbers of adaptation sets.
 const AUDIO_IDS: u64 = 100;
-/// The scheme of channels (ISO/IEC 23003-3).
+/// Scheme of channel configurations (ISO/IEC 23003-3).
 const CHANNELS: &str = "urn:mpeg:dash:23003:3:audio_channel_configuration:2011";
-/// The scheme of roles (§5.8.5.5): of several sounds the first one is the main one.
+/// Scheme of roles (§5.8.5.5): the first of several audio tracks is the main one.
 const ROLES: &str = "urn:mpeg:dash:role:2011";
-/// The scheme of keys that players are given in the clear (W3C Encrypted Media Extensions §9.1).
+/// Scheme of keys that players receive in the clear (W3C Encrypted Media Extensions §9.1).
 const CLEAR_KEY: &str = "urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e";
 /// The beginning of a template of URIs.
 const TEMPLATE: &str = "<SegmentTemplate ";
@@ -38,12 +40,12 @@ impl Display for Period {
     }
 }
 
-/// A moment, of milliseconds of Unix time.
+/// Converts milliseconds of Unix time to a date.
 fn moment(unix_ms: u64) -> Date {
     Date(i64::try_from(unix_ms).unwrap_or(i64::MAX))
 }
 
-/// Text in an attribute.
+/// Escapes text for an attribute.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
@@ -61,7 +63,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Dates by the calendar of the presentation, in milliseconds.
+/// Calendar dates of the presentation, in milliseconds of Unix time.
 #[derive(Debug, Clone, Copy)]
 pub struct Moments {
     /// The beginning of the presentation, which never changes (§5.3.1.2).
@@ -70,15 +72,15 @@ pub struct Moments {
     pub now_ms: u64,
 }
 
-/// A stretch of the presentation in which tracks and timestamps do not change: a period (§5.3.2). What is said of one does not change
-/// while it is shown.
+/// A stretch of the presentation in which tracks and timestamps do not change: a period (§5.3.2). Its values do
+/// not change while it is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
     /// Number of the period, unique in the presentation.
     pub id: u64,
     /// Beginning of the period in the time of the segments, in milliseconds.
     pub begin_ms: u64,
-    /// Distance from that time to the time of the presentation, in milliseconds.
+    /// Distance from the time of the segments to the time of the presentation, in milliseconds.
     pub delay_ms: u64,
 }
 
@@ -88,20 +90,20 @@ impl Stretch {
     }
 }
 
-/// The segments of a stream, as one manifest describes them.
+/// The segments of a stream, to be described by one manifest.
 #[derive(Debug, Clone, Copy)]
 pub struct Presentation<'a> {
-    /// The renditions, of which the first one leads.
+    /// The renditions; the first one leads.
     pub renditions: &'a [&'a Outline],
-    /// The periods, the newest last.
+    /// The periods, newest last.
     pub stretches: &'a [Stretch],
-    /// The folder of the segments, relative to the manifest, with its slash.
+    /// The folder of the segments relative to the manifest, with a trailing slash.
     pub base: &'a str,
     /// True if the stream has ended.
     pub ended: bool,
-    /// The most segments that the manifest lists; `None`: all of the playlists.
+    /// Maximum number of segments to list; `None`: all segments of the playlists.
     pub listed: Option<usize>,
-    /// The distance from the live edge that players are asked to keep, in milliseconds: at least two segments.
+    /// Distance from the live edge at which players should play, in milliseconds; at least two segments.
     pub latency_ms: u64,
 }
 
@@ -149,7 +151,7 @@ impl Presentation<'_> {
         Some(out)
     }
 
-    /// Writes a stretch of which there is something.
+    /// Writes a period, if it has any segments.
     fn period(&self, out: &mut String, stretch: &Stretch, next_ms: Option<u64>) {
         let of_stretch = |one: &Spanned<'_>| {
             one.middle_ms() >= stretch.begin_ms && next_ms.is_none_or(|next| one.middle_ms() < next)
@@ -158,7 +160,7 @@ impl Presentation<'_> {
         for rendition in self.renditions {
             let beyond = rendition.spanned().count().saturating_sub(self.listed());
             let all: Vec<Spanned<'_>> = rendition.spanned().skip(beyond).filter(of_stretch).collect();
-            // A rendition described otherwise is left over from the previous stretch, or belongs to the next.
+            // Segments with another description are left over from the previous period, or belong to the next.
             let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
             let spans: Vec<Span> =
                 all.iter().filter(|one| one.described == described).map(|one| one.span).collect();
@@ -191,7 +193,8 @@ impl Presentation<'_> {
     }
 }
 
-/// A line with the time (§5.8.4.11), from which players tell how far behind they are.
+/// Writes the line with the current time (§5.8.4.11), from which players compute their distance from the live
+/// edge.
 fn utc_timing(out: &mut String, now_ms: u64) {
     let _ = write!(out, "{UTC_TIMING} value=\"{}\"/>", moment(now_ms));
 }
@@ -213,7 +216,7 @@ pub fn for_viewer(echo: &str, now_ms: u64) -> impl Fn(&str, &mut String) -> bool
     }
 }
 
-/// A template with a query on its URIs, which have none.
+/// Adds a query to the URIs of a template, which have none.
 fn with_query(line: &str, query: &str) -> String {
     let mut rest = line;
     let mut out = String::new();
@@ -240,7 +243,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// True if players may switch between both: pictures in one codec (§5.3.3.1).
+    /// True if players may switch between both renditions: both are video in the same codec (§5.3.3.1).
     fn is_alternative_of(&self, other: &Self) -> bool {
         let is_video = |one: &Self| one.described.kind == TrackKind::Video;
         is_video(self) && is_video(other) && self.codec() == other.codec()
@@ -256,7 +259,7 @@ impl Shown<'_> {
         full.split_once('.').map_or(full, |(codec, _)| codec)
     }
 
-    /// The beginnings of its segments, in milliseconds, and the end of the last one.
+    /// Start times of the rendition's segments and end of the last one, in milliseconds.
     fn cuts_ms(&self) -> Vec<u64> {
         let ticks = u64::from(self.described.timescale.ticks()).max(1);
         let end = self.spans.last().map(|last| last.time.saturating_add(last.ticks));
@@ -264,7 +267,8 @@ impl Shown<'_> {
         times.map(|time| time.saturating_mul(1000) / ticks).collect()
     }
 
-    /// True if no segment of one reaches into two of the other (§5.3.3.2), where both have some.
+    /// True if no segment of either rendition overlaps two of the other, within the time for which both have
+    /// segments (§5.3.3.2).
     fn is_aligned_with(&self, other: &Self) -> bool {
         let (own, others) = (self.cuts_ms(), other.cuts_ms());
         let within = |cut: u64, of: &[u64]| {
@@ -276,7 +280,8 @@ impl Shown<'_> {
     }
 }
 
-/// The number of a set, which is the same in all periods, whichever tracks there are; none of those that others have.
+/// The number of an adaptation set: the same in all periods, regardless of the other tracks, and not among
+/// those `taken`.
 fn set_id(set: &[Shown<'_>], taken: &[u64]) -> u64 {
     let is_audio = set.first().is_some_and(|first| first.described.kind != TrackKind::Video);
     let track = set.first().and_then(|first| first.rendition.track).map_or(0, u64::from);
@@ -284,7 +289,7 @@ fn set_id(set: &[Shown<'_>], taken: &[u64]) -> u64 {
     (first..).find(|id| !taken.contains(id)).unwrap_or(first)
 }
 
-/// Writes renditions that players may switch between.
+/// Writes an adaptation set: renditions between which players may switch.
 fn adaptation_set(
     out: &mut String,
     stretch: &Stretch,
@@ -302,11 +307,11 @@ fn adaptation_set(
         let _ = write!(out, " lang=\"{}\"", Escaped(media::language::tag(language)));
     }
     let _ = writeln!(out, " mimeType=\"{kind}/mp4\" segmentAlignment=\"{is_aligned}\"{sap}>");
-    // Renditions of several streams have keys of their own.
+    // Renditions of different streams have different keys.
     let is_shared = others.iter().all(|one| one.described.key_id == first.described.key_id);
     first.described.key_id.filter(|_| is_shared).into_iter().for_each(|key_id| protection(out, key_id));
     if let Some((_, channels)) = first.described.sound {
-        // ISO/IEC 23003-3 table 68: 7 stands for eight channels.
+        // ISO/IEC 23003-3 table 68: configuration 7 has eight channels.
         let configuration = if channels == 8 { 7 } else { channels };
         let _ = writeln!(
             out,
@@ -345,10 +350,11 @@ fn adaptation_set(
     out.push_str("</AdaptationSet>\n");
 }
 
-/// Writes how samples are encrypted, and that the key can be had by ClearKey (ISO/IEC 23009-1 §5.8.4.1, ISO/IEC 23001-7 §11.2).
+/// Writes how samples are encrypted, and that ClearKey provides the key (ISO/IEC 23009-1 §5.8.4.1, ISO/IEC
+/// 23001-7 §11.2).
 fn protection(out: &mut String, key_id: [u8; 16]) {
     let id: String = key_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    // A UUID has hyphens behind its 8th, 12th, 16th and 20th digit.
+    // A UUID has hyphens after its 8th, 12th, 16th and 20th digit.
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| id.get(part).unwrap_or_default());
     let _ = writeln!(
         out,
@@ -376,7 +382,7 @@ fn template(out: &mut String, stretch: &Stretch, Shown { rendition, described, s
     out.push_str("</SegmentTimeline>\n</SegmentTemplate>\n");
 }
 
-/// Writes the description of a rendition, without the end of the element.
+/// Writes the description of a rendition; the caller ends the element.
 fn representation(out: &mut String, Shown { rendition, described, .. }: &Shown<'_>) {
     let bits = rendition.bits;
     let _ = write!(

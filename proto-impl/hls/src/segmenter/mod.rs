@@ -1,17 +1,22 @@
-//! A live stream as segments and playlists (RFC 8216, RFC 8216bis), and as the manifest of DASH for the same segments.
+//! Cuts a live stream into segments, and writes playlists (RFC 8216, RFC 8216bis) and a DASH manifest for them.
 //!
-//! 1. Access units go in, in decoding order, each with its time in milliseconds and its date ([`Timed`]). The tracks that decode them
-//!    are set before ([`TsSegmenter::set_tracks`], [`Mp4Segmenter::set_tracks`]), and again when they change.
-//! 2. A [`Window`] says where a segment ends: at key frames where that is possible, and by time and size where it is not. It keeps the
-//!    playlist of the newest segments.
-//! 3. [`TsSegmenter`] writes segments of MPEG-TS, which a [`Sealer`] may encrypt; [`Mp4Segmenter`] writes fragmented MP4, with parts for
-//!    low latency. Files come out before a playlist names them.
-//! 4. Names that the playlist has dropped come out twice: when it drops them, and when no player fetches them any more.
-//! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s by their [`Outline`]s, side by side, for players of DASH.
-//! 6. Before all this, [`Lineup`] puts tracks that are apart in time beside each other, and [`Dates`] finds the dates of units.
+//! 1. Access units are passed in decoding order, each with its time in milliseconds and its date ([`Timed`]).
+//! Their tracks are set first ([`TsSegmenter::set_tracks`], [`Mp4Segmenter::set_tracks`]), and again whenever
+//! they change.
+//! 2. A [`Window`] decides where a segment ends: at key frames where possible, otherwise by time and size. It
+//! keeps the playlist of the newest segments.
+//! 3. [`TsSegmenter`] writes segments of MPEG-TS, which a [`Sealer`] may encrypt; [`Mp4Segmenter`] writes
+//! fragmented MP4, with parts for low latency. Files are returned before a playlist lists them.
+//! 4. The names of removed files are returned twice: when the playlist no longer lists them, and when players
+//! no longer fetch them.
+//! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s, given their [`Outline`]s,
+//! for DASH players.
+//! 6. Units pass two stages first: [`Lineup`] aligns tracks that arrive at different times, and [`Dates`]
+//! determines the dates of units.
 //!
-//! Nothing here reads a clock, serves a request or keeps a file: the owner says what time it is, stores the files under their names, and
-//! forgets those that are gone. A stream is bounded by [`Rules::list_size`], [`SEGMENT_BYTES_MAX`] and [`PLAYLIST_BYTES_MAX`].
+//! This module reads no clock, serves no requests and stores no files: the owner passes the time, stores files
+//! under their names, and deletes those that are no longer needed. Memory is bounded by [`Rules::list_size`],
+//! [`SEGMENT_BYTES_MAX`] and [`PLAYLIST_BYTES_MAX`].
 
 mod cues;
 mod dates;
@@ -39,26 +44,28 @@ pub use seal::{GivenKey, Scope, Sealer, Sealing};
 pub use ts::{Cut, TsSegmenter};
 pub use window::{Mark, NUMBERS_FROM_MS, PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, Start, Window};
 
-/// Largest number of ID3 tags between two units, or before one fragment.
+/// Maximum number of ID3 tags between two units, or before one fragment.
 const EVENTS_MAX: usize = 64;
 
-/// The rules by which a stream is cut.
+/// Rules for cutting a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// The least length of a segment, in milliseconds: it ends at the first key frame after it.
+    /// Minimum duration of a segment in milliseconds; it ends at the first key frame after that.
     pub segment_ms: i64,
-    /// The most segments in the playlist.
+    /// Maximum number of segments in the playlist.
     pub list_size: usize,
-    /// The wanted length of a part, in milliseconds.
+    /// Wanted duration of a part, in milliseconds.
     pub part_ms: i64,
-    /// The wanted length of a fragment of fragmented MP4 without parts, in milliseconds. `None`: a segment is one fragment.
+    /// Wanted duration of a fragment of fragmented MP4 without parts, in milliseconds. `None`: a segment is a
+    /// single fragment.
     pub fragment_ms: Option<i64>,
     /// The form of the numbers in the names of segments.
     pub suffix: Suffix,
 }
 
 impl Rules {
-    /// Segments of two seconds and one fragment, fifteen in the playlist, parts of 300 ms, numbers of nine digits.
+    /// Segments of two seconds that are a single fragment; fifteen segments in the playlist; parts of 300 ms;
+    /// numbers of nine digits.
     pub const DEFAULT: Self = Self {
         segment_ms: 2000,
         list_size: 15,
@@ -68,7 +75,7 @@ impl Rules {
     };
 }
 
-/// An access unit with its place in the time of the playlist.
+/// An access unit and its place in the time of the playlist.
 #[derive(Debug, Clone, Copy)]
 pub struct Timed<'a> {
     /// The unit, with times in the timescale of its track.

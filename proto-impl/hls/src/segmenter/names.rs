@@ -1,6 +1,7 @@
 //! Names of segments, parts and initialization sections.
 
-/// The form in which the number of a segment is written: C's `%d` with a width of zeros, and the text around it.
+/// Form of the number in a segment's name: C's `%d`, with an optional width padded by zeros, and the text
+/// around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suffix {
     before: String,
@@ -8,14 +9,15 @@ pub struct Suffix {
     after: String,
 }
 
-/// Digits that numbers of segments have until 2033: they count quarters of a second since 2026 ([`super::Start`]).
+/// Digits of segment numbers until 2033; the numbers count quarters of a second since 2026 ([`super::Start`]).
 const FILE_DIGITS: usize = 9;
 
 impl Suffix {
     /// `%09d`.
     pub const NINE_DIGITS: Self = Self { before: String::new(), digits: 9, after: String::new() };
 
-    /// Reads a form such as `-%05d_x`: one `%d`, perhaps with a width, and letters, digits, `-` and `_`. `None`: it is no such form.
+    /// Reads a form such as `-%05d_x`: one `%d`, optionally with a width, and letters, digits, `-` and `_`.
+    /// `None` if the text is not such a form.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (before, rest) = text.split_once('%')?;
@@ -35,8 +37,8 @@ impl Suffix {
         format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits)
     }
 
-    /// The part of a segment's name before the suffix. `None`: no suffix, or one that cannot be told from an id that ends with
-    /// digits: numbers of files must never be longer than their width.
+    /// The part of a segment's name before the suffix. `None` if there is no suffix, or if it cannot be
+    /// distinguished from an id that ends with digits; the width must be at least that of all numbers.
     #[must_use]
     pub fn strip<'n>(&self, stem: &'n str) -> Option<&'n str> {
         let numbered = stem.strip_suffix(self.after.as_str()).filter(|_| self.digits >= FILE_DIGITS)?;
@@ -45,22 +47,22 @@ impl Suffix {
         (digits >= self.digits).then(|| before.strip_suffix(self.before.as_str()))?
     }
 
-    /// The name of a segment as DASH has it for any number (ISO/IEC 23009-1 §5.3.9.4.4).
+    /// Template of a segment's name in DASH, for any number (ISO/IEC 23009-1 §5.3.9.4.4).
     #[must_use]
     pub fn template(&self, base: &str, ending: &str) -> String {
         format!("{base}{}$Number%0{}d${}.{ending}", self.before, self.digits, self.after)
     }
 }
 
-/// The rule by which names of segments and their like are formed.
+/// Rules for the names of segments, parts and init segments.
 #[derive(Debug, Clone)]
 pub struct Names {
-    /// The beginning of their names.
+    /// Prefix of all names.
     pub base: String,
-    /// The ending of the names of segments.
+    /// Suffix of the names of segments.
     pub ending: &'static str,
-    /// The number of the first segment, where names have it and count from one behind it: in manifests of DASH numbers have to be
-    /// small, since ffmpeg takes the first one for an index into the timeline.
+    /// Number of the first segment, if names contain it and count from one after it. Numbers in DASH manifests
+    /// have to be small, because ffmpeg takes the first one for an index into the timeline.
     pub run: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A segmenter as manifests describe it, apart from the segmenter: renditions of one manifest may be made in several places.
+//! Snapshots of segmenters for manifests. Renditions of one manifest may be made in different places.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ pub struct Accessibility {
     pub value: String,
 }
 
-/// The segments of a playlist and their description, as of one moment.
+/// The segments of a playlist, and their description, at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
-    /// The name of the rendition, which one that comes later may have, too.
+    /// Name of the rendition. A later rendition may have the same name.
     pub id: String,
-    /// Descriptors of its adaptation set.
+    /// Descriptors of the rendition's adaptation set.
     pub(super) accessibility: Vec<Accessibility>,
-    /// The index of its first track, if it has one.
+    /// Index of the rendition's first track, if there is one.
     pub(super) track: Option<u8>,
-    /// The names of its segments, as a manifest writes them.
+    /// Template of the segments' names, as written in a manifest.
     pub(super) template: String,
-    /// The number of the first segment, where names count from it.
+    /// Number of the first segment, if the numbers in names count from it.
     run: Option<u64>,
     pub(super) is_enough: bool,
     pub(super) is_independent: bool,
@@ -35,15 +35,16 @@ pub struct Outline {
     pub(super) has_cues: bool,
     pub(super) target: Duration,
     pub(super) bits: u64,
-    /// The lengths of the segments of the playlist.
+    /// Durations of the segments in the playlist.
     pub(super) lengths: Vec<Duration>,
     inits: Vec<Described>,
-    /// The segments that are there, each with the place of its init segment, and true if a period begins with it.
+    /// The segments that exist, each with the index of its init segment; the flag is true if a period begins
+    /// with the segment.
     spans: Vec<(Span, usize, bool)>,
 }
 
 impl Outline {
-    /// Outlines the playlist of a segmenter.
+    /// Takes a snapshot of a segmenter's playlist.
     #[must_use]
     pub fn of(segmenter: &Mp4Segmenter) -> Self {
         let (window, names) = (segmenter.window(), segmenter.names());
@@ -73,13 +74,13 @@ impl Outline {
         }
     }
 
-    /// The same with these descriptors.
+    /// The same outline with these descriptors.
     #[must_use]
     pub fn with_accessibility(self, accessibility: Vec<Accessibility>) -> Self {
         Self { accessibility, ..self }
     }
 
-    /// The segments that are there, with what describes them.
+    /// The segments that exist, with their descriptions.
     pub fn spanned(&self) -> impl Iterator<Item = Spanned<'_>> {
         self.spans.iter().filter_map(|(span, init, begins_period)| {
             let described = self.inits.get(*init)?;
@@ -87,13 +88,14 @@ impl Outline {
         })
     }
 
-    /// The same with the segments alone whose middle is in this time, in milliseconds.
+    /// The same outline, reduced to segments whose middle is in this range of milliseconds.
     #[must_use]
     pub fn within(&self, from_ms: u64, until_ms: Option<u64>) -> Self {
         self.only(|middle_ms| middle_ms >= from_ms && until_ms.is_none_or(|until_ms| middle_ms < until_ms))
     }
 
-    /// The same with those segments alone that `keeps` wants, by their middle in milliseconds.
+    /// The same outline, reduced to segments for which `keeps` is true; it is passed the segment's middle in
+    /// milliseconds.
     #[must_use]
     pub fn only(&self, keeps: impl Fn(u64) -> bool) -> Self {
         let is_kept = |one: &Spanned<'_>| keeps(one.middle_ms());
@@ -103,13 +105,13 @@ impl Outline {
         outline
     }
 
-    /// The names of its segments, which no other rendition has.
+    /// The template of the segments' names, which no other rendition has.
     #[must_use]
     pub fn names(&self) -> &str {
         &self.template
     }
 
-    /// The number in the name of a segment.
+    /// The number to use in the name of a segment.
     pub(super) fn number(&self, number: u64) -> u64 {
         self.run.map_or(number, |run| number.saturating_sub(run).saturating_add(1))
     }

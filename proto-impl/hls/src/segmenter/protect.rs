@@ -1,10 +1,11 @@
-//! Encryption of samples by the scheme `cbcs` of ISO/IEC 23001-7 §10.4, which playlists call `SAMPLE-AES`: key and vector are the same
-//! for all samples of a run.
+//! Encryption of samples by the scheme `cbcs` of ISO/IEC 23001-7 §10.4, which playlists call `SAMPLE-AES`. Key
+//! and vector are the same for all samples of a run.
 //!
-//! - Of H.264 and H.265, slices are protected behind their headers: one block in ten, from the beginning of each, in a chain of its own.
-//! - Of sound all whole blocks of a frame are, in one chain.
+//! - H.264 and H.265: slices are encrypted after their headers, one block in ten. Each slice starts a new
+//!   cipher chain.
+//! - Audio: all complete blocks of a frame are encrypted, in one chain.
 //!
-//! The rest of a protected part behind its last whole block stays clear (§9.7).
+//! The bytes after the last complete block of a protected part stay clear (§9.7).
 
 use std::fmt;
 
@@ -16,14 +17,15 @@ use media::nal::Nals;
 use media::{AccessUnit, Codec, Track, TrackId, TrackKind};
 
 const BLOCK: usize = 16;
-/// Blocks of the pattern of video, of which the first one is protected.
+/// Blocks of the video pattern; the first one is encrypted.
 const PATTERN_BLOCKS: usize = 10;
-/// Bytes of the length before a NAL unit.
+/// Size of the length field before a NAL unit, in bytes.
 const LENGTH_BYTES: usize = 4;
-/// Bytes that stay clear of a slice whose header cannot be read: more than nearly any header has.
+/// Clear bytes of a slice whose header cannot be parsed: more than nearly all headers have.
 const HEADER_BYTES: usize = 128;
 
-/// True if samples of a codec can be protected. AV1 and VP9 have rules of their own for what stays clear.
+/// True if samples of a codec can be encrypted. AV1 and VP9 have their own rules for clear bytes, which are not
+/// implemented.
 #[must_use]
 pub const fn is_protectable(codec: Codec) -> bool {
     match codec {
@@ -47,16 +49,17 @@ impl fmt::Debug for Protector {
     }
 }
 
-/// The form of a track's samples.
+/// Form of a track's samples.
 #[derive(Debug)]
 enum Form {
-    /// NAL units, of which slices are protected.
+    /// NAL units, of which only slices are encrypted.
     Slices(Box<SliceHeaders>),
     Whole,
 }
 
 impl Protector {
-    /// Creates it for this key. The identifier of the key follows from it, and does not tell it.
+    /// Creates the encryption with this key. The key's identifier is a digest of the key and does not reveal
+    /// it.
     pub(super) fn new(key: [u8; BLOCK], vector: [u8; BLOCK]) -> Self {
         let digest = crypto::sha256(&[b"key id of samples", &key]);
         let key_id = digest.first_chunk().copied().unwrap_or_default();
@@ -67,7 +70,7 @@ impl Protector {
         self.protection
     }
 
-    /// Sets the tracks from the next sample on. Those that cannot be protected have no samples.
+    /// Sets the tracks from the next sample on. Tracks that cannot be encrypted get no samples.
     pub(super) fn set_tracks(&mut self, tracks: &[Track]) {
         let form = |track: &Track| match SliceHeaders::of(&track.config) {
             Some(headers) => Some((track.id, Form::Slices(Box::new(headers)))),
@@ -79,7 +82,8 @@ impl Protector {
         self.tracks = tracks.iter().filter_map(form).collect();
     }
 
-    /// Encrypts a unit: its payload, and the parts of that. `None`: it cannot be protected, and must not leave.
+    /// Encrypts a unit; returns its payload and the subsamples of that. `None`: the unit cannot be encrypted
+    /// and must not be passed on.
     pub(super) fn protect(&mut self, unit: &AccessUnit) -> Option<(Bytes, Vec<Subsample>)> {
         let (_, form) = self.tracks.iter_mut().find(|(track, _)| *track == unit.track)?;
         let mut payload = BytesMut::from(&unit.payload[..]);
@@ -99,7 +103,8 @@ impl Protector {
         Some((payload.freeze(), subsamples))
     }
 
-    /// Encrypts the first of every `step` blocks, in one chain. They are gathered for that: the cipher is called once.
+    /// Encrypts the first of every `step` blocks, in one chain. The blocks are gathered first, so that the
+    /// cipher is called once.
     fn seal(&self, bytes: &mut [u8], step: usize) -> Option<()> {
         let mut cipher = AesCbcSealer::new(&self.key, self.protection.vector)?;
         let (blocks, _) = bytes.as_chunks_mut::<BLOCK>();
@@ -115,7 +120,8 @@ impl Protector {
     }
 }
 
-/// The parts of a unit of NAL units. `None`: it has too many clear bytes for their list, or lengths that are wrong.
+/// The subsamples of a unit of NAL units. `None` if its lengths are invalid, or the list of subsamples cannot
+/// hold its clear bytes.
 fn parts(headers: &mut SliceHeaders, payload: &[u8]) -> Option<Vec<Subsample>> {
     let mut parts = Vec::new();
     let (mut clear, mut at) = (0usize, 0usize);
@@ -131,7 +137,7 @@ fn parts(headers: &mut SliceHeaders, payload: &[u8]) -> Option<Vec<Subsample>> {
         let head = headers.length(nal).unwrap_or(HEADER_BYTES).min(nal.len());
         clear = clear.checked_add(head)?;
         let mut protected = nal.len().saturating_sub(head);
-        // If there are too many slices, a single part reaches from this one to the end.
+        // If there are too many slices, a single subsample covers the rest of the unit from this slice on.
         let is_last = parts.len() >= SUBSAMPLES_MAX.saturating_sub(2);
         if is_last {
             protected = protected.checked_add(payload.len().checked_sub(at)?)?;
@@ -147,7 +153,7 @@ fn parts(headers: &mut SliceHeaders, payload: &[u8]) -> Option<Vec<Subsample>> {
     (parts.len() <= SUBSAMPLES_MAX).then_some(parts)
 }
 
-/// Adds a part; more clear bytes than one can have are of parts before it.
+/// Adds a subsample. Clear bytes beyond the maximum of one subsample go to additional ones before it.
 fn push(parts: &mut Vec<Subsample>, mut clear: usize, protected: usize) -> Option<()> {
     while clear > usize::from(u16::MAX) && parts.len() <= SUBSAMPLES_MAX {
         parts.push(Subsample { clear: u16::MAX, protected: 0 });

@@ -1,5 +1,6 @@
-//! AES-128 of segments (RFC 8216 §4.3.2.4): each is sealed as a whole, while it grows, with a vector of its own. A key is for a number of
-//! segments; keys are random, and are given to viewers that may have the playlist.
+//! AES-128 encryption of segments (RFC 8216 §4.3.2.4). Each segment is encrypted as a whole, while it grows,
+//! with its own vector. A key is used for a number of segments. Keys are random, and are given to viewers that
+//! may have the playlist.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,39 +12,41 @@ use bytes::{Bytes, BytesMut};
 use crypto::{AesCbcSealer, Random, Seed};
 
 const BLOCK: usize = 16;
-/// The ending of the names of keys.
+/// Suffix of the names of keys.
 const ENDING: &str = ".key";
 
-/// The rules by which media is encrypted.
+/// Rules for encrypting media.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sealing {
-    /// The part of the media that is encrypted; `None` for nothing.
+    /// The part of the media to encrypt; `None` for nothing.
     pub scope: Option<Scope>,
-    /// True if keys come from outside ([`Sealer::set_key`]): nothing is sealed before the first one.
+    /// True if keys are supplied from outside ([`Sealer::set_key`]). Nothing can be encrypted before the first
+    /// key.
     pub is_given: bool,
-    /// Number of segments that share a key; `None` for all.
+    /// Number of segments that share a key; `None`: all of them.
     pub segments: Option<u64>,
-    /// The text before the names of keys in playlists.
+    /// Text before the names of keys in playlists.
     pub prefix: String,
 }
 
-/// The part of the media that is encrypted.
+/// The part of the media to encrypt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Segments as a whole (AES-128, RFC 8216 §4.3.2.4).
     Segments,
-    /// Samples within segments of fragmented MP4 (SAMPLE-AES; `cbcs` of ISO/IEC 23001-7), by one key and vector for all of a run.
+    /// Samples within segments of fragmented MP4 (SAMPLE-AES; `cbcs` of ISO/IEC 23001-7), with one key and
+    /// vector for a whole run.
     Samples,
 }
 
-/// A key that is made outside, and the address that players fetch it at.
+/// A key made elsewhere, and the address at which players fetch it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GivenKey {
     /// The key.
     pub key: [u8; BLOCK],
     /// URI of the key in playlists.
     pub uri: String,
-    /// The vector of all segments; `None`: each has a random one.
+    /// The vector for all segments; `None`: each segment has a random one.
     pub vector: Option<[u8; BLOCK]>,
 }
 
@@ -57,19 +60,20 @@ impl fmt::Debug for GivenKey {
 /// The key in use.
 struct Current {
     key: [u8; BLOCK],
-    /// Address and vector of a key that is made outside.
+    /// Address and vector of a key made elsewhere.
     given: Option<(String, Option<[u8; BLOCK]>)>,
-    /// Number of segments that the key may still seal; `None` for all.
+    /// Number of segments that the key may still encrypt; `None`: all of them.
     left: Option<u64>,
-    /// Number of the first segment that it has sealed, which its name has: so no name ever has two contents.
+    /// Number of the first segment encrypted with the key. It is part of the key's name, so that no name is
+    /// used for two keys.
     first: Option<u64>,
 }
 
-/// The segment that grows.
+/// The growing segment.
 struct Open {
     cipher: AesCbcSealer,
     vector: [u8; BLOCK],
-    /// Bytes that are sealed.
+    /// Number of bytes encrypted so far.
     sealed: usize,
 }
 
@@ -78,10 +82,10 @@ pub struct Sealer {
     random: Random,
     sealing: Sealing,
     current: Option<Current>,
-    /// The key from the next segment on.
+    /// The key to use from the next segment on.
     next: Option<GivenKey>,
     open: Option<Open>,
-    /// Names of keys that were given out, each with the number of the last segment that needs it so far.
+    /// Names of keys that were listed, each with the number of the last segment so far that needs it.
     shown: VecDeque<(String, u64)>,
 }
 
@@ -92,14 +96,15 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// The tag of a segment's key in playlists, and the key itself when the segment is the first one that has it.
+/// The tag of a segment's key in playlists; and the key, if this is the first segment to use it.
 pub(super) struct Sealed {
     pub(super) tag: Arc<Key>,
     pub(super) new: Option<(String, Bytes)>,
 }
 
 impl Sealer {
-    /// Creates the sealer of a stream. Keys and vectors follow from the seed. `None`: segments are not encrypted.
+    /// Creates the sealer of a stream. Keys and vectors are derived from the seed. `None` if segments are not
+    /// encrypted.
     #[must_use]
     pub fn of(sealing: &Sealing, seed: &Seed) -> Option<Self> {
         sealing.scope.map(|_| Self {
@@ -112,12 +117,12 @@ impl Sealer {
         })
     }
 
-    /// Seals segments with this key, from the next one on.
+    /// Sets the key to use from the next segment on.
     pub fn set_key(&mut self, key: GivenKey) {
         self.next = Some(key);
     }
 
-    /// Seals the received part of a segment, except the last bytes, which fill no block.
+    /// Encrypts the received part of a segment, up to its last complete block.
     pub(super) fn seal(&mut self, segment: &mut BytesMut) {
         self.begin();
         let Some(open) = &mut self.open else { return segment.clear() };
@@ -130,7 +135,8 @@ impl Sealer {
         }
     }
 
-    /// A segment with this number ends: its last block is padded (RFC 5652 §6.3). `base` is the common prefix of names.
+    /// Ends the segment with this number, and pads its last block (RFC 5652 §6.3). `base` is the common prefix
+    /// of names.
     pub(super) fn finish(&mut self, segment: &mut BytesMut, base: &str, number: u64) -> Option<Sealed> {
         self.seal(segment);
         let sealed = self.open.as_ref()?.sealed;
@@ -156,17 +162,18 @@ impl Sealer {
         Some(Sealed { tag: tag(format!("{}{name}", self.sealing.prefix)), new })
     }
 
-    /// Drops the state of the segment that grows: nothing becomes of it.
+    /// Drops the state of the growing segment, which is discarded.
     pub(super) fn abandon(&mut self) {
         self.open = None;
     }
 
-    /// True if samples are encrypted, and not segments as a whole.
+    /// True if samples are encrypted instead of whole segments.
     pub(super) fn is_of_samples(&self) -> bool {
         self.sealing.scope == Some(Scope::Samples)
     }
 
-    /// Makes the key of samples: what encrypts them. `None`: it has not come.
+    /// Makes the key for samples and returns the encryption with it. `None` if a key from outside has not
+    /// arrived yet.
     pub(super) fn protector(&mut self) -> Option<Protector> {
         self.begin();
         let vector = self.open.take()?.vector;
@@ -174,7 +181,7 @@ impl Sealer {
         Some(Protector::new(current.key, vector))
     }
 
-    /// Names the key of samples with this vector, by a prefix and a number.
+    /// Names the key for samples with this vector, by a prefix and a number.
     pub(super) fn name(&self, vector: [u8; BLOCK], base: &str, number: u64) -> Option<Sealed> {
         let current = self.current.as_ref()?;
         let (uri, new) = match &current.given {
@@ -189,7 +196,7 @@ impl Sealer {
         Some(Sealed { tag: Arc::new(tag), new })
     }
 
-    /// Names of keys that no segment from this number on needs.
+    /// Names of keys that are not needed by segments from this number on.
     pub(super) fn take_left(&mut self, first: u64) -> Vec<String> {
         let mut left = Vec::new();
         while self.shown.len() > 1 && self.shown.front().is_some_and(|(_, last)| *last < first) {

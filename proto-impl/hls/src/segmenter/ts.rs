@@ -1,6 +1,6 @@
 //! Segments of MPEG-TS, cut where a [`Window`] says.
 //!
-//! A segment is written as a whole: it begins with the tables, and no audio frame that belongs to it is left for the next one.
+//! Each segment is written as a whole: it begins with the tables, and contains every audio frame of its time.
 
 use bytes::{Bytes, BytesMut};
 use media::{Track, TrackId, TrackKind};
@@ -19,34 +19,35 @@ pub struct Cut {
     pub uri: String,
     /// Content of the segment.
     pub bytes: Bytes,
-    /// Name and content of the key, if this is the first segment sealed with it.
+    /// Name and content of the key, if this is the first segment encrypted with it.
     pub key: Option<(String, Bytes)>,
 }
 
 /// Cuts one stream into segments of MPEG-TS, and keeps their playlist.
 #[derive(Debug)]
 pub struct TsSegmenter {
-    /// The beginning of the URIs.
+    /// Prefix of the segments' URIs.
     name: String,
     suffix: Suffix,
     window: Window,
     program: Program,
     tracks: Vec<Track>,
     epoch: u32,
-    /// Tags since the last unit.
+    /// Number of ID3 tags since the last unit.
     tags: usize,
-    /// True if the program is yet to get these tracks: what waits of the former ones belongs to the segment before.
+    /// True if new tracks were set but not yet given to the program. Until then, data waiting in the program
+    /// belongs to the segment before the change.
     has_new_tracks: bool,
     bytes: BytesMut,
-    /// Bytes of the last segment: the next one is about as large.
+    /// Size of the last segment, reserved for the next one.
     last_bytes: usize,
-    /// True if it sets its target duration by itself.
+    /// True if the segmenter sets its target duration itself.
     settles: bool,
     sealer: Option<Sealer>,
 }
 
 impl TsSegmenter {
-    /// Creates the segmenter of a stream whose segments have names that begin with `name`.
+    /// Creates the segmenter of a stream. The segments' names begin with `name`.
     #[must_use]
     pub fn new(name: &str, rules: &Rules, start: Start) -> Self {
         Self {
@@ -71,27 +72,28 @@ impl TsSegmenter {
         Self { program: self.program.with_metadata(), ..self }
     }
 
-    /// Has its segments encrypted, if there is a sealer.
+    /// Encrypts the segments if there is a sealer.
     #[must_use]
     pub fn sealed_by(self, sealer: Option<Sealer>) -> Self {
         Self { sealer, ..self }
     }
 
-    /// Gives the sealer a key, from the next segment on.
+    /// Gives the sealer a key, used from the next segment on.
     pub fn set_key(&mut self, key: GivenKey) {
         if let Some(sealer) = &mut self.sealer {
             sealer.set_key(key);
         }
     }
 
-    /// Creates the segmenter of one rendition of several, which gets its name ([`Self::set_name`]) and its first numbers
-    /// ([`Window::begin_at`]) before its first segment ends, and its target duration from outside ([`Window::adopt`]).
+    /// Creates the segmenter of one of several renditions. Before its first segment ends, the owner sets its
+    /// name ([`Self::set_name`]) and first numbers ([`Window::begin_at`]); the owner also sets its target
+    /// duration ([`Window::adopt`]).
     #[must_use]
     pub fn of_ladder(rules: &Rules, start: Start) -> Self {
         Self { settles: false, ..Self::new("", rules, start) }
     }
 
-    /// Sets the text that URIs begin with, from the next segment on.
+    /// Sets the prefix of URIs from the next segment on.
     pub fn set_name(&mut self, name: &str) {
         name.clone_into(&mut self.name);
     }
@@ -102,32 +104,33 @@ impl TsSegmenter {
         &self.window
     }
 
-    /// The window of one rendition of several, to be set from outside.
+    /// The window, to be set from outside if this is one of several renditions.
     #[must_use]
     pub const fn window_mut(&mut self) -> &mut Window {
         &mut self.window
     }
 
-    /// Sets the tracks from the next unit on, video first, each kind by rising ids. Key frames of the first video end segments; sound
-    /// alone is cut anywhere. Another `epoch` is a discontinuity.
+    /// Sets the tracks from the next unit on: video first, each kind by ascending id. Segments end at key
+    /// frames of the first video track; without video, they may end at any unit. A changed `epoch` makes a
+    /// discontinuity.
     pub fn set_tracks(&mut self, tracks: Vec<Track>, epoch: u32) {
         self.tracks = tracks;
         self.epoch = epoch;
         self.has_new_tracks = true;
     }
 
-    /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
+    /// End of the growing segment, in milliseconds of DTS, if it ends before this unit.
     #[must_use]
     pub fn end_before(&self, timed: &Timed<'_>) -> Option<i64> {
         self.window.ends_before(&self.unit_of(timed), self.bytes.len()).map(|end| end.at_ms)
     }
 
-    /// Adds so much to all dates, of which none was shown.
+    /// Adds `by_ms` to all dates. Only called before a playlist was shown.
     pub fn move_dates(&mut self, by_ms: i64) {
         self.window.move_dates(by_ms);
     }
 
-    /// Takes a unit. The segment that it ends.
+    /// Handles a unit. Returns the segment that ends before it, if any.
     pub fn unit(&mut self, timed: &Timed<'_>) -> Option<Cut> {
         let unit = self.unit_of(timed);
         let (end, cut) = self.close_before(&unit);
@@ -135,8 +138,9 @@ impl TsSegmenter {
         cut
     }
 
-    /// Takes a unit of sound, behind another rendition whose last segment ended at `boundary_ms`: segments end there, and by themselves
-    /// only where they must. The segment that it ends.
+    /// Handles an audio unit. Another rendition leads, and its last segment ended at `boundary_ms`: this
+    /// rendition's segments end there too, and elsewhere only if they must. Returns the segment that ends
+    /// before the unit, if any.
     pub fn follow(&mut self, timed: &Timed<'_>, boundary_ms: Option<i64>) -> Option<Cut> {
         let unit = self.unit_of(timed);
         let is_behind = boundary_ms
@@ -148,7 +152,7 @@ impl TsSegmenter {
         cut
     }
 
-    /// Ends the segment that grows, if it ends before this unit.
+    /// Ends the growing segment if it ends before this unit.
     fn close_before(&mut self, unit: &Unit) -> (Option<End>, Option<Cut>) {
         let end = self.window.ends_before(unit, self.bytes.len());
         (end, end.and_then(|end| self.close(end.at_ms)))
@@ -163,13 +167,15 @@ impl TsSegmenter {
         self.add(unit, end, &packets);
     }
 
-    /// Takes note that its tracks have left the stream, and may come back. Until then its playlist goes on with gaps. The segment that ends.
+    /// Called when the rendition's tracks have left the stream, perhaps temporarily. Until they return, the
+    /// playlist continues with gaps. Returns the segment that ends.
     pub fn pause(&mut self) -> Option<Cut> {
         self.close(self.window.end_ms())
     }
 
-    /// Lists gaps: nothing of its tracks has come until `end_ms`, where a segment of another rendition has ended. `dated` gives the date of a
-    /// DTS. True when the playlist has changed.
+    /// Lists gaps until `end_ms`, where a segment of another rendition has ended, because this rendition has
+    /// received nothing since its last segment. `dated` returns the date of a DTS. Returns true if the playlist
+    /// has changed.
     pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
         let mut has_passed = false;
         for _ in 0..GAPS_AT_ONCE_MAX {
@@ -182,8 +188,9 @@ impl TsSegmenter {
         has_passed
     }
 
-    /// Puts ID3 tags into the segment that grows, for this time in milliseconds. Without one, or without [`Self::with_metadata`], they are
-    /// left out; so are those beyond 64 between two units, or in a segment that has its most bytes.
+    /// Adds ID3 tags for this time in milliseconds to the growing segment. They are dropped if no segment is
+    /// growing, without [`Self::with_metadata`], if 64 were added since the last unit, or if the segment has
+    /// reached its maximum size.
     pub fn metadata(&mut self, at_ms: i64, tags: &[u8]) {
         let is_full = self.tags >= EVENTS_MAX || self.bytes.len() >= SEGMENT_BYTES_MAX;
         if self.window.begin_ms().is_none() || self.has_new_tracks || is_full {
@@ -194,7 +201,7 @@ impl TsSegmenter {
         self.append(&packets);
     }
 
-    /// Takes splice information: what it says first is in the playlist, before the segment that grows.
+    /// Handles splice information. If it is new, its tags precede the growing segment in the playlist.
     pub fn cue(&mut self, cue: &Cue) {
         self.window.cue(cue);
     }
@@ -211,12 +218,12 @@ impl TsSegmenter {
         }
     }
 
-    /// The track whose key frames end segments. `None`: there is no video.
+    /// The track whose key frames end segments; `None` without video.
     fn lead(&self) -> Option<TrackId> {
         self.tracks.iter().find(|track| track.kind() == TrackKind::Video).map(|track| track.id)
     }
 
-    /// Ends the stream: its last segment, and with `is_told` the end of the playlist.
+    /// Ends the stream and returns its last segment. The playlist is marked as ended if `is_told`.
     pub fn finish(&mut self, is_told: bool) -> Option<Cut> {
         let cut = self.close(self.window.end_ms());
         self.window.finish(is_told);
@@ -226,7 +233,7 @@ impl TsSegmenter {
         cut
     }
 
-    /// Adds the packets of a unit to the segment, which begins with it where another one has ended.
+    /// Adds a unit's packets to the segment. The unit begins a new segment if `end` is set.
     fn add(&mut self, unit: &Unit, end: Option<End>, packets: &[u8]) {
         self.window.note(unit, end.is_some_and(|end| end.changed));
         self.tags = 0;
@@ -243,18 +250,18 @@ impl TsSegmenter {
         }
     }
 
-    /// The playlist; `None` while it would name too little.
+    /// The playlist; `None` while it has too few segments to be shown.
     #[must_use]
     pub fn playlist(&self) -> Option<&MediaPlaylist> {
         self.window.is_enough().then(|| self.window.playlist())
     }
 
-    /// Names that the playlist had, and no player fetches any more, since the last call.
+    /// Names that have left the playlist and that players no longer fetch, since the last call.
     pub fn take_gone(&mut self) -> Vec<String> {
         self.window.take_gone()
     }
 
-    /// Names that the playlist has had until now, since the last call.
+    /// Names that have left the playlist since the last call.
     pub fn take_left(&mut self) -> Vec<String> {
         self.window.take_left()
     }
@@ -269,7 +276,7 @@ impl TsSegmenter {
         if let Some(sealer) = self.sealer.as_mut().filter(|_| self.window.begin_ms().is_some()) {
             let sealed = sealer.finish(&mut self.bytes, &self.name, self.window.number());
             let Some(Sealed { tag, new }) = sealed else {
-                // Nothing leaves in the clear.
+                // Nothing is passed on unencrypted.
                 self.bytes.clear();
                 return None;
             };
@@ -304,7 +311,7 @@ mod tests {
     use super::*;
     use crate::Playlist;
 
-    /// A segmenter with all of its output, checked as it comes.
+    /// A segmenter with all its output, which is checked as it is produced.
     struct Rig {
         segmenter: TsSegmenter,
         /// The bytes of the segments by URI.
@@ -338,12 +345,12 @@ mod tests {
             self.take(cut);
         }
 
-        /// Frames 40 ms apart; those of `keys` are key frames.
+        /// Frames 40 ms apart; `is_key` says which are key frames.
         fn frames(&mut self, from: i64, count: i64, is_key: impl Fn(i64) -> bool) {
             (from..from + count).for_each(|n| self.unit(n * 40, is_key(n), 1, b"x"));
         }
 
-        /// A unit of another track than the leading one.
+        /// A unit of a track other than the leading one.
         fn sound(&mut self, dts_ms: i64) {
             let date_ms = dts_ms + 1_700_000_000_000;
             let unit = Unit { dts_ms, date_ms, begins: false, epoch: 1, leads: false };
@@ -362,7 +369,7 @@ mod tests {
             self.last = read;
         }
 
-        /// Checks the rules of the RFC for a playlist, and for one that follows another.
+        /// Checks a playlist against the rules of the RFC, and against its predecessor.
         fn check(&self, now: &MediaPlaylist, text: &str) {
             let before = &self.last;
             for segment in &now.segments {
@@ -540,7 +547,7 @@ mod tests {
         assert_eq!((rig.segments.len(), rig.segmenter.playlist()), (2, None));
         rig.frames(25 * 6, 1, |_| true);
         assert_eq!(rig.durations(), [2000; 3]);
-        // Of ended streams everything there is; of long segments, one.
+        // An ended stream lists all its segments.
         let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 10, |n| n == 0);
         rig.finish();
@@ -557,7 +564,7 @@ mod tests {
         assert_eq!(rig.last.target_duration, Duration::from_secs(20));
         assert_eq!(rig.durations().first(), Some(&20_360));
         assert!(!rig.last.independent_segments);
-        // Irregular key frames: the segments of the first playlist determine the longest duration.
+        // Irregular key frames: the segments of the first playlist determine the target duration.
         let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 25 * 60, |n| n % 250 == 0 || n == 60);
         assert_eq!(rig.last.target_duration, Duration::from_secs(8));
@@ -610,7 +617,7 @@ mod tests {
             if n == 20 {
                 rig.segmenter.move_dates(-700);
             }
-            // A jump is seen where a segment begins.
+            // A jump takes effect where a segment begins.
             let date = n * 40 + if n < 20 { 1000 } else { 300 } + if n < 170 { 0 } else { 3_600_000 };
             rig.dated(n * 40, date, n % 50 == 0, 1, b"x");
         }
@@ -643,7 +650,8 @@ mod tests {
         }
     }
 
-    /// A stream of 25 pictures and 46.9 frames of sound a second, as it is cut: the segments, and the frames that went in.
+    /// Segments a stream of 25 pictures and 46.9 audio frames per second. Returns the segments and the number
+    /// of frames.
     fn cut(video: bool, seconds: i64) -> (Vec<Bytes>, usize) {
         let video = video.then(|| {
             let sps = [0x67, 0x42, 0xc0, 0x1e, 0xd9, 0x00, 0xa0, 0x2f, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03];
@@ -702,7 +710,7 @@ mod tests {
                         assert_eq!((before + step) & 0x0f, packet.continuity, "over the segments");
                     }
                 }
-                // Alone it is read whole.
+                // Each segment can be read completely on its own.
                 let mut demuxer = Demuxer::new();
                 let mut input = &segment[..];
                 let pes = |event| if let Event::Pes(pes) = event { Some(pes) } else { None };
@@ -761,7 +769,7 @@ mod tests {
             cuts.extend(segmenter.unit(&Timed { unit: &unit, dts_ms: dts, date_ms: dts }));
         }
         cuts.extend(segmenter.finish(true));
-        // Each frame of AAC has a head of ADTS.
+        // Each AAC frame has an ADTS header.
         let bytes: Vec<usize> = cuts.iter().map(|cut| payload_bytes(&cut.bytes)).collect();
         assert_eq!(bytes, [3 * 107, 3 * 100]);
         let marks: Vec<bool> =

@@ -1,10 +1,11 @@
 //! The list of segments, and the playlist of the newest ones (RFC 8216).
 //!
-//! A segment ends at the first key frame of the leading video track after [`Rules::segment_ms`]; sound alone is cut anywhere. Lengths are
-//! measured in that track, since units of others may come earlier or later. The segments of the first playlist end at key frames
-//! alone, up to [`FIRST_MS_MAX`], and set the target duration, which must not change (§6.2.1) and which no segment may exceed when
-//! rounded (§4.3.3.1): a later one without a key frame in time is cut where it would. So the segments of a publisher with unsteady
-//! key frames do not all begin with one, and from the first of those on they are not said to (`EXT-X-INDEPENDENT-SEGMENTS`).
+//! A segment ends at the first key frame of the leading video track after [`Rules::segment_ms`]; without video,
+//! it may end at any unit. Durations are measured in the leading track, since units of other tracks may arrive
+//! earlier or later. The segments of the first playlist end only at key frames, up to [`FIRST_MS_MAX`], and
+//! determine the target duration. That duration must not change (§6.2.1), and no segment may exceed it when
+//! rounded (§4.3.3.1), so a later segment without a key frame in time is cut without one. From the first
+//! segment that does not begin with a key frame on, the playlist no longer has `EXT-X-INDEPENDENT-SEGMENTS`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,40 +15,44 @@ use super::Rules;
 use super::cues::{Cue, Cues};
 use crate::playlist::{Map, MediaPlaylist, Part, Segment};
 
-/// The longest segment before the target duration is known, when no key frame comes: 20 s when rounded.
+/// Maximum duration of a segment before the target duration is known, if no key frame arrives: 20 s when
+/// rounded.
 const FIRST_MS_MAX: i64 = 20_390;
-/// Added to the longest of the first segments when it is rounded to the target duration: segments of other renditions, whose frames
-/// are not cut at the same times, are a little longer.
+/// Added to the longest of the first segments before it is rounded to the target duration. Segments of other
+/// renditions, whose frames begin at other times, may be slightly longer.
 const ROUNDING_MS: u64 = 600;
-/// Time between two units that is missing, where segments may be longer.
+/// Time missing between two units that makes a discontinuity, if segments may be longer than that.
 const GAP_MS: i64 = 5000;
-/// Lag, beyond its usual one, of a leading track that has paused: its segments end by the time of the others. The usual
-/// lag is the largest one of this segment and the last at which the track went on.
+/// Lag of the leading track, beyond its usual lag, at which it counts as paused; its segments then end by the
+/// times of the other tracks. The usual lag is the largest after which the track continued, in this segment and
+/// the last one.
 pub(super) const SILENT_MS: i64 = 300;
-/// Largest lag that is a usual one.
+/// Upper bound of the usual lag.
 const LAG_MS_MAX: i64 = 1000;
-/// Bytes of one segment, but for its last unit: with so many it ends.
+/// A segment ends when it has reached this size; only its last unit may exceed it.
 pub const SEGMENT_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the segments that a playlist names: of a stream with a high rate there are few.
+/// Maximum size of the listed segments together. A stream with a high bit rate lists fewer segments.
 pub const PLAYLIST_BYTES_MAX: usize = 44 << 20;
-/// A playlist is not shown with less than so many segments, or so much of them: players begin three from its end (§6.3.3),
-/// and some cannot when there are fewer.
+/// A playlist is not shown until it has this many segments, or this much media: players begin three segments
+/// before its end (§6.3.3), and some cannot play a playlist with fewer.
 const FIRST_SEGMENTS: u64 = 3;
 const FIRST_DURATION: Duration = Duration::from_secs(6);
-/// The duration of what stands alone behind the last time that is known.
+/// Assumed duration of a unit whose successor is not known.
 const STEP_MS: i64 = 20;
 
-/// Gaps that are listed at once, at most: a longer pause of the other renditions is one of all. One at a time is no longer than a segment
-/// may be.
+/// Maximum number of gaps listed at once; each is at most as long as a segment may be. A longer pause of the
+/// other renditions is a pause of all renditions.
 pub(super) const GAPS_AT_ONCE_MAX: usize = 8;
 
-/// Milliseconds of Unix time from which numbers count: the beginning of 2026.
+/// Milliseconds of Unix time from which segment numbers are counted: the beginning of 2026.
 pub const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
-/// Numbers grow by four a second, faster than segments come, and have nine digits for eight years.
+/// Segment numbers count quarters of a second, which is faster than segments are made; they have at most nine
+/// digits for eight years.
 const NUMBER_MS: u64 = 250;
 
-/// Numbers of discontinuities before they begin anew. Small, because hls.js keeps a list as long as the number, and goes through it
-/// with each fragment: over a number of nine digits the page of a viewer stands still for seconds.
+/// Discontinuity numbers wrap around at this value. They are small because hls.js keeps a list as long as the
+/// number, and iterates over it for each fragment: a number of nine digits blocks the viewer's page for
+/// seconds.
 const DISCONTINUITIES: u64 = 1 << 16;
 
 /// First numbers of a playlist.
@@ -55,15 +60,16 @@ const DISCONTINUITIES: u64 = 1 << 16;
 pub struct Start {
     /// The number of the first segment.
     pub number: u64,
-    /// The discontinuities before it.
+    /// Number of discontinuities before that segment.
     pub discontinuities: u64,
 }
 
 impl Start {
-    /// The start of a stream now, in milliseconds of Unix time. Its numbers follow from the wall clock and are larger than all that a stream of its name has had: over
-    /// a stop and a start, and a restart of the server, the media sequence does not fall (RFC 8216 §6.2.2), and no name comes to
-    /// have another content, which caches would confuse. Another discontinuity tells players that the timestamps are others; its number
-    /// begins anew every 4.5 hours.
+    /// The start of a stream that begins at this time, in milliseconds of Unix time. Its numbers follow from
+    /// the wall clock and exceed all numbers that earlier streams of the same name have used. So the media
+    /// sequence never decreases when the stream or the server restarts (RFC 8216 §6.2.2), and no name is reused
+    /// for other content, which would confuse caches. The discontinuity number changes as well, so that players
+    /// expect other timestamps; it wraps around every 4.5 hours.
     #[must_use]
     pub const fn at_unix_ms(now_ms: u64) -> Self {
         let number = now_ms.saturating_sub(NUMBERS_FROM_MS) / NUMBER_MS + 1;
@@ -80,22 +86,22 @@ pub(super) struct Unit {
     pub(super) date_ms: i64,
     /// True if a segment may begin with the unit.
     pub(super) begins: bool,
-    /// Number of changes of the tracks so far.
+    /// Number of changes of the tracks before the unit.
     pub(super) epoch: u32,
-    /// True if the unit is of the leading track, by which the length of segments is measured.
+    /// True if the unit is of the leading track, in which the duration of segments is measured.
     pub(super) leads: bool,
 }
 
-/// The last unit of a track, or of several.
+/// The last unit of the leading track, or of all others.
 #[derive(Debug, Clone, Copy)]
 struct Last {
     dts_ms: i64,
-    /// Distance from the one before.
+    /// Distance from the unit before it.
     step_ms: i64,
 }
 
 impl Last {
-    /// Behind `before`, in another stretch of time if it has `changed`.
+    /// A unit after `before`; the distance between the two is ignored if `changed`.
     fn next(before: Option<Self>, dts_ms: i64, changed: bool) -> Self {
         let step_ms = before.map_or(STEP_MS, |last| dts_ms.saturating_sub(last.dts_ms).max(0));
         Self { dts_ms, step_ms: if changed { STEP_MS } else { step_ms } }
@@ -111,7 +117,7 @@ impl Last {
 pub(super) struct End {
     /// DTS at which the segment ends, in milliseconds.
     pub(super) at_ms: i64,
-    /// True if the tracks change there, or time is missing.
+    /// True if the tracks change there or time is missing.
     pub(super) changed: bool,
 }
 
@@ -120,19 +126,19 @@ pub(super) struct End {
 pub struct Mark {
     /// Number of the segment.
     pub number: u64,
-    /// Number of discontinuities up to and including that of the segment.
+    /// Number of discontinuities up to and including the one at the start of the segment.
     pub discontinuities: u64,
     /// DTS at which the segment begins, in milliseconds.
     pub begin_ms: i64,
 }
 
-/// The segment that grows.
+/// The segment that is growing.
 #[derive(Debug)]
 struct Open {
     begin_ms: i64,
     date_ms: i64,
     discontinuity: bool,
-    /// True if a segment may begin with the first unit of the leading track; `None` before that unit.
+    /// True if the first unit of the leading track may begin a segment; `None` before that unit.
     begins: Option<bool>,
 }
 
@@ -141,7 +147,7 @@ struct Open {
 struct Numbers {
     /// The number of the first segment.
     first: u64,
-    /// Segments so far.
+    /// Number of segments so far.
     cut: u64,
 }
 
@@ -153,41 +159,41 @@ pub struct Window {
     open: Option<Open>,
     /// The epoch of the last unit.
     epoch: Option<u32>,
-    /// The last unit of the leading track, and of all others.
+    /// The last unit of the leading track, and the last one of all other tracks.
     last: Option<Last>,
     beside: Option<Last>,
-    /// Largest lag of the leading track behind the others after which it went on, in milliseconds: in the last segment and
-    /// in this one. At most [`LAG_MS_MAX`].
+    /// Largest lag of the leading track after which it continued, in milliseconds: in the last segment and in
+    /// the growing one. At most [`LAG_MS_MAX`].
     lags_ms: [i64; 2],
-    /// Milliseconds from DTS to the date, in the last segment that began.
+    /// Distance from DTS to date in milliseconds, at the beginning of the newest segment.
     offset_ms: Option<i64>,
     playlist: MediaPlaylist,
     /// Bytes of each segment of the playlist.
     sizes: Vec<usize>,
     numbers: Numbers,
-    /// The segment that grows ends at the first key frame from this time on, and not by its length.
+    /// The growing segment ends at the first key frame from this time on, regardless of its duration.
     due_ms: Option<i64>,
-    /// Nothing more comes.
+    /// True once the stream has ended.
     is_over: bool,
     left: Left,
     cues: Cues,
 }
 
-/// Names that the playlist no longer has. They can be fetched for as long as their segment plays, and the longest playlist that had
-/// it (RFC 8216 §6.2.2), measured in segments that have come.
+/// Names that the playlist no longer lists. Their files stay available for the duration of the segment plus
+/// that of the longest playlist that listed it (RFC 8216 §6.2.2), measured in media received.
 #[derive(Debug, Default)]
 struct Left {
-    /// The names, each with the time until which it stays.
+    /// The names, each with the value of `passed` until which its file stays.
     names: VecDeque<(Duration, String)>,
     /// Names that have just left.
     new: Vec<String>,
-    /// Length of all segments so far, and of the longest playlist.
+    /// Total duration of all segments so far, and duration of the longest playlist.
     passed: Duration,
     longest: Duration,
 }
 
 impl Left {
-    /// Takes the name of something that has left, and that belongs to a segment of this length.
+    /// Adds a name that the playlist no longer lists; it belongs to a segment of this duration.
     fn add(&mut self, name: String, length: Duration) {
         let until = self.passed.saturating_add(length).saturating_add(self.longest);
         self.new.push(name.clone());
@@ -196,7 +202,7 @@ impl Left {
 }
 
 impl Window {
-    /// Of a playlist with this version.
+    /// Creates the window for a playlist with this version.
     pub(super) fn new(rules: &Rules, version: u32, start: Start) -> Self {
         let playlist = MediaPlaylist {
             version,
@@ -224,19 +230,19 @@ impl Window {
         }
     }
 
-    /// The number of the segment that grows.
+    /// The number of the growing segment.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.numbers.first.saturating_add(self.numbers.cut)
     }
 
-    /// True if there was a segment.
+    /// True if any segment has ended.
     #[must_use]
     pub const fn has_cut(&self) -> bool {
         self.numbers.cut > 0
     }
 
-    /// First numbers of a playlist that runs beside this one from the next segment on.
+    /// The first numbers for a playlist that runs in parallel to this one from the next segment on.
     #[must_use]
     pub fn start_beside(&self) -> Start {
         let shown = self.playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
@@ -244,7 +250,7 @@ impl Window {
         Start { number: self.number(), discontinuities }
     }
 
-    /// Gives the first numbers, as long as there is no segment.
+    /// Sets the first numbers, if there is no segment yet.
     pub const fn begin_at(&mut self, start: Start) {
         if self.numbers.cut == 0 {
             self.numbers.first = start.number;
@@ -253,12 +259,12 @@ impl Window {
         }
     }
 
-    /// The segment that grows is to end at the first key frame from this time on.
+    /// Lets the growing segment end at the first key frame from this time on.
     pub const fn end_from(&mut self, due_ms: i64) {
         self.due_ms = Some(due_ms);
     }
 
-    /// The beginning of the segment that grows.
+    /// The beginning of the growing segment.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         let open = self.open.as_ref()?;
@@ -267,7 +273,7 @@ impl Window {
         Some(Mark { number, discontinuities, begin_ms: open.begin_ms })
     }
 
-    /// The time at which the segment that grows began, in milliseconds of DTS.
+    /// DTS at which the growing segment began, in milliseconds.
     #[must_use]
     pub fn begin_ms(&self) -> Option<i64> {
         self.open.as_ref().map(|open| open.begin_ms)
@@ -279,24 +285,24 @@ impl Window {
         &self.playlist
     }
 
-    /// Nothing more comes, which the playlist tells or does not.
+    /// Ends the stream. The playlist is marked as ended if `is_told`.
     pub(super) const fn finish(&mut self, is_told: bool) {
         self.is_over = true;
         self.playlist.ended = is_told;
     }
 
-    /// True if nothing more comes.
+    /// True once the stream has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The playlist, to change attributes of the whole.
+    /// The playlist, for changes of its attributes.
     pub(super) const fn playlist_mut(&mut self) -> &mut MediaPlaylist {
         &mut self.playlist
     }
 
-    /// Bytes of the largest segment by its milliseconds, times 8000: bits per second.
+    /// Highest bit rate of a segment, in bits per second.
     #[must_use]
     pub fn peak_bits(&self) -> u64 {
         let bits = |(segment, bytes): (&Segment, &usize)| {
@@ -306,7 +312,7 @@ impl Window {
         self.playlist.segments.iter().zip(&self.sizes).map(bits).max().unwrap_or(0)
     }
 
-    /// Bytes of all segments of the playlist by their time, in bits per second.
+    /// Average bit rate of the playlist's segments, in bits per second.
     #[must_use]
     pub fn average_bits(&self) -> u64 {
         let bytes = self.sizes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes as u64));
@@ -314,24 +320,24 @@ impl Window {
         bytes.saturating_mul(8000) / u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Names that the playlist had, and nobody fetches any more, since the last call.
+    /// Names that have left the playlist and that players no longer fetch, since the last call.
     pub(super) fn take_gone(&mut self) -> Vec<String> {
         let stays = |(until, _): &(Duration, String)| *until > self.left.passed;
         let gone = self.left.names.iter().position(stays).unwrap_or(self.left.names.len());
         self.left.names.drain(..gone).map(|(_, name)| name).collect()
     }
 
-    /// Names that the playlist has had until now, since the last call.
+    /// Names that have left the playlist since the last call.
     pub(super) fn take_left(&mut self) -> Vec<String> {
         std::mem::take(&mut self.left.new)
     }
 
-    /// Something is needed no more by segments of the playlist, and by those that have left it as long as they stay.
+    /// Drops a file that listed segments no longer need. The file stays available as long as those segments do.
     pub(super) fn leave(&mut self, name: String) {
         self.left.add(name, self.playlist.target_duration);
     }
 
-    /// True if a playlist would name enough to begin with, and its target duration is known.
+    /// True if the target duration is known and the playlist has enough segments to be shown.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.has_target() && self.has_enough()
@@ -347,27 +353,28 @@ impl Window {
         is_enough && self.numbers.cut > 0
     }
 
-    /// Sets the target duration when all segments for a first playlist are there.
+    /// Sets the target duration if there are enough segments for a first playlist.
     pub(super) fn settle(&mut self) {
         if self.has_enough() {
             self.adopt(self.wanted_target());
         }
     }
 
-    /// True if the target duration can be set: it is not yet, and all segments for a first playlist are there.
+    /// True if the target duration can be set: it is not set yet, and there are enough segments for a first
+    /// playlist.
     #[must_use]
     pub fn is_ripe(&self) -> bool {
         !self.has_target() && self.has_enough()
     }
 
-    /// True if there are segments of more time than one has that waits for a key frame.
+    /// True if the segments together are longer than the longest segment that may wait for a key frame.
     #[must_use]
     pub fn has_waited(&self) -> bool {
         let longest = Duration::from_millis(FIRST_MS_MAX.unsigned_abs());
         self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>() >= longest
     }
 
-    /// The target duration that the segments so far need, and the one that grows as far as it has come.
+    /// The target duration that the segments so far need, including the growing one.
     #[must_use]
     pub fn wanted_target(&self) -> Duration {
         let growing = self.begin_ms().map_or(0, |begin_ms| self.end_ms().saturating_sub(begin_ms).max(0));
@@ -378,32 +385,33 @@ impl Window {
         Duration::from_secs(rounded).max(Duration::from_millis(self.segment_ms.unsigned_abs()))
     }
 
-    /// Sets the target duration, once: that of all renditions has to be the same (RFC 8216 §6.2.4).
+    /// Sets the target duration; later calls do nothing. It has to be the same for all renditions (RFC 8216
+    /// §6.2.4).
     pub const fn adopt(&mut self, target: Duration) {
         if !self.has_target() {
             self.playlist.target_duration = target;
         }
     }
 
-    /// True if the segment that grows, which has so many bytes, ends before this unit.
+    /// The end of the growing segment, which has this many bytes, if it ends before this unit.
     pub(super) fn ends_before(&self, unit: &Unit, bytes: usize) -> Option<End> {
         let changed = self.epoch.is_some_and(|epoch| epoch != unit.epoch) || self.is_behind_a_gap(unit);
         if changed {
             return Some(End { at_ms: self.end_ms(), changed });
         }
-        // A unit that reveals a pause of the leading track may lie beyond the longest duration.
+        // A unit after a pause of the leading track may be later than the maximum duration.
         let latest_ms =
             self.begin_ms().map_or(unit.dts_ms, |begin_ms| begin_ms.saturating_add(self.longest_ms()));
         self.is_due(unit, bytes).then(|| End { at_ms: unit.dts_ms.min(latest_ms), changed })
     }
 
-    /// As [`Self::ends_before`], for a segment that ends where another window's does, and here only where it must.
+    /// Like [`Self::ends_before`], for a segment that follows another window: here it ends only if it must.
     pub(super) fn must_end_before(&self, unit: &Unit, bytes: usize) -> Option<End> {
         let end = self.ends_before(unit, bytes);
         end.filter(|end| end.changed || self.would_be_too_long(unit, bytes))
     }
 
-    /// Takes note of a unit that was added.
+    /// Records a unit that was added.
     pub(super) fn note(&mut self, unit: &Unit, changed: bool) {
         self.epoch = Some(unit.epoch);
         if changed {
@@ -429,17 +437,17 @@ impl Window {
         self.open = Some(Open { begin_ms: unit.dts_ms, date_ms: unit.date_ms, discontinuity, begins });
     }
 
-    /// Takes splice information, and returns true if it says anything new: its tags stand before the segment that grows.
+    /// Handles splice information; its tags precede the growing segment. Returns true if it is new.
     pub(super) fn cue(&mut self, cue: &Cue) -> bool {
         self.cue_behind(cue, 0)
     }
 
-    /// As [`Self::cue`], behind so many parts of the segment that grows.
+    /// Like [`Self::cue`], but the tags follow this many parts of the growing segment.
     pub(super) fn cue_behind(&mut self, cue: &Cue, parts: usize) -> bool {
         self.cues.take(cue, parts, &mut self.playlist.segments)
     }
 
-    /// Adds so much to all dates, of which none was shown.
+    /// Adds `by_ms` to all dates. Only called before a playlist was shown.
     pub(super) fn move_dates(&mut self, by_ms: i64) {
         let open = self.open.as_mut().map(|open| &mut open.date_ms);
         let ranges = self.playlist.segments.iter_mut().flat_map(|one| &mut one.date_ranges);
@@ -461,7 +469,7 @@ impl Window {
         paused.or(lead).unwrap_or(0)
     }
 
-    /// Tags of the segment that grows.
+    /// The growing segment with its tags.
     pub(super) fn open_segment(&self, map: Option<&Arc<Map>>, parts: &[Part]) -> Segment {
         self.open.as_ref().map_or_else(Segment::default, |open| Segment {
             discontinuity: open.discontinuity,
@@ -473,7 +481,7 @@ impl Window {
         })
     }
 
-    /// Ends the segment that grows. False when there is none.
+    /// Ends the growing segment. Returns false if there is none.
     pub(super) fn close(&mut self, end_ms: i64, uri: &str, bytes: usize, segment: Segment) -> bool {
         let Some(open) = self.open.take() else { return false };
         self.cues.end_segment();
@@ -492,8 +500,9 @@ impl Window {
         true
     }
 
-    /// Adds a segment of which nothing is there (RFC 8216bis §4.4.4.7), from the end of the last one until `end_ms`, and no longer than
-    /// one may be. False when there is no time for one, or nothing to go on from. `dated` gives the date of its beginning.
+    /// Adds a gap segment (RFC 8216bis §4.4.4.7) from the end of the last segment towards `end_ms`, at most as
+    /// long as a segment may be. Returns false if no time is missing, or no segment precedes the gap. `dated`
+    /// returns the date of a DTS.
     pub(super) fn add_gap(
         &mut self,
         end_ms: i64,
@@ -505,7 +514,7 @@ impl Window {
         if self.open.is_some() || self.numbers.cut == 0 || self.epoch.is_none() || missing_ms <= 0 {
             return false;
         }
-        // As many of one length as it takes.
+        // Splits the missing time into equal gaps, as few as possible without exceeding the maximum duration.
         let gaps = missing_ms.saturating_sub(1) / self.longest_ms().max(1) + 1;
         let end_ms = begin_ms.saturating_add(missing_ms / gaps);
         self.open = Some(Open { begin_ms, date_ms: dated(begin_ms), discontinuity: false, begins: None });
@@ -514,8 +523,8 @@ impl Window {
         self.close(end_ms, uri, 0, gap)
     }
 
-    /// The longest duration of a segment, in milliseconds: rounded it is the target, also if its last frame has no duration and is
-    /// given one.
+    /// Maximum duration of a segment in milliseconds, chosen so that it rounds to the target duration even if a
+    /// last frame without a duration is given one.
     fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {
             Ok(0) => FIRST_MS_MAX,
@@ -523,23 +532,24 @@ impl Window {
         }
     }
 
-    /// True if a unit tells how long the open segment is: one of the leading track, or any while that has paused.
+    /// True if the growing segment's duration can be measured by this unit: a unit of the leading track, or any
+    /// unit while that track is paused.
     fn is_measure(&self, unit: &Unit) -> bool {
         let lead = self.last.map_or_else(|| self.begin_ms().unwrap_or(unit.dts_ms), |last| last.dts_ms);
         unit.leads || unit.dts_ms.saturating_sub(lead) > self.silent_ms()
     }
 
-    /// Lag of the leading track from which on it has paused, in milliseconds.
+    /// Lag of the leading track at which it counts as paused, in milliseconds.
     fn silent_ms(&self) -> i64 {
         let [before_ms, largest_ms] = self.lags_ms;
         before_ms.max(largest_ms).saturating_add(SILENT_MS)
     }
 
-    /// True if so much is missing before this unit that the open segment does not last until it.
+    /// True if so much time is missing before this unit that the growing segment ends earlier.
     fn is_behind_a_gap(&self, unit: &Unit) -> bool {
         let is_longer = |open: &Open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms();
         let since = |last: Last| unit.dts_ms.saturating_sub(last.dts_ms);
-        // The other tracks go on where the leading one pauses: nothing is missing.
+        // If other tracks continue while the leading one is paused, nothing is missing.
         if !unit.leads && self.beside.is_some_and(|beside| since(beside) <= SILENT_MS) {
             return false;
         }
@@ -547,13 +557,13 @@ impl Window {
         self.open.as_ref().is_some_and(|open| is_missing || is_longer(open)) && self.is_measure(unit)
     }
 
-    /// Distance of a unit from the one before it.
+    /// Distance of a unit from the previous one of the leading track, or of the others.
     fn step_to(&self, unit: &Unit) -> i64 {
         let last = if unit.leads { self.last } else { self.beside };
         last.map_or(0, |last| unit.dts_ms.saturating_sub(last.dts_ms))
     }
 
-    /// True if the open segment ends before this unit.
+    /// True if the growing segment ends before this unit.
     fn is_due(&self, unit: &Unit, bytes: usize) -> bool {
         let is_long_enough = |begin_ms: i64| match self.due_ms {
             Some(due_ms) => unit.dts_ms >= due_ms,
@@ -562,7 +572,8 @@ impl Window {
         unit.begins && self.begin_ms().is_some_and(is_long_enough) || self.would_be_too_long(unit, bytes)
     }
 
-    /// True if the open segment is larger than one may be, or longer with one more unit like this.
+    /// True if the growing segment has reached its maximum size, or would be too long with another unit of this
+    /// duration.
     fn would_be_too_long(&self, unit: &Unit, bytes: usize) -> bool {
         let Some(begin_ms) = self.begin_ms() else { return false };
         let elapsed = unit.dts_ms.saturating_sub(begin_ms);
@@ -570,7 +581,7 @@ impl Window {
         is_too_long && self.is_measure(unit) || bytes >= SEGMENT_BYTES_MAX
     }
 
-    /// Keeps the playlist within its bounds.
+    /// Removes the oldest segments until the playlist is within its limits.
     fn forget_oldest(&mut self) {
         while self.playlist.segments.len() > 1
             && (self.playlist.segments.len() > self.list_size
@@ -589,7 +600,7 @@ impl Window {
             lasting.append(&mut next.date_ranges);
             next.date_ranges = lasting;
         }
-        // A discontinuity counts when its segment is gone (§4.3.3.3).
+        // A discontinuity is added to the sequence when its segment is removed (§4.3.3.3).
         let discontinuity = u64::from(gone.discontinuity);
         self.playlist.discontinuity_sequence =
             self.playlist.discontinuity_sequence.saturating_add(discontinuity);
@@ -607,7 +618,7 @@ mod tests {
         Window::new(&Rules::DEFAULT, 3, START)
     }
 
-    /// Takes a unit of the leading track, or of another one, and ends the segment where it is to end.
+    /// Feeds a unit, of the leading track if `leads`, and ends the segment where it should end.
     fn feed(window: &mut Window, dts_ms: i64, key: bool, leads: bool) {
         let unit = Unit { dts_ms, date_ms: dts_ms, begins: key && leads, epoch: 1, leads };
         let end = window.ends_before(&unit, 1);
@@ -625,7 +636,7 @@ mod tests {
 
     #[test]
     fn key_frames_that_are_further_apart_than_the_target_end_all_segments() {
-        // Key frames 10.4, 12 and 20 s apart; frames of a stream of 24 a second.
+        // Key frames 10.4, 12 and 20 s apart, at 24 frames per second.
         for (frames, target) in [(250, 11), (288, 12), (480, 20)] {
             let mut window = window();
             (0..frames * 6).for_each(|n| feed(&mut window, n * 1000 / 24, n % frames == 0, true));
@@ -677,7 +688,7 @@ mod tests {
         assert!(lengths.iter().all(|ms| (100..2500).contains(ms)), "{lengths:?}");
     }
 
-    /// Pictures and sound until a time. Pictures of a time that is held come together when it is over.
+    /// Feeds pictures and sound until a time. Pictures due while `held` is true arrive together afterwards.
     fn run(window: &mut Window, until: i64, held: impl Fn(i64) -> bool) {
         let mut next = 0;
         for ms in (0..until).step_by(20) {
@@ -692,7 +703,7 @@ mod tests {
     #[test]
     fn a_key_frame_that_is_late_is_no_pause_where_the_one_before_was_late_too() {
         let mut window = window();
-        // Each other key frame comes a second late, with what follows it by then.
+        // Every other key frame arrives a second late, together with the frames after it.
         let held = |ms: i64| (ms + 20) / 2000 % 2 == 1 && (ms + 20) % 2000 < 980;
         run(&mut window, 60_000, held);
         assert_eq!(lengths(&window), vec![2000; 15]);
@@ -723,7 +734,8 @@ mod tests {
             }
             window.note(&unit, false);
         }
-        // Segments of 2 s, four in the playlist: one that has left stays for 10 s, which are five more.
+        // Segments of 2 s, four of them listed: a removed segment stays for 10 s, that is, for five more
+        // segments.
         let number = |name: &String| name.parse::<u64>().unwrap();
         assert!(left.iter().all(|(at, name)| *at == number(name) + 4), "{left:?}");
         assert!(gone.len() > 10 && gone.iter().all(|(at, name)| *at == number(name) + 9), "{gone:?}");
@@ -731,7 +743,7 @@ mod tests {
 
     #[test]
     fn numbers_of_discontinuities_are_small_and_differ_between_runs() {
-        // The beginning of 2026, a day of it, and the end of 2033.
+        // The beginning of 2026, a day in 2026, and the end of 2033.
         for now_ms in [NUMBERS_FROM_MS, 1_795_806_797_674, 2_019_600_000_000] {
             let runs: Vec<Start> = (0..4).map(|n| Start::at_unix_ms(now_ms + n * NUMBER_MS)).collect();
             assert!(runs.iter().all(|run| run.discontinuities < 65_536), "{runs:?}");

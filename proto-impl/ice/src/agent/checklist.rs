@@ -1,5 +1,5 @@
-//! Candidate pairs and the order in which they are checked (RFC 8445 §6.1.2). A session has one component of one
-//! stream, so the Frozen state, which orders checks among streams, is not needed.
+//! Candidate pairs, and the order of their checks (RFC 8445 §6.1.2). A session has a single component of a
+//! single stream, so the Frozen state, which orders checks between streams, is not needed.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -24,13 +24,13 @@ pub(super) struct Pair {
     pub(super) local_priority: u32,
     pub(super) remote_priority: u32,
     pub(super) state: PairState,
-    /// Generation of credentials that the pair belongs to.
+    /// Generation of credentials that the pair uses.
     pub(super) generation: u32,
-    /// The peer nominated the pair, and no check of ours has succeeded since.
+    /// True if the peer has nominated the pair, but no check of ours has succeeded since.
     pub(super) is_wanted: bool,
-    /// Time of the last answer to a check of ours.
+    /// Time of the last answer to one of our checks.
     pub(super) answered: Option<Instant>,
-    /// Time until which the pair accepts data other than STUN; `None` if it does not.
+    /// Time until which data other than STUN is accepted on the pair; `None` if it is not accepted.
     pub(super) valid_until: Option<Instant>,
 }
 
@@ -91,8 +91,8 @@ impl CheckList {
         self.pairs.len()
     }
 
-    /// Adds a pair, or restarts one that belongs to earlier credentials. A full list drops its worst useless pair if
-    /// the new one is better. Returns false when there is no room.
+    /// Adds a pair, or restarts one that uses earlier credentials. A full list drops its worst dispensable pair
+    /// if the new one is better. Returns false if there is no room.
     pub(super) fn add(&mut self, pair: Pair, role: Role) -> bool {
         if let Some(old) = self.get_mut(&pair.path) {
             if old.generation != pair.generation {
@@ -116,7 +116,7 @@ impl CheckList {
         true
     }
 
-    /// Drops all pairs except those that `keep` accepts, and all triggered checks.
+    /// Drops all triggered checks, and all pairs except those for which `keep` is true.
     pub(super) fn retain(&mut self, keep: impl Fn(&Pair) -> bool) {
         self.pairs.retain(keep);
         self.triggered.clear();
@@ -129,7 +129,7 @@ impl CheckList {
         }
     }
 
-    /// Returns the pair to check now (RFC 8445 §6.1.4.2): triggered ones first, then the best waiting one.
+    /// Returns the pair to check now (RFC 8445 §6.1.4.2): a triggered one, otherwise the best waiting one.
     pub(super) fn next(&mut self, role: Role) -> Option<Path> {
         if let Some(path) = self.triggered.pop_front() {
             return Some(path);
@@ -142,7 +142,7 @@ impl CheckList {
         !self.triggered.is_empty() || self.pairs.iter().any(|pair| pair.state == PairState::Waiting)
     }
 
-    /// Number of pairs that wait or are being checked.
+    /// Number of pairs waiting for a check or being checked.
     pub(super) fn open(&self) -> usize {
         self.pairs.iter().filter(|pair| pair.is_open()).count()
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Role of an agent, which decides who nominates (RFC 8445 §6.1.1).
+/// Role of an agent, which determines which side nominates (RFC 8445 §6.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Nominates: the side that made the first offer, or the peer of a lite agent.
+    /// Nominates pairs: the side that made the first offer, or the peer of a lite agent.
     Controlling,
     /// Follows the nominations of the other side.
     Controlled,
@@ -29,17 +29,20 @@ pub struct Config {
     pub role: Role,
     /// Interval between two new checks (RFC 8445 §14.2: 50 ms).
     pub ta: Duration,
-    /// Initial retransmission timeout of a check (RFC 8445 §14.3: at least 500 ms); doubles each time.
+    /// Initial retransmission timeout of a check (RFC 8445 §14.3: at least 500 ms); doubled after each
+    /// transmission.
     pub rto: Duration,
-    /// Longest retransmission timeout. A second lets a path that loses a third of its datagrams each way be tried until the connect
-    /// timeout, where seven tries fail once in fifty times; other agents try each 50 ms.
+    /// Maximum retransmission timeout. One second leaves enough retries before the connect timeout for a path
+    /// that loses a third of its datagrams in each direction; with only seven tries, one check in fifty would
+    /// fail. Other agents check every 50 ms.
     pub rto_max: Duration,
-    /// Number of transmissions after which an unanswered check fails (RFC 8489 §6.2.1: 7, with timeouts that double without
-    /// an end).
+    /// Number of transmissions after which an unanswered check fails (RFC 8489 §6.2.1: 7, but with timeouts
+    /// that double without limit).
     pub tries: u32,
     /// Time for which the controlling side waits for a better pair after the first valid one.
     pub nominate_after: Duration,
-    /// Longest time from the start, and again from [`super::Agent::set_remote`], to the first valid pair.
+    /// Maximum time until the first valid pair, counted from the start and again from
+    /// [`super::Agent::set_remote`].
     pub connect_timeout: Duration,
     /// Interval between two checks of the selected pair, randomized by a fifth (RFC 7675 §5.1).
     pub consent_interval: Duration,

@@ -13,7 +13,8 @@ use crate::stats::count;
 use crate::stun::{Class, MessageWriter, RoleAttribute, TransactionId};
 
 impl Agent {
-    /// Performs all actions that are due. Every input ends here, so that no deadline remains in the past.
+    /// Performs all actions that are due. Must be called at the end of each input, so that no deadline remains
+    /// in the past.
     pub(super) fn advance(&mut self, now: Instant) {
         if self.life.closed.is_some() {
             return;
@@ -64,7 +65,7 @@ impl Agent {
         }
     }
 
-    /// Sends one new request each `ta` (RFC 8445 §6.1.4.2).
+    /// Sends one new request per `ta` (RFC 8445 §6.1.4.2).
     fn pace(&mut self, now: Instant) {
         if self.next_pace(now).is_none_or(|at| at > now) {
             return;
@@ -91,7 +92,7 @@ impl Agent {
         work.then(|| self.life.last_check.map_or(now, |at| at + self.config.ta.max(Duration::from_millis(1))))
     }
 
-    /// Nominates a pair when due; controlling side only (RFC 8445 §8.1.1).
+    /// Nominates a pair when this is due; only on the controlling side (RFC 8445 §8.1.1).
     fn nominate(&mut self, now: Instant) {
         let failed = |pair: &Pair| pair.state == PairState::Failed;
         if self.nomination.nominating.is_some_and(|path| self.checks.get(&path).is_none_or(failed)) {
@@ -104,7 +105,7 @@ impl Agent {
         }
     }
 
-    /// Returns the best pair that answers and is not selected already.
+    /// Returns the best pair that is being answered and is not yet nominated.
     fn nominee(&self, now: Instant) -> Option<Path> {
         let nominated =
             self.nomination.selected.filter(|_| self.is_nominated()).map(|selected| selected.path);
@@ -134,7 +135,7 @@ impl Agent {
         Some(if waits { self.nomination.first_valid? + self.config.nominate_after } else { now })
     }
 
-    /// Stops using the selected pair when its consent has expired without an answer (RFC 7675 §5.1).
+    /// Stops using the selected pair if its consent has expired (RFC 7675 §5.1).
     fn watch_consent(&mut self, now: Instant) {
         if self.consent_ends().is_none_or(|at| at > now) {
             return;
@@ -158,13 +159,14 @@ impl Agent {
     fn ask_consent(&mut self, now: Instant) {
         if let Some(path) = self.selected().filter(|_| self.life.consent_at.is_some_and(|at| at <= now)) {
             self.start(now, path, Purpose::Consent);
-            // Without an answer the next one follows soon: six in thirty seconds are too few on a lossy path.
+            // Repeats the check soon if there is no answer: the usual six checks in thirty seconds are too few
+            // on a lossy path.
             self.life.consent_at = Some(now + self.config.rto_max.max(Duration::from_millis(1)));
             self.probe_others(now);
         }
     }
 
-    /// Checks the other pairs again while the selected one is silent, since the network may have changed.
+    /// Checks the other pairs again while the selected one is silent, because the network may have changed.
     fn probe_others(&mut self, now: Instant) {
         let since = now.checked_sub(self.config.consent_interval.saturating_mul(3) / 2);
         let silent = |pair: &Pair| !pair.was_answered_since(since);
@@ -176,8 +178,8 @@ impl Agent {
         }
     }
 
-    /// Schedules the next consent check after 0.8 to 1.2 intervals, so that sessions do not synchronize (RFC 7675
-    /// §5.1).
+    /// Schedules the next consent check after 0.8 to 1.2 intervals, so that sessions do not become synchronized
+    /// (RFC 7675 §5.1).
     pub(super) fn schedule_consent(&mut self, now: Instant) {
         let fifth = self.config.consent_interval / 5;
         let spread = u64::try_from(fifth.as_micros()).unwrap_or(0).saturating_mul(2);
@@ -193,7 +195,7 @@ impl Agent {
             self.nomination.nominating = None;
         }
         if is_nominated && generation == self.current.number {
-            // Packets in flight on a path of the earlier credentials are still accepted, until it falls silent.
+            // Packets on a path with the former credentials are still accepted until that path falls silent.
             self.previous = None;
         }
         if !self.life.connected {
@@ -206,14 +208,14 @@ impl Agent {
         }
     }
 
-    /// Sends a new request. Returns false when there is no room for it.
+    /// Sends a new request. Returns false if there is no room for it.
     fn start(&mut self, now: Instant, path: Path, purpose: Purpose) -> bool {
         let mut id = TransactionId([0; 12]);
         self.random.fill(&mut id.0);
         let generation = self.checks.get(&path).map_or(self.current.number, |pair| pair.generation);
         let Some(bytes) = self.request(&path, purpose, id, generation) else { return false };
         let (rto, tries) = match purpose {
-            // RFC 7675 §5.1: a consent check is not sent again, the next one follows.
+            // RFC 7675 §5.1: a consent check is not retransmitted; the next one follows instead.
             Purpose::Consent => (self.config.consent_timeout, 1),
             Purpose::Check { .. } => (self.rto(), self.config.tries),
             Purpose::Gather { .. } => (self.rto(), GATHER_TRIES),

@@ -1,17 +1,20 @@
-//! The full agent of a client, or of two equal peers (RFC 8445; trickle ICE, RFC 8838; consent, RFC 7675).
+//! The full agent of a client, or of one of two equal peers (RFC 8445; trickle ICE, RFC 8838; consent, RFC
+//! 7675).
 //!
-//! 1. Local addresses and the peer's credentials and candidates come from the owner, in any order and at any time; each
-//!    local and remote address of one family form a pair. Requests from other addresses create peer-reflexive
-//!    candidates.
-//! 2. Every `ta` one pair is checked, those just checked by the peer first. Unanswered checks are retransmitted.
-//! 3. The first check that succeeds selects its pair, so that the DTLS handshake can begin. The controlling side
-//!    nominates the best valid pair once no better one is open, or after `nominate_after`; the controlled side follows.
-//! 4. The selected pair is checked every five seconds. After eight seconds without answers the controlling side selects
-//!    another pair that answers; after thirty seconds without any answer the agent ends.
+//! 1. The owner supplies local addresses and the peer's credentials and candidates, in any order and at any
+//! time. Each local address forms a pair with each remote address of the same family. Requests from other
+//! addresses create peer-reflexive candidates.
+//! 2. Every `ta`, one pair is checked; pairs that the peer has just checked come first. Unanswered checks are
+//! retransmitted.
+//! 3. The first successful check selects its pair, so that the DTLS handshake can begin. The controlling side
+//! nominates the best valid pair once no better one is still being checked, or after `nominate_after`; the
+//! controlled side follows.
+//! 4. The selected pair is checked every five seconds. After eight seconds without an answer, the controlling
+//! side selects another pair that answers; after thirty seconds without any answer, the agent ends.
 //! 5. A restart returns to step 1 with new credentials, while media continues on the old pair.
 //!
-//! Checks of the selected pair carry USE-CANDIDATE, as with Chromium: when a NAT changes this side's port, the peer
-//! follows within seconds. TCP candidates are not paired, and TURN is not supported.
+//! Checks of the selected pair carry USE-CANDIDATE, as in Chromium: if a NAT changes our port, the peer follows
+//! within seconds. TCP candidates are not paired, and TURN is not supported.
 
 mod checklist;
 mod config;
@@ -62,7 +65,7 @@ struct Remote {
 struct Selected {
     path: Path,
     generation: u32,
-    /// The pair was nominated; if false, it is only the first that worked.
+    /// True if the pair was nominated; false if it is merely the first that worked.
     is_nominated: bool,
 }
 
@@ -72,7 +75,7 @@ struct Candidates {
     locals: Vec<Candidate>,
     reflexive: Vec<Candidate>,
     remotes: Vec<Remote>,
-    /// Local addresses and the STUN servers to ask for their reflexive addresses.
+    /// Local addresses, each with a STUN server to query for the reflexive address.
     gathers: VecDeque<(SocketAddr, SocketAddr)>,
 }
 
@@ -80,7 +83,7 @@ struct Candidates {
 #[derive(Debug, Default)]
 struct Nomination {
     selected: Option<Selected>,
-    /// Pair whose nomination was not answered yet.
+    /// Pair whose nomination has not been answered yet.
     nominating: Option<Path>,
     /// Time of the first successful check.
     first_valid: Option<Instant>,
@@ -158,7 +161,8 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// More than [`LOCALS_MAX`] addresses, an address that no peer can reach, or the agent has ended.
+    /// Fails for more than [`LOCALS_MAX`] addresses, for an address that no peer can reach, or if the agent has
+    /// ended.
     pub fn add_local(&mut self, now: Instant, address: SocketAddr) -> Result<Candidate, Error> {
         if self.life.closed.is_some() {
             return Err(Error::Closed);
@@ -180,12 +184,12 @@ impl Agent {
         Ok(candidate)
     }
 
-    /// Asks the STUN server `server` for the reflexive address of the local address `base`. [`Event::Candidate`]
-    /// reports it, unless the server sees `base` itself or does not answer.
+    /// Requests the reflexive address of the local address `base` from the STUN server `server`.
+    /// [`Event::Candidate`] reports it, unless it equals `base` or the server does not answer.
     ///
     /// # Errors
     ///
-    /// `base` is not a local address, too many requests are pending, or the agent has ended.
+    /// Fails if `base` is not a local address, too many requests are pending, or the agent has ended.
     pub fn gather(&mut self, now: Instant, base: SocketAddr, server: SocketAddr) -> Result<(), Error> {
         if self.life.closed.is_some() {
             return Err(Error::Closed);
@@ -201,8 +205,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Sets the peer's credentials, and whether it is a lite agent (`a=ice-lite`), which makes this agent controlling
-    /// (RFC 8445 §6.1.1).
+    /// Sets the peer's credentials. `is_lite` is true if the peer is a lite agent (`a=ice-lite`), which makes
+    /// this agent controlling (RFC 8445 §6.1.1).
     pub fn set_remote(&mut self, now: Instant, credentials: Credentials, is_lite: bool) {
         self.current.remote = Some(credentials);
         if is_lite && self.role == Role::Controlled {
@@ -214,12 +218,12 @@ impl Agent {
         self.advance(now);
     }
 
-    /// Adds a candidate of the peer, at any time.
+    /// Adds a candidate of the peer; allowed at any time.
     ///
     /// # Errors
     ///
-    /// The candidate is unusable (TCP, no port, not a unicast address), which is counted and harmless; there are too
-    /// many; or the agent has ended.
+    /// Fails if the candidate is unusable (TCP, no port, not a unicast address), which is counted and harmless;
+    /// if there are too many candidates; or if the agent has ended.
     pub fn add_remote(&mut self, now: Instant, candidate: &Candidate) -> Result<(), Error> {
         if self.life.closed.is_some() {
             return Err(Error::Closed);
@@ -232,7 +236,8 @@ impl Agent {
             Remote { address: candidate.address, priority: candidate.priority, kind: candidate.kind };
         if let Some(known) = self.candidates.remotes.iter_mut().find(|known| known.address == remote.address)
         {
-            // A peer-reflexive one turns out to be what the peer says (RFC 8838 §11.4). Its pairs keep their order.
+            // The peer has now signalled a candidate known as peer-reflexive (RFC 8838 §11.4). Its pairs keep
+            // their order.
             *known = remote;
         } else if self.candidates.remotes.len() < CANDIDATES_MAX {
             self.candidates.remotes.push(remote);
@@ -244,19 +249,19 @@ impl Agent {
         Ok(())
     }
 
-    /// Counts a candidate of the peer that has no usable address, such as a `.local` name. The peer's own checks reveal
-    /// its address, as a peer-reflexive candidate.
+    /// Counts a candidate of the peer without a usable address, such as a `.local` name. The peer's own checks
+    /// reveal its address, as a peer-reflexive candidate.
     pub const fn ignore_remote(&mut self) {
         count(&mut self.stats.candidates_ignored);
     }
 
-    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's credentials and
-    /// candidates must be given again; local sockets stay. `seed` must differ from earlier ones.
+    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's credentials
+    /// and candidates must be set again; local sockets are kept. `seed` must differ from earlier ones.
     pub fn restart(&mut self, now: Instant, seed: &Seed) -> &Credentials {
         let number = self.current.number.wrapping_add(1);
         let next = Generation { number, local: Credentials::random(seed), remote: None };
         let before = std::mem::replace(&mut self.current, next);
-        // After two restarts without a nomination, the selected pair still belongs to the oldest credentials.
+        // After two restarts without a nomination, the selected pair still uses the oldest credentials.
         if self.nomination.selected.is_none_or(|selected| selected.generation == before.number) {
             self.previous = Some(before);
         }
@@ -297,20 +302,20 @@ impl Agent {
         self.life.deadline
     }
 
-    /// True if data other than STUN may be accepted on `path`, because a peer that knows the credentials is at its
-    /// other end.
+    /// True if data other than STUN may be accepted on `path`, because the peer at its other end knows the
+    /// credentials.
     #[must_use]
     pub fn is_valid(&self, path: &Path) -> bool {
         self.checks.get(path).is_some_and(|pair| pair.valid_until.is_some())
     }
 
-    /// Path that media uses; `None` before the first valid one.
+    /// The path that media uses; `None` before there is a valid one.
     #[must_use]
     pub fn selected(&self) -> Option<Path> {
         self.nomination.selected.map(|selected| selected.path)
     }
 
-    /// True if the selected pair was nominated, and not only the first that worked.
+    /// True if the selected pair was nominated, rather than merely being the first that worked.
     #[must_use]
     pub fn is_nominated(&self) -> bool {
         self.nomination
@@ -347,7 +352,7 @@ impl Agent {
         self.candidates.remotes.len()
     }
 
-    /// Number of requests that may still be answered, at most [`crate::limits::TRANSACTIONS_MAX`].
+    /// Number of requests that may still be answered; at most [`crate::limits::TRANSACTIONS_MAX`].
     #[must_use]
     pub const fn transactions(&self) -> usize {
         self.transactions.len()
@@ -369,7 +374,7 @@ impl Agent {
         u16::MAX.saturating_sub(u16::try_from(index).unwrap_or(u16::MAX))
     }
 
-    /// Pairs every local with every remote address of its family (RFC 8445 §6.1.2.2).
+    /// Pairs every local address with every remote address of the same family (RFC 8445 §6.1.2.2).
     fn make_pairs(&mut self) {
         for local in &self.candidates.locals {
             for remote in &self.candidates.remotes {
@@ -386,14 +391,14 @@ impl Agent {
 
     fn switch_role(&mut self) {
         self.role = self.role.other();
-        // Two sides with equal tie-breakers would switch for ever (RFC 8445 §7.2.5.1).
+        // With equal tie-breakers, two sides would switch roles for ever (RFC 8445 §7.2.5.1).
         self.tie_breaker = self.random.u64();
         self.nomination.nominating = None;
         count(&mut self.stats.role_switches);
         tracing::debug!(role = ?self.role, "role switched");
     }
 
-    /// Stops accepting data on the pairs that `which` selects.
+    /// Stops accepting data on the pairs for which `which` is true.
     fn expire(&mut self, which: impl Fn(&Pair) -> bool) {
         for pair in self.checks.iter_mut().filter(|pair| pair.valid_until.is_some()) {
             if which(pair) {

@@ -1,4 +1,4 @@
-//! Input of an agent: requests are answered and trigger checks; answers decide the state of pairs.
+//! Input of an agent: requests are answered and trigger checks; answers determine the state of pairs.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::stats::count;
 use crate::stun::{BINDING, Class, ErrorCode, Message, RoleAttribute};
 
 impl Agent {
-    /// Handles a datagram received on `path`. An unauthenticated one only changes a counter.
+    /// Handles a datagram received on `path`. If it is not authentic, it only changes a counter.
     pub fn handle_datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
         if self.life.closed.is_some() {
             return;
@@ -64,7 +64,7 @@ impl Agent {
         self.hear(now, path);
     }
 
-    /// Returns the generation of our credentials that a request uses, and its key.
+    /// Returns the generation of our credentials that a request refers to, and its key.
     fn named_by(&self, username: &[u8]) -> Option<(u32, Vec<u8>)> {
         let mut generations = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
         let named = generations.find(|generation| {
@@ -74,8 +74,8 @@ impl Agent {
         Some((named.number, named.local.key().to_vec()))
     }
 
-    /// Returns the reason to refuse a request. In a role conflict the larger tie-breaker becomes controlling (RFC 8489
-    /// §6.3.1, RFC 8445 §7.3.1.1).
+    /// Returns the reason to refuse a request. In a role conflict, the side with the larger tie-breaker becomes
+    /// controlling (RFC 8489 §6.3.1, RFC 8445 §7.3.1.1).
     fn refusal_of(&mut self, message: &Message<'_>) -> Option<Refusal> {
         if !message.unknown().is_empty() {
             return Some(Refusal::UnknownAttributes);
@@ -93,13 +93,14 @@ impl Agent {
         (conflict && keeps_role).then_some(Refusal::RoleConflict)
     }
 
-    /// Adds an address that was not signalled as a candidate, with the priority in the check (RFC 8445 §7.3.1.3).
+    /// Adds an address that the peer did not signal as a candidate, with the priority given in the check (RFC
+    /// 8445 §7.3.1.3).
     fn learn(&mut self, path: Path, priority: u32) {
         if self.candidates.remotes.iter().any(|remote| remote.address == path.remote) {
             return;
         }
         if self.candidates.remotes.len() >= CANDIDATES_MAX {
-            // The oldest learnt candidate without a valid pair makes room.
+            // Makes room by dropping the oldest peer-reflexive candidate without a valid pair.
             let useless = |remote: &Remote| {
                 let mut valid = self.checks.iter().filter(|pair| pair.valid_until.is_some());
                 remote.kind == CandidateKind::PeerReflexive && !valid.any(|p| p.path.remote == remote.address)
@@ -114,7 +115,7 @@ impl Agent {
         self.make_pairs();
     }
 
-    /// Triggers a check of the pair, and notes a nomination (RFC 8445 §7.3.1.4, §7.3.1.5).
+    /// Triggers a check of the pair, and records a nomination (RFC 8445 §7.3.1.4, §7.3.1.5).
     fn trigger(&mut self, now: Instant, path: Path, use_candidate: bool) {
         let wanted = use_candidate && self.role == Role::Controlled;
         let is_selected = self.selected() == Some(path) && self.is_nominated();
@@ -137,7 +138,7 @@ impl Agent {
         }
     }
 
-    /// Marks a path as valid, since the peer at its other end knows the credentials.
+    /// Marks a path as valid, because the peer at its other end knows the credentials.
     fn hear(&mut self, now: Instant, path: Path) {
         let until = now + self.config.consent_timeout;
         if let Some(pair) = self.checks.get_mut(&path)
@@ -165,7 +166,7 @@ impl Agent {
             return count(&mut self.stats.unauthenticated);
         }
         let Some(open) = self.transactions.take(message.transaction_id()) else { return };
-        // RFC 8445 §7.2.5.2.1: an answer that arrives on another path than its request is a failure.
+        // RFC 8445 §7.2.5.2.1: an answer on another path than its request counts as a failure.
         let symmetric = open.path == path;
         match (message.class(), message.error_code()) {
             (Class::Success, _) if symmetric && message.mapped_address().is_some() => {
@@ -204,7 +205,8 @@ impl Agent {
         }
     }
 
-    /// Switches the role after a role conflict, unless it changed since the request (RFC 8445 §7.2.5.1).
+    /// Switches the role after a role conflict, unless the role has changed since the request (RFC 8445
+    /// §7.2.5.1).
     fn handle_conflict(&mut self, open: &Transaction) {
         if open.role == self.role {
             self.switch_role();

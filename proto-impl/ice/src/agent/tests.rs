@@ -7,7 +7,7 @@ fn address(host: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host], 5000))
 }
 
-/// Creates two agents that know each other; `a` is host 1.
+/// Creates two agents with each other's credentials; `a` is host 1.
 fn two(roles: [Role; 2]) -> (Clock, [Agent; 2]) {
     let clock = Clock::new();
     let now = clock.now();
@@ -33,7 +33,7 @@ fn sent(agent: &mut Agent, now: Instant) -> Vec<Vec<u8>> {
     all
 }
 
-/// Delivers datagrams at once until there are none, then lets time pass.
+/// Delivers datagrams until there are none, then advances the time.
 fn run(clock: &mut Clock, agents: &mut [Agent; 2], time: std::time::Duration) {
     let end = clock.now() + time;
     loop {
@@ -59,7 +59,8 @@ fn run(clock: &mut Clock, agents: &mut [Agent; 2], time: std::time::Duration) {
 #[test]
 fn i_07_the_larger_tie_breaker_controls_and_equal_ones_are_told() {
     use Role::{Controlled, Controlling};
-    // Our role, theirs, how their tie-breaker compares, whether they are told of the conflict, our role then.
+    // Our role; theirs; how their tie-breaker compares; whether they are notified of the conflict; our role
+    // afterwards.
     let cases = [
         (Controlling, Controlled, 0, false, Controlling),
         (Controlled, Controlling, 0, false, Controlled),

@@ -11,11 +11,11 @@ use crate::stun::TransactionId;
 /// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Checks whether a pair works, or also nominates the pair.
+    /// Checks whether a pair works; with `nominates`, also nominates it.
     Check { nominates: bool },
     /// Renews the consent of the selected pair.
     Consent,
-    /// Learns a server-reflexive address from `server`.
+    /// Requests our server-reflexive address from `server`.
     Gather { server: SocketAddr },
 }
 
@@ -26,16 +26,16 @@ pub(super) struct Transaction {
     pub(super) purpose: Purpose,
     /// Our role as stated in the request.
     pub(super) role: Role,
-    /// Generation of credentials that the request belongs to.
+    /// Generation of credentials used in the request.
     pub(super) generation: u32,
     /// The encoded request, for retransmissions.
     pub(super) bytes: Vec<u8>,
-    /// Time of the next retransmission or of the failure.
+    /// Time of the next retransmission, or of the failure.
     pub(super) next_at: Instant,
     pub(super) rto: Duration,
     /// Number of transmissions left.
     pub(super) tries: u32,
-    /// Another check has replaced this one, so its timeout means nothing.
+    /// True if another check has replaced this one, so that its timeout is ignored.
     pub(super) is_replaced: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// Adds a transaction; a full table drops a replaced one first. Returns false when there is no room.
+    /// Adds a transaction. A full table first drops a replaced one. Returns false if there is no room.
     pub(super) fn insert(&mut self, transaction: Transaction) -> bool {
         if self.open.len() >= TRANSACTIONS_MAX
             && let Some(index) = self.open.iter().position(|open| open.is_replaced)
@@ -77,7 +77,7 @@ impl Transactions {
         Some(self.open.remove(index))
     }
 
-    /// Returns a transaction that is due, and reschedules it, so that repeated calls end with `None`.
+    /// Returns a transaction that is due and reschedules it; repeated calls eventually return `None`.
     pub(super) fn poll_due(&mut self, now: Instant, rto_max: Duration) -> Option<Due> {
         let index = self.open.iter().position(|open| open.next_at <= now)?;
         let open = self.open.get_mut(index)?;
@@ -90,8 +90,9 @@ impl Transactions {
         Some(Due::Again(open.path, open.bytes.clone()))
     }
 
-    /// Stops retransmitting the checks of `path`, because another check replaces them or one was answered. An answer in
-    /// flight still counts (RFC 8445 §7.3.1.4). A nomination is only replaced by a nomination.
+    /// Stops retransmitting the checks of `path`, because another check replaces them, or because one was
+    /// answered. An answer in flight still counts (RFC 8445 §7.3.1.4). A nomination is only replaced by another
+    /// nomination.
     pub(super) fn replace(&mut self, path: &Path, by: Purpose) {
         let all = by == Purpose::Check { nominates: true };
         for open in self.open.iter_mut().filter(|open| open.path == *path) {

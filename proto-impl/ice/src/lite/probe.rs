@@ -1,8 +1,9 @@
-//! The only check that a lite agent sends: of an unvalidated path on which authentic media arrived.
+//! The only check that a lite agent sends: of an unvalidated path on which authentic media has arrived.
 //!
-//! A NAT that drops its binding gives the peer another port, which the peer does not notice. Its media arrives on the new path at once,
-//! its next check only seconds later. The probe does not wait for that: its answer proves that the other end of the new path has the
-//! peer's password now. Media that an eavesdropper forwards from its own address proves neither.
+//! When a NAT loses its binding, it gives the peer another port, which the peer does not notice. The peer's
+//! media arrives on the new path immediately, but its next check only seconds later. The probe closes this gap:
+//! an answer proves that the host at the other end of the new path has the peer's password now. Media alone
+//! does not prove this, since an eavesdropper could forward it from its own address.
 
 use std::time::Instant;
 
@@ -14,14 +15,14 @@ use crate::limits::{PROBE_INTERVAL, PROBE_RTO, PROBE_TRIES};
 use crate::path::Path;
 use crate::stun::{Class, MessageWriter, RoleAttribute, TransactionId};
 
-/// Probe that has no answer yet.
+/// A probe that has not been answered yet.
 #[derive(Debug)]
 struct Open {
     path: Path,
     id: TransactionId,
     /// Requests sent so far.
     tries: u32,
-    /// Time of the next request or, after the last one, of failure.
+    /// Time of the next request; after the last request, the time at which the probe fails.
     next: Instant,
 }
 
@@ -31,16 +32,16 @@ pub(super) struct Probes {
     random: Random,
     tie_breaker: u64,
     open: Option<Open>,
-    /// Time from which the next probe may start.
+    /// Earliest time at which the next probe may start.
     next: Option<Instant>,
 }
 
-/// Action that is due for the open probe.
+/// Action due for the open probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     /// Send the request on this path.
     Request(Path),
-    /// Give up: no answer arrived in time.
+    /// Give up: there was no answer in time.
     Failed,
 }
 
@@ -50,12 +51,12 @@ impl Probes {
         Self { tie_breaker: random.u64(), random, open: None, next: None }
     }
 
-    /// True if the last probe started long enough ago for another one.
+    /// True if enough time has passed since the last probe started.
     pub(super) fn may_begin(&self, now: Instant) -> bool {
         self.next.is_none_or(|next| next <= now)
     }
 
-    /// Starts a probe of `path`, replacing an open one.
+    /// Starts a probe of `path`, which replaces an open one.
     pub(super) fn begin(&mut self, now: Instant, path: Path) {
         self.next = Some(now + PROBE_INTERVAL);
         let mut id = [0; 12];
@@ -68,7 +69,7 @@ impl Probes {
         self.open = None;
     }
 
-    /// Returns the action that is due. A returned request counts as sent.
+    /// Returns the action that is due. The returned request counts as sent.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Due> {
         let open = self.open.as_mut().filter(|open| open.next <= now)?;
         if open.tries >= PROBE_TRIES {
@@ -90,7 +91,7 @@ impl Probes {
         self.open.as_ref().is_some_and(|open| open.path == *path && open.id == id)
     }
 
-    /// Writes the request of the open probe (RFC 8445 §7.1). Returns `None` while the peer's credentials are unknown.
+    /// Writes the request of the open probe (RFC 8445 §7.1). `None` while the peer's credentials are unknown.
     pub(super) fn request(&self, generation: &Generation) -> Option<Vec<u8>> {
         let (open, remote) = (self.open.as_ref()?, generation.remote.as_ref()?);
         let mut out = Vec::with_capacity(128);

@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// Delivers a datagram to the agent and returns its answer.
+    /// Delivers a datagram to the agent, and returns the agent's answer.
     fn deliver(&mut self, port: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         let now = self.clock.now();
         self.agent.handle_datagram(now, path(port), bytes);
@@ -127,7 +127,7 @@ fn an_authentic_check_is_answered_and_opens_its_path() {
     assert_eq!(message.mapped_address(), Some(path(1).remote));
     assert_eq!(server.events(), [Event::Validated(path(1)), Event::Connected, Event::Selected(path(1))]);
     assert!(server.agent.is_valid(&path(1)));
-    // Sent again: answered again, and nothing else.
+    // A retransmitted request is answered again, without any other effect.
     assert_eq!(server.deliver(1, &bytes), Some(answer));
     assert_eq!(server.events(), []);
 }
@@ -188,7 +188,7 @@ fn i_03_use_candidate_moves_media_and_nothing_before_it() {
     assert!(server.check(2, true));
     assert_eq!(server.selected(), Some(path(2)));
     assert_eq!(server.events().last(), Some(&Event::Selected(path(2))));
-    // The path before goes with its consent.
+    // The former path expires with its consent.
     server.pass(secs(29));
     assert!(server.check(2, false));
     server.pass(secs(2));
@@ -207,7 +207,8 @@ fn i_03_a_copied_request_does_not_draw_media_to_the_copyist() {
     assert!(!server.agent.is_valid(&path(3)));
 }
 
-/// Checks copied requests: a listener's late copy does not override later nominations of the peer, and is not consent.
+/// Checks copied requests: an eavesdropper's late copy neither overrides later nominations by the peer nor
+/// gives consent.
 #[test]
 fn i_03_a_request_that_is_copied_late_is_worth_nothing() {
     let mut server = Server::new();
@@ -313,7 +314,8 @@ fn i_06_another_path_that_speaks_takes_over() {
     }
 }
 
-/// Checks a peer whose address changed by a translator. Its checks come from there but do not nominate again.
+/// Checks a peer whose address was changed by a NAT. Its checks come from the new address, but do not nominate
+/// again.
 #[test]
 fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
     for (selection, nominated) in
@@ -347,18 +349,18 @@ fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
 
 #[test]
 fn i_06_a_path_is_left_only_for_one_that_lives_and_may_carry_media() {
-    // Packets of the other path before the silence, or early in it, are no sign of life.
+    // Checks of the other path before the silence, or early in it, do not show that it is alive.
     let mut server = Server::new();
     assert!(server.check(1, true));
     server.pass(ms(4_999));
     assert!(server.check(2, false));
     server.pass(secs(15));
     assert_eq!((server.selected(), server.agent.valid_paths()), (Some(path(1)), 2));
-    // As soon as it speaks, it takes over.
+    // As soon as a check arrives on the other path, it takes over.
     assert!(server.check(2, false));
     assert_eq!(server.selected(), Some(path(2)));
 
-    // A path that speaks again in time stays.
+    // A path on which checks resume in time is kept.
     let mut server = Server::new();
     assert!(server.check(1, true));
     for _ in 0..10 {
@@ -412,7 +414,8 @@ fn i_07_a_peer_that_is_controlled_too_is_told_so() {
 
 #[test]
 fn i_09_no_answer_is_more_than_twice_its_request() {
-    // `deliver` looks at each; here those that could be worst: IPv6, many unknown attributes, nothing that is not needed.
+    // `deliver` checks each answer; these requests could be the worst: IPv6, many unknown attributes, nothing
+    // optional.
     let mut server = Server::new();
     let Path { local, .. } = path(1);
     let long = Path::udp(local, "[2001:db8::1]:5".parse().unwrap());
@@ -429,7 +432,7 @@ fn i_09_no_answer_is_more_than_twice_its_request() {
         server.agent.poll_transmit(server.clock.now(), &mut answer).unwrap();
         assert!(answer.len() <= out.len() * 2, "{unknown}: {} for {}", answer.len(), out.len());
     }
-    // Without the credentials a peer gets not one byte, whatever it sends.
+    // Without credentials, a peer gets no answer at all, whatever it sends.
     for kind in [0x0001_u16, 0x0011, 0x0101, 0x0111, 0x0002, 0x0003] {
         let mut out = Vec::new();
         MessageWriter::new(&mut out, Class::Request, TransactionId([1; 12]))
@@ -451,7 +454,7 @@ fn i_10_unknown_attributes_are_refused_and_indications_ignored() {
     let named = message.attributes().find(|a| a.kind == AttributeType::UNKNOWN_ATTRIBUTES).unwrap();
     assert_eq!(named.value, [0, 2]);
     assert!(server.selected().is_none());
-    // An attribute that need not be understood is no reason.
+    // An unknown comprehension-optional attribute is no reason to refuse.
     let extra = Some((AttributeType(0xc057), &[0, 1, 0, 10][..]));
     let bytes = Request { extra, ..server.request() }.bytes();
     assert!(Message::read(&server.deliver(1, &bytes).unwrap()).unwrap().class() == Class::Success);
@@ -507,7 +510,7 @@ fn pairs_are_capped_and_the_selected_one_stays() {
         assert!(server.check(port, false));
         assert!(server.agent.valid_paths() <= PAIRS_MAX);
         assert!(server.agent.is_valid(&path(port)) && server.agent.is_valid(&path(1)));
-        // Validated ones and expired ones are told in turn.
+        // Validations and expirations are reported alternately.
         let gone = server.events().iter().filter(|event| matches!(event, Event::Expired(_))).count();
         assert_eq!(gone, usize::from(port > 8));
     }
@@ -532,10 +535,10 @@ fn a_restart_keeps_the_old_credentials_until_the_first_check_with_the_new_ones()
     let new = server.agent.restart(&Seed::from_number(2)).clone();
     assert_ne!(old, new);
     server.agent.set_remote(server.clock.now(), peer("peer2"));
-    // Still the old ones, and they may even move media.
+    // The old credentials are still valid, and may even select a path.
     assert!(server.check(1, false) && server.check(2, true));
     assert_eq!(server.selected(), Some(path(2)));
-    // The old peer's name with the new credentials is nobody.
+    // The old peer's fragment is not valid with the new credentials.
     server.local = new.clone();
     assert!(!server.check(3, true));
     let bytes = Request { peer: "peer2", ..server.request() }.bytes();
@@ -569,7 +572,7 @@ fn the_same_seed_gives_the_same_bytes() {
     assert!(run(1) == run(1) && run(1) != run(2));
 }
 
-/// A server whose peer is nominated on port 1, and whose media came by port 2; with the first probe.
+/// A server whose peer was nominated on port 1 and whose media arrived on port 2; and the first probe.
 fn followed() -> (Server, Vec<u8>) {
     let mut server = Server::new();
     assert!(server.check(1, true));
@@ -581,7 +584,7 @@ fn followed() -> (Server, Vec<u8>) {
 }
 
 impl Server {
-    /// The next datagram, which goes to port 2.
+    /// The next datagram, which must go to port 2.
     fn probe(&mut self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let transmit = self.agent.poll_transmit(self.clock.now(), &mut out)?;
@@ -610,7 +613,7 @@ fn i_12_media_by_another_path_moves_to_it_with_the_answer_to_a_check() {
     assert_eq!(server.selected(), Some(path(1)));
 
     let success = answer(&probe, Class::Success, peer(PEER).key());
-    // By another path, of another request, and with our own password it is no answer.
+    // An answer on another path, to another request, or with our own password is ignored.
     assert!(server.deliver(1, &success).is_none());
     let mut other = Vec::new();
     MessageWriter::new(&mut other, Class::Success, TransactionId([1; 12])).finish(peer(PEER).key());
@@ -622,7 +625,7 @@ fn i_12_media_by_another_path_moves_to_it_with_the_answer_to_a_check() {
     assert!(server.deliver(2, &success).is_none());
     assert_eq!((server.selected(), server.events()), (Some(path(2)), vec![Event::Selected(path(2))]));
     assert_eq!((server.agent.stats().checks_sent, server.agent.stats().succeeded), (1, 1));
-    // The same answer once more is one that nobody waits for, and the peer's next check goes on as before.
+    // A repeated answer is ignored, and the peer's next check has its usual effect.
     server.deliver(2, &success);
     assert_eq!(server.agent.stats().succeeded, 1);
     assert!(server.check(2, true) && server.events().is_empty());
@@ -633,7 +636,7 @@ fn i_12_a_probe_is_repeated_and_given_up_and_its_path_carries_nothing() {
     let (mut server, probe) = followed();
     let begin = server.clock.now();
     let mut sent = vec![(ms(0), probe)];
-    // The peer checks its old path all the time: only the copy of its media came by the other one.
+    // The peer keeps checking its old path: only a copy of its media came on the other one.
     while server.clock.now() < begin + secs(40) {
         server.pass(ms(100));
         let at = server.clock.now() - begin;
@@ -652,7 +655,7 @@ fn i_12_a_probe_is_repeated_and_given_up_and_its_path_carries_nothing() {
 #[test]
 fn i_12_media_by_an_unchecked_path_is_no_consent() {
     let (mut server, _) = followed();
-    // Nothing but media comes, by the other path; the agent ends when the consent of the first one does.
+    // Only media arrives, on the other path; the agent ends when the consent on the first path does.
     for _ in 0..300 {
         server.pass(ms(100));
         server.agent.follow_media(server.clock.now(), path(2));
@@ -665,7 +668,7 @@ fn i_12_media_by_an_unchecked_path_is_no_consent() {
 fn i_12_many_paths_of_media_hold_no_more_than_the_limit() {
     let (mut server, _) = followed();
     for port in 3..60 {
-        // A second one in the same quarter of a second is not followed.
+        // A second path within the same quarter of a second is not followed.
         server.pass(ms(250));
         for port in [port, port + 1000] {
             server.agent.follow_media(server.clock.now(), path(port));

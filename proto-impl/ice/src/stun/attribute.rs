@@ -23,11 +23,12 @@ impl AttributeType {
     pub const ERROR_CODE: Self = Self(0x0009);
     /// Unknown attributes of a request (RFC 8489 §14.13).
     pub const UNKNOWN_ATTRIBUTES: Self = Self(0x000a);
-    /// Realm (RFC 8489 §14.9); unused in ICE, but not refused.
+    /// Realm (RFC 8489 §14.9); unused in ICE, but no reason to refuse a request.
     pub const REALM: Self = Self(0x0014);
-    /// Nonce (RFC 8489 §14.10); unused in ICE, but not refused, as [`AttributeType::REALM`].
+    /// Nonce (RFC 8489 §14.10); unused in ICE, but, like [`AttributeType::REALM`], no reason to refuse a
+    /// request.
     pub const NONCE: Self = Self(0x0015);
-    /// HMAC with SHA-256 (RFC 8489 §14.6); ignored, since ICE negotiates no hash other than SHA-1.
+    /// HMAC with SHA-256 (RFC 8489 §14.6); ignored, since ICE only negotiates SHA-1.
     pub const MESSAGE_INTEGRITY_SHA256: Self = Self(0x001c);
     /// Obfuscated address of the requester (RFC 8489 §14.2).
     pub const XOR_MAPPED_ADDRESS: Self = Self(0x0020);
@@ -54,7 +55,7 @@ impl AttributeType {
         self.0 < 0x8000
     }
 
-    /// True if the attribute may appear in a request without being refused.
+    /// True if the attribute is no reason to refuse a request.
     const fn is_known(self) -> bool {
         matches!(
             self,
@@ -86,7 +87,7 @@ pub struct RawAttribute<'a> {
     pub value: &'a [u8],
 }
 
-/// Iterates over attributes; ends at the first truncated one.
+/// Iterates over attributes, up to the first truncated one.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
     reader: Reader<'a>,
@@ -169,7 +170,7 @@ impl ErrorCode {
     /// Insufficient Capacity (RFC 8656 §19).
     pub const INSUFFICIENT_CAPACITY: Self = Self(508);
 
-    /// Returns the reason phrase, which is short to keep the answer small.
+    /// Returns the reason phrase; phrases are short to keep answers small.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -226,14 +227,14 @@ impl UnknownAttributes {
         self.count == 0
     }
 
-    /// Iterates over the first ones, up to [`UNKNOWN_MAX`].
+    /// Iterates over the attributes, at most the first [`UNKNOWN_MAX`].
     pub fn iter(&self) -> impl Iterator<Item = AttributeType> + '_ {
         self.kinds.iter().take(self.count).map(|kind| AttributeType(*kind))
     }
 }
 
-/// Reads an address in the form of XOR-MAPPED-ADDRESS (RFC 8489 §14.2) from a message of this transaction. `None` when
-/// malformed.
+/// Reads an address in the format of XOR-MAPPED-ADDRESS (RFC 8489 §14.2) from a message of this transaction.
+/// `None` if it is malformed.
 #[must_use]
 pub fn read_address(value: &[u8], id: TransactionId) -> Option<SocketAddr> {
     let mut r = Reader::new(value);
@@ -247,8 +248,8 @@ pub fn read_address(value: &[u8], id: TransactionId) -> Option<SocketAddr> {
     r.is_empty().then(|| SocketAddr::new(ip, port))
 }
 
-/// Writes an address in the form of XOR-MAPPED-ADDRESS. An IPv4-mapped address of a dual-stack socket is written as
-/// IPv4.
+/// Writes an address in the format of XOR-MAPPED-ADDRESS. An IPv4-mapped IPv6 address, from a dual-stack
+/// socket, is written as IPv4.
 pub(super) fn write_address(address: SocketAddr, id: TransactionId, out: &mut Vec<u8>) {
     let port = (address.port() ^ cookie_high()).to_be_bytes();
     match address.ip().to_canonical() {

@@ -9,8 +9,8 @@ pub(super) const INTEGRITY_BYTES: usize = 20;
 /// Value XORed to the checksum: "STUN".
 const FINGERPRINT_XOR: u32 = 0x5354_554e;
 
-/// Returns the HMAC of a message whose MESSAGE-INTEGRITY begins at `at`. The length field is taken as if the message
-/// ended with that attribute.
+/// Returns the HMAC of a message whose MESSAGE-INTEGRITY begins at `at`. The HMAC is computed with the length
+/// field of a message that ends with that attribute.
 pub(super) fn integrity(bytes: &[u8], at: usize, key: &[u8]) -> Option<[u8; INTEGRITY_BYTES]> {
     let covered = bytes.get(..at)?;
     let (kind, rest) = covered.split_first_chunk::<2>()?;
@@ -34,7 +34,8 @@ pub(super) fn fingerprint(covered: &[u8]) -> u32 {
     crc32(covered) ^ FINGERPRINT_XOR
 }
 
-/// Computes the CRC-32 of ITU-T V.42 (RFC 8489 §14.7) bytewise, since messages have about a hundred bytes.
+/// Computes the CRC-32 of ITU-T V.42 (RFC 8489 §14.7) byte by byte, which is enough for messages of about a
+/// hundred bytes.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         let [low, ..] = crc.to_le_bytes();

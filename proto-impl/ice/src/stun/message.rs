@@ -47,14 +47,15 @@ impl Class {
     }
 }
 
-/// True if a datagram is STUN, given the protocols that share its port (RFC 7983 §7: the first byte is 0 to 3).
+/// True if a datagram is STUN, on a port shared with other protocols (RFC 7983 §7: the first byte is 0 to 3).
 #[must_use]
 pub fn is_stun(datagram: &[u8]) -> bool {
     matches!(datagram, [0..=3, ..]) && datagram.len() >= HEADER_BYTES
 }
 
-/// Returns the receiver's user name fragment in a request, without any cryptography, so that a shared port can find the
-/// session. `None` for anything but a request with a user name. Takes at most [`ATTRIBUTES_MAX`] steps.
+/// Returns the receiver's user name fragment in a request, without any cryptography, so that the session can be
+/// found on a shared port. `None` unless the datagram is a request with a user name. Reads at most
+/// [`ATTRIBUTES_MAX`] attributes.
 #[must_use]
 pub fn username_fragment(datagram: &[u8]) -> Option<&[u8]> {
     let head = Head::read(datagram).ok().filter(|head| head.class == Class::Request)?;
@@ -63,7 +64,7 @@ pub fn username_fragment(datagram: &[u8]) -> Option<&[u8]> {
         let attribute = attributes.read().ok().flatten()?;
         match attribute.kind {
             AttributeType::USERNAME => return before_colon(attribute.value),
-            // Attributes behind it are ignored.
+            // Later attributes are ignored.
             AttributeType::MESSAGE_INTEGRITY => return None,
             _ => {}
         }
@@ -94,7 +95,8 @@ impl<'a> Head<'a> {
         let length = usize::from(r.u16()?);
         let cookie = r.u32()?;
         let id = TransactionId(r.array()?);
-        // RFC 8489 §5, §6.3: two zero bits, the cookie, a multiple of four; a datagram holds one message and no more.
+        // RFC 8489 §5, §6.3: two zero bits, the cookie, a length that is a multiple of four. A datagram
+        // contains exactly one message.
         let fits = length.is_multiple_of(4) && length == r.remaining();
         if kind & 0xc000 != 0 || cookie != MAGIC_COOKIE || !fits {
             return Err(Error::NotStun);
@@ -104,8 +106,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// A view of a datagram that is one STUN message. FINGERPRINT, if present, was verified; MESSAGE-INTEGRITY was not, see
-/// [`Message::is_authentic`].
+/// A view of a datagram that is one STUN message. A FINGERPRINT, if present, has been verified.
+/// MESSAGE-INTEGRITY has not; see [`Message::is_authentic`].
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
     bytes: &'a [u8],
@@ -129,8 +131,8 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     ///
-    /// The datagram is not STUN, is truncated, exceeds a limit, has a known attribute that is malformed, or has a wrong
-    /// FINGERPRINT.
+    /// Fails if the datagram is not STUN, is truncated, exceeds a limit, has a malformed known attribute, or
+    /// has a wrong FINGERPRINT.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Error> {
         let head = Head::read(bytes)?;
         let mut message = Self {
@@ -185,7 +187,7 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// Stores a known attribute; the first of each type counts. `None` if it is malformed.
+    /// Stores a known attribute; only the first of each type counts. `None` if the attribute is malformed.
     fn take(&mut self, attribute: RawAttribute<'a>, at: usize) -> Option<()> {
         let RawAttribute { kind, value } = attribute;
         match kind {
@@ -223,7 +225,8 @@ impl<'a> Message<'a> {
         Some(())
     }
 
-    /// True if the message has a MESSAGE-INTEGRITY made with `key` (a password, RFC 8489 §9.1.1). Costs one HMAC-SHA1.
+    /// True if the message has a MESSAGE-INTEGRITY computed with `key` (a password, RFC 8489 §9.1.1). Costs one
+    /// HMAC-SHA1.
     #[must_use]
     pub fn is_authentic(&self, key: &[u8]) -> bool {
         self.integrity_at.is_some_and(|at| verify(self.bytes, at, key))
@@ -235,7 +238,7 @@ impl<'a> Message<'a> {
         self.integrity_at.is_some()
     }
 
-    /// True if the message has a FINGERPRINT, which is then valid.
+    /// True if the message has a FINGERPRINT; it has already been verified.
     #[must_use]
     pub const fn has_fingerprint(&self) -> bool {
         self.has_fingerprint
@@ -295,7 +298,7 @@ impl<'a> Message<'a> {
         self.error
     }
 
-    /// Attributes for which a request must be refused with 420.
+    /// Unknown attributes for which a request must be refused with error 420.
     #[must_use]
     pub const fn unknown(&self) -> &UnknownAttributes {
         &self.unknown

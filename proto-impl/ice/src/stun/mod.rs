@@ -10,8 +10,9 @@
 //! |                      attributes: type, length, value, padding |
 //! ```
 //!
-//! A [`Message`] is a view of the datagram: parsing allocates nothing. Only the first instance of an attribute counts
-//! (RFC 8489 §14), and attributes behind MESSAGE-INTEGRITY are ignored, except FINGERPRINT (§14.5).
+//! A [`Message`] is a view of the datagram, so parsing allocates nothing. Only the first instance of an
+//! attribute counts (RFC 8489 §14), and attributes after MESSAGE-INTEGRITY are ignored, except FINGERPRINT
+//! (§14.5).
 
 mod attribute;
 mod integrity;
@@ -31,5 +32,5 @@ pub use write::MessageWriter;
 pub const MAGIC_COOKIE: u32 = 0x2112_a442;
 /// Length of the header before the attributes.
 pub const HEADER_BYTES: usize = 20;
-/// The only method of ICE (RFC 8489 §18.2).
+/// The only method used by ICE (RFC 8489 §18.2).
 pub const BINDING: u16 = 0x001;

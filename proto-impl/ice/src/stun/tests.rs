@@ -73,7 +73,7 @@ fn rfc_5769_sample_answers() {
     }
 }
 
-/// Makes a check with everything that Chromium sends.
+/// Makes a check with all the attributes that Chromium sends.
 fn check(nominates: bool) -> Vec<u8> {
     let mut out = b"before".to_vec();
     let length = MessageWriter::new(&mut out, Class::Request, ID)
@@ -117,7 +117,7 @@ fn a_mapped_ipv4_address_is_written_as_what_it_is() {
     assert_eq!(Message::read(&out).unwrap().mapped_address(), Some("192.0.2.1:5".parse().unwrap()));
 }
 
-/// Builds a message of raw attributes. `tail` follows beyond the length in the header.
+/// Builds a message from raw attributes. `tail` follows after the length given in the header.
 fn raw(kind: u16, attributes: &[(u16, usize, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, length, value) in attributes {
@@ -177,7 +177,7 @@ fn i_10_attribute_counts_and_message_lengths_are_capped() {
     assert_eq!(Message::read(&many(ATTRIBUTES_MAX + 1)).err(), Some(Error::TooManyAttributes));
     assert_eq!(Message::read(&many(1000)).err(), Some(Error::TooLong { length: 4020 }));
     assert_eq!(username_fragment(&many(1000)), None);
-    // The name is not looked for behind the cap.
+    // The user name is not searched for beyond the maximum number of attributes.
     let mut late = vec![(0x8000, 0, &[][..]); ATTRIBUTES_MAX];
     late.push((0x0006, 4, b"a:bc"));
     assert_eq!(username_fragment(&raw(0x0001, &late)), None);
@@ -189,7 +189,7 @@ fn i_10_all_lengths_from_0_to_600() {
     assert!(long.len() == 600 && Message::read(&long).is_ok());
     for length in 0..600 {
         assert!(Message::read(&long[..length]).is_err(), "{length}");
-        // With a length that fits, only multiples of four are messages.
+        // Even with a matching length field, only multiples of four are messages.
         let mut fitting = vec![0; length];
         fitting.iter_mut().zip(&long).for_each(|(byte, of)| *byte = *of);
         if let Some(body) = length.checked_sub(HEADER_BYTES) {
@@ -210,7 +210,7 @@ fn i_10_what_stands_behind_the_integrity_does_not_count() {
     let mut out = Vec::new();
     MessageWriter::new(&mut out, Class::Request, ID).username("local", "rem").finish(KEY);
     out.truncate(out.len() - 8);
-    // USE-CANDIDATE, an unknown one and a malformed PRIORITY, then the fingerprint that goes with them.
+    // USE-CANDIDATE, an unknown attribute and a malformed PRIORITY, followed by a matching fingerprint.
     out.extend_from_slice(&bytes("00250000 00020000 00240000"));
     let body = u16::try_from(out.len() - HEADER_BYTES).unwrap();
     out[2..4].copy_from_slice(&body.to_be_bytes());
@@ -227,7 +227,7 @@ fn i_10_the_fingerprint_is_last() {
     datagram.extend_from_slice(&[0x80, 0x22, 0, 0]);
     let body = u16::try_from(datagram.len() - HEADER_BYTES).unwrap();
     datagram[2..4].copy_from_slice(&body.to_be_bytes());
-    // Its sum covers the length that the head says, so it is wrong already.
+    // The checksum includes the length field in the header, so it is already wrong.
     assert!(Message::read(&datagram).is_err());
 }
 
@@ -272,9 +272,10 @@ fn i_01_every_single_bit_flip_is_noticed() {
     for bit in 0..whole.len() * 8 {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        // FINGERPRINT or the form says so; and without FINGERPRINT the integrity would.
+        // FINGERPRINT or the format reveals the change; without FINGERPRINT, the integrity would.
         let authentic = Message::read(&flipped).is_ok_and(|message| message.is_authentic(KEY));
-        // The type of FINGERPRINT may become another that is passed over behind the integrity, and its value then.
+        // The type of FINGERPRINT may change to one that is ignored after the integrity; its value is then
+        // ignored, too.
         assert!(!authentic || bit / 8 >= whole.len() - 8, "bit {bit}");
     }
     for length in 0..whole.len() {

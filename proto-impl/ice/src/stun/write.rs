@@ -55,8 +55,8 @@ impl<'a> MessageWriter<'a> {
         self.xor_address(AttributeType::XOR_MAPPED_ADDRESS, address)
     }
 
-    /// Adds an attribute in the form of XOR-MAPPED-ADDRESS (RFC 8489 §14.2), such as those of TURN (RFC 8656 §18.3,
-    /// §18.5).
+    /// Adds an attribute with the format of XOR-MAPPED-ADDRESS (RFC 8489 §14.2), for example those of TURN (RFC
+    /// 8656 §18.3, §18.5).
     #[must_use]
     pub fn xor_address(self, kind: AttributeType, address: SocketAddr) -> Self {
         let id = self.id;
@@ -102,14 +102,16 @@ impl<'a> MessageWriter<'a> {
         })
     }
 
-    /// Ends the message with MESSAGE-INTEGRITY under `key` and FINGERPRINT. Returns the length of the message.
+    /// Ends the message with a MESSAGE-INTEGRITY computed with `key` and a FINGERPRINT. Returns the length of
+    /// the message.
     pub fn finish(self, key: &[u8]) -> usize {
         let at = self.out.len().saturating_sub(self.start);
         let own = self.out.get(self.start..).and_then(|bytes| integrity(bytes, at, key)).unwrap_or_default();
         self.attribute(AttributeType::MESSAGE_INTEGRITY, &own).finish_open()
     }
 
-    /// Ends the message with only FINGERPRINT, as in requests to a STUN server. Returns the length of the message.
+    /// Ends the message with a FINGERPRINT only, for requests to a STUN server. Returns the length of the
+    /// message.
     pub fn finish_open(self) -> usize {
         let this = self.attribute(AttributeType::FINGERPRINT, &[0; 4]);
         let covered = this.out.len().saturating_sub(8);

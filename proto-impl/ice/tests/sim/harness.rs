@@ -1,4 +1,4 @@
-//! Test harness: ends with addresses and address translation, over a link in each direction.
+//! Test harness: ends with addresses and NATs, connected by a link in each direction.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,11 +23,11 @@ pub(crate) fn address(host: u8, port: u16) -> SocketAddr {
 pub(crate) enum Side {
     Full(Box<Agent>),
     Lite(Box<LiteAgent>),
-    /// STUN server that reports the addresses that it sees.
+    /// A STUN server that returns the addresses that it sees.
     Server,
 }
 
-/// Translator between an end and the link.
+/// A NAT between an end and the link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nat {
     pub(crate) inside: SocketAddr,
@@ -340,19 +340,19 @@ pub(crate) fn signal_credentials(pair: &mut Pair<End, End>) {
     pair.b.learn(now, of_a.0, of_a.1);
 }
 
-/// Joins two ends over links of 20 ms in each direction.
+/// Connects two ends by links with a delay of 20 ms in each direction.
 pub(crate) fn pair(seed: u64, clock: Clock, a: End, b: End) -> Pair<End, End> {
     Pair::new(seed, clock, a, b).links(|link| link.latency(ms(20)))
 }
 
-/// Runs until both have a nominated pair.
+/// Runs until both sides have a nominated pair.
 pub(crate) fn connect(pair: &mut Pair<End, End>, limit: Duration) -> Result<Duration, Stuck> {
     let took = pair.run_until(limit, |a, b| a.is_nominated() && b.is_nominated())?;
     assert_mirrored(pair);
     Ok(took)
 }
 
-/// Checks that each side sends on the pair that the other receives on.
+/// Checks that each side sends on the pair on which the other receives.
 pub(crate) fn assert_mirrored(pair: &Pair<End, End>) {
     let (a, b) = (pair.a.selected().unwrap(), pair.b.selected().unwrap());
     let seen = |end: &End, address| match end.nat {

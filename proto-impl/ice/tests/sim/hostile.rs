@@ -1,4 +1,4 @@
-//! Simulations of an attacker on the wire.
+//! Simulations of an attacker on the path.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn i_01_a_full_agent_answers_nobody_without_credentials() {
         agent.handle_datagram(clock.now(), path, &bytes);
     }
     for _ in 0..2000 {
-        // Without the FINGERPRINT at its end it would be good.
+        // Flips a bit before the FINGERPRINT, which then no longer matches.
         let (at, bit) = (random.below(noise.len() as u64 - 8) as usize, random.below(8));
         noise[at] ^= 1 << bit;
         agent.handle_datagram(clock.now(), path, &noise);

@@ -1,4 +1,4 @@
-//! Simulations of paths that change, end and start anew.
+//! Simulations of paths that change, end and restart.
 
 use crypto::Seed;
 use ice::{CloseReason, Event, Path, Role};
@@ -58,7 +58,8 @@ fn darkness_that_ends_in_time_is_survived() {
 
 #[test]
 fn a_translator_that_forgets_is_followed() {
-    // The role of the side behind the translator, whether the other is lite, and the longest pause of media in seconds.
+    // The role of the side behind the NAT, whether the other is lite, and the longest pause of media in
+    // seconds.
     for (role, lite, most) in
         [(Role::Controlling, true, 7), (Role::Controlling, false, 7), (Role::Controlled, false, 16)]
     {
@@ -79,7 +80,7 @@ fn a_translator_that_forgets_is_followed() {
         assert_mirrored(&pair);
         assert!(pair.a.media_gap < secs(most), "{role:?} {lite} {:?}", pair.a.media_gap);
         assert_eq!(ends(&pair), [None, None]);
-        // The path before is forgotten.
+        // The former path is forgotten.
         pair.run_for(secs(40)).unwrap();
         assert!(pair.b.events.contains(&Event::Expired(Path::udp(address(2, 2), address(100, 4000)))));
     }
@@ -121,7 +122,7 @@ fn a_restart_moves_to_new_credentials_while_media_goes_on() {
         let before = pair.a.local();
         pair.a.agent().restart(now, &Seed::from_number(11));
         pair.a.drain(now);
-        // The offer is on its way; media and consent go on with what there is.
+        // While the offer is in flight, media and consent continue with the current credentials.
         pair.run_for(secs(12)).unwrap();
         let now = pair.clock.now();
         if lite {

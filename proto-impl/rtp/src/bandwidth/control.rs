@@ -1,5 +1,5 @@
-//! The sending rate that follows from feedback: it rises while nothing speaks against that, and falls to the rate that
-//! the path was measured to carry.
+//! The sending rate derived from feedback: it increases as long as there is no sign of congestion, and drops to
+//! the measured rate of the path otherwise.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use super::loss::{Losses, Verdict};
 use super::queue::{Queue, Trend};
 use super::{ESTIMATE_MAX, ESTIMATE_MIN};
 
-/// Assumed rate of a path before any feedback, in bits per second. Low enough that the first round trip does not fill
-/// the queue of a mobile path; it then doubles in each round trip while everything arrives, so that a path of 10 Mb/s
-/// is known after three.
+/// Assumed rate of a path before any feedback, in bits per second. It is low enough that the first round trip
+/// does not fill the queue of a mobile path. It then doubles every round trip while everything arrives, so a
+/// path of 10 Mb/s is known after three round trips.
 const FIRST: f64 = 1_500_000.0;
-/// Part of the measured rate that is kept when queues grow. (Draft, §5.5: 0.85. Here the rate is that of the
-/// bottleneck, and [`RateControl::target`] drains the queue.)
+/// Part of the measured rate that is kept when a queue grows. (The draft, §5.5, uses 0.85. Here the measured
+/// rate is that of the bottleneck, and [`RateControl::target`] drains the queue.)
 const BACKOFF: f64 = 0.92;
 /// Growth factor per second, and its maximum per round trip, near the rate that the path carried before.
 const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
@@ -21,43 +21,44 @@ const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
 const GROWTH: (f64, f64) = (2.0, 1.15);
 /// Bounds of "near", as parts of the rate that the path carried before.
 const NEAR: (f64, f64) = (0.8, 1.08);
-/// Growth factor in a round trip at the start, and after a silence.
+/// Growth factor per round trip at the start, and after a silence.
 const GROWTH_FIRST: f64 = 2.0;
-/// Minimum duration counted as a round trip, in seconds: feedback comes ten times a second.
+/// Minimum duration counted as a round trip, in seconds, because feedback comes ten times a second.
 const ROUND_TRIP_MIN: f64 = 0.2;
-/// Factor of the estimate over the tested rate.
+/// Maximum estimate as a multiple of the tested rate.
 const HEADROOM: f64 = 1.5;
-/// Addition to the estimate over the tested rate, in bits per second.
+/// Added to that maximum, in bits per second.
 const HEADROOM_BITS: f64 = 10_000.0;
-/// Shortest time between two reactions to the same queue.
+/// Minimum time between two reactions to the same queue.
 const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
-/// Queue, in microseconds, that counts as congestion even if it does not grow.
+/// Queue in microseconds that counts as congestion even if it does not grow.
 const QUEUE_STANDS: i64 = 25_000;
-/// Queue, in microseconds, that counts as full if packets are lost.
+/// Queue in microseconds at which losses mean that the queue is full.
 const QUEUE_DROPS: i64 = 5_000;
 /// Loss beyond the path's own that counts as congestion if there is a queue, in thousandths.
 const LOSS_WITH_QUEUE: u16 = 30;
 /// Loss beyond the path's own that counts as congestion without a queue, in thousandths.
 const LOSS_ALONE: u16 = 100;
-/// Multiple of the allowed rate up to which the sender counts as obeying it.
+/// Multiple of the allowed rate up to which a sender counts as obeying it.
 const OBEYS: f64 = 1.1;
-/// Largest loss of the path's own that is taken into account, in thousandths.
+/// Maximum loss of the path's own that is taken into account, in thousandths.
 const OWN_LOSS_MAX: u16 = 500;
-/// Part of the loss by which a trial lowers the rate: if the path is full, two thirds of the loss then disappear.
+/// Part of the loss by which a trial reduces the rate. If the path is full, two thirds of the loss then
+/// disappear.
 const TRIAL_SHARE: f64 = 0.75;
 /// Queue, in seconds, at which half of the rate is used to drain it.
 const DRAIN_HALF: f64 = 0.4;
-/// Minimum part of the rate that is sent while a queue drains.
+/// Minimum part of the rate that is still sent while a queue drains.
 const DRAIN_MIN: f64 = 0.15;
 /// Time after the first feedback during which losses without a queue are ignored.
 const YOUNG_FOR: Duration = Duration::from_millis(1500);
-/// Time after the last sign of congestion during which the path limits the sending rate.
+/// Time after the last sign of congestion during which the path counts as limiting the rate.
 const BOUNDED_FOR: Duration = Duration::from_secs(10);
-/// Multiple of the sent rate that the rate must exceed for the path to have room.
+/// The path has room if the rate exceeds the rate sent by this factor.
 const ROOM: f64 = 1.3;
-/// Time for which the path must have room at the start.
+/// Time for which the path must have room to end the start phase.
 const BEGINS_FOR: Duration = Duration::from_secs(1);
-/// Time for which the path must have room later.
+/// Time for which the path must have room to lift the limit later.
 const ROOMY_FOR: Duration = Duration::from_secs(5);
 
 /// Summary of a batch of feedback.
@@ -68,13 +69,14 @@ pub(super) struct Batch {
     pub(super) newest: u64,
     /// Next packet to be sent.
     pub(super) next: u64,
-    /// Rate at which packets arrive, in bits per second, including packets without a number.
+    /// Rate at which packets arrive, in bits per second, including packets without a transport-wide number.
     pub(super) delivered: Option<f64>,
     /// Rate at which a queue drains, in bits per second.
     pub(super) drains: Option<f64>,
-    /// Highest recent rate at which packets leave, in bits per second, including packets without a number.
+    /// Highest recent rate at which packets were sent, in bits per second, including packets without a
+    /// transport-wide number.
     pub(super) leaving: f64,
-    /// Rate at which packets currently leave, in bits per second.
+    /// Rate at which packets are currently sent, in bits per second.
     pub(super) leaving_now: f64,
     /// Time from the departure of a packet to its feedback.
     pub(super) round_trip: Duration,
@@ -84,23 +86,23 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct RateControl {
     rate: f64,
-    /// Rate at which queues began to grow.
+    /// Rate at which a queue began to grow.
     capacity: Option<f64>,
-    /// Nothing is known of the path, or no longer: growth is fast.
+    /// True while nothing is known about the path, at the start or after a silence: growth is fast.
     begins: bool,
     /// Time of the first feedback.
     began: Option<Instant>,
     updated: Option<Instant>,
     backed_off: Option<Instant>,
-    /// Packets before this one left before the last reaction, so their feedback does not reflect it.
+    /// Packets before this one were sent before the last reaction, so their feedback does not reflect it.
     reacted: u64,
-    /// Last time at which the path showed that it limits the sending rate.
+    /// Last time at which the path was seen to limit the rate.
     bounded: Option<Instant>,
     /// Part of the rate that is used while a queue drains.
     drain: f64,
-    /// Time since which less is sent than allowed.
+    /// Time since which less has been sent than allowed.
     roomy: Option<Instant>,
-    /// Rate before the first reaction to a queue that has not drained.
+    /// Rate before the first reaction to the current queue; `None` if there is no queue.
     before: Option<f64>,
     /// Rate at which that queue drains.
     drains: f64,
@@ -128,7 +130,7 @@ impl RateControl {
         self.rate
     }
 
-    /// Returns the rate that may be sent, reduced while a queue drains.
+    /// Returns the rate to send, reduced while a queue drains.
     pub(super) fn target(&self) -> f64 {
         (self.rate * self.drain).max(ESTIMATE_MIN)
     }
@@ -141,7 +143,7 @@ impl RateControl {
         self.bounded.is_some()
     }
 
-    /// Handles the result of a probe: the path carried this rate.
+    /// Handles the result of a probe: the rate that the path carried.
     pub(super) fn probed(&mut self, carried: f64) {
         if carried > self.rate {
             self.set(carried);
@@ -156,7 +158,7 @@ impl RateControl {
         (self.begins, self.bounded, self.capacity) = (true, Some(now), None);
     }
 
-    /// Handles a report of loss, in thousandths, when there is no feedback.
+    /// Handles a report of loss, in thousandths, while there is no feedback.
     pub(super) fn reported(&mut self, now: Instant, loss: u16, leaving: f64) {
         if loss > LOSS_ALONE {
             self.begins = false;
@@ -172,7 +174,7 @@ impl RateControl {
         self.rate = rate.clamp(ESTIMATE_MIN, ESTIMATE_MAX);
     }
 
-    /// Updates the rate from a batch of feedback. Returns true for a sign of congestion.
+    /// Updates the rate from a batch of feedback. Returns true if it indicates congestion.
     pub(super) fn update(
         &mut self,
         now: Instant,
@@ -182,14 +184,14 @@ impl RateControl {
     ) -> bool {
         let took = self.updated.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.began.get_or_insert(now);
-        // A sender that goes on all the same cannot tell what sending less would do.
+        // A sender that does not reduce its rate cannot know what a reduction would achieve.
         let obeys = batch.leaving_now <= OBEYS * self.rate;
         let trend = queue.watch(at, self.drained(batch, took), obeys);
         let waits = queue.micros();
         self.drain = drain(waits);
         if waits == 0 {
             losses.without_queue();
-            // The supposed queue is the path: there was nothing to react to.
+            // The supposed queue was delay of the path, so there was nothing to react to.
             let before = self.before.take().filter(|_| trend == Trend::Path);
             self.set(before.map_or(self.rate, |before| before.max(self.rate)));
         }
@@ -226,7 +228,8 @@ impl RateControl {
         self.begins && waits == 0 && self.began.is_none_or(is_first)
     }
 
-    /// Returns the microseconds by which the queue must have drained in this time, since less left than it drains.
+    /// Returns the part of the queue that must have drained in this time, in microseconds, because less was
+    /// sent than drains.
     #[allow(clippy::cast_possible_truncation, reason = "a part of a time of seconds")]
     fn drained(&self, batch: &Batch, took: Duration) -> i64 {
         if self.before.is_none() || batch.newest < self.reacted {
@@ -241,16 +244,17 @@ impl RateControl {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < BACKOFF_INTERVAL;
         let is_new = batch.newest >= self.reacted && !self.backed_off.is_some_and(is_soon);
         let Some(carries) = batch.drains.or(batch.delivered) else { return };
-        // Packets that the path loses before its queue take no room there.
+        // Packets that the path loses before its queue do not use its capacity.
         let carries = carries / (1.0 - f64::from(losses.own().min(OWN_LOSS_MAX)) / 1000.0);
         if is_new {
             (self.backed_off, self.reacted) = (Some(now), batch.next);
             losses.begin(batch.next);
         }
-        // Until the reaction shows, further measures make the first one better.
+        // Until the reaction takes effect, further measurements improve the first one.
         self.begins = false;
         self.capacity = Some(carries);
-        // Without a real queue, the path seems to drain at the sending rate. So the first figure counts, unless the queue has grown since.
+        // Without a real queue, the path seems to drain at the sending rate. Therefore the first value is kept
+        // unless the queue has grown since.
         if self.before.is_none() || trend == Trend::Grows || batch.newest < self.reacted && !is_new {
             self.drains = carries;
         }
@@ -258,7 +262,7 @@ impl RateControl {
         self.set(self.rate.min(BACKOFF * carries));
     }
 
-    /// Starts a trial: sends less to see whether losses decrease.
+    /// Starts a trial: sends less, to see whether the losses decrease.
     fn try_less(&mut self, now: Instant, batch: &Batch, losses: &mut Losses) {
         let lost = f64::from(losses.recent()) / 1000.0;
         losses.begin_trial(batch.next, self.rate, batch.delivered.unwrap_or(0.0));
@@ -269,7 +273,7 @@ impl RateControl {
     fn grow(&mut self, batch: &Batch, seconds: f64) {
         let round_trip = batch.round_trip.as_secs_f64().max(ROUND_TRIP_MIN);
         if self.begins {
-            // Without a queue what leaves arrives, and is known sooner.
+            // Without a queue, everything sent arrives, and the sent rate is known earlier.
             let most = GROWTH_FIRST * batch.delivered.unwrap_or(0.0).max(batch.leaving_now);
             let grown = self.rate * GROWTH_FIRST.powf(seconds / round_trip);
             self.set(grown.min(most.max(self.rate)));
@@ -284,7 +288,8 @@ impl RateControl {
         self.set((self.rate * growth).min(tried(batch.leaving_now).max(self.rate)));
     }
 
-    /// Lifts the limit of the path once it has long carried everything; ends the start phase once everything leaves.
+    /// Lifts the limit once the path has carried everything for long enough; ends the start phase once the path
+    /// has room.
     fn unbind(&mut self, now: Instant, batch: &Batch) {
         let lasts =
             |since: Option<Instant>, time| since.is_some_and(|at| now.saturating_duration_since(at) >= time);
@@ -300,12 +305,12 @@ impl RateControl {
     }
 }
 
-/// Returns the highest estimate after this rate was tested.
+/// Returns the maximum estimate after this rate was tested.
 pub(super) fn tried(leaving: f64) -> f64 {
     HEADROOM * leaving + HEADROOM_BITS
 }
 
-/// Returns the part of the rate to use with a queue of this many microseconds.
+/// Returns the part of the rate to use while the queue has this length in microseconds.
 #[allow(clippy::cast_precision_loss, reason = "distances of seconds")]
 fn drain(micros: i64) -> f64 {
     let seconds = micros as f64 / 1e6;

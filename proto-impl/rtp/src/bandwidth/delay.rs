@@ -1,22 +1,22 @@
-//! Detects growing queues on the path from the trend of one-way delays between groups of packets (§5 of the draft, with
-//! the linear trend that browsers use in place of its Kalman filter).
+//! Detects growing queues on the path from the trend of one-way delays between groups of packets (§5 of the
+//! draft, but with the linear trend that browsers use instead of the draft's Kalman filter).
 
 use std::collections::VecDeque;
 
-/// Packets that left within this time form one group, in microseconds.
+/// Packets sent within this time form one group, in microseconds.
 const GROUP_MICROS: i64 = 5_000;
-/// Interval of arrival, in microseconds, up to which packets that left further apart have waited for each other and
-/// also form a group.
+/// Packets that were sent further apart but arrive within this time, in microseconds, have waited for each
+/// other, and form a group, too.
 const BURST_MICROS: i64 = 5_000;
-/// Maximum length of such a group, in microseconds of arrival.
+/// Maximum duration of such a group, in microseconds of arrival time.
 const BURST_MICROS_MAX: i64 = 100_000;
 /// Number of groups from which the trend is computed.
 const WINDOW: usize = 20;
 /// Weight of the old value in the smoothed delay.
 const SMOOTHING: f64 = 0.9;
-/// Factor that scales the trend to the units of the draft, besides the number of groups.
+/// Factor that scales the trend to the units of the draft, in addition to the number of groups.
 const GAIN: f64 = 4.0;
-/// Maximum number of groups by which the trend is scaled.
+/// Maximum number of groups used to scale the trend.
 const GROUPS_COUNTED_MAX: u32 = 60;
 /// Initial threshold of the trend in milliseconds (§5.4 of the draft).
 const THRESHOLD_FIRST: f64 = 12.5;
@@ -28,9 +28,10 @@ const THRESHOLD_MAX: f64 = 600.0;
 const THRESHOLD_UP: f64 = 0.0087;
 /// Speed at which the threshold follows a falling trend, per millisecond.
 const THRESHOLD_DOWN: f64 = 0.039;
-/// Excess of the trend over the threshold from which it counts as a jump of the path and does not move the threshold.
+/// If the trend exceeds the threshold by more than this, it counts as a jump of the path and does not change
+/// the threshold.
 const LEAP_MS: f64 = 15.0;
-/// Time for which queues must grow to count as overuse.
+/// Time for which queues must grow to count as overuse, in milliseconds.
 const OVERUSE_MS: f64 = 10.0;
 /// Pause, in microseconds, after which measuring restarts.
 const PAUSE_MICROS: i64 = 3_000_000;
@@ -59,7 +60,7 @@ struct Group {
 pub(super) struct DelayDetector {
     before: Option<Group>,
     current: Option<Group>,
-    /// Arrival time in milliseconds since the first group, and the smoothed sum of delays, of each group.
+    /// For each group: arrival time in milliseconds since the first group, and the smoothed sum of delays.
     points: VecDeque<(f64, f64)>,
     first_arrival: i64,
     groups: u32,
@@ -90,15 +91,15 @@ impl DelayDetector {
         }
     }
 
-    /// Adds a packet with its departure and arrival time, in microseconds on two clocks. Returns the utilization of the
-    /// path when a group is complete.
+    /// Adds a packet with its departure and arrival times, in microseconds on two clocks. Returns the
+    /// utilization of the path when a group is complete.
     pub(super) fn packet(&mut self, sent: i64, arrived: i64) -> Option<Usage> {
         let Some(current) = &mut self.current else {
             self.current = Some(Group::new(sent, arrived));
             return None;
         };
         if sent < current.sent_first {
-            // Told late: its group is over.
+            // The packet was reported late; its group is already complete.
             return None;
         }
         if arrived.saturating_sub(current.arrived_last) > PAUSE_MICROS
@@ -219,7 +220,7 @@ mod tests {
     fn a_growing_queue_is_overuse_and_a_draining_one_underuse() {
         let mut detector = DelayDetector::new();
         run(&mut detector, 0, 100, |_| 30_000);
-        // Two milliseconds more each group: a tenth too much.
+        // Two milliseconds more per group: a tenth too much.
         let grows = run(&mut detector, 100, 60, |n| 30_000 + (n - 100) * 2_000);
         assert!(grows.contains(&Usage::Over), "{grows:?}");
         let full = run(&mut detector, 160, 100, |_| 150_000);

@@ -12,43 +12,46 @@ use super::rate::{self, RateMeter};
 use super::sent::{SentLog, SentPacket};
 use crate::rtcp::TransportFeedback;
 
-/// Maximum number of packets that are read from one feedback: more than any sender has in flight.
+/// Maximum number of packets read from one feedback packet: more than any sender has in flight.
 pub const FEEDBACK_SPAN_MAX: usize = 2048;
 /// Minimum number of received packets for a probe to count.
 const PROBE_PACKETS_MIN: u32 = 8;
-/// Time without feedback while packets leave, in microseconds and beyond two round trips, that counts as silence. Seven
-/// times the interval of receivers, so that lost feedback is not taken for silence.
+/// Time without feedback, beyond two round trips, that counts as silence while packets are being sent; in
+/// microseconds. Seven times the receivers' interval, so that a few lost feedback packets do not count as
+/// silence.
 const SILENCE: i64 = 700_000;
 /// Time that counts as silence before the first feedback, when the round trip is unknown.
 const SILENCE_FIRST: i64 = 2_000_000;
-/// Factor by which the rate falls in each step of a silence.
+/// Factor by which the rate is reduced in each step of a silence.
 const SILENCE_FACTOR: f64 = 0.8;
 /// Length of a step of a silence in microseconds.
 const SILENCE_STEP: f64 = 500_000.0;
-/// Maximum number of steps of a silence: after eight seconds, a thirtieth of the rate tests whether the path is back.
+/// Maximum number of steps of a silence: after eight seconds, a thirtieth of the rate is left to test whether
+/// the path is back.
 const SILENCE_STEPS_MAX: f64 = 16.0;
 /// Longest round trip accepted from feedback.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(32);
-/// Time, in seconds, for which the highest sent rate is remembered.
+/// Time in seconds for which the highest sent rate is remembered.
 const LEAVING_FOR: f64 = 5.0;
 
-/// Multiple of the rate that the path once carried at which a wider path is probed, and of the known rate at least and at most.
+/// Rate at which to probe a path that may have become wider: a multiple of the highest rate that it once
+/// carried, with a minimum and a maximum as multiples of the known rate.
 const HINT: (f64, f64, f64) = (1.25, 2.0, 5.0);
-/// Time, in seconds, in which half of the rate that the path once carried is forgotten.
+/// Half-life of the highest rate that the path once carried, in seconds.
 const CARRIED_HALVES: f64 = 60.0;
 
-/// A probe whose feedback is awaited: its packets and their results.
+/// A probe that awaits feedback: its packets and their results.
 #[derive(Debug, Clone, Copy)]
 struct Probe {
     first: u64,
-    /// Number behind the last packet of the probe; `None` while it is being sent.
+    /// Number after the last packet of the probe; `None` while it is being sent.
     end: Option<u64>,
     packets: u32,
-    /// Bytes of the packets behind the first.
+    /// Bytes of all packets except the first.
     bytes: u64,
     first_at: i64,
     last_at: i64,
-    /// Earliest and latest departure of a packet that arrived, in microseconds since the epoch.
+    /// Earliest and latest departure of the packets that arrived, in microseconds since the epoch.
     first_left: i64,
     last_left: i64,
 }
@@ -58,7 +61,7 @@ struct Probe {
 struct Probing {
     probe: Option<Probe>,
     pairs: Pairs,
-    /// Highest rate at which packets arrived without a queue, in bits per second; forgotten slowly.
+    /// Highest rate at which packets arrived without a queue, in bits per second; decays slowly.
     carried: f64,
 }
 
@@ -69,23 +72,23 @@ pub(super) struct Feedback {
     sent: SentLog,
     delay: DelayDetector,
     queue: Queue,
-    /// Rate at which packets leave.
+    /// Rate at which packets are sent.
     leaving: RateMeter,
     /// Rate at which packets arrive at the receiver.
     delivered: RateMeter,
-    /// Rate of packets without a number on the same path.
+    /// Rate of packets without a transport-wide number on the same path.
     apart: RateMeter,
     /// Highest recently sent rate, in bits per second.
     leaving_most: f64,
     control: RateControl,
-    /// Time of the last feedback, or of a report in its place.
+    /// Time of the last feedback, or of a report used instead.
     heard: Option<Instant>,
-    /// Departure time of the first packet after the last feedback, in microseconds since the epoch.
+    /// Departure time of the first packet sent after the last feedback, in microseconds since the epoch.
     unheard: Option<i64>,
     /// Departure time of the last packet, in microseconds since the epoch.
     left: i64,
     has_feedback: bool,
-    /// An estimate is available.
+    /// True once an estimate is available.
     is_known: bool,
     /// Shortest recent time from departure to feedback.
     round_trip: Duration,
@@ -125,34 +128,34 @@ impl Feedback {
         self.sent.push(micros, bytes)
     }
 
-    /// Counts a packet without a number, which feedback will not cover.
+    /// Counts a packet without a transport-wide number, which feedback will not cover.
     pub(super) fn packet_apart(&mut self, now: Instant, bytes: usize) {
         let (micros, bytes) = (micros_since(self.epoch, now), u64::try_from(bytes).unwrap_or(u64::MAX));
         self.leaving.add(micros, bytes);
         self.apart.add(micros, bytes);
     }
 
-    /// Returns the estimated rate of the path in bits per second, limited to what was tested while little is known of it, and reduced
-    /// during a silence; `None` before any feedback or report.
+    /// Returns the estimated rate of the path in bits per second; limited to the tested rate while little is
+    /// known of the path, and reduced during a silence. `None` before any feedback or report.
     pub(super) fn estimate(&self) -> Option<f64> {
         let rate = self.control.rate();
         let rate = if self.control.begins() { rate.min(tried(self.leaving_most)) } else { rate };
         self.is_known.then(|| rate * self.silence())
     }
 
-    /// Returns the rate that may be sent now; `None` while the path does not limit it.
+    /// Returns the rate that may be sent now; `None` while the path imposes no limit.
     pub(super) fn target(&self, now: Instant) -> Option<f64> {
         let silence = self.silence();
         (self.control.is_bounded() || silence < 1.0).then(|| self.allowed(now) * silence)
     }
 
-    /// Returns the assumed rate of the path before it is known.
+    /// Returns the assumed rate of the path until it is known.
     pub(super) fn first(&self, now: Instant) -> Option<f64> {
         self.control.begins().then(|| self.allowed(now) * self.silence())
     }
 
-    /// Returns the rate less the part that drains the queue. A queue without further feedback, since everything sent
-    /// has arrived, counts as empty after its own duration.
+    /// Returns the rate, minus the part that drains the queue. If everything sent has arrived, no further
+    /// feedback will come; the queue then counts as empty once its own duration has passed.
     fn allowed(&self, now: Instant) -> f64 {
         let waited = Duration::from_micros(u64::try_from(self.queue.micros()).unwrap_or(0));
         let is_over = self.heard.is_some_and(|at| now.saturating_duration_since(at) > waited);
@@ -181,8 +184,8 @@ impl Feedback {
         self.sent.held_bytes()
     }
 
-    /// Returns the factor on the rate during silence, while packets leave: 1 without silence. Time in which nothing
-    /// leaves is not silence.
+    /// Returns the factor on the rate during a silence; 1 otherwise. Time in which nothing is sent does not
+    /// count as silence.
     fn silence(&self) -> f64 {
         let Some(unheard) = self.unheard else { return 1.0 };
         let round_trip = i64::try_from(self.round_trip.as_micros()).unwrap_or(i64::MAX);
@@ -197,20 +200,21 @@ impl Feedback {
         SILENCE_FACTOR.powf(steps)
     }
 
-    /// Ends a silence: the reduced rate is the current rate from now on.
+    /// Ends a silence: the reduced rate becomes the current rate.
     fn hears(&mut self, now: Instant, losses: &mut Losses) {
         let silence = self.silence();
         if silence < 1.0 {
-            // Packets that left in the silence say nothing of those that leave now.
+            // Packets sent during the silence say nothing about those sent now.
             self.control.was_silent(now, silence, self.sent.next());
             losses.begin(self.sent.next());
         }
         (self.heard, self.unheard) = (Some(now), None);
     }
 
-    /// Applies a receiver report in place of missing feedback. Returns true if it was used.
+    /// Applies a receiver report instead of missing feedback. Returns true if it was used.
     ///
-    /// Before the first feedback is overdue none is: of the few packets of a join many seem lost where they overtake each other.
+    /// Reports are ignored until the first feedback is overdue: of the few packets after a join, many seem lost
+    /// if they overtake each other.
     pub(super) fn handle_report(&mut self, now: Instant, loss: u16, losses: &mut Losses) -> bool {
         let has_feedback = self.has_feedback && !self.is_silent();
         let Some(unheard) = self.unheard.filter(|_| !has_feedback) else { return false };
@@ -224,7 +228,7 @@ impl Feedback {
         true
     }
 
-    /// Applies feedback. Returns true for a sign of congestion.
+    /// Applies feedback. Returns true if it indicates congestion.
     pub(super) fn handle(&mut self, now: Instant, told: &TransportFeedback<'_>, losses: &mut Losses) -> bool {
         let (mut newest, mut newest_sent) = (None, 0);
         let (mut usage, mut arrived_any) = (None, false);
@@ -243,7 +247,7 @@ impl Feedback {
                 (self.delay, self.delivered) = (DelayDetector::new(), RateMeter::default());
             }
             self.probing.pairs.packet(&packet, arrived, self.control.rate());
-            // A single sign of a queue counts, also if later packets show none.
+            // A single sign of a queue counts, even if later packets show none.
             let seen = self.delay.packet(packet.sent, arrived);
             usage = usage.filter(|usage| *usage == Usage::Over).or(seen).or(usage);
         }
@@ -273,7 +277,7 @@ impl Feedback {
         is_congested
     }
 
-    /// Updates the shortest time from departure to feedback, which rises again slowly.
+    /// Updates the shortest time from departure to feedback, which increases only slowly.
     fn measure_round_trip(&mut self, now: Instant, sent: i64) {
         let micros = micros_since(self.epoch, now).saturating_sub(sent);
         let seen = Duration::from_micros(u64::try_from(micros).unwrap_or(0)).min(ROUND_TRIP_MAX);
@@ -288,7 +292,7 @@ impl Feedback {
         self.leaving_most = self.leaving.bits().unwrap_or(0.0).max(kept);
     }
 
-    /// Updates the rate that the path once carried.
+    /// Updates the highest rate that the path once carried.
     fn remember_carried(&mut self, now: Instant) {
         let passed = self.heard.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
         let kept = self.probing.carried * 0.5_f64.powf(passed / CARRIED_HALVES);
@@ -296,7 +300,7 @@ impl Feedback {
         self.probing.carried = delivered.unwrap_or(0.0).max(kept);
     }
 
-    /// Returns the rate with which a path that seems to have become wider should be probed, in bits per second.
+    /// Returns the rate in bits per second at which to probe a path that seems to have become wider.
     pub(super) fn hint(&self) -> Option<f64> {
         let rate = self.control.rate();
         let is_steady = self.queue.is_steady(rate) && self.sent.overtaken() == 0 && !self.is_silent();
@@ -340,23 +344,24 @@ impl Feedback {
         } else {
             probe.bytes = probe.bytes.saturating_add(packet.bytes.into());
             probe.last_at = probe.last_at.max(arrived);
-            // In whatever order the receiver tells of them.
+            // The receiver may report packets in any order.
             probe.first_left = probe.first_left.min(packet.sent);
             probe.last_left = probe.last_left.max(packet.sent);
         }
         probe.packets = probe.packets.saturating_add(1);
     }
 
-    /// Handles feedback up to this number: if it covers the whole probe, evaluates it.
+    /// Handles feedback up to this number. If it covers the whole probe, the probe is evaluated.
     fn end_probe(&mut self, behind: u16) {
         let Some(probe) = self.probing.probe else { return };
         let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };
         self.probing.probe = None;
         let sent = u32::try_from(end.saturating_sub(probe.first)).unwrap_or(u32::MAX);
-        // Packets that came faster than they left were held up together on the way, or the report is a lie.
+        // If packets arrived faster than they left, they were delayed together on the path, or the report is
+        // false.
         let left = probe.last_left.saturating_sub(probe.first_left);
         let took = probe.last_at.saturating_sub(probe.first_at).max(left);
-        // A fifth may be lost; more says that it did not fit.
+        // A fifth may be lost; more means that the path could not carry the probe.
         let is_whole =
             probe.packets >= PROBE_PACKETS_MIN && probe.packets.saturating_mul(5) >= sent.saturating_mul(4);
         if is_whole && took > 0 && self.queue.micros() == 0 {

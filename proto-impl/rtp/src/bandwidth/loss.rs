@@ -1,8 +1,8 @@
 //! Distinguishes losses caused by sending too much from losses of the path itself.
 //!
-//! Losses with a queue are caused by the queue. Large losses without one start a trial: less is sent for a moment. If
-//! the losses decrease, they were caused by sending too much; if not, they are the path's own, and no reason to send
-//! less.
+//! Losses with a queue are caused by the queue. Large losses without a queue start a trial, in which less is
+//! sent for a moment. If the losses then decrease, they were caused by sending too much; if not, they are the
+//! path's own, and no reason to send less.
 
 /// Number of packets over which a share of losses is measured.
 const SPAN: u64 = 50;
@@ -10,15 +10,16 @@ const SPAN: u64 = 50;
 const TRIAL_SPAN: u64 = 60;
 /// Number of packets over which a trial is measured otherwise.
 const TRIAL_SPAN_MAX: u64 = 240;
-/// Divisor of the distance by which the path's own loss approaches a smaller measured share.
+/// The path's own loss approaches a smaller measured share by the difference divided by this.
 const OWN_FALLS: u16 = 4;
-/// Share, in thousandths, up to which losses without a queue count as the path's own without a trial.
+/// Maximum share, in thousandths, that counts as the path's own without a trial if there is no queue.
 const OWN_MAX: u16 = 100;
 
-/// Largest share, in thousandths, that is ever taken for the path's own.
+/// Maximum share, in thousandths, that is ever attributed to the path.
 const OWN_TRIED_MAX: u16 = 600;
 
-/// A trial: the losses before it, the rate to return to, the rate that arrived, and the packets counted since.
+/// A trial: the losses before it, the rate to return to, the rate at which packets arrived, and the packets
+/// counted since.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     before: u16,
@@ -35,17 +36,18 @@ struct Trial {
 pub(super) enum Verdict {
     /// The path loses packets at any rate. Contains the rate before the trial.
     Path(f64),
-    /// Losses decrease when less is sent. Contains the bits per second that the path carried while full.
+    /// Losses decrease when less is sent. Contains the rate that the path carried while full, in bits per
+    /// second.
     Congestion(f64),
 }
 
-/// Shares of packets recently lost, in thousandths.
+/// Shares of packets lost recently, in thousandths.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Losses {
     sent: u64,
     lost: u64,
     smoothed: u16,
-    /// First packet of the share measured since the last reaction.
+    /// First packet counted since the last reaction.
     since: u64,
     recent: u16,
     /// Share that the path loses at any rate.
@@ -64,7 +66,7 @@ impl Losses {
             self.reported(seen);
             if number >= self.since.saturating_add(SPAN) {
                 self.recent = smooth(self.recent, seen);
-                // Slowly, since a share is known no better than chance lets it.
+                // Gradually, because the share measured over few packets is subject to chance.
                 self.own = self.own.saturating_sub(self.own.saturating_sub(self.recent).div_ceil(OWN_FALLS));
             }
         }
@@ -98,12 +100,12 @@ impl Losses {
         self.own
     }
 
-    /// Returns the loss beyond the path's own and the variation to be expected of it.
+    /// Returns the loss beyond the path's own and its expected variation.
     pub(super) fn excess(&self) -> u16 {
         self.recent.saturating_sub(self.own).saturating_sub(self.own / 2)
     }
 
-    /// Notes that there is no queue: small losses are then the path's own.
+    /// Records that there is no queue: small losses are then the path's own.
     pub(super) fn without_queue(&mut self) {
         if self.recent <= OWN_MAX {
             self.own = self.recent;
@@ -119,7 +121,8 @@ impl Losses {
         self.trial = Some(Trial { before: self.recent, rate, carried, from, sent: 0, lost: 0 });
     }
 
-    /// Returns the outcome of a trial that is over. A trial in which the sender did not slow down in time has none.
+    /// Returns the outcome of a completed trial. If the sender did not reduce its rate in time, the losses
+    /// count as congestion.
     pub(super) fn verdict(&mut self, obeys: bool) -> Option<Verdict> {
         let least = if obeys { TRIAL_SPAN } else { TRIAL_SPAN_MAX };
         let trial = self.trial.take_if(|trial| trial.sent >= least)?;
@@ -133,7 +136,8 @@ impl Losses {
     }
 }
 
-/// Returns the mean of both, rounded so that a small loss does not disappear at once but decays to 0 in the end.
+/// Returns the mean of both, rounded up if anything was lost: a small loss does not vanish at once, but
+/// eventually decays to 0.
 const fn smooth(known: u16, seen: u16) -> u16 {
     known.saturating_add(seen).saturating_add(if seen > 0 { 1 } else { 0 }) / 2
 }
@@ -146,7 +150,7 @@ fn share(lost: u64, sent: u64) -> u16 {
 mod tests {
     use super::*;
 
-    /// Counts packets from `from` on, of which `thousandths` in a thousand are lost, evenly.
+    /// Counts packets from `from` on; of each thousand, `thousandths` are lost, evenly distributed.
     fn run(losses: &mut Losses, from: u64, count: u64, thousandths: u64) {
         for n in from..from + count {
             losses.packet(n, n * thousandths / 1000 != (n + 1) * thousandths / 1000);
@@ -188,14 +192,14 @@ mod tests {
         assert!(losses.own() > 200 && losses.excess() == 0);
         run(&mut losses, 500, 2000, 0);
         assert_eq!((losses.own(), losses.all()), (0, 0));
-        // Small ones without a queue are the path's own; large ones are tried first.
+        // Small losses without a queue are the path's own; large ones need a trial.
         run(&mut losses, 2500, 400, 50);
         losses.without_queue();
         assert!((30..=60).contains(&losses.own()) && losses.excess() == 0);
         run(&mut losses, 2900, 400, 400);
         losses.without_queue();
         assert!(losses.own() <= 60 && losses.excess() > 100);
-        // Losses from before the beginning are no reason.
+        // Losses from before the start are ignored.
         losses.begin(3300);
         assert_eq!((losses.excess(), losses.recent()), (0, losses.own()));
         run(&mut losses, 3200, 99, 1000);

@@ -1,21 +1,22 @@
-//! Bandwidth of a path, estimated by the sender of media: from transport-wide feedback after Google Congestion Control
-//! (draft-ietf-rmcat-gcc-02), from the receiver's own estimates (REMB), and from receiver reports if there is no
-//! feedback.
+//! Bandwidth of a path, estimated by the sender of media: from transport-wide feedback, based on Google
+//! Congestion Control (draft-ietf-rmcat-gcc-02); from the receiver's own estimates (REMB); and from receiver
+//! reports if there is no feedback.
 //!
 //! ```text
-//!     packets that leave -> numbers, times      SentLog
+//!     packets sent -> numbers, times            SentLog
 //!     feedback -> delays between groups         DelayDetector: normal, overuse, underuse
-//!              -> delays beyond the shortest    Queue: what waits, and how fast it drains
-//!              -> what came, what was lost      RateMeter, Losses
-//!              -> packets that left together    Pairs: a path that has become wider
-//!     both     -> bits per second               RateControl
+//!              -> delays beyond the shortest    Queue: its length, and how fast it drains
+//!              -> arrivals and losses           RateMeter, Losses
+//!              -> packets sent together         Pairs: hints at a path that has become wider
+//!     all      -> bits per second               RateControl
 //! ```
 //!
-//! The sent stream has its own rate, often far below that of the path. So the estimate is limited to what was tested:
-//! half as much again as is sent. To learn about higher rates, send a probe ([`BandwidthEstimator::begin_probe`]).
+//! The stream has its own rate, often far below that of the path. Therefore the estimate is limited to what was
+//! tested: one and a half times the rate sent. To test higher rates, send a probe
+//! ([`BandwidthEstimator::begin_probe`]).
 //!
-//! Implausible feedback is ignored: if its times jump, measuring restarts; numbers never sent are skipped; and no rate
-//! exceeds the sent rate by more than half.
+//! Implausible feedback is ignored: if its times jump, measuring restarts; numbers that were never sent are
+//! skipped; and no estimate exceeds the rate sent by more than half.
 
 mod control;
 mod delay;
@@ -37,19 +38,20 @@ use loss::Losses;
 pub use received::{QueueDelay, ReceivedRate};
 pub use reported::ReportedPath;
 
-/// The lowest estimate, in bits per second.
+/// Minimum estimate, in bits per second.
 const ESTIMATE_MIN: f64 = 50_000.0;
-/// The highest estimate, in bits per second.
+/// Maximum estimate, in bits per second.
 const ESTIMATE_MAX: f64 = 1e9;
-/// The time after the last sign of congestion for which a path counts as congested.
+/// Time after the last sign of congestion for which a path counts as congested.
 const CONGESTED_FOR: Duration = Duration::from_secs(1);
 /// Age at which a receiver's own estimate is discarded.
 const REMB_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// Share of packets recently lost, in thousandths, from which on nothing hints at a wider path: a probe could not show it.
+/// Recent loss in thousandths above which hints at a wider path are ignored, since a probe could not confirm
+/// them.
 const HINT_LOSS_MAX: u16 = 100;
 
-/// Bandwidth estimator of a sender, described in the module.
+/// Estimates bandwidth on the sending side, as described in the module.
 #[derive(Debug, Default)]
 pub struct BandwidthEstimator {
     feedback: Option<Box<Feedback>>,
@@ -59,7 +61,7 @@ pub struct BandwidthEstimator {
 }
 
 impl BandwidthEstimator {
-    /// Creates the state for a receiver that sends reports and possibly its own estimate.
+    /// Creates the state for a receiver that sends reports, and possibly its own estimate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -76,19 +78,19 @@ impl BandwidthEstimator {
         self.feedback.is_some()
     }
 
-    /// Counts a packet that leaves now, and returns its transport-wide sequence number; `None` if packets are not
-    /// numbered.
+    /// Counts a packet that is sent now, and returns its transport-wide sequence number; `None` if packets are
+    /// not numbered.
     pub fn packet_sent(&mut self, now: Instant, bytes: usize) -> Option<u16> {
         Some(self.feedback.as_mut()?.packet_sent(now, bytes))
     }
 
-    /// True if feedback told that the packet with this transport-wide sequence number arrived.
+    /// True if feedback reported the arrival of the packet with this transport-wide sequence number.
     #[must_use]
     pub fn has_arrived(&self, number: u16) -> bool {
         self.feedback.as_ref().is_some_and(|feedback| feedback.has_arrived(number))
     }
 
-    /// Counts a packet that leaves on the same path without a number.
+    /// Counts a packet that is sent on the same path without a transport-wide number.
     pub fn packet_apart(&mut self, now: Instant, bytes: usize) {
         if let Some(feedback) = &mut self.feedback {
             feedback.packet_apart(now, bytes);
@@ -103,7 +105,7 @@ impl BandwidthEstimator {
         }
     }
 
-    /// Applies a receiver report with the loss in 1/256. Ignored while there is feedback, which is more precise.
+    /// Applies a receiver report; the loss is in 1/256. Ignored while there is feedback, which is more precise.
     pub fn handle_report(&mut self, now: Instant, fraction_lost: u8) {
         let loss = u16::from(fraction_lost).saturating_mul(125) / 32;
         let losses = &mut self.losses;
@@ -133,35 +135,36 @@ impl BandwidthEstimator {
         (now.saturating_duration_since(at) < REMB_AGE_MAX).then(|| bits(told as f64))
     }
 
-    /// Returns the bits per second that may be sent now: less than the estimate while a queue drains. `None` while
-    /// nothing limits the rate: before any feedback, and on a path that has long carried everything.
+    /// Returns the rate that may be sent now, in bits per second: less than the estimate while a queue drains.
+    /// `None` while nothing limits the rate: before any feedback, and on a path that has carried everything for
+    /// long.
     #[must_use]
     pub fn target(&self, now: Instant) -> Option<u64> {
         let ours = self.feedback.as_ref().and_then(|feedback| feedback.target(now));
-        // The reported limit counts when it is below the rate that leaves.
+        // The receiver's estimate counts only if it is below the rate being sent.
         let leaving = self.feedback.as_ref().map_or(ESTIMATE_MAX, |feedback| feedback.leaving());
         let theirs = self.told(now).filter(|told| *told < bits(leaving));
         [ours.map(bits), theirs].into_iter().flatten().min()
     }
 
-    /// Returns the bits per second at which packets may leave: the target, or the assumed rate of a path before that is
-    /// known.
+    /// Returns the rate at which packets may be sent, in bits per second: the target, or an assumed rate until
+    /// the path is known.
     #[must_use]
     pub fn pace(&self, now: Instant) -> Option<u64> {
         let first = self.feedback.as_ref().and_then(|feedback| feedback.first(now));
         [self.target(now), first.map(bits)].into_iter().flatten().min()
     }
 
-    /// Returns the bits per second that the path may carry beyond the estimate, as far as packets that left together tell:
-    /// worth a probe. `None` without such a hint.
+    /// Returns a rate above the estimate that the path may carry, in bits per second, judging by packets sent
+    /// together; worth a probe. `None` without such a hint.
     #[must_use]
     pub fn hint(&self) -> Option<u64> {
         let feedback = self.feedback.as_ref().filter(|_| self.reads_pairs())?;
         feedback.hint().map(bits)
     }
 
-    /// True if packets should leave in pairs, since their distances at the receiver may hint at a wider path. False on a path that
-    /// loses a tenth, where a probe could not confirm it.
+    /// True if packets should be sent in pairs, whose distances at the receiver may hint at a wider path. False
+    /// if the path loses a tenth of the packets, since a probe could then not confirm the hint.
     #[must_use]
     pub const fn reads_pairs(&self) -> bool {
         self.feedback.is_some() && self.losses.all() < HINT_LOSS_MAX
@@ -173,29 +176,30 @@ impl BandwidthEstimator {
         self.losses.all()
     }
 
-    /// Returns the share that the path loses at any rate, in thousandths; all losses if there is no feedback to
-    /// distinguish them.
+    /// Returns the share of packets that the path loses at any rate, in thousandths. Without feedback, losses
+    /// cannot be distinguished, so this is the share of all losses.
     #[must_use]
     pub fn path_loss(&self) -> u16 {
         let has_feedback = self.feedback.as_ref().is_some_and(|feedback| feedback.has_feedback());
         if has_feedback { self.losses.own() } else { self.losses.all() }
     }
 
-    /// True if queues grew recently or feedback is missing: optional data should then be left out.
+    /// True if queues grew recently or feedback is missing: optional data should then be omitted.
     #[must_use]
     pub fn is_congested(&self, now: Instant) -> bool {
         self.congested.is_some_and(|at| now.saturating_duration_since(at) < CONGESTED_FOR)
             || self.feedback.as_ref().is_some_and(|feedback| feedback.is_silent())
     }
 
-    /// Begins a probe: packets sent until [`Self::end_probe`] test the path, and their arrival rate counts as carried.
+    /// Starts a probe: packets sent until [`Self::end_probe`] test the path, and the rate at which they arrive
+    /// counts as carried.
     pub fn begin_probe(&mut self) {
         if let Some(feedback) = &mut self.feedback {
             feedback.begin_probe();
         }
     }
 
-    /// Ends the sending of a probe.
+    /// Ends the probe; its feedback is still awaited.
     pub fn end_probe(&mut self) {
         if let Some(feedback) = &mut self.feedback {
             feedback.close_probe();
@@ -211,7 +215,7 @@ impl BandwidthEstimator {
     }
 }
 
-/// Returns a rate as an integer, limited to valid estimates.
+/// Converts a rate to an integer, limited to valid estimates.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two constants")]
 const fn bits(rate: f64) -> u64 {
     rate.clamp(ESTIMATE_MIN, ESTIMATE_MAX) as u64

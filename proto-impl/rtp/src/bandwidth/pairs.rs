@@ -1,20 +1,22 @@
-//! Packets that leave together, and how far apart they arrive: a bottleneck spreads them to its own rate, however little is sent in all.
+//! Packets sent together, and the distance between their arrivals: a bottleneck spreads them to its own rate,
+//! even if the total rate is low.
 //!
-//! A single pair says little, for jitter pushes packets together too. Several in a row that arrive much closer than the known rate
-//! allows are a hint that a path has become wider. It is no measurement of the path, only a reason to probe it.
+//! A single pair says little, because jitter also pushes packets together. If several pairs in a row arrive
+//! much closer together than the known rate allows, the path may have become wider. This does not measure the
+//! path; it is only a reason to probe it.
 
 use super::rate::bits_per_second;
 use super::sent::SentPacket;
 
-/// Longest time between the departures of two packets that leave together, in microseconds.
+/// Maximum time between the departures of two packets that were sent together, in microseconds.
 const TOGETHER: i64 = 500;
-/// Smallest second packet of a pair: of smaller ones the receiver's clock resolves too little.
+/// Minimum size of the second packet of a pair. For smaller packets, the receiver's clock is too coarse.
 const BYTES_MIN: u32 = 600;
 /// Resolution of arrival times in feedback, in microseconds.
 const RESOLUTION: i64 = 250;
-/// Multiple of the known rate from which on a pair is a hint.
+/// Multiple of the known rate at which a pair counts as a hint.
 const WIDER: f64 = 1.7;
-/// Number of pairs in a row that make a hint.
+/// Number of consecutive pairs that make a hint.
 const RUN: u8 = 5;
 
 /// The pairs of a path.
@@ -22,7 +24,7 @@ const RUN: u8 = 5;
 pub(super) struct Pairs {
     /// Number of the last packet, its departure and its arrival.
     last: Option<(u64, i64, i64)>,
-    /// Number of pairs in a row that were wider than the known rate, and the rate of the slowest one.
+    /// Number of consecutive pairs that indicate a wider path, and the rate of the slowest of them.
     run: u8,
     slowest: f64,
 }
@@ -49,7 +51,7 @@ impl Pairs {
         self.run = self.run.saturating_add(1);
     }
 
-    /// Returns the bits per second of the slowest pair of a run that hints at a wider path.
+    /// Returns the rate of the slowest pair in a run that hints at a wider path, in bits per second.
     pub(super) fn hint(&self) -> Option<f64> {
         (self.run >= RUN).then_some(self.slowest)
     }
@@ -66,7 +68,7 @@ mod tests {
 
     const RATE: f64 = 600_000.0;
 
-    /// Sends pairs of packets of 1200 bytes that arrive so far apart, in microseconds.
+    /// Sends pairs of 1200-byte packets whose arrivals are `apart` microseconds apart.
     fn pairs(pairs: &mut Pairs, first: u64, apart: &[i64]) -> Option<f64> {
         for (n, apart) in (first..).zip(apart) {
             let sent = i64::try_from(n).unwrap() * 40_000;
@@ -95,7 +97,7 @@ mod tests {
     fn packets_that_did_not_leave_together_are_no_pair() {
         let mut seen = Pairs::default();
         for n in 0..100u64 {
-            // Apart; with one missing between them; too small.
+            // Sent too far apart; with a missing packet between them; too small.
             let sent = i64::try_from(n).unwrap() * 100_000;
             let all = [(0, 0, 1200), (1, 5_000, 1200), (3, 5_000, 1200), (4, 5_000, 200)];
             for (number, later, bytes) in all {

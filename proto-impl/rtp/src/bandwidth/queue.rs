@@ -1,50 +1,53 @@
 //! The queue on the path: delays of packets beyond the delay of the empty path.
 //!
-//! The two clocks differ, so only differences of delays are meaningful. The base is the shortest delay seen. A queue
-//! caused by this sender never raises the base, for while there is a queue less is sent, and the queue drains; only a
-//! delay that persists although less is sent belongs to the path, and becomes the base.
+//! The clocks of sender and receiver differ, so only differences between delays are meaningful. The base is the
+//! shortest delay seen. A queue caused by this sender never raises the base: while there is a queue, less is
+//! sent, so the queue drains. Only a delay that persists although less is sent is attributed to the path, and
+//! becomes the base.
 
-/// Length of a window in microseconds; the shortest recent delay is that of the last one or two windows.
+/// Length of a window in microseconds; the recent shortest delay is taken over one to two windows.
 const RECENT_MICROS: i64 = 150_000;
 /// Delay beyond the base that does not count as a queue, in microseconds.
 const ALLOWANCE: i64 = 10_000;
-/// Multiple of the jitter that is added to [`ALLOWANCE`].
+/// Multiple of the jitter added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
-/// Divisor of the time by which packets are overtaken, for a like addition: the shortest delays vary less.
+/// Part of the overtaking time that is allowed likewise, as a divisor: the shortest delays vary by less than
+/// that time.
 const ALLOWANCE_OVERTAKEN: i64 = 2;
-/// Time by which packets are overtaken, in microseconds, from which on distances of arrivals tell nothing of a bottleneck.
+/// Overtaking time in microseconds above which distances between arrivals say nothing about a bottleneck.
 const OVERTAKEN_MIN: i64 = 5_000;
-/// Maximum addition for jitter, in microseconds.
+/// Maximum allowance for jitter, in microseconds.
 const ALLOWANCE_JITTER_MAX: i64 = 150_000;
-/// Times that the jitter must fit into the distance of two packets for that to tell of the bottleneck, and the bytes of such a packet.
+/// Arrival distances indicate the bottleneck only if the time between two packets is this many times the
+/// jitter; and the assumed size of such packets in bytes.
 const JITTER_STEADY: f64 = 3.0;
 const PACKET_BYTES: u64 = 1_200;
-/// Divisor of the jitter by which the base rises with each window.
+/// The base rises by the jitter divided by this with each window.
 const CREEP_WINDOWS: i64 = 8;
-/// Divisor that gives the weight of one window in the jitter.
+/// Weight of one window in the jitter, as a divisor.
 const JITTER_WINDOWS: i64 = 8;
-/// Time in microseconds, beyond one and a half times the queue, for which the sender may drain it before the remaining
-/// queue counts as delay of the path.
+/// Time in microseconds, in addition to one and a half times the queue, in which the queue must drain. After
+/// that, the remaining queue counts as delay of the path.
 const DRAINED_MORE: i64 = 100_000;
-/// Time in microseconds after which a queue that has not shrunk by an eighth, though the sender obeys the rate, is
-/// taken for the path's delay.
+/// A queue that has not shrunk by an eighth in this time, although the sender obeys the rate, counts as delay
+/// of the path; in microseconds.
 const STANDS_MICROS: i64 = 3_000_000;
-/// Divisor of the elapsed time by which the base rises, since clocks drift: about the drift of a poor crystal.
+/// Clocks drift, so the base rises by the elapsed time divided by this: about the drift of a poor crystal.
 const DRIFT_PARTS: i64 = 10_000;
-/// Jump of the other clock, in microseconds, after which measuring restarts.
+/// Jump of the receiver's clock, in microseconds, after which measuring restarts.
 const LEAP_MICROS: i64 = 30_000_000;
-/// Busy time, in microseconds, beyond which half of the measurement is discarded.
+/// Busy time in microseconds beyond which half of the measurement is discarded.
 const BUSY_WINDOW: i64 = 400_000;
 /// Minimum busy time for a rate, in microseconds.
 const BUSY_MIN: i64 = 20_000;
 /// Pause that ends a busy time, in microseconds.
 const BUSY_PAUSE: i64 = 1_000_000;
 
-/// The rate at which a queue drains: bytes of packets that waited, over the time between their arrivals. It is the rate
-/// of the bottleneck, however little is sent.
+/// The rate at which a queue drains: bytes of packets that waited, divided by the time between their arrivals.
+/// This is the rate of the bottleneck, even if little is sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct BusyRate {
-    /// Arrival of the last packet that waited.
+    /// Arrival of the last packet that had waited.
     last: Option<i64>,
     bytes: u64,
     micros: i64,
@@ -72,8 +75,8 @@ impl BusyRate {
     }
 }
 
-/// A queue under observation: its maximum, how much must have drained since, and its minimum since then with the time;
-/// in microseconds.
+/// A queue under observation: its maximum; how much must have drained since then; and its minimum since then,
+/// with the time of that. In microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     most: i64,
@@ -89,10 +92,10 @@ pub(super) struct Queue {
     drifted: i64,
     /// Delay of the last packet, in microseconds.
     delay: i64,
-    /// Smoothed rise of the shortest delay from a window to the next. A queue only rises or only falls for long; jitter
-    /// does both.
+    /// Smoothed increase of the shortest delay from one window to the next. A queue increases or decreases
+    /// steadily; jitter alternates between both.
     rises: i64,
-    /// Smoothed fall of the shortest delay from a window to the next.
+    /// Smoothed decrease of the shortest delay from one window to the next.
     falls: i64,
     /// End of the current window, as an arrival time.
     ends: i64,
@@ -102,13 +105,13 @@ pub(super) struct Queue {
     before: i64,
     standing: Option<Standing>,
     busy: BusyRate,
-    /// Time by which packets are overtaken, in microseconds.
+    /// Time by which packets on the path are overtaken, in microseconds.
     overtaken: i64,
 }
 
 impl Queue {
-    /// Adds a packet with its departure and arrival time, in microseconds on two clocks. Returns false if the other
-    /// clock has jumped, which restarts measuring.
+    /// Adds a packet with its departure and arrival times, in microseconds on two clocks. Returns false if the
+    /// receiver's clock has jumped, which restarts the measurement.
     pub(super) fn packet(&mut self, sent: i64, arrived: i64, bytes: u64) -> bool {
         let delay = arrived.saturating_sub(sent);
         if self.base.is_some() && delay.saturating_sub(self.delay).saturating_abs() > LEAP_MICROS {
@@ -144,7 +147,7 @@ impl Queue {
             |known: i64, seen: i64| known.saturating_add(seen.saturating_sub(known) / JITTER_WINDOWS);
         self.rises = follow(self.rises, change.max(0));
         self.falls = follow(self.falls, change.saturating_neg().max(0));
-        // The fastest packet of all is a rare one where delays vary: the base follows the usual ones.
+        // If delays vary, the fastest packet is an exception, so the base moves towards the usual delays.
         let creep = self.jitter() / CREEP_WINDOWS;
         self.base = self.base.map(|base| base.saturating_add(creep));
         let is_next = arrived < self.ends.saturating_add(RECENT_MICROS);
@@ -164,12 +167,13 @@ impl Queue {
         if self.rises < self.falls { self.rises } else { self.falls }
     }
 
-    /// Sets the time by which packets are overtaken on the path, in microseconds: delays then vary by as much without a queue.
+    /// Sets the time by which packets on the path are overtaken, in microseconds. Delays vary by as much
+    /// without a queue.
     pub(super) const fn set_overtaken(&mut self, micros: i64) {
         self.overtaken = micros;
     }
 
-    /// Returns how far a delay exceeds the base and the expected jitter.
+    /// Returns the part of a delay that exceeds the base and the expected jitter.
     fn beyond(&self, delay: i64) -> i64 {
         let jitter = self.jitter().saturating_mul(ALLOWANCE_JITTER);
         let jitter = jitter.max(self.overtaken / ALLOWANCE_OVERTAKEN);
@@ -177,26 +181,27 @@ impl Queue {
         self.base.map_or(0, |base| delay.saturating_sub(base).saturating_sub(allowed).max(0))
     }
 
-    /// Returns the current queue in microseconds: the time that even the fastest recent packet waited.
+    /// Returns the current queue in microseconds: the time that even the fastest recent packet had to wait.
     pub(super) fn micros(&self) -> i64 {
         self.beyond(self.current.min(self.before))
     }
 
-    /// True if nothing waits, and delays vary by less than the distance of two packets at this rate in bits per second, so that
-    /// distances of arrivals are those of the bottleneck.
+    /// True if there is no queue, and delays vary by less than the time between two packets at this rate in
+    /// bits per second. Distances between arrivals then reflect the bottleneck.
     pub(super) fn is_steady(&self, rate: f64) -> bool {
         let jitter = super::rate::bits_per_second(PACKET_BYTES, self.jitter());
         self.micros() == 0 && jitter > JITTER_STEADY * rate
     }
 
-    /// Returns the rate of the bottleneck in bits per second; `None` unless packets have waited there, and where they overtake each other.
+    /// Returns the rate of the bottleneck in bits per second; `None` if no packets have waited there, or if
+    /// packets overtake each other.
     pub(super) fn drains(&self) -> Option<f64> {
         self.busy.bits().filter(|_| self.overtaken < OVERTAKEN_MIN)
     }
 
-    /// Observes how the queue changes. `now` is on the sender's clock; `drained` is how many microseconds of the queue
-    /// must have drained since the last call, as less was sent than the path carries; `obeys` means that no more was
-    /// sent than allowed.
+    /// Observes how the queue changes. `now` is on the sender's clock. `drained` is how much of the queue must
+    /// have drained since the last call, in microseconds, because less was sent than the path carries. `obeys`
+    /// is true if no more was sent than allowed.
     pub(super) fn watch(&mut self, now: i64, drained: i64, obeys: bool) -> Trend {
         let micros = self.micros();
         if micros == 0 {
@@ -209,7 +214,7 @@ impl Queue {
         let since = if obeys { known.since } else { now };
         let is_over = drained > known.most.saturating_add(known.most / 2).saturating_add(DRAINED_MORE);
         if is_over || now.saturating_sub(since) > STANDS_MICROS.max(known.least.saturating_mul(4)) {
-            // The delay that stays is the path's.
+            // The remaining delay is attributed to the path.
             self.base = Some(self.current.min(self.before));
             (self.standing, self.busy) = (None, BusyRate::default());
             return Trend::Path;
@@ -230,9 +235,9 @@ impl Queue {
 pub(super) enum Trend {
     /// No queue.
     Empty,
-    /// Shorter than ever since it was first observed.
+    /// Shorter than at any time since it was first observed.
     Drains,
-    /// Neither shorter nor much longer.
+    /// Not shorter, and not much longer.
     Stands,
     /// Longer by a quarter or more.
     Grows,
@@ -244,15 +249,15 @@ pub(super) enum Trend {
 mod tests {
     use super::*;
 
-    /// Sends a packet every 10 ms from number `from` on, with these delays in milliseconds. Returns the trend at the
-    /// end of each tenth of a second.
+    /// Sends a packet every 10 ms, starting with number `from`, with these delays in milliseconds. Returns the
+    /// trend after every tenth of a second.
     fn run(queue: &mut Queue, from: i64, count: i64, delay: impl Fn(i64) -> i64) -> Vec<Trend> {
         let mut seen = Vec::new();
         for n in from..from + count {
             let sent = n * 10_000;
             queue.packet(sent, sent + 7_000_000 + delay(n) * 1000, 1250);
             if n % 10 == 9 {
-                // A fifth less is sent than drains.
+                // A fifth less is sent than the path carries.
                 seen.push(queue.watch(sent, 20_000, true));
             }
         }
@@ -267,23 +272,23 @@ mod tests {
         let grows = run(&mut queue, 100, 50, |n| 30 + (n - 100) * 4);
         assert!(grows.contains(&Trend::Grows), "{grows:?}");
         assert!((120_000..200_000).contains(&queue.micros()), "{}", queue.micros());
-        // A queue that drains counts as a queue to its end, at any pace.
+        // A queue that drains counts as a queue until it is empty, at any pace.
         let drains = run(&mut queue, 150, 90, |n| 30 + (240 - n) * 2);
         assert!(!drains.contains(&Trend::Path), "{drains:?}");
         run(&mut queue, 240, 310, |_| 30);
-        // A longer way: for a while it may be a queue of 190 ms, which a second would drain.
+        // A longer path: at first, the delay may be a queue of 190 ms, which would drain within a second.
         let stays = run(&mut queue, 550, 400, |_| 230);
         let at = stays.iter().position(|trend| *trend == Trend::Path).unwrap();
         assert!((12..23).contains(&at), "{at}");
         assert_eq!(queue.micros(), 0);
-        // A shorter one is known at once, and the longer one was.
+        // A shorter path is recognized immediately; afterwards the longer one counts as a queue again.
         run(&mut queue, 950, 100, |_| 30);
         assert_eq!(queue.micros(), 0);
         run(&mut queue, 1050, 100, |_| 230);
         assert!(queue.micros() > 150_000);
     }
 
-    /// A queue fed by a sender that ignores the rate is never taken for the path's delay.
+    /// A queue kept up by a sender that ignores the rate is never attributed to the path.
     #[test]
     fn a_queue_that_is_fed_is_no_path() {
         let mut queue = Queue::default();
@@ -303,7 +308,7 @@ mod tests {
             let mut last = 0;
             let mut waits = Vec::new();
             for n in 0..3_000i64 {
-                // Order is kept.
+                // Packets do not overtake each other.
                 last = (n * 10 + 30 + (n * 7919) % (jitter + 1)).max(last);
                 queue.packet(n * 10_000, last * 1000, 1250);
                 waits.push(queue.micros());
@@ -314,7 +319,7 @@ mod tests {
         }
     }
 
-    /// The shortest delay is longer by 60 ms in every second 300 ms.
+    /// In every second interval of 300 ms, the shortest delay is longer by 60 ms.
     #[test]
     fn where_delays_vary_by_the_distance_of_packets_that_says_nothing_of_the_path() {
         let mut queue = Queue::default();
@@ -323,13 +328,13 @@ mod tests {
         assert!(!queue.is_steady(1_000_000.0) && queue.is_steady(100_000.0));
     }
 
-    /// At any sent rate, a queue drains at the rate of the path; without waiting packets that rate is unknown.
+    /// Whatever is sent, a queue drains at the rate of the path; if no packets wait, that rate is unknown.
     #[test]
     fn the_bottleneck_is_measured_by_what_waits() {
         let mut queue = Queue::default();
         run(&mut queue, 0, 100, |_| 30);
         assert_eq!(queue.drains(), None);
-        // Forty packets at once each second, through a path of 1 Mb/s: 10 ms each.
+        // Every second, forty packets at once, through a path of 1 Mb/s: 10 ms each.
         for second in 1..5 {
             for n in 0..40 {
                 let sent = second * 1_000_000;
@@ -351,7 +356,7 @@ mod tests {
             queue.packet(wild, wild.wrapping_mul(7), u64::MAX);
             queue.watch(wild, wild.wrapping_neg(), n % 2 == 0);
         }
-        // A clock that is slow by one in ten thousand makes no queue.
+        // A clock that is slow by half of one part in ten thousand does not look like a queue.
         let mut queue = Queue::default();
         for n in 0..60_000i64 {
             queue.packet(n * 10_000, n * 10_000 + n / 2, 1000);

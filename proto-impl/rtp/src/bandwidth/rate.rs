@@ -1,13 +1,13 @@
-//! Bits per second, measured over windows of half a second.
+//! Measures bits per second over windows of half a second.
 
 /// Length of the first window in microseconds.
 const WINDOW_FIRST: i64 = 150_000;
-/// Length of further windows in microseconds.
+/// Length of later windows in microseconds.
 const WINDOW: i64 = 500_000;
 /// Time without data after which measuring restarts, in microseconds.
 const SILENCE: i64 = 2_000_000;
 
-/// Measures a bit rate on any clock that counts microseconds.
+/// Measures a bit rate, on any clock that counts microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RateMeter {
     since: Option<i64>,

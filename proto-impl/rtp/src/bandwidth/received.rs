@@ -1,8 +1,8 @@
-//! The rate that a receiver requests (REMB) of a sender that does not use arrival times itself.
+//! The rate that a receiver requests (REMB) from a sender that does not evaluate arrival times itself.
 //!
-//! The estimate grows while the path carries what is sent. Two conditions end that: a **queue** on the path (throughout
-//! an interval, frames arrive later than the fastest recent one), and **loss**. If sending less reduces neither, they
-//! belong to the path, and are no reason to send even less.
+//! The estimate grows while the path carries what is sent. Two conditions stop the growth: a **queue** on the
+//! path (throughout an interval, all frames arrive later than the fastest recent one), and **loss**. If sending
+//! less reduces neither, they are attributed to the path, and are no reason to reduce the rate further.
 
 use std::time::{Duration, Instant};
 
@@ -12,57 +12,58 @@ use super::rate::{RateMeter, bits_per_second};
 #[cfg(test)]
 mod tests;
 
-/// The first estimate, in bits per second.
+/// Initial estimate, in bits per second.
 const FIRST: f64 = 2_000_000.0;
-/// The lowest estimate, in bits per second.
+/// Minimum estimate, in bits per second.
 const LEAST: f64 = 100_000.0;
-/// Growth factor from a report to the next without loss, far from the rate at which a queue was observed.
+/// Growth factor per report without loss, far from the rate at which a queue was observed.
 const GROWTH: f64 = 1.35;
-/// Growth factor from a report to the next without loss, near the rate at which a queue was observed.
+/// Growth factor per report without loss, near the rate at which a queue was observed.
 const GROWTH_NEAR: f64 = 1.08;
-/// Range of factors of the rate with an observed queue in which the estimate counts as near it.
+/// The estimate counts as near if its ratio to the rate with an observed queue is in this range.
 const NEAR: std::ops::Range<f64> = 0.8..1.25;
-/// Factor of the estimate over the received rate.
+/// Maximum estimate as a multiple of the rate received.
 const HEADROOM: f64 = 2.0;
-/// Addition to the estimate over the received rate, in bits per second.
+/// Added to that maximum, in bits per second.
 const HEADROOM_BITS: f64 = 500_000.0;
-/// Loss in thousandths above which the sender is slowed down.
+/// Loss in thousandths above which the sender is told to send less.
 const LOSS_HIGH: u16 = 100;
 /// Loss in thousandths below which the estimate may grow.
 const LOSS_LOW: u16 = 20;
-/// Share of the former rate below which the sender counts as sending less.
+/// Share of the former rate below which the sender counts as having reduced its rate.
 const LOWER: f64 = 0.85;
-/// Share of the former loss or queue above which sending less had no effect, so that the loss or queue belongs to the
-/// path.
+/// Share of the former loss or queue above which sending less had no effect, so that the loss or queue is
+/// attributed to the path.
 const STAYS: f64 = 0.7;
-/// Largest loss, in thousandths, that is taken for the path's own.
+/// Maximum loss, in thousandths, that is attributed to the path.
 const OWN_LOSS_MAX: u16 = 350;
 
-/// Longest queue accepted for a whole interval.
+/// Maximum queue that is tolerated throughout an interval.
 const QUEUE_MAX: Duration = Duration::from_millis(60);
 /// Share of the received rate that is requested while a long queue persists.
 const DRAIN: f64 = 0.9;
-/// Reduction of the requested share for each second of the queue.
+/// Reduction of that share for each second of the queue.
 const DRAIN_PER_SECOND: f64 = 0.8;
-/// Minimum requested share.
+/// Minimum of that share.
 const DRAIN_LEAST: f64 = 0.4;
-/// Time after which a queue that has not become shorter is taken for the path's own delay.
+/// Time after which a queue that has not shrunk is attributed to the path.
 const DRAIN_TIME: Duration = Duration::from_secs(8);
-/// Queue that is reported to the sender at once.
+/// Queue that is reported to the sender immediately.
 const URGENT_QUEUE: Duration = Duration::from_millis(200);
-/// Number of successive frames that must show the queue.
+/// Number of consecutive frames that must show that queue.
 const URGENT_FRAMES: u32 = 3;
-/// Shortest time between two urgent reports.
+/// Minimum time between two urgent reports.
 const URGENT_INTERVAL: Duration = Duration::from_millis(300);
 const URGENT_MICROS: i64 = 300_000;
-/// Length of a window; the least delay is that of the last one or two windows. A queue that drains shows it again.
+/// Length of a window; the minimum delay is taken over the last one or two windows. A queue that drains reveals
+/// the minimum again.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
-/// Difference between the delays of two frames from which on the sender's clock has jumped, in microseconds.
+/// If the delays of two frames differ by more than this, the sender's clock has jumped; in microseconds.
 const LEAP_MICROS: i64 = 5_000_000;
 
-/// Delay of a source's frames above the least recent one, which is the queue on the path.
+/// Delay of a source's frames above their recent minimum: the queue on the path.
 ///
-/// Only the first packet of each frame counts. Those behind it arrive as fast as the path carries them.
+/// Only the first packet of each frame is evaluated. The others arrive as fast as the path carries them.
 #[derive(Debug)]
 pub struct QueueDelay {
     epoch: Instant,
@@ -81,7 +82,7 @@ impl QueueDelay {
         Self { epoch: now, clock_rate, last: None, base: None, base_before: None, base_since: now }
     }
 
-    /// Handles a packet. If it is the first of a frame, returns the queue in front of that frame.
+    /// Handles a packet. If it is the first of a frame, returns the queue that the frame has encountered.
     pub fn handle_packet(&mut self, now: Instant, timestamp: u32) -> Option<Duration> {
         let sampled = match self.last {
             None => 0,
@@ -109,7 +110,7 @@ impl QueueDelay {
     }
 }
 
-/// Rate estimate of a receiver.
+/// A receiver's estimate of the rate.
 #[derive(Debug)]
 pub struct ReceivedRate {
     epoch: Instant,
@@ -122,22 +123,22 @@ pub struct ReceivedRate {
     max: f64,
     /// Shortest queue since the last report.
     queue: Option<Duration>,
-    /// Number of successive frames that arrived behind a long queue.
+    /// Number of consecutive frames with a long queue.
     long_queues: u32,
     /// Rate received while there was a queue, which is the rate of the path.
     carried: Option<f64>,
-    /// Rate and loss, in thousandths, when the sender was first slowed down for loss.
+    /// Rate and loss, in thousandths, when the sender was first told to send less because of loss.
     cut: Option<(f64, u16)>,
-    /// Loss of the path itself, in thousandths.
+    /// Loss attributed to the path, in thousandths.
     own_loss: u16,
-    /// Time at which the sender was first slowed down for a queue, and that queue.
+    /// Time at which the sender was first told to send less because of a queue, and the length of that queue.
     drain: Option<(Instant, Duration)>,
-    /// Queue that the sender does not cause.
+    /// Queue attributed to the path.
     own_queue: Duration,
 }
 
 impl ReceivedRate {
-    /// Creates the estimate, which never exceeds `max` bits per second.
+    /// Creates the estimator; its estimate never exceeds `max` bits per second.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "an estimate: 53 bits are enough")]
     pub fn new(now: Instant, max: u64) -> Self {
@@ -165,29 +166,29 @@ impl ReceivedRate {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Notes a frame that arrived behind a queue of this length.
+    /// Records a frame that encountered a queue of this length.
     pub fn handle_queue(&mut self, queue: Duration) {
         self.queue = Some(self.queue.map_or(queue, |shortest| shortest.min(queue)));
         let is_long = queue.saturating_sub(self.own_queue) > URGENT_QUEUE;
         self.long_queues = if is_long { self.long_queues.saturating_add(1) } else { 0 };
     }
 
-    /// True if a queue has grown that the sender should learn of before the next report is due.
+    /// True if the sender must learn of a long queue before the next report is due.
     #[must_use]
     pub fn is_urgent(&self, now: Instant) -> bool {
         let is_soon = now.saturating_duration_since(self.since) < URGENT_INTERVAL;
         self.long_queues >= URGENT_FRAMES && !is_soon
     }
 
-    /// Returns the rate to report to the sender, once a second, or earlier if urgent. `loss` is the share lost since
-    /// the last report, in thousandths.
+    /// Returns the rate to report to the sender, once a second, or earlier if urgent. `loss` is the share of
+    /// packets lost since the last report, in thousandths.
     pub fn report(&mut self, now: Instant, loss: u16) -> u64 {
         let queue = self.queue.take().unwrap_or_default();
         let micros = micros_since(self.since, now);
         let came = bits_per_second(self.bytes, micros);
         (self.since, self.bytes, self.long_queues) = (now, 0, 0);
         if let Some(rate) = self.meter.bits() {
-            // The meter falls slowly, and a short time contains few packets.
+            // The meter reacts slowly; but a short interval contains too few packets to replace it.
             let rate = if micros >= URGENT_MICROS { came } else { rate };
             self.own_loss -= self.own_loss.saturating_sub(loss) / 8;
             self.own_queue = self.own_queue.min(queue);
@@ -218,7 +219,7 @@ impl ReceivedRate {
     }
 
     fn follow_loss(&mut self, rate: f64, loss: u16) {
-        // A quarter more is within its chance.
+        // A quarter more is within normal variation.
         match loss.saturating_sub(self.own_loss.saturating_add(self.own_loss / 4)) {
             LOSS_HIGH.. => {
                 let share = f64::from(loss.min(1000)) / 1000.0;
@@ -246,8 +247,8 @@ impl ReceivedRate {
         }
     }
 
-    /// Returns the growth factor: slow near the rate at which there was a queue. If the estimate exceeds that rate
-    /// clearly, the path carries more than before, and the rate is forgotten.
+    /// Returns the growth factor, which is small near the rate at which there was a queue. If the estimate
+    /// clearly exceeds that rate, the path carries more than before, and the rate is forgotten.
     fn growth(&mut self) -> f64 {
         let share = self.carried.map_or(0.0, |carried| self.estimate / carried.max(1.0));
         if share >= NEAR.end {

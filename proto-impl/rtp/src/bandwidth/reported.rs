@@ -1,104 +1,114 @@
-//! Rate of a path to a receiver that tells its sender nothing but what was lost (receiver reports, RFC 3550 §6.4), as players of
-//! RTSP do.
+//! Estimates the rate of a path whose receiver reports only losses to its sender (receiver reports, RFC 3550
+//! §6.4), as RTSP players do.
 //!
-//! Loss has two causes. A path that is too narrow loses less once less is sent; a path that loses at random does not. So each
-//! lowering of the limit is a trial, judged by reports about packets that left after it:
+//! Loss has two causes. A path that is too narrow loses fewer packets when less is sent; a path that loses
+//! packets at random does not. Therefore each reduction of the limit is a trial, judged by reports about
+//! packets that were sent after it:
 //!
-//! | loss behind the trial | verdict | then |
+//! | loss after the trial | verdict | action |
 //! |---|---|---|
-//! | half or less, of little a quarter | the path is narrow | the limit stays, and rises while nothing more is lost |
-//! | more, for the first time | unknown | the limit is lowered once more: packets from before may have been judged |
-//! | more, for the second time | the path loses at random | the limit is what it was before; this loss is the path's own |
-//! | over three in five, for the second time | the path is away | the trial goes on until something arrives |
+//! | at most half (of little loss, a quarter) | the path is narrow | the limit stays, and grows while no more is lost |
+//! | more, for the first time | unknown | the limit is reduced once more, since earlier packets may have been counted |
+//! | more, for the second time | the path loses at random | the former limit returns; this loss is the path's own |
+//! | over three in five, for the second time | the path is interrupted | the trial continues until something arrives |
 //!
-//! The rate that a path carried before is tried again at once behind a loss of a quarter or more: the path may only have been away.
+//! After a loss of a quarter or more, the rate that the path carried before is tried again immediately: the
+//! path may only have been interrupted.
 //!
-//! A path without a limit that loses little is first sent the same at an even pace, because bursts alone may be too much for its queue.
+//! If a path without a limit loses little, the same amount is first sent at an even pace, because bursts alone
+//! may overflow its queue.
 //!
-//! A receiver that lies lowers its own rate, to [`LIMIT_MIN`] at most, or is sent what it does not receive.
+//! A receiver that reports falsely only lowers its own rate, not below [`LIMIT_MIN`], or is sent data that it
+//! does not receive.
 
 use std::time::{Duration, Instant};
 
 use crate::number::{SequenceNumber, Ssrc};
 use crate::rtcp::ReportBlock;
 
-/// The lowest limit, in bits per second.
+/// Minimum limit, in bits per second.
 const LIMIT_MIN: u64 = 50_000;
-/// Step back of the highest number beyond which it is not a report that came late.
+/// If the highest number steps back by more than this, the report is not merely a late one.
 const CYCLE_HALF: i32 = 1 << 15;
-/// Maximum number of sources; more are ignored.
+/// Maximum number of sources; beyond it, the oldest is forgotten.
 const SOURCES_MAX: usize = 16;
-/// Loss beyond the path's own that begins a trial, in thousandths, in packets, and in standard deviations of the path's own: little, for
-/// each packet that is lost spoils the pictures up to the next key frame.
+/// Loss beyond the path's own that starts a trial: in thousandths, in packets, and in standard deviations of
+/// the path's own loss. The values are small, because each lost packet spoils the pictures up to the next key
+/// frame.
 const EXCESS: u64 = 2;
 const EXCESS_PACKETS: u64 = 3;
 const EXCESS_DEVIATIONS: u64 = 4;
-/// Minimum duration, and minimum number of packets, that are judged together; a shorter one suffices for a loss beyond the path's own from
-/// so many thousandths on, in which chance has little part.
+/// Minimum duration and minimum number of packets judged together. If the loss exceeds the path's own by
+/// `BAD_FROM` thousandths, the shorter `WINDOW_BAD` suffices, since chance then matters little.
 const WINDOW: Duration = Duration::from_secs(5);
 const WINDOW_PACKETS: u64 = 40;
 const WINDOW_BAD: Duration = Duration::from_secs(1);
 const BAD_FROM: u64 = 50;
-/// Number of packets that would be lost in the window that decides a trial if as much were lost as before.
+/// Number of packets that would be lost in the window deciding a trial if the loss had not changed.
 const EVIDENCE: u64 = 16;
-/// Maximum duration for which so many packets are awaited.
+/// Maximum time to wait for that many packets.
 const WINDOW_MAX: Duration = Duration::from_secs(10);
-/// Time without a packet behind which measuring begins anew.
+/// Time without packets after which measuring restarts.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Time after a change of the limit for which packets from before it are still on their way.
+/// Time after a change of the limit during which reports mostly cover packets sent before it.
 const SETTLES: Duration = Duration::from_secs(1);
-/// Time behind a change from which a report counts whole, if the one before came with the change: few of its packets left before.
+/// Time after a change from which on a report is counted completely if the previous report came at the change:
+/// few of its packets were sent before.
 const SETTLED: Duration = Duration::from_secs(3);
-/// Part of what arrived, in percent, to which a trial lowers the limit.
+/// A trial reduces the limit to this percentage of what arrived.
 const LOWERED: u64 = 92;
-/// Loss, in thousandths, up to which bursts may be its reason; the limit that spreads them, in percent of what was sent.
+/// Loss in thousandths up to which bursts may be the cause; and the limit that spreads bursts, in percent of the rate
+/// sent.
 const BURSTS_MAX: u64 = 150;
 const SPREAD: u64 = 125;
-/// Time from the first packet on in which a receiver may be sent what was published before; that is not judged.
+/// Time after the first packet in which a new receiver may be sent media published earlier; losses of that are
+/// not judged.
 const JOINS: Duration = Duration::from_millis(500);
-/// Loss, in thousandths, up to which that is the only trial.
+/// Loss in thousandths up to which spreading bursts is the only trial.
 const LITTLE: u64 = 20;
-/// Maximum number of lowerings before the loss counts as random.
+/// Maximum number of reductions before the loss counts as random.
 const LOWERINGS_MAX: u8 = 2;
-/// Growth of the limit per second and its maximum at once, in percent, near the rate that was too much and elsewhere.
+/// Growth of the limit per second, and its maximum per step, in percent: near the rate that was too high, and
+/// elsewhere.
 const GROWTH_NEAR: (u64, u64) = (2, 4);
 const GROWTH: (u64, u64) = (8, 20);
-/// Bounds of "near", in percent of the rate that was too much; within them the limit rises to the middle value until the hold is over.
+/// Bounds of "near", in percent of the rate that was too high. Until the hold is over, the limit rises only to
+/// the middle value.
 const NEAR: (u64, u64, u64) = (80, 92, 115);
-/// Time for which the rate that was too much is not tried again; doubled each time it is too much again.
+/// Time for which the rate that was too high is not tried again; doubled each time it is too high again.
 const HOLD: Duration = Duration::from_secs(20);
 const HOLD_MAX: Duration = Duration::from_secs(300);
-/// Loss, in thousandths, from which a path may have been away for a part of the time.
+/// Loss in thousandths above which the path may have been interrupted for part of the time.
 const AWAY_MIN: u64 = 250;
-/// Loss, in thousandths, beyond which a path is away rather than one that loses at random.
+/// Loss in thousandths above which a path counts as interrupted, not as losing packets at random.
 const RANDOM_MAX: u64 = 600;
-/// Time without a trial after loss was found to be random; doubled each time.
+/// Time without trials after loss was found to be random; doubled each time.
 const RANDOM_FOR: Duration = Duration::from_secs(10);
 const RANDOM_FOR_MAX: Duration = Duration::from_secs(160);
-/// Maximum of the limit, in percent of the sent rate.
+/// Maximum of the limit, in percent of the rate sent.
 const HEADROOM: u64 = 130;
 
-/// A source that the receiver reports about.
+/// A source about which the receiver reports.
 #[derive(Debug, Clone, Copy)]
 struct Source {
     ssrc: Ssrc,
-    /// Extended number of the last packet, and at the last change of the limit.
+    /// Extended number of the last packet sent, now and at the last change of the limit.
     sent: u32,
     sent_before: u32,
-    /// Highest number and losses of the last report.
+    /// Highest number and losses in the last report.
     highest: u32,
     lost: i32,
     /// Time of that report.
     at: Option<Instant>,
-    /// Number of the last change of the limit behind which a report has come.
+    /// The last change of the limit after which a report of this source has arrived.
     change: u32,
 }
 
-/// Reports that are judged together.
+/// A window: reports that are judged together.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     since: Instant,
-    /// Bytes sent before it.
+    /// Bytes sent before the window.
     sent: u64,
     expected: u64,
     lost: u64,
@@ -108,23 +118,23 @@ struct Window {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     took: Duration,
-    /// Bits per second that left, and that arrived.
+    /// Bits per second sent, and bits per second that arrived.
     sent: u64,
     arrived: u64,
-    /// Share of all packets that was lost, in thousandths.
+    /// Share of all packets that were lost, in thousandths.
     loss_of_all: u64,
-    /// Packets that are judged, and those of them that were lost.
+    /// Number of packets judged, and how many of them were lost.
     expected: u64,
     lost: u64,
 }
 
 impl Seen {
-    /// Returns the share that was lost, in thousandths.
+    /// Returns the share of judged packets that were lost, in thousandths.
     const fn loss(&self) -> u64 {
         self.lost.saturating_mul(1000) / if self.expected == 0 { 1 } else { self.expected }
     }
 
-    /// True if more was lost than a path that loses `own` thousandths does by chance.
+    /// True if the loss is higher than expected by chance on a path that loses `own` thousandths.
     const fn is_excess(&self, own: u64) -> bool {
         let mean = self.expected.saturating_mul(own) / 1000;
         let margin = self.expected.saturating_mul(EXCESS) / 1000;
@@ -133,47 +143,47 @@ impl Seen {
     }
 }
 
-/// A lowering of the limit that is not judged yet.
+/// A reduction of the limit that is not judged yet.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
-    /// Loss and limit before it.
+    /// Loss and limit before the trial.
     loss: u64,
     limit: Option<u64>,
-    /// Rate that was too much, if the path is narrow.
+    /// The rate that was too high, if the path is narrow.
     arrived: u64,
     lowerings: u8,
 }
 
-/// Estimator of a path by receiver reports alone, described in the module.
+/// Estimates a path from receiver reports alone, as described in the module.
 #[derive(Debug, Default)]
 pub struct ReportedPath {
     sources: Vec<Source>,
     /// Bytes sent so far, and the time of the last packet.
     sent: u64,
     last: Option<Instant>,
-    /// Time of the first packet, and number of packets that are not judged.
+    /// Time of the first packet, and number of packets that are not to be judged.
     joined: Option<(Instant, u64)>,
     window: Option<Window>,
-    /// Number of changes of the limit, and what was sent before the last one, and when that was.
+    /// Number of changes of the limit; and the time of the last change, with the bytes sent before it.
     change: u32,
     changed: Option<Window>,
-    /// Loss before it, in thousandths, of all packets.
+    /// Share of all packets lost before that change, in thousandths.
     loss_of_all: u64,
     limit: Option<u64>,
     trial: Option<Trial>,
-    /// Loss of the path's own, in thousandths.
+    /// The path's own loss, in thousandths.
     own: u64,
-    /// Highest rate of a stream that was carried whole, until it was found to be too much.
+    /// Highest rate of a stream that arrived completely; reset once it was found to be too high.
     carried: u64,
-    /// Rate that was too much.
+    /// The rate that was too high.
     capacity: Option<u64>,
-    /// Wait before that is tried again.
+    /// Wait before that rate is tried again.
     hold: Wait,
-    /// Wait before a trial, after loss was found to be random.
+    /// Wait before the next trial, after loss was found to be random.
     random: Wait,
 }
 
-/// A wait that is doubled each time.
+/// A wait whose length is doubled on repetition.
 #[derive(Debug, Clone, Copy, Default)]
 struct Wait {
     length: Duration,
@@ -189,7 +199,7 @@ impl Wait {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Waits for its length from now on.
+    /// Starts the wait now.
     fn begin(&mut self, now: Instant) {
         self.until = now.checked_add(self.length);
     }
@@ -200,19 +210,21 @@ impl Wait {
 }
 
 impl ReportedPath {
-    /// Creates the state for a path of which nothing is known.
+    /// Creates the state for an unknown path.
     #[must_use]
     pub fn new() -> Self {
         Self { hold: Wait::of(HOLD), random: Wait::of(RANDOM_FOR), ..Self::default() }
     }
 
-    /// Returns the bits per second that may be sent, RTP headers included; `None` while the path is not known to be narrow.
+    /// Returns the maximum rate in bits per second, RTP headers included; `None` unless the path is known to be
+    /// narrow.
     #[must_use]
     pub const fn limit(&self) -> Option<u64> {
         self.limit
     }
 
-    /// Counts a packet that leaves. A source's numbers have no gaps; reports about sources that were not sent are ignored.
+    /// Counts a packet that is sent. The numbers of a source must have no gaps. Reports about sources that
+    /// never sent are ignored.
     pub fn packet_sent(&mut self, now: Instant, ssrc: Ssrc, number: SequenceNumber, bytes: usize) {
         if self.window.is_none() && self.changed.is_none() {
             self.open(now);
@@ -245,11 +257,11 @@ impl ReportedPath {
         };
         let came = block.highest_sequence.wrapping_sub(source.highest).cast_signed();
         if came < -CYCLE_HALF {
-            // A receiver that counts no cycles: its count begins anew.
+            // The receiver does not count cycles, so its highest number restarts.
             (source.highest, source.lost) = (block.highest_sequence, block.cumulative_lost);
             return false;
         }
-        // Repeated, or older than the last one.
+        // A repeated report, or one older than the last.
         let Some(expected) = u64::try_from(came).ok().filter(|expected| *expected > 0) else { return false };
         let lost = i64::from(block.cumulative_lost) - i64::from(source.lost);
         let lost = u64::try_from(lost).unwrap_or(0).min(expected);
@@ -270,13 +282,13 @@ impl ReportedPath {
                 self.window = self.changed.filter(|_| is_whole).or(self.window);
             }
             if !is_whole {
-                // Some of these packets left before the change.
+                // Some of these packets were sent before the change.
                 return false;
             }
             old = unreported;
         }
         let Some(window) = &mut self.window else { return false };
-        // Packets that left before the change were lost as before.
+        // Assumes the former loss for packets sent before the change.
         let (expected, lost) =
             (expected - old, lost.saturating_sub(old.saturating_mul(self.loss_of_all) / 1000));
         window.expected = window.expected.saturating_add(expected);
@@ -288,19 +300,19 @@ impl ReportedPath {
         self.limit != before
     }
 
-    /// Begins a window.
+    /// Starts a window.
     const fn open(&mut self, now: Instant) {
         self.window = Some(Window { since: now, sent: self.sent, expected: 0, lost: 0 });
     }
 
-    /// Ends the window if it is long enough, and begins the next one.
+    /// Ends the window if it is long enough, and starts the next one.
     fn close(&mut self, now: Instant) -> Option<Seen> {
         let window = self.window?;
         let took = now.saturating_duration_since(window.since);
         let own = window.expected.saturating_mul(self.own.saturating_mul(2).saturating_add(BAD_FROM));
         let is_bad = window.lost.saturating_mul(1000) >= own;
         let least = if is_bad || self.trial.is_some() { WINDOW_BAD } else { WINDOW };
-        // Chance must not decide a trial.
+        // Enough packets are needed that chance does not decide a trial.
         let packets =
             self.trial.map_or(WINDOW_PACKETS, |trial| EVIDENCE.saturating_mul(1000) / trial.loss.max(1));
         let is_whole = took >= least && window.expected >= packets || took >= WINDOW_MAX;
@@ -313,7 +325,7 @@ impl ReportedPath {
         let (expected, lost) = (window.expected.max(1), window.lost);
         let arrived = sent.saturating_mul(expected.saturating_sub(lost)) / expected;
         let loss_of_all = lost.saturating_mul(1000) / expected;
-        // Packets from before the receiver came are sent at once: their loss says little.
+        // Packets from before the receiver joined are sent in a burst; their loss says little.
         let joined = self.joined.as_mut().map_or(0, |(_, packets)| std::mem::take(packets));
         let (expected, lost) = (expected.saturating_sub(joined), lost.saturating_sub(joined));
         Some(Seen { took, sent, arrived, loss_of_all, expected, lost })
@@ -325,7 +337,7 @@ impl ReportedPath {
             if seen.is_excess(self.own) {
                 self.suspect(now, seen);
             } else {
-                // None is assumed that no trial has shown.
+                // Random loss is only assumed after a trial has shown it.
                 self.own = if self.own > 0 { (self.own * 7 + seen.loss()) / 8 } else { 0 };
                 if self.limit.is_none_or(|limit| seen.sent < limit / 10 * 9) {
                     self.carried = self.carried.max(seen.sent);
@@ -354,7 +366,7 @@ impl ReportedPath {
             let (lowerings, loss) = (trial.lowerings + 1, trial.loss.max(seen.loss()));
             self.lower(now, seen, Trial { lowerings, loss, arrived: seen.arrived, ..trial });
         } else if seen.loss() > RANDOM_MAX {
-            // Nothing passes at any rate: that is no path to judge.
+            // Nothing arrives at any rate, so the path cannot be judged.
             self.trial = Some(trial);
             self.set(now, self.limit);
         } else {
@@ -365,7 +377,7 @@ impl ReportedPath {
         }
     }
 
-    /// Begins a trial, unless the last loss was found to be random a short time ago.
+    /// Starts a trial, unless loss was recently found to be random.
     fn suspect(&mut self, now: Instant, seen: Seen) {
         if self.random.is_on(now) {
             return;
@@ -379,7 +391,7 @@ impl ReportedPath {
     }
 
     fn lower(&mut self, now: Instant, seen: Seen, trial: Trial) {
-        // Packets that a path loses by itself take no room on it.
+        // Packets that the path loses by itself do not use its capacity.
         let share = 1000u64.saturating_sub(self.own.min(500));
         let fits = seen.arrived.saturating_mul(1000) / share;
         self.trial = Some(trial);
@@ -398,7 +410,7 @@ impl ReportedPath {
         let grown = limit.saturating_mul(100 + percent) / 100;
         let ceiling = self.capacity.filter(|_| self.hold.is_on(now)).map(|capacity| capacity * NEAR.1 / 100);
         let most = (seen.sent.saturating_mul(HEADROOM) / 100).min(ceiling.unwrap_or(u64::MAX));
-        // Growth is gradual, so packets sent with the old limit also count for the new one.
+        // Growth is gradual, so packets sent under the former limit also count for the new one.
         self.limit = Some(grown.min(most).max(limit));
     }
 

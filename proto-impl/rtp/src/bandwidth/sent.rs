@@ -2,21 +2,23 @@
 
 use std::collections::VecDeque;
 
-/// Maximum number of packets remembered: more than are in flight at 10 Mb/s and four seconds, or at 2.5 Mb/s and
-/// fifteen.
+/// Maximum number of packets remembered: more than are in flight for four seconds at 10 Mb/s, or for fifteen at
+/// 2.5 Mb/s.
 const PACKETS_MAX: usize = 4096;
-/// Number of packets kept behind the newest one with feedback, since earlier feedback may be corrected or was lost.
+/// Number of packets kept before the newest one with feedback, because their feedback may be lost or corrected
+/// later.
 const TOLD_KEPT: u64 = 256;
 /// Resolution of times, in microseconds; feedback has a resolution of 250.
 const STEP: i64 = 64;
-/// Longest time for which a missing packet may be overtaken, in microseconds.
+/// Maximum time by which a packet may be overtaken, in microseconds.
 const OVERTAKEN_MAX: i64 = 400_000;
-/// Divisor of that time by which it falls with each feedback.
+/// The remembered time is reduced by its value divided by this at each feedback.
 const OVERTAKEN_FALLS: i64 = 256;
-/// Bits of a stored time: it wraps after 33 s, and only differences matter.
+/// Bits of a stored time. It wraps around after 33 s; only differences matter.
 const TIME_BITS: u32 = 19;
 const TIME: u32 = (1 << TIME_BITS) - 1;
-/// Age in steps at which times become ambiguous: 32 s. Packets without feedback by then are dropped.
+/// Age in steps at which times would become ambiguous: 32 s. Packets that are still without feedback are
+/// dropped.
 const AGE_MAX: u32 = 500_000;
 /// Bit offset of a packet's state, above its time.
 const STATE_SHIFT: u32 = TIME_BITS;
@@ -28,7 +30,7 @@ const ARRIVED: u32 = 2 << STATE_SHIFT;
 const BYTES_SHIFT: u32 = TIME_BITS + 2;
 const BYTES_MAX: u32 = u32::MAX >> BYTES_SHIFT;
 
-/// A remembered packet: only four bytes, since each viewer has hundreds of them.
+/// A remembered packet, packed into four bytes, since each viewer has hundreds of them.
 ///
 /// ```text
 ///     bytes (11)  state (2)  time in steps (19)
@@ -42,7 +44,7 @@ impl Entry {
         Self(bytes << BYTES_SHIFT | UNKNOWN | time & TIME)
     }
 
-    /// Returns the steps from the packet's time to another one.
+    /// Returns the number of steps from the packet's time to another one.
     const fn age(self, time: u32) -> u32 {
         time.wrapping_sub(self.0) & TIME
     }
@@ -70,13 +72,13 @@ pub(super) struct SentLog {
     first: u64,
     /// Departure time of the newest packet, in steps.
     newest: i64,
-    /// Number behind the newest packet with feedback.
+    /// Number after the newest packet with feedback.
     told: u64,
-    /// First packet whose result is not final ([`SentLog::settle`]).
+    /// First packet without a final result ([`SentLog::settle`]).
     settled: u64,
     /// Departure time of the newest packet that arrived, in microseconds.
     arrived: i64,
-    /// Time by which packets are overtaken on the path, in microseconds.
+    /// Time by which packets on the path are overtaken, in microseconds.
     overtaken: i64,
 }
 
@@ -86,7 +88,7 @@ impl SentLog {
         self.first.saturating_add(u64::try_from(self.entries.len()).unwrap_or(0))
     }
 
-    /// True if feedback has covered every packet, or a later one.
+    /// True if feedback has covered the last packet.
     pub(super) fn all_told(&self) -> bool {
         self.told >= self.next()
     }
@@ -96,7 +98,7 @@ impl SentLog {
     pub(super) fn push(&mut self, micros: i64, bytes: usize) -> u16 {
         let number = self.next() as u16;
         let before = std::mem::replace(&mut self.newest, micros / STEP);
-        // Behind a pause nothing is left, however the times have wrapped.
+        // After a pause, all entries are dropped, regardless of how often the times have wrapped around.
         let paused = self.newest.saturating_sub(before) > AGE_MAX.into();
         let time = self.time();
         self.entries.push_back(Entry::new(time, bytes));
@@ -118,8 +120,8 @@ impl SentLog {
         self.newest as u32 & TIME
     }
 
-    /// Finds the packet that a number in feedback refers to, and stores the result for it; `None` when the packet is
-    /// unknown, or the feedback is nothing new.
+    /// Finds the packet to which a number in feedback refers, and stores its result. `None` if the packet is
+    /// unknown or the result is not new.
     pub(super) fn take(&mut self, number: u16, arrived: bool) -> Option<SentPacket> {
         let number = self.widen(number);
         let (newest, time) = (self.newest, self.time());
@@ -127,7 +129,7 @@ impl SentLog {
         let entry = self.entries.get_mut(at)?;
         let is_news = match entry.0 & STATE {
             UNKNOWN => true,
-            // A packet that was counted as lost has arrived after all.
+            // A packet that was reported as lost has arrived after all.
             LOST => arrived,
             _ => false,
         };
@@ -151,7 +153,8 @@ impl SentLog {
         at.and_then(|at| self.entries.get(at)).is_some_and(|entry| entry.0 & STATE == ARRIVED)
     }
 
-    /// Notes the arrival of a packet that left at this time; `was_missing` if feedback said otherwise before.
+    /// Records the arrival of a packet sent at this time. `was_missing` is true if earlier feedback reported it
+    /// as missing.
     fn arrives(&mut self, sent: i64, was_missing: bool) {
         if was_missing {
             let by = self.arrived.saturating_sub(sent);
@@ -160,14 +163,14 @@ impl SentLog {
         self.arrived = self.arrived.max(sent);
     }
 
-    /// Returns the time by which packets were overtaken on the path lately, in microseconds.
+    /// Returns the time by which packets on the path were recently overtaken, in microseconds.
     pub(super) const fn overtaken(&self) -> i64 {
         self.overtaken
     }
 
-    /// Hands over the final results of packets, each once and in order: their number, and true if they are lost. Feedback covers packets up
-    /// to one that left at `newest`; a missing packet is lost when it has been overtaken by more than any lately. Packets without feedback
-    /// are passed over.
+    /// Passes the final results of packets to `result`, each once and in order: the number, and true if the
+    /// packet is lost. Feedback covers packets up to one that was sent at `newest`. A missing packet is lost
+    /// once it has been overtaken by more than any packet recently was. Packets without feedback are skipped.
     pub(super) fn settle(&mut self, newest: i64, mut result: impl FnMut(u64, bool)) {
         self.overtaken = self.overtaken.saturating_sub(self.overtaken / OVERTAKEN_FALLS);
         let before = newest.max(self.arrived).saturating_sub(self.overtaken);
@@ -187,7 +190,7 @@ impl SentLog {
         }
     }
 
-    /// Extends a 16-bit number to the full number nearest to the next packet.
+    /// Extends a 16-bit number to the full number that is closest to the next packet's.
     pub(super) fn widen(&self, number: u16) -> u64 {
         let next = self.next();
         #[allow(clippy::cast_possible_truncation, reason = "the lower bits")]
@@ -221,20 +224,20 @@ mod tests {
         assert_eq!((log.overtaken(), log.take(numbers[69_990], true).unwrap().bytes), (0, 1000));
         assert_eq!(log.overtaken(), 9 * 128 * 5 / 4, "nine packets later");
         assert_eq!(log.take(numbers[69_990], false), None, "what came has come");
-        // Forgotten packets, and some that were never sent.
+        // Numbers of forgotten packets, and of packets never sent.
         assert_eq!(log.take(numbers[60_000], true), None);
         assert_eq!(log.take(numbers[69_999].wrapping_add(1), true), None);
         assert_eq!(size_of::<Entry>(), 4);
     }
 
-    /// Packets that overtake each other are lost only when they are later than any before, and each result is final.
+    /// Packets that are overtaken are lost only if they are later than any before, and each result is final.
     #[test]
     fn what_is_late_is_not_lost_once_that_was_seen() {
         let mut log = SentLog::default();
         let mut results = Vec::new();
         for n in 0..200u16 {
             log.push(i64::from(n) * 6_400, 1000);
-            // Each tenth arrives five packets late, and each fiftieth never.
+            // Every tenth packet arrives five packets late; every fiftieth never arrives.
             let is_late = |n: u16| n % 10 == 9;
             log.take(n, !is_late(n));
             if n >= 5 && is_late(n - 5) && (n - 5) % 50 != 49 {
@@ -245,12 +248,13 @@ mod tests {
         assert!(results.iter().zip(0..).all(|((number, _), n)| *number == n), "in order, each once");
         let lost: Vec<u64> =
             results.iter().filter(|(_, is_lost)| *is_lost).map(|(number, _)| *number).collect();
-        // The first one is not known to be late.
+        // The first of them is not expected to be late.
         assert_eq!(lost, [9, 49, 99, 149]);
         assert!((30_000..=40_000).contains(&log.overtaken()), "{}", log.overtaken());
     }
 
-    /// Packets that stay in flight for long are still known when their feedback arrives, within the memory limit.
+    /// Packets that are in flight for long are still known when their feedback arrives, within the memory
+    /// limit.
     #[test]
     fn packets_are_known_for_as_long_as_they_are_on_their_way() {
         for (apart, delay, known) in
@@ -274,7 +278,7 @@ mod tests {
         }
     }
 
-    /// Packets with feedback are dropped: a nearby viewer needs little memory.
+    /// Packets with feedback are dropped, so a nearby viewer needs little memory.
     #[test]
     fn what_was_told_is_forgotten() {
         let mut log = SentLog::default();
@@ -296,7 +300,7 @@ mod tests {
         }
         assert_eq!(log.entries.len(), 33);
         assert!((log.take(98, true).unwrap().sent - 98_000_000).abs() < STEP);
-        // Exactly as long as times take to wrap.
+        // A pause of exactly the wrap-around time.
         let wrap = i64::from(TIME) + 1;
         log.push(99_000_000 / STEP * STEP + wrap * STEP, 10);
         assert_eq!((log.entries.len(), log.take(99, true)), (1, None));

@@ -9,14 +9,15 @@ use crate::number::Ssrc;
 use crate::rtcp::{Compound, Rtcp, packets};
 use crate::transport_cc::ArrivalRecorder;
 
-/// Line with a rate in bits per second and a queue in milliseconds. In addition, every `lose`-th packet is lost.
+/// A line with a rate in bits per second, and a queue in milliseconds. In addition, every `lose`-th packet is
+/// lost.
 struct Line {
     start: Instant,
     now: u64,
     rate: u64,
     queue_ms: u64,
     lose: u64,
-    /// Time at which the line is free, in microseconds.
+    /// Time from which on the line is idle, in microseconds.
     free: u64,
     counted: u64,
     flying: VecDeque<(u64, u16)>,
@@ -101,7 +102,7 @@ impl Line {
         self.recorder = recorder;
     }
 
-    /// Hands the feedback of a recorder to the sender.
+    /// Passes the feedback of a recorder to the sender.
     fn tell(&mut self, recorder: &mut ArrivalRecorder) {
         loop {
             let mut out = Compound::new(1200);
@@ -136,14 +137,14 @@ fn a_line_that_is_too_slow_is_noticed_within_a_second() {
     let estimate = line.estimate();
     assert!((500_000..1_300_000).contains(&estimate), "{estimate}");
     assert!(line.congested > 0);
-    // And what fits then is not taken away.
+    // If the stream fits, the estimate is not reduced.
     line.run(10_000, 500_000);
     let estimate = line.estimate();
     assert!((500_000..1_300_000).contains(&estimate), "{estimate}");
     assert!(!line.estimator.is_congested(line.at(line.now)));
 }
 
-/// A path that was cut and is wide again shows it long before the estimate has grown.
+/// If a path regains its capacity after a reduction, a hint shows this long before the estimate has grown.
 #[test]
 fn a_line_that_is_wide_again_is_hinted_at_and_one_that_stays_narrow_is_not() {
     let mut line = Line::new(4_000_000);
@@ -160,7 +161,7 @@ fn a_line_that_is_wide_again_is_hinted_at_and_one_that_stays_narrow_is_not() {
     let (hint, estimate) = (line.estimator.hint().unwrap(), line.estimate());
     assert!(estimate < 800_000, "{estimate}");
     assert!((2_000_000..3_000_000).contains(&hint), "a little more than was carried before: {hint}");
-    // A probe is a new beginning.
+    // A probe discards the hint.
     line.estimator.begin_probe();
     assert_eq!(line.estimator.hint(), None);
 }
@@ -204,7 +205,7 @@ fn losses_bound_the_estimate_to_what_came() {
     (line.rate, line.queue_ms) = (1_000_000, 4);
     line.run(3_000, 2_000_000);
     let estimate = line.estimate();
-    // Of each frame a packet or two pass.
+    // One or two packets of each frame arrive.
     assert!((200_000..1_400_000).contains(&estimate), "{estimate}");
     assert!(line.estimator.loss() > 300, "{}", line.estimator.loss());
 }
@@ -245,8 +246,8 @@ fn a_probe_finds_what_the_line_carries_and_one_that_does_not_fit_changes_nothing
     }
 }
 
-/// Returns a fast line on which a probe of 50 packets and 3 Mb/s has just left, and the numbers of its packets, of which
-/// the receiver has told nothing.
+/// Returns a fast line on which a probe of 50 packets at 3 Mb/s was just sent, and the numbers of its packets,
+/// about which the receiver has not reported yet.
 fn probed() -> (Line, Vec<u16>) {
     let mut line = Line::new(100_000_000);
     line.run(3_000, 500_000);
@@ -260,7 +261,7 @@ fn probed() -> (Line, Vec<u16>) {
     (line, numbers)
 }
 
-/// Checks feedback by which a whole probe of 3 Mb/s has come within a millisecond.
+/// Checks feedback that claims that a whole probe of 3 Mb/s arrived within a millisecond.
 #[test]
 fn x_13_a_probe_shows_no_more_than_was_sent() {
     let (mut line, numbers) = probed();
@@ -271,7 +272,8 @@ fn x_13_a_probe_shows_no_more_than_was_sent() {
     assert!((2_000_000..3_400_000).contains(&line.estimate()), "{}", line.estimate());
 }
 
-/// Checks feedback that tells of the last packets of a probe first, and of all others as if they had come at once.
+/// Checks feedback that first reports the last packets of a probe, and then all others as if they had arrived
+/// at once.
 #[test]
 fn x_13_a_probe_shows_no_more_than_was_sent_whatever_the_order_of_feedback() {
     let (mut line, numbers) = probed();
@@ -314,8 +316,8 @@ fn reports_tell_the_loss_where_there_is_no_feedback() {
     assert_eq!(estimator.loss(), 0);
 }
 
-/// Checks a path that falls from 4 Mb/s to 2 with a queue of any length and late feedback, which is as valid as early
-/// feedback.
+/// Checks a path whose capacity drops from 4 Mb/s to 2, with queues of any length and late feedback, which is
+/// as valid as early feedback.
 #[test]
 fn a_cut_is_felt_however_late_feedback_comes() {
     for (queue_ms, obeys) in [(300, true), (4_000, true), (20_000, true), (4_000, false), (20_000, false)] {
@@ -336,7 +338,7 @@ fn a_cut_is_felt_however_late_feedback_comes() {
     }
 }
 
-/// Checks that a burst at the start fills the queue and that its delay does not count as the delay of the path.
+/// Checks that a burst at the start fills the queue, and that its delay is not attributed to the path.
 #[test]
 fn a_queue_of_the_beginning_is_a_queue() {
     let mut line = Line::new(1_000_000);
@@ -350,8 +352,8 @@ fn a_queue_of_the_beginning_is_a_queue() {
     assert!(line.free.saturating_sub(line.now) < 200_000, "{}", line.free.saturating_sub(line.now));
 }
 
-/// Checks a lack of feedback: while packets are sent the rate falls step by step, in a pause of the source nothing
-/// changes, and later feedback starts anew from there.
+/// Checks missing feedback: while packets are sent, the rate falls step by step; while the source pauses,
+/// nothing changes; later feedback continues from the reduced rate.
 #[test]
 fn silence_is_congestion_while_packets_leave() {
     let mut line = Line::new(10_000_000);
@@ -360,7 +362,7 @@ fn silence_is_congestion_while_packets_leave() {
     line.now += 60_000_000;
     assert_eq!((line.estimate(), line.estimator.is_congested(line.at(line.now))), (before, false), "a pause");
     line.run(1_000, 2_000_000);
-    // All that is sent from now on is lost.
+    // Everything sent from now on is lost.
     line.lose = 1;
     let mut seen = vec![line.estimate()];
     for _ in 0..10 {
@@ -383,7 +385,7 @@ fn reports_speak_when_feedback_does_not() {
     line.run(3_000, 2_000_000);
     line.estimator.handle_report(line.at(line.now), 128);
     assert_eq!(line.estimator.loss(), 0, "feedback knows better");
-    // Feedback does not come any more, and reports do.
+    // Feedback stops, and reports continue.
     for (fraction, rises) in [(0, true), (128, false), (128, false), (0, true)] {
         let before = line.estimate();
         for n in 0..100 {
@@ -397,7 +399,7 @@ fn reports_speak_when_feedback_does_not() {
         assert_eq!(estimate >= before / 10 * 9, rises, "{fraction}: {before} {estimate}");
     }
     assert!(line.estimator.loss() > 50);
-    // There is an estimate, though feedback never came.
+    // There is an estimate although there was never any feedback.
     let mut line = Line::new(10_000_000);
     for n in 0..200 {
         line.now += 20_000;
@@ -409,8 +411,8 @@ fn reports_speak_when_feedback_does_not() {
     assert!((1_500_000..=3_100_000).contains(&line.estimate()), "{}", line.estimate());
 }
 
-/// Checks that congestion ends after a source has fallen silent behind a queue, once all packets have arrived and the
-/// queue has had its time.
+/// Checks that congestion ends after a source with a queue has become silent, once all packets have arrived and
+/// the queue has had time to drain.
 #[test]
 fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
     let mut line = Line::new(4_000_000);
@@ -419,7 +421,7 @@ fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
     line.rate = 300_000;
     line.run(1_000, 3_000_000);
     let target = |line: &Line| line.estimator.target(line.at(line.now)).unwrap();
-    // Packets on their way arrive, and no more are sent.
+    // Packets in flight arrive, and no more are sent.
     let end = line.free + 2 * LATENCY;
     let mut least = u64::MAX;
     while line.now < end + 100_000 {
@@ -431,7 +433,7 @@ fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
     assert_eq!(target(&line), line.estimate());
 }
 
-/// Checks packets that are lost before the queue. They take no room in it, so that correspondingly more may be sent.
+/// Checks losses before the queue. Lost packets do not use its capacity, so correspondingly more may be sent.
 #[test]
 fn a_path_that_loses_before_its_queue_carries_what_passes() {
     let mut line = Line::new(1_000_000);
@@ -449,7 +451,7 @@ fn a_path_that_loses_before_its_queue_carries_what_passes() {
 /// Checks that there is an estimate at any round trip time.
 #[test]
 fn a_long_way_is_no_silence() {
-    // At ten seconds there are two round trips in what is left of the half minute.
+    // At ten seconds, only two round trips are left of the half minute.
     for (latency, least) in [(800_000, 1_900_000), (4_000_000, 1_900_000), (10_000_000, 90_000)] {
         let start = netsim::Clock::new().now();
         let mut line = Line::new(10_000_000);
@@ -478,7 +480,7 @@ fn a_long_way_is_no_silence() {
     }
 }
 
-/// Makes false feedback about the packets since the last one. Deltas are in steps of 250 microseconds.
+/// Makes false feedback about the packets since the last one. Deltas are in units of 250 microseconds.
 fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
     // In steps of 64 ms.
     let time = u32::try_from(n * 100 / 64).unwrap();
@@ -495,8 +497,8 @@ fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
     }
 }
 
-/// Checks false feedback of all kinds: the estimate is limited to a range, at most half as much again as is sent may be
-/// sent, and nothing grows. Correct feedback restores the estimate.
+/// Checks false feedback of all kinds: the estimate is limited to a range, at most one and a half times the
+/// rate sent is allowed, and nothing grows without limit. Correct feedback restores the estimate.
 #[test]
 fn a_liar_moves_nothing_beyond_its_bounds() {
     let kinds = [
@@ -585,8 +587,8 @@ fn feedback_of_a_liar_is_bounded() {
     assert!(line.estimator.held_bytes() < 64 << 10);
 }
 
-/// Checks the losses of browsers that drop packets while they start their decoders. These losses must not reduce the
-/// rate of a new viewer, which needs to catch up; later losses do.
+/// Checks browsers that drop packets while their decoders start. These losses must not reduce the rate for a
+/// new viewer, which needs to catch up; later losses do.
 #[test]
 fn what_a_new_viewer_drops_bounds_nothing() {
     let run = |quiet_ms: u64| {
@@ -607,7 +609,8 @@ fn what_a_new_viewer_drops_bounds_nothing() {
     assert!(target.is_some(), "a path that begins to lose a quarter");
 }
 
-/// A viewer joins with a GOP that waits, over a path where packets overtake each other by up to 100 ms. Returns the estimate after two seconds.
+/// A viewer joins with a waiting GOP, over a path where packets overtake each other by up to 100 ms. Returns
+/// the estimate after two seconds.
 fn join_over_jitter(seed: u64) -> u64 {
     let clock = netsim::Clock::new();
     let pictures_at = seed % 4 * 60;
@@ -619,17 +622,17 @@ fn join_over_jitter(seed: u64) -> u64 {
     let mut estimator = BandwidthEstimator::new();
     estimator.number_packets(clock.now());
     let mut recorder = ArrivalRecorder::new(clock.now());
-    // Bytes that may leave, and those that wait.
+    // Bytes that may be sent, and bytes that wait.
     let (mut credit, mut waiting) = (0, 400_000);
     for ms in 0..2_000 {
         let now = clock.at(Duration::from_millis(ms));
         waiting += if ms % 40 == 0 { 12_500 } else { 0 };
         credit = (credit + estimator.pace(now).unwrap_or(10_000_000) / 8_000).min(5_000);
         if ms == 60 {
-            // A report that comes before the feedback: packets were overtaken.
+            // A report that arrives before the feedback; it counts overtaken packets as lost.
             estimator.handle_report(now, 128);
         }
-        // Sound leaves first, 64 kb/s of it, and pictures some time later.
+        // Audio, at 64 kb/s, is sent first, and pictures some time later.
         let (sounds, is_video) = (usize::from(ms % 20 == 0), ms >= pictures_at);
         let mut leave = |bytes: usize, estimator: &mut BandwidthEstimator| {
             let number = estimator.packet_sent(now, bytes).unwrap();

@@ -15,7 +15,7 @@ pub enum Extension {
     AbsSendTime,
     /// Transport-wide sequence number.
     TransportCc,
-    /// Playout delay requested of the player.
+    /// Playout delay requested from the player.
     PlayoutDelay,
     /// Video orientation.
     VideoOrientation,

@@ -26,8 +26,8 @@ impl ExtensionMap {
         Self::default()
     }
 
-    /// Creates the map of a section's `extmap` lines. Unknown extensions, and ids that no packet can carry, are
-    /// skipped.
+    /// Creates the map for a section's `extmap` lines. Unknown extensions, and ids that cannot occur in a
+    /// packet, are skipped.
     #[must_use]
     pub fn of<'e>(lines: impl IntoIterator<Item = &'e sdp::Extmap>) -> Self {
         let mut map = Self::new();
@@ -39,7 +39,7 @@ impl ExtensionMap {
         map
     }
 
-    /// Sets an id, 1 to 255. Returns false if it is 0 or used by another extension.
+    /// Sets an id from 1 to 255. Returns false if it is 0 or already used by another extension.
     pub fn insert(&mut self, extension: Extension, id: u8) -> bool {
         let free = self.extension(id).is_none_or(|other| other == extension);
         if id == 0 || !free {
@@ -75,9 +75,9 @@ impl ExtensionMap {
         extensions
     }
 
-    /// Writes a block with the values that have an id to `bytes`, which is cleared before. Uses the one-byte form if
-    /// all values fit it. The length depends only on which values are set and on the lengths of the texts, so that
-    /// similar packets get blocks of equal length and can be sent together.
+    /// Writes a block, with those values that have an id, to `bytes`, which is cleared first. Uses the one-byte
+    /// form if all values fit it. The length depends only on which values are set and on the lengths of texts,
+    /// so similar packets get blocks of equal length and can be sent together.
     #[must_use]
     pub fn write<'b>(&self, values: &Extensions<'_>, bytes: &'b mut Vec<u8>) -> Option<ExtensionBlock<'b>> {
         bytes.clear();
@@ -92,7 +92,8 @@ impl ExtensionMap {
         };
         let small = elements().all(one_byte);
         for (id, value) in elements() {
-            // A value for which the field is too short is cut; mids and rids of ours have a few characters.
+            // A value too long for its length field is truncated; our own mids and rids have only a few
+            // characters.
             let value = value.get(..value.len().min(usize::from(u8::MAX))).unwrap_or_default();
             let length = u8::try_from(value.len()).unwrap_or(u8::MAX);
             if small {

@@ -20,8 +20,8 @@ const TWO_BYTE_MASK: u16 = 0xfff0;
 /// Id that ends the elements in the one-byte form (RFC 8285 §4.2).
 const STOP_ID: u8 = 15;
 
-/// Iterates over the elements of a block as `(id, value)`. Ends at a malformed element; a block of another profile has
-/// none.
+/// Iterates over the elements of a block as `(id, value)`. Ends at a malformed element. Blocks with other
+/// profiles have no elements.
 #[derive(Debug, Clone)]
 pub struct Elements<'a> {
     reader: Reader<'a>,
@@ -53,7 +53,7 @@ impl<'a> Elements<'a> {
         } else {
             (first >> 4, usize::from(first & 0x0f) + 1)
         };
-        // In the one-byte form 15 ends all, and so does 0 with a length (RFC 8285 §4.2).
+        // In the one-byte form, id 15 ends the block, and so does id 0 with a length (RFC 8285 §4.2).
         if !self.two_byte && (id == STOP_ID || id == 0) {
             return None;
         }
@@ -65,7 +65,7 @@ impl<'a> Iterator for Elements<'a> {
     type Item = (u8, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        // An id of 0 with a length is padding that old writers made; it names nothing.
+        // An id of 0 with a length is padding by old senders, and is skipped.
         loop {
             match self.element() {
                 Some((0, _)) => {}

@@ -14,7 +14,7 @@ pub struct AudioLevel {
     pub level: u8,
 }
 
-/// Departure time of a packet: seconds as 6.18 fixed point, which wraps every 64 s.
+/// Departure time of a packet: seconds as 6.18 fixed point; wraps around every 64 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsSendTime(u32);
 
@@ -39,7 +39,7 @@ impl AbsSendTime {
     }
 }
 
-/// Playout delay that the sender requests of the player.
+/// Playout delay that the sender requests from the player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayoutDelay {
     /// Minimum delay, in steps of 10 ms up to 40.95 s.
@@ -69,7 +69,7 @@ impl PlayoutDelay {
     }
 }
 
-/// Extension values of one packet. A value not negotiated or malformed is `None`.
+/// Extension values of one packet. A value is `None` if it was not negotiated or is malformed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions<'a> {
     /// Media section of the packet (RFC 9143 §15).
@@ -124,7 +124,7 @@ impl<'a> Extensions<'a> {
             (Extension::Mid, _) => self.mid = text(value),
             (Extension::Rid, _) => self.rid = text(value),
             (Extension::RepairedRid, _) => self.repaired_rid = text(value),
-            // The two-byte form pads it to two (RFC 6464 §3).
+            // The two-byte form may pad it to two bytes (RFC 6464 §3).
             (Extension::AudioLevel, [byte] | [byte, _]) => {
                 self.audio_level = Some(AudioLevel { voice: byte & 0x80 != 0, level: byte & 0x7f });
             }
@@ -138,7 +138,7 @@ impl<'a> Extensions<'a> {
                 self.playout_delay = Some(PlayoutDelay::read([a, b, c]));
             }
             (Extension::VideoOrientation, &[byte]) => self.video_orientation = Some(byte),
-            // Behind it the offset to the clock of the capturing device may stand, which nobody here asks for.
+            // The clock offset of the capturing device may follow; it is ignored.
             (Extension::AbsCaptureTime, _) if matches!(value.len(), 8 | 16) => {
                 let time = value.first_chunk().map(|time| NtpTime::new(u64::from_be_bytes(*time)));
                 self.abs_capture_time = time;

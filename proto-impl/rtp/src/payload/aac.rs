@@ -1,6 +1,6 @@
-//! AAC as `mpeg4-generic` (RFC 3640): the headers of all access units in a packet, then their data. A unit that does
-//! not fit one packet is sent in several, each with the header of the whole unit (§3.2.3). Interleaving is not
-//! supported. Units or whole payloads in ADTS form are unwrapped.
+//! AAC as `mpeg4-generic` (RFC 3640): the headers of all access units in a packet, followed by their data. A
+//! unit that does not fit into one packet is sent in several, each with the header of the whole unit (§3.2.3).
+//! Interleaving is not supported. Units, or whole payloads, in ADTS form are unwrapped.
 
 use bytes::{Bytes, BytesMut};
 use media::codec::aac;
@@ -13,7 +13,7 @@ use super::{Error, Frame, Part, Payloads, adts, fragments};
 const HEAD_BYTES: usize = 4;
 /// Largest unit of AAC-hbr, whose sizes have 13 bits (RFC 3640 §3.3.6).
 const HBR_UNIT_BYTES_MAX: usize = (1 << 13) - 1;
-/// Largest fragmented unit, in bytes.
+/// Maximum size of a fragmented unit, in bytes.
 const UNIT_BYTES_MAX: usize = 1 << 16;
 
 /// Parameters that define the layout of AU headers (RFC 3640 §4.1).
@@ -25,7 +25,7 @@ pub struct Mpeg4Generic {
     pub index_length: u8,
     /// `indexDeltaLength`: bits of the index in further headers.
     pub index_delta_length: u8,
-    /// Ticks between two units: 1024 or 960 samples of AAC, twice as many if SBR doubles the rate.
+    /// Ticks between two units: 1024 or 960 samples of AAC, or twice as many if SBR doubles the rate.
     pub unit_ticks: u32,
 }
 
@@ -37,20 +37,20 @@ impl Mpeg4Generic {
 
 /// Object types with frames of half the length: AAC LD and ELD.
 const OBJECT_TYPES_LOW_DELAY: [u32; 2] = [23, 39];
-/// Object types with an extension between channel configuration and frame length: SBR and PS.
+/// Object types with additional fields between channel configuration and frame length: SBR and PS.
 const OBJECT_TYPES_HE: [u32; 2] = [5, 29];
-/// Index of an explicit samplingFrequency, which follows in 24 bits.
+/// Index that announces an explicit samplingFrequency in the next 24 bits.
 const RATE_EXPLICIT: u32 = 15;
 
-/// Returns the ticks of a frame on a clock of `clock_rate`, from its AudioSpecificConfig.
+/// Returns the duration of a frame in ticks of a clock of `clock_rate`, from its AudioSpecificConfig.
 pub(super) fn frame_ticks(config: &aac::Config, clock_rate: u32) -> Option<u32> {
     let samples = frame_samples(&config.record)?;
     let ticks = u64::from(samples).checked_mul(clock_rate.into())?.checked_div(config.sample_rate.into())?;
     u32::try_from(ticks).ok()
 }
 
-/// Returns the samples of a frame before SBR, from frameLengthFlag in an AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1,
-/// §4.4.1).
+/// Returns the number of samples in a frame before SBR, from frameLengthFlag in an AudioSpecificConfig (ISO/IEC
+/// 14496-3 §1.6.2.1, §4.4.1).
 fn frame_samples(record: &[u8]) -> Option<u32> {
     let mut bits = BitReader::new(record);
     let mut object_type = read_object_type(&mut bits)?;
@@ -130,7 +130,7 @@ impl Depacketizer {
 
     fn take(&mut self, part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let unit_ticks = self.parameters.unit_ticks;
-        // As AU headers its first bytes would be 8 KiB of them.
+        // The first two bytes of ADTS would mean 8 KiB of AU headers, so there is no ambiguity.
         if self.adts.take(part.payload, part.timestamp, |_| unit_ticks, out) {
             return Ok(());
         }
@@ -142,7 +142,7 @@ impl Depacketizer {
         let (headers, data) =
             rest.split_at_checked(headers_bits.div_ceil(8)).ok_or(Error::Malformed("AU-headers-length"))?;
         if headers_bits == 0 {
-            // Without headers a packet is a unit, and its marker bit says so.
+            // Without headers, a packet contains one complete unit.
             out.give(frame(part.timestamp, data));
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl Depacketizer {
         Ok(())
     }
 
-    /// Reads the sizes in a section of AU headers, as many as fit the section.
+    /// Reads the sizes in a section of AU headers, up to the end of the section.
     fn read_sizes(&self, bits: &mut BitReader<'_>, section: usize) -> Result<Vec<usize>, Error> {
         let Mpeg4Generic { size_length, index_length, index_delta_length, .. } = self.parameters;
         let mut sizes = Vec::new();

@@ -1,4 +1,4 @@
-//! AAC as plain ADTS (ISO/IEC 14496-3 §1.A.3.2), which some cameras send although they announce RFC 3640 or LATM.
+//! AAC as plain ADTS (ISO/IEC 14496-3 §1.A.3.2). Some cameras send it although they announce RFC 3640 or LATM.
 
 use bytes::Bytes;
 use media::codec::aac::{Adts, Config};
@@ -17,9 +17,9 @@ impl Reader {
         self.config.as_ref()
     }
 
-    /// Outputs the frames of bytes that consist of ADTS frames only; `ticks` returns the distance of two frames with a
-    /// configuration. Returns false for anything else. Raw AAC cannot be mistaken for ADTS: its first element would be
-    /// the end element.
+    /// Outputs the frames if the bytes consist entirely of ADTS frames; otherwise returns false. `ticks`
+    /// returns the distance between two frames with a configuration. Raw AAC cannot be mistaken for ADTS,
+    /// because its first element would be the end element.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -52,7 +52,7 @@ impl Reader {
     }
 }
 
-/// True if the bytes are one or more ADTS frames and nothing else.
+/// True if the bytes consist of one or more ADTS frames and nothing else.
 pub(super) fn is_adts(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some((_, _, behind)) = split_frame(rest) {
@@ -63,7 +63,7 @@ pub(super) fn is_adts(bytes: &[u8]) -> bool {
 
 /// Splits off the first frame: its header, its data, and the remaining bytes.
 fn split_frame(bytes: &[u8]) -> Option<(Adts, &[u8], &[u8])> {
-    // Data blocks of one frame cannot be told apart.
+    // The data blocks within a frame cannot be separated, so only frames with one block are accepted.
     let adts = Adts::read(bytes).ok().filter(|adts| adts.blocks == 1)?;
     let (frame, rest) = bytes.split_at_checked(adts.frame_bytes)?;
     Some((adts, frame.get(adts.header_bytes..)?, rest))

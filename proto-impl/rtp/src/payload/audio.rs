@@ -13,15 +13,15 @@ pub(super) fn packetize_whole(unit: &[u8], out: &mut Payloads) -> Result<(), Err
     Ok(())
 }
 
-/// Packetizes samples, which may be cut anywhere. Payloads behind the first have later timestamps, which the caller
-/// derives from the number of samples, at one byte per sample of one channel.
+/// Packetizes samples, which may be divided anywhere. Payloads after the first have later timestamps, which the
+/// caller derives from the number of samples: one byte per sample and channel.
 pub(super) fn packetize_samples(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
-    // Even, so that two channels stay together.
+    // An even size keeps the samples of both channels together.
     unit.chunks(max & !1).for_each(|samples| out.push(&[samples]));
     Ok(())
 }
 
-/// Outputs each payload as a frame. A gap before it does no harm.
+/// Outputs each payload as a frame. Missing packets do not affect later frames.
 pub(super) fn handle_whole(part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
     if !part.payload.is_empty() {
         let payload = Bytes::copy_from_slice(part.payload);

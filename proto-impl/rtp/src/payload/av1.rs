@@ -1,9 +1,9 @@
-//! AV1 (RTP Payload Format for AV1 1.0 §4): OBUs without size fields as the elements of packets.
+//! AV1 (RTP Payload Format for AV1 1.0 §4): packets consist of elements, which are OBUs without size fields.
 //!
 //! ```text
 //! aggregation header   Z(1) Y(1) W(2) N(1) 0(3)
-//!    Z                 the first element goes on from the packet before
-//!    Y                 the last element goes on in the next packet
+//!    Z                 the first element continues one in the previous packet
+//!    Y                 the last element continues in the next packet
 //!    W                 number of elements, the last of which has no length; 0: each has one
 //! ```
 
@@ -25,7 +25,7 @@ const HAS_SIZE: u8 = 0x02;
 /// obu_extension_flag.
 const HAS_EXTENSION: u8 = 0x04;
 
-/// An OBU that is being written: its header without size field, then its body.
+/// An OBU being written: its header without the size field, then its body.
 struct Element<'a> {
     head: &'a [u8],
     body: &'a [u8],
@@ -36,7 +36,7 @@ impl<'a> Element<'a> {
         self.head.len().saturating_add(self.body.len())
     }
 
-    /// Takes the first `count` bytes, as the parts from header and body.
+    /// Takes the first `count` bytes, in two parts: from the header and from the body.
     fn take(&mut self, count: usize) -> [&'a [u8]; 2] {
         let (head, head_left) = self.head.split_at(count.min(self.head.len()));
         let from_body = count.saturating_sub(head.len()).min(self.body.len());
@@ -52,20 +52,20 @@ pub(super) fn packetize(key_frame: bool, unit: &[u8], max: usize, out: &mut Payl
     let mut obus = Vec::new();
     while !reader.is_empty() {
         let obu = av1::read_obu(&mut reader).map_err(|_| Error::BadUnit)?;
-        // Of no use to a receiver (§5): delimiters, tile lists, padding.
+        // Omits OBUs that are useless to a receiver (§5): delimiters, tile lists, padding.
         if !matches!(obu.kind, av1::OBU_TEMPORAL_DELIMITER | av1::OBU_TILE_LIST | av1::OBU_PADDING) {
             obus.push((obu.head_without_size(), obu.body));
         }
     }
     let elements: Vec<_> = obus.iter().map(|(head, body)| Element { head, body }).collect();
     let bytes: usize = elements.iter().map(Element::len).sum();
-    // Beside the aggregation header each packet may have two lengths of elements.
+    // In addition to the aggregation header, each packet may contain two element lengths.
     let room = fragments::equal_size(bytes, max.saturating_sub(1)).max(1).saturating_add(1).min(max);
     write_packets(elements, room, key_frame, out);
     Ok(())
 }
 
-/// Fills packets of `room` bytes with the elements in order.
+/// Fills packets of `room` bytes with the elements, in order.
 fn write_packets(elements: Vec<Element<'_>>, room: usize, key_frame: bool, out: &mut Payloads) {
     let mut elements = elements.into_iter().peekable();
     let mut current = elements.next();
@@ -82,7 +82,7 @@ fn write_packets(elements: Vec<Element<'_>>, room: usize, key_frame: bool, out: 
             let left = room.saturating_sub(out.bytes.len() - at);
             let length = element.len();
             let behind = left.saturating_sub(length).saturating_sub(av1::leb128_bytes(length));
-            // Another one may follow when its first byte has room too.
+            // Another element may follow if there is room for its first byte, too.
             if count < ELEMENTS_MAX && elements.peek().is_some() && behind > 1 && length < left {
                 av1::put_leb128(length, &mut out.bytes);
                 element.take(length).iter().for_each(|piece| out.bytes.put_slice(piece));
@@ -108,7 +108,7 @@ fn write_packets(elements: Vec<Element<'_>>, room: usize, key_frame: bool, out: 
 /// Depacketizer of AV1; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// Element that continues in the next packet.
+    /// The element that continues in the next packet.
     open: Option<BytesMut>,
     first: Option<u8>,
     sequence_header: bool,
@@ -146,12 +146,12 @@ impl Assemble for Depacketizer {
         if self.open.take().is_some() {
             return Ending::Broken;
         }
-        // A sequence header alone goes on with the frame behind it.
+        // A sequence header alone is combined with the frame after it.
         let Some(first) = self.first.take() else { return Ending::NoPicture };
         let key_frame = self.key.take() == Some(true) && self.sequence_header;
         self.sequence_header = false;
         match first {
-            // The frame header is lost, or part of it.
+            // At least part of the frame header is lost.
             av1::OBU_TILE_GROUP if after_gap => Ending::Broken,
             _ => Ending::Whole { key_frame },
         }
@@ -194,7 +194,7 @@ impl Depacketizer {
         }
         let extension = if head & HAS_EXTENSION != 0 { Some(reader.u8()?) } else { None };
         let body = if head & HAS_SIZE != 0 {
-            // A sender should leave the size out, and need not (§4.5).
+            // A sender should omit the size, but need not (§4.5).
             let length = av1::read_leb128(&mut reader).map_err(|_| Error::Malformed("obu_size"))?;
             reader.take(length)?
         } else {
@@ -209,7 +209,7 @@ impl Depacketizer {
         }
         self.sequence_header |= kind == av1::OBU_SEQUENCE_HEADER;
         if matches!(kind, av1::OBU_FRAME | av1::OBU_FRAME_HEADER) && self.key.is_none() {
-            // show_existing_frame(1), frame_type(2): not the former, and KEY_FRAME (AV1 §5.9.2).
+            // show_existing_frame(1), frame_type(2): the former is 0 and the latter is KEY_FRAME (AV1 §5.9.2).
             self.key = Some(body.first().is_some_and(|byte| byte & 0xe0 == 0));
         }
         if self.first.is_none() && is_picture(kind) {

@@ -6,7 +6,7 @@ use sdp::{BadParameter, Format as Described};
 use super::aac::frame_ticks;
 use super::{Error, Format, Mpeg4Generic};
 
-/// Maximum number of bits of a header field of RFC 3640 that are accepted.
+/// Maximum size of an RFC 3640 header field, in bits.
 const FIELD_BITS_MAX: u32 = 32;
 /// Samples of an AAC frame.
 const AAC_FRAME_SAMPLES: u32 = 1024;
@@ -37,7 +37,7 @@ impl Format {
     }
 }
 
-/// Returns the codec that an `rtpmap` names, ignoring case; `None` if unsupported.
+/// Returns the codec named by an `rtpmap`, ignoring case; `None` if unsupported.
 #[must_use]
 pub fn codec_of_description(described: &Described) -> Option<Codec> {
     let names = [
@@ -67,7 +67,7 @@ fn mpeg4_generic(described: &Described) -> Result<Mpeg4Generic, Error> {
             .filter(|_| value <= FIELD_BITS_MAX)
             .ok_or(Error::Malformed("length of AU header fields"))
     };
-    // Fields behind size and index would have to be skipped; nobody sends them with AAC.
+    // Fields after size and index would have to be skipped; no known sender uses them with AAC.
     for field in [
         "CTSDeltaLength",
         "DTSDeltaLength",
@@ -87,8 +87,8 @@ fn mpeg4_generic(described: &Described) -> Result<Mpeg4Generic, Error> {
     })
 }
 
-/// Returns the ticks of a unit: as described, else from the configuration. The clock is that of the output, or of the
-/// core codec before SBR.
+/// Returns the duration of a unit in ticks: as described, otherwise from the configuration. The clock is that
+/// of the output, or that of the core codec before SBR.
 fn unit_ticks(described: &Described) -> u32 {
     let constant = described.parameters.number("constantDuration").filter(|&ticks| ticks > 0);
     let by_config = || {
@@ -98,14 +98,14 @@ fn unit_ticks(described: &Described) -> u32 {
     constant.or_else(by_config).unwrap_or(AAC_FRAME_SAMPLES)
 }
 
-/// Returns the StreamMuxConfig of the `config` parameter; `None` with `cpresent`, when it comes in band (RFC 6416
+/// Returns the StreamMuxConfig in the `config` parameter; `None` if it is sent in band (`cpresent`, RFC 6416
 /// §7.1).
 fn latm_config(described: &Described) -> Result<Option<bytes::Bytes>, Error> {
     let config = described.parameters.mpeg4_config().map_err(|BadParameter(_)| Error::Malformed("config"))?;
     if described.parameters.number("cpresent") == Some(0) && config.is_none() {
         return Err(Error::Malformed("config"));
     }
-    // With cpresent=1 a config beside it says the same.
+    // With cpresent=1, an additional config parameter says the same as the one in band.
     Ok(config.filter(|_| described.parameters.number("cpresent") == Some(0)))
 }
 
@@ -147,10 +147,10 @@ mod tests {
         for (clock_rate, fmtp, ticks) in [
             (48_000, "config=1190", 1024),
             (44_100, "config=1210", 1024),
-            // HE-AAC, 24 kHz before SBR: with the clock of the output, and of the core.
+            // HE-AAC, 24 kHz before SBR: with the clock of the output, and with that of the core.
             (48_000, "config=2B118800", 2048),
             (24_000, "config=2B118800", 1024),
-            // The same with SBR behind the core, and not signalled.
+            // The same with SBR signalled after the core, and not signalled.
             (48_000, "config=131056E598", 2048),
             (48_000, "config=1310", 2048),
             // HE-AAC v2.

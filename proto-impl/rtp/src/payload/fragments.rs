@@ -1,14 +1,14 @@
-//! Cutting payloads into equal parts.
+//! Divides payloads into equal parts.
 
-/// Cuts `body` into the fewest pieces of at most `max` bytes, all of equal size except the last, which may be smaller.
-/// Each piece comes with two flags: first and last.
+/// Divides `body` into the fewest pieces of at most `max` bytes, all of equal size except that the last may be
+/// smaller. Each piece has two flags: true for the first piece, and true for the last.
 pub(super) fn equal(body: &[u8], max: usize) -> impl Iterator<Item = (&[u8], bool, bool)> {
     let size = equal_size(body.len(), max);
     let last = body.len().div_ceil(size).saturating_sub(1);
     body.chunks(size).enumerate().map(move |(n, piece)| (piece, n == 0, n == last))
 }
 
-/// Returns the piece size when `length` bytes are cut into the fewest pieces of at most `max` bytes.
+/// Returns the size of the pieces if `length` bytes are divided into the fewest pieces of at most `max` bytes.
 pub(super) const fn equal_size(length: usize, max: usize) -> usize {
     let max = if max == 0 { 1 } else { max };
     let count = length.div_ceil(max);

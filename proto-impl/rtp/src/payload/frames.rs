@@ -1,9 +1,9 @@
-//! Boundaries of video frames, for every codec.
+//! Boundaries of video frames, for all codecs.
 //!
-//! 1. A packet with a new timestamp ends the previous frame; a marker bit ends its own. Neither ends a frame within a
-//!    fragmented unit, unless the sender omits the end bits of fragments.
-//! 2. When a packet is missing, the open frame has lost data. A frame that begins behind the gap is accepted if its
-//!    first bytes show that it is complete, which only the codec can tell.
+//! 1. A packet with a new timestamp ends the previous frame; a marker bit ends the packet's own frame. Neither
+//! ends a frame within a fragmented unit, unless the sender omits the end bits of fragments.
+//! 2. If a packet is missing, the frame being assembled has lost data. A frame that begins after the gap is
+//! accepted if its first bytes show that it is complete, which only the codec can determine.
 //! 3. A frame that is incomplete at its end, or contains a malformed payload, is dropped.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use bytes::BytesMut;
 
 use super::{Error, FRAME_BYTES_MAX, Frame, Part, Stats};
 
-/// The codec's assessment of a frame that ends.
+/// The codec's assessment of a frame at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The frame is complete.
@@ -20,9 +20,9 @@ pub(super) enum Ending {
         /// A decoder can start with the frame.
         key_frame: bool,
     },
-    /// No slice has arrived yet: some cameras send parameter sets under a separate timestamp or marker.
+    /// No slice has arrived yet: some cameras send parameter sets with a separate timestamp or marker.
     NoPicture,
-    /// The frame is complete but lacks the layer to be shown: it is left out without counting as loss.
+    /// The frame is complete, but lacks the layer to be output. It is omitted without counting as a loss.
     Skipped,
     /// Part of the frame is missing.
     Broken,
@@ -32,12 +32,12 @@ pub(super) enum Ending {
 pub(super) trait Assemble: Default {
     /// Appends the media of `payload` to `frame`.
     fn append(&mut self, payload: &[u8], frame: &mut BytesMut) -> Result<(), Error>;
-    /// Ends the frame. `after_gap` means that packets before its first are missing. State of the frame is discarded,
-    /// unless the frame continues ([`Ending::NoPicture`]).
+    /// Ends the frame. `after_gap` means that packets before its first one are missing. The frame's state is
+    /// discarded, unless the frame continues ([`Ending::NoPicture`]).
     fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending;
     /// Discards the frame and its state.
     fn reset(&mut self);
-    /// True if a fragmented unit is open whose end has not arrived.
+    /// True if the end of a fragmented unit has not arrived yet.
     fn is_unfinished(&self) -> bool {
         false
     }
@@ -45,7 +45,7 @@ pub(super) trait Assemble: Default {
     fn continues(&self, _payload: &[u8]) -> bool {
         false
     }
-    /// Bytes held besides those of the frame.
+    /// Bytes held in addition to those of the frame.
     fn pending_bytes(&self) -> usize {
         0
     }
@@ -76,11 +76,11 @@ pub(super) struct Frames<A> {
     codec: A,
     bytes: BytesMut,
     open: Option<Open>,
-    /// Packets are missing before the next frame.
+    /// Packets before the next frame are missing.
     gap: bool,
-    /// Size of the last frame, as the initial capacity of the next.
+    /// Size of the last frame, used as initial capacity for the next.
     last_bytes: usize,
-    /// The sender omits the end bit of fragmented units, so its markers always end frames.
+    /// The sender omits the end bit of fragmented units, so its markers always end a frame.
     omits_ends: bool,
 }
 
@@ -102,7 +102,7 @@ impl<A: Assemble> Frames<A> {
             }
         }
         if part.payload.is_empty() {
-            // Senders probe the path with packets of nothing but padding.
+            // Senders probe the path with packets that contain only padding.
             return Ok(());
         }
         let continues = !part.gap && self.codec.continues(part.payload);
@@ -112,7 +112,7 @@ impl<A: Assemble> Frames<A> {
         {
             self.omits_ends |= open.marked;
             self.end(out);
-            // The lost packet may have been the end of the old frame or the head of this one.
+            // The missing packet may have been the end of the previous frame or the start of this one.
             self.gap |= part.gap;
         }
         let after_gap = self.gap;
@@ -138,7 +138,7 @@ impl<A: Assemble> Frames<A> {
             open.broken = taken.is_err();
         }
         if open.broken {
-            // Its data is useless; the rest of it is not kept.
+            // The rest of a broken frame is useless and is not kept.
             self.bytes.clear();
             self.codec.reset();
         }

@@ -56,8 +56,8 @@ impl NalFormat for H264 {
         kind == h264::NAL_IDR || (kind == h264::NAL_SEI && h264::is_recovery_point(nal))
     }
 
-    /// Returns the header of an aggregation packet: the forbidden bit if any unit has it, and the highest NRI (RFC 6184
-    /// §5.7).
+    /// Returns the header of an aggregation packet: the forbidden bit if set in any unit, and the highest NRI
+    /// (RFC 6184 §5.7).
     fn aggregate_head(nals: &[&[u8]]) -> Head {
         let heads = || nals.iter().filter_map(|nal| nal.first());
         let forbidden = heads().fold(0, |bit, head| bit | (head & F));
@@ -83,7 +83,7 @@ impl NalFormat for H264 {
             STAP_A => Ok(Form::Aggregate),
             FU_A => Ok(Form::Fragment),
             25..=27 | 29 => Err(Error::Unsupported("interleaved mode")),
-            // RFC 6184 §5.2: 0, 30 and 31.
+            // RFC 6184 §5.2: types 0, 30 and 31.
             _ => Ok(Form::Reserved),
         }
     }

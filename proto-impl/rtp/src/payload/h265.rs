@@ -56,8 +56,8 @@ impl NalFormat for H265 {
         h265::is_key(nal)
     }
 
-    /// Returns the header of an aggregation packet: the forbidden bit if any unit has it, the lowest layer id and the
-    /// lowest temporal id (RFC 7798 §4.4.2).
+    /// Returns the header of an aggregation packet: the forbidden bit if set in any unit, the lowest layer id,
+    /// and the lowest temporal id (RFC 7798 §4.4.2).
     fn aggregate_head(nals: &[&[u8]]) -> Head {
         let heads = || nals.iter().filter_map(|nal| nal.first_chunk::<2>());
         let forbidden = heads().fold(0, |bit, [first, _]| bit | (first & F));

@@ -1,5 +1,5 @@
-//! AAC as `MP4A-LATM` (RFC 6416 §6): an audioMuxElement of ISO/IEC 14496-3 in one packet, or in several of which the
-//! last has the marker bit. If the first element is ADTS, all are taken as ADTS.
+//! AAC as `MP4A-LATM` (RFC 6416 §6): an audioMuxElement of ISO/IEC 14496-3 in one packet, or in several, the
+//! last of which has the marker bit. If the first element is ADTS, all are treated as ADTS.
 
 use bytes::BytesMut;
 use media::codec::{aac, latm};
@@ -8,7 +8,7 @@ use super::aac::frame_ticks;
 use super::frames::Out;
 use super::{Error, Frame, Part, adts};
 
-/// Largest audioMuxElement, in bytes: more than 64 frames of AAC LC need at the highest bit rate.
+/// Maximum size of an audioMuxElement, in bytes: more than 64 frames of AAC LC need at the highest bit rate.
 const ELEMENT_BYTES_MAX: usize = 1 << 17;
 /// Ticks of a frame with unknown configuration.
 const FRAME_TICKS: u32 = 1024;
@@ -28,8 +28,8 @@ pub(super) struct Depacketizer {
 }
 
 impl Depacketizer {
-    /// Creates a depacketizer with the StreamMuxConfig of the description; with `None`, each element states whether it
-    /// contains one.
+    /// Creates a depacketizer with the StreamMuxConfig of the description. If it is `None`, each element states
+    /// whether it contains one.
     pub(super) fn new(config: Option<&[u8]>, clock_rate: u32) -> Result<Self, Error> {
         let reader = match config {
             Some(config) => {
@@ -66,7 +66,8 @@ impl Depacketizer {
             self.broken = false;
         }
         if part.gap {
-            // The packet may not begin an element, so another frame is dropped rather than decoded as noise.
+            // The packet may not be the start of an element, so an additional frame is dropped rather than
+            // decoded as noise.
             self.give_up(out);
         }
         self.timestamp = part.timestamp;
@@ -77,7 +78,7 @@ impl Depacketizer {
         if !self.broken {
             self.element.extend_from_slice(part.payload);
         }
-        // Not all who send ADTS set the marker bit.
+        // Some senders of ADTS do not set the marker bit.
         let is_whole = part.marker || self.is_adts != Some(false) && adts::is_adts(&self.element);
         if !is_whole {
             return Ok(());

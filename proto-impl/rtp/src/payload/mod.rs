@@ -1,20 +1,20 @@
-//! Payload formats: access units to packet payloads and back.
+//! Payload formats: converts access units to packet payloads and back.
 //!
-//! A [`Packetizer`] cuts a unit into [`Payloads`] shared by all viewers of a stream; packet headers, which differ
-//! between viewers, are written elsewhere. Fragments of one unit are of **equal size** except the last, which may be
-//! smaller, so that one send with segmentation offload carries a frame.
+//! A [`Packetizer`] divides a unit into [`Payloads`], which all viewers of a stream share; packet headers,
+//! which differ between viewers, are written elsewhere. Fragments of one unit are of **equal size**, except
+//! that the last may be smaller, so that a frame can be sent with segmentation offload.
 //!
-//! A [`Depacketizer`] takes the [`Part`]s of one source in the order of their sequence numbers, with a note where
-//! packets are missing. It returns complete [`Frame`]s in the format of access units: NAL units with 4-byte lengths and
-//! their parameter sets inside, OBUs with sizes, raw audio frames. A frame with missing data is dropped and counted;
-//! the caller decides whether to request a key frame then.
+//! A [`Depacketizer`] takes the [`Part`]s of one source in the order of their sequence numbers, with a flag
+//! where packets are missing. It returns complete [`Frame`]s in the format of access units: NAL units with
+//! 4-byte lengths, including their parameter sets; OBUs with sizes; raw audio frames. A frame with missing data
+//! is dropped and counted; the caller decides whether to request a key frame.
 //!
 //! | codec | format | read | written |
 //! |---|---|---|---|
 //! | H.264 | RFC 6184 | single NAL unit, STAP-A, FU-A | the same |
 //! | H.265 | RFC 7798 | single NAL unit, AP, FU; no DONL | the same |
-//! | VP8 | RFC 7741 | all descriptors | 15-bit picture ids |
-//! | VP9 | RFC 9628 | all descriptors; layers become a superframe | non-flexible, 15-bit picture ids |
+//! | VP8 | RFC 7741 | all descriptors | no picture ids |
+//! | VP9 | RFC 9628 | all descriptors; layers become a superframe | non-flexible, no picture ids |
 //! | AV1 | AV1 RTP 1.0 | all | up to three elements in a packet |
 //! | Opus | RFC 7587 | all; redundant frames ([`RedPacket`]) | all |
 //! | AAC | RFC 3640 | no interleaving; bare ADTS | AAC-hbr |
@@ -51,16 +51,16 @@ pub use describe::codec_of_description;
 use frames::Frames;
 pub use red::{RED_BLOCKS_MAX, RedBlock, RedPacket};
 
-/// Largest access unit that is assembled, in bytes: the size that the server accepts over any protocol.
+/// Maximum size of an assembled access unit, in bytes: the size that the server accepts over any protocol.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
-/// Smallest payload size for a packetizer, in bytes: with less, headers leave no room for media.
+/// Minimum payload size for a packetizer, in bytes: with less, headers would leave no room for media.
 pub const PAYLOAD_BYTES_MIN: usize = 64;
 
-/// The reason a payload was refused, or a unit could not be packetized.
+/// Reason for refusing a payload, or for not packetizing a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The payload ends too early.
+    /// The payload is truncated.
     #[error(transparent)]
     Truncated(#[from] Truncated),
     /// A field has a value not allowed by the format.
@@ -72,19 +72,19 @@ pub enum Error {
     /// The frame would exceed [`FRAME_BYTES_MAX`].
     #[error("frame of more than {FRAME_BYTES_MAX} bytes")]
     FrameTooLarge,
-    /// The unit's NAL lengths or OBU sizes are inconsistent: a bug in its producer.
+    /// The unit's NAL lengths or OBU sizes are inconsistent, which is a bug in its producer.
     #[error("access unit is not in its own format")]
     BadUnit,
 }
 
-/// Part of a packet as needed by a depacketizer.
+/// The part of a packet that a depacketizer needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<'a> {
     /// RTP timestamp.
     pub timestamp: u32,
-    /// Marker bit: in video the end of a frame.
+    /// Marker bit: for video, the end of a frame.
     pub marker: bool,
-    /// Packets before this one are missing for good.
+    /// Packets before this one are lost for good.
     pub gap: bool,
     /// Payload without padding.
     pub payload: &'a [u8],
@@ -95,7 +95,7 @@ pub struct Part<'a> {
 pub struct Frame {
     /// RTP timestamp: presentation time in ticks of the clock rate.
     pub timestamp: u32,
-    /// A decoder can start here; never set for audio.
+    /// True if a decoder can start here; always false for audio.
     pub key_frame: bool,
     /// Media data, in the format that `media::AccessUnit` describes.
     pub payload: Bytes,
@@ -138,7 +138,8 @@ impl Payloads {
         self.ends.is_empty()
     }
 
-    /// Drains the payloads as slices of one shared block. The last of a video frame must be sent with the marker bit.
+    /// Takes the payloads, as slices of one shared block. The last payload of a video frame must be sent with
+    /// the marker bit.
     pub fn take(&mut self) -> impl ExactSizeIterator<Item = Bytes> + use<> {
         let block = self.bytes.split().freeze();
         let mut start = 0;
@@ -149,7 +150,7 @@ impl Payloads {
         })
     }
 
-    /// Appends a payload made of these pieces.
+    /// Appends a payload consisting of these pieces.
     fn push(&mut self, pieces: &[&[u8]]) {
         pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
         self.ends.push(self.bytes.len());
@@ -183,9 +184,9 @@ enum Outgoing {
 }
 
 impl Packetizer {
-    /// Creates a packetizer for payloads of at most `payload_bytes_max`: the datagram size less the RTP header, its
-    /// extensions and the SRTP tag, and at least [`PAYLOAD_BYTES_MIN`]. `None` for codecs not supported in RTP: FLAC,
-    /// AC-3.
+    /// Creates a packetizer for payloads of at most `payload_bytes_max`: the datagram size minus the RTP
+    /// header, its extensions and the SRTP tag; at least [`PAYLOAD_BYTES_MIN`]. `None` for codecs not supported
+    /// in RTP: FLAC, AC-3.
     #[must_use]
     pub fn new(codec: Codec, payload_bytes_max: usize) -> Option<Self> {
         let format = match codec {
@@ -203,9 +204,9 @@ impl Packetizer {
         Some(Self { format, max: payload_bytes_max.max(PAYLOAD_BYTES_MIN) })
     }
 
-    /// Appends the payloads of `unit`, whose codec configuration is `config`. The parameter sets of `config` are
-    /// inserted before an H.264 or H.265 key frame that contains none. An Opus packet is never cut, whatever its size.
-    /// On an error nothing of the unit is kept.
+    /// Appends the payloads of `unit`, whose codec configuration is `config`. The parameter sets of `config`
+    /// are inserted before an H.264 or H.265 key frame that contains none. An Opus packet is never divided,
+    /// whatever its size. If this fails, no payload of the unit is kept.
     pub fn packetize(
         &mut self,
         config: &CodecConfig,
@@ -263,7 +264,7 @@ pub enum Format {
     Mpeg4Generic(Mpeg4Generic),
     /// AAC as `MP4A-LATM`.
     Mp4aLatm {
-        /// StreamMuxConfig from the `config` parameter; `None` when it comes in band (`cpresent=1`).
+        /// StreamMuxConfig from the `config` parameter; `None` if it is sent in band (`cpresent=1`).
         config: Option<Bytes>,
         /// Clock rate of the timestamps, in ticks per second.
         clock_rate: u32,
@@ -292,7 +293,8 @@ enum Incoming {
 }
 
 impl Depacketizer {
-    /// Creates a depacketizer for a source from its first packet on. Fails if the StreamMuxConfig is unsupported.
+    /// Creates a depacketizer that starts with a source's first packet. Fails if the StreamMuxConfig is
+    /// unsupported.
     pub fn new(format: Format) -> Result<Self, Error> {
         let incoming = match format {
             Format::H264 => Incoming::H264(Frames::default()),
@@ -310,7 +312,8 @@ impl Depacketizer {
         Ok(Self { incoming, ready: VecDeque::new(), stats: Stats::default() })
     }
 
-    /// Handles the next packet of the source. A malformed payload spoils only its frame; the error is meant for logs.
+    /// Handles the next packet of the source. A malformed payload invalidates only its frame; the error is
+    /// meant for logs.
     pub fn handle_part(&mut self, part: &Part<'_>) -> Result<(), Error> {
         let mut out = frames::Out { ready: &mut self.ready, stats: &mut self.stats };
         let taken = match &mut self.incoming {
@@ -335,8 +338,8 @@ impl Depacketizer {
         self.ready.pop_front()
     }
 
-    /// Returns the AudioSpecificConfig received in band: from AAC in LATM, or from ADTS headers, which do not indicate
-    /// SBR.
+    /// Returns the AudioSpecificConfig received in band: from AAC in LATM, or from ADTS headers, which do not
+    /// signal SBR.
     #[must_use]
     pub fn aac_config(&self) -> Option<&media::codec::aac::Config> {
         match &self.incoming {
@@ -358,7 +361,7 @@ impl Depacketizer {
         self.stats
     }
 
-    /// Returns the bytes held for incomplete frames: at most [`FRAME_BYTES_MAX`] and a packet.
+    /// Returns the bytes held for incomplete frames: at most [`FRAME_BYTES_MAX`] plus a packet.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         match &self.incoming {

@@ -10,11 +10,12 @@ use super::{Error, Frame, Part, Payloads, fragments};
 
 /// Length of the header: MBZ(16), Frag_offset(16).
 const HEAD_BYTES: usize = 4;
-/// Largest frame of layer III, in bytes: 320 kbit/s at 32 kHz, or 160 at 8 kHz. Also limits free format.
+/// Maximum frame size of layer III, in bytes: 320 kbit/s at 32 kHz, or 160 at 8 kHz. Also limits free format.
 const FRAME_BYTES_MAX: usize = 8192;
 
-/// Packetizes frames; see [`super::Packetizer::packetize`]. Frames that fit one packet together stay together.
-/// Otherwise each is cut separately, since no packet may have the end of one frame and the start of another.
+/// Packetizes frames; see [`super::Packetizer::packetize`]. Frames that together fit into one packet stay
+/// together. Otherwise each frame is divided separately, since a packet must not contain the end of one frame
+/// and the start of another.
 pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
     let room = max.saturating_sub(HEAD_BYTES);
     let mut rest = unit;
@@ -35,7 +36,7 @@ pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(
     Ok(())
 }
 
-/// Returns the length of the first frame in `frames`; all bytes if its header does not tell.
+/// Returns the length of the first frame in `frames`; the length of all bytes if the header does not give it.
 fn first_frame_bytes(frames: &[u8]) -> usize {
     mp3::Header::read(frames)
         .ok()
@@ -71,7 +72,7 @@ impl Depacketizer {
             if offset == 0 {
                 self.give_up(out);
             } else {
-                // The rest of a frame whose head is lost.
+                // The start of this frame was lost.
                 return Err(Error::Malformed("Frag_offset"));
             }
         }
@@ -82,7 +83,7 @@ impl Depacketizer {
         self.timestamp = part.timestamp;
         self.frame.extend_from_slice(data);
         let header = mp3::Header::read(&self.frame).map_err(|_| Error::Malformed("MPEG audio header"))?;
-        // In free format nothing tells the length: a packet is taken for a frame.
+        // In free format, no field gives the length, so a packet is assumed to contain a whole frame.
         if header.frame_bytes.is_none_or(|bytes| bytes <= self.frame.len()) {
             let payload = self.frame.split().freeze();
             out.give(Frame { timestamp: part.timestamp, key_frame: false, payload });

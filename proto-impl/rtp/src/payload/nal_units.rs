@@ -1,8 +1,9 @@
 //! NAL units in packets: single, aggregated, and fragmented. H.264 and H.265 differ only in their headers.
 //!
-//! Some malformed input, as cameras send it, costs a NAL unit and not the picture: reserved types, and sizes of 0 or
-//! zeros in an aggregation packet. Start codes, which cannot occur inside a NAL unit (H.264 §7.4.1), divide a payload
-//! into several units. The last fragment may lack its end bit, since a lost one is detected by the sequence numbers.
+//! Some kinds of malformed input, which cameras send, cost only a NAL unit, not the picture: reserved types,
+//! and sizes of 0 or trailing zeros in an aggregation packet. Start codes, which cannot occur within a NAL unit
+//! (H.264 §7.4.1), divide a payload into several units. The last fragment may lack its end bit, because its
+//! loss would be detected by the sequence numbers.
 
 use bytes::{BufMut, BytesMut};
 use media::codec::CodecConfig;
@@ -21,7 +22,7 @@ const FU_BYTES: usize = 1;
 const FU_START: u8 = 0x80;
 const FU_END: u8 = 0x40;
 
-/// NAL unit header, of which the first [`NalFormat::HEAD_BYTES`] bytes are used.
+/// NAL unit header; only the first [`NalFormat::HEAD_BYTES`] bytes are used.
 pub(super) type Head = [u8; HEAD_BYTES_MAX];
 
 /// Structure of a payload.
@@ -45,7 +46,7 @@ pub(super) trait NalFormat: Default {
     fn is_sps(nal: &[u8]) -> bool;
     /// True if the NAL unit carries no information: a delimiter or filler data.
     fn says_nothing(nal: &[u8]) -> bool;
-    /// Tells whether the NAL unit is (a slice of) a picture, the first slice of one, and a random access point.
+    /// True if the NAL unit is a slice of a picture; the first slice of one; a random access point.
     fn is_picture(nal: &[u8]) -> bool;
     fn begins_picture(nal: &[u8]) -> bool;
     fn is_key(nal: &[u8]) -> bool;
@@ -60,7 +61,7 @@ pub(super) trait NalFormat: Default {
     fn form(payload: &[u8]) -> Result<Form, Error>;
 }
 
-/// Small successive NAL units that may be sent in one packet.
+/// Small consecutive NAL units that can be sent in one packet.
 struct Aggregate<'a, 'o> {
     nals: Vec<&'a [u8]>,
     bytes: usize,
@@ -76,7 +77,7 @@ pub(super) fn packetize<F: NalFormat>(
     max: usize,
     out: &mut Payloads,
 ) -> Result<(), Error> {
-    // No aggregate may be larger than its 16-bit sizes can say.
+    // An aggregate must not exceed the range of its 16-bit sizes.
     let max = max.min(usize::from(u16::MAX));
     let mut aggregate = Aggregate { nals: Vec::new(), bytes: 0, max, out };
     if key_frame && !nal::Nals::new(unit, 4).flatten().any(F::is_sps) {
@@ -142,7 +143,7 @@ fn split_head<F: NalFormat>(bytes: &[u8]) -> Option<(Head, &[u8])> {
 /// Depacketizer of H.264 and H.265; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer<F> {
-    /// Offset of the length field of the NAL unit that is arriving in fragments.
+    /// Offset of the length field of the NAL unit being received in fragments.
     fragmented: Option<usize>,
     format: std::marker::PhantomData<F>,
 }
@@ -157,7 +158,7 @@ impl<F: NalFormat> Assemble for Depacketizer<F> {
             Form::Single => put_units::<F>(payload, frame),
             Form::Aggregate => {
                 let mut reader = Reader::new(payload.get(F::HEAD_BYTES..).unwrap_or_default());
-                // A last zero is no size.
+                // A single zero byte at the end is not a size.
                 while reader.remaining() > 1 || reader.peek().is_some_and(|byte| byte != 0) {
                     let size = usize::from(reader.u16()?);
                     put_units::<F>(reader.take(size)?, frame);
@@ -207,7 +208,8 @@ impl<F: NalFormat> Depacketizer<F> {
         let (head, behind) = split_head::<F>(payload).ok_or(Error::Malformed("fragment"))?;
         let (&header, piece) = behind.split_first().ok_or(Error::Malformed("fragment"))?;
         if header & FU_START != 0 {
-            // A NAL unit in a single fragment is forbidden (RFC 6184 §5.8, RFC 7798 §4.4.3), and taken: it is whole.
+            // A NAL unit in a single fragment is forbidden (RFC 6184 §5.8, RFC 7798 §4.4.3), but accepted,
+            // because it is complete.
             self.close_fragmented(frame);
             let head = F::fragmented_head(head, header & !(FU_START | FU_END));
             self.fragmented = Some(frame.len());
@@ -224,7 +226,8 @@ impl<F: NalFormat> Depacketizer<F> {
         Ok(())
     }
 
-    /// Completes the NAL unit received in fragments: writes its length, divides it at start codes, or discards it.
+    /// Completes the NAL unit received in fragments: writes its length, splits it at start codes, or discards
+    /// it.
     fn close_fragmented(&mut self, frame: &mut BytesMut) {
         let Some(at) = self.fragmented.take() else { return };
         let unit = frame.get(at.saturating_add(4)..).unwrap_or_default();
@@ -251,7 +254,7 @@ fn put_units<F: NalFormat>(payload: &[u8], frame: &mut BytesMut) {
         None => put(payload),
         Some(at) => {
             let first = payload.get(..at).unwrap_or_default();
-            // The first byte of a start code of four.
+            // Removes the first byte of a four-byte start code.
             put(first.strip_suffix(&[0]).unwrap_or(first));
             nal::AnnexB::new(payload).for_each(put);
         }
@@ -264,7 +267,8 @@ fn begins_with_start_code(payload: &[u8]) -> bool {
 
 /// Returns the position of the first three-byte start code.
 fn find_start_code(bytes: &[u8]) -> Option<usize> {
-    // A byte above 1 is in none, and so is no start code that it could be the third byte of.
+    // A byte above 1 cannot be part of a start code, so the next one that could end a start code is three bytes
+    // later.
     let mut at = 2usize;
     while let Some(&byte) = bytes.get(at) {
         let begin = at.saturating_sub(2);

@@ -1,4 +1,4 @@
-//! Receiving redundant audio (RFC 2198): the frames of one packet, the earliest first.
+//! Receives redundant audio (RFC 2198): the frames of one packet, earliest first.
 //!
 //! ```text
 //!   1 TTTTTTT oooooooooooooo llllllllll    an earlier frame: payload type, ticks before the packet, length
@@ -12,7 +12,7 @@ use super::Error;
 
 /// Maximum number of earlier frames in one packet.
 pub const RED_BLOCKS_MAX: usize = 8;
-/// Bit of a block header that is followed by another.
+/// Bit of a block header that announces another block.
 const MORE: u8 = 0x80;
 
 /// A frame of a redundant packet.
@@ -26,7 +26,7 @@ pub struct RedBlock<'a> {
     pub payload: &'a [u8],
 }
 
-/// The frames of a redundant packet, its own frame last. A packet has at least its own frame.
+/// The frames of a redundant packet, ending with its own frame, which is always present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedPacket<'a> {
     blocks: [Option<RedBlock<'a>>; RED_BLOCKS_MAX],
@@ -34,8 +34,8 @@ pub struct RedPacket<'a> {
 }
 
 impl<'a> RedPacket<'a> {
-    /// Reads the payload of a packet. Fails for lengths beyond the payload and for more frames than [`RED_BLOCKS_MAX`];
-    /// such a packet is useless.
+    /// Reads the payload of a packet. Fails if lengths exceed the payload, or if there are more than
+    /// [`RED_BLOCKS_MAX`] earlier frames.
     pub fn read(payload: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(payload);
         let mut heads = [None; RED_BLOCKS_MAX];
@@ -60,7 +60,8 @@ impl<'a> RedPacket<'a> {
         Ok(Self { blocks, own: RedBlock { payload_type: own, ticks_before: 0, payload: reader.rest() } })
     }
 
-    /// Iterates over usable earlier frames: those with this payload type, a length, and an earlier time.
+    /// Iterates over the usable earlier frames: those with this payload type, at least one byte, and an earlier
+    /// time.
     pub fn earlier(&self, payload_type: PayloadType) -> impl Iterator<Item = RedBlock<'a>> {
         self.blocks.into_iter().flatten().filter(move |block| {
             block.payload_type == payload_type && block.ticks_before > 0 && !block.payload.is_empty()
@@ -101,7 +102,7 @@ mod tests {
         check(&[&head(OPUS, 960, 3)[..], b"oonetwo"].concat(), &[(960, b"one")], b"two");
         let two = [&head(OPUS, 1920, 3)[..], &head(OPUS, 960, 2), b"ooneab-"].concat();
         check(&two, &[(1920, b"one"), (960, b"ab")], b"-");
-        // A frame without bytes, of another kind, and of no earlier time are none.
+        // Frames without bytes, with another payload type, or without an earlier time are ignored.
         let none = [&head(OPUS, 960, 0)[..], &head(13, 960, 1), &head(OPUS, 0, 1), b"oabown"].concat();
         check(&none, &[], b"own");
         check(&head(OPUS, (1 << 14) - 1, 0).iter().copied().chain(*b"o").collect::<Vec<_>>(), &[], b"");
@@ -123,14 +124,14 @@ mod tests {
         assert!(RedPacket::read(&[&head(OPUS, 960, 0).repeat(RED_BLOCKS_MAX)[..], b"o"].concat()).is_ok());
     }
 
-    /// Any bytes are read or refused, and the frames read lie within them.
+    /// Any input is either read or refused, and the frames read lie within it.
     #[test]
     fn any_bytes_are_bounded() {
         let mut random = crypto::Seed::from_number(13).random();
         for _ in 0..20_000 {
             let length = usize::try_from(random.below(64)).unwrap();
             let mut bytes: Vec<u8> = (0..length).map(|_| u8::try_from(random.below(256)).unwrap()).collect();
-            // Half of them are nearly good.
+            // Half of the inputs are nearly valid.
             if random.chance(0.5) && length > 8 {
                 bytes[..4].copy_from_slice(&head(OPUS, 960, u32::try_from(random.below(40)).unwrap()));
                 bytes[4] = OPUS;

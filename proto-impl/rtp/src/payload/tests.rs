@@ -1,4 +1,4 @@
-//! Tests of every format: packetised data is restored, and lost or hostile packets damage only their own frame.
+//! Tests of all formats: packetized data is restored, and lost or hostile packets only affect their own frame.
 
 mod layers;
 
@@ -72,7 +72,7 @@ fn av1_unit(random: &mut Random, key: bool, bytes: usize) -> Vec<u8> {
         obu(&[0x2a], &[4, 1, 2, 3]);
     }
     let frame = [&[if key { 0x10 } else { 0x30 }][..], &noise(random, bytes)].concat();
-    // A frame header with an extension, then tile groups, or all in one.
+    // A frame header with an extension followed by tile groups, or a complete frame.
     if bytes.is_multiple_of(2) {
         obu(&[0x32], &frame);
     } else {
@@ -101,7 +101,7 @@ fn cases() -> Vec<Case> {
     let video = |name, config, format, unit| Case { name, config, format, unit, video: true };
     vec![
         video("h264", CodecConfig::H264(h264_config.unwrap()), Format::H264, h264_unit),
-        // The parameter sets are in the units; any configuration does.
+        // The units contain their parameter sets, so any configuration will do.
         video("h265", CodecConfig::Vp8(vp8::Config::default()), Format::H265, h265_unit),
         video("vp8", CodecConfig::Vp8(vp8::Config::default()), Format::Vp8, |random, key, bytes| {
             [&[u8::from(!key)][..], &noise(random, bytes)].concat()
@@ -156,7 +156,7 @@ impl Case {
     }
 }
 
-/// Passes the packets of a frame to a depacketiser, without those in `lost`.
+/// Passes the packets of a frame to a depacketizer, except for those in `lost`.
 fn give(
     depacketizer: &mut Depacketizer,
     gap: &mut bool,
@@ -192,7 +192,7 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
             {
                 let key = n % 3 == 0;
                 let unit = (case.unit)(&mut random, key, bytes);
-                // A packet of Opus is never cut.
+                // An Opus packet is never divided.
                 let largest = if case.name == "opus" { unit.len() } else { 0 };
                 let packets = case.packets(&mut packetizer, key, &unit);
                 assert!(
@@ -211,7 +211,8 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
                     got.len(),
                     depacketizer.stats()
                 );
-                // A cut NAL unit has a run of its own; the other formats have a single run for all.
+                // Fragments of each NAL unit have their own size; in the other formats, all packets of a unit
+                // have one.
                 if !matches!(case.format, Format::H264 | Format::H265 | Format::Av1) {
                     let size = packets[0].len();
                     assert!(
@@ -227,7 +228,7 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
     }
 }
 
-/// Checks a frame of a single slice from a low-latency encoder, which a single send carries.
+/// Checks a frame with a single slice, from a low-latency encoder: it can be sent in a single call.
 #[test]
 fn a_frame_of_one_slice_is_one_run() {
     let mut random = Seed::from_number(2).random();
@@ -275,7 +276,8 @@ fn a_lost_packet_costs_its_frame_and_no_other() {
                     give(&mut depacketizer, &mut gap, *timestamp, packets, (n == lost_frame).then_some(lost));
                 }
                 let got = frames(&mut depacketizer);
-                // Of H.264 and H.265 the parameter sets of the first packet may be lost without a frame being lost.
+                // For H.264 and H.265, the first packet, with the parameter sets, may be lost without losing
+                // the frame.
                 let sets = matches!(case.format, Format::H264 | Format::H265) && lost_frame == 0 && lost == 0;
                 let is_whole = |frame: &Frame| {
                     sent.iter().any(|(_, key, _, unit)| {
@@ -328,7 +330,7 @@ fn parameter_sets_stand_before_a_key_frame_once() {
     let slice = vec![0x65, 0x88, 1, 2];
     for (nals, wanted) in [
         (vec![slice.clone()], vec![sets[0].clone(), sets[1].clone(), slice.clone()]),
-        // Its own are kept; delimiters and filling are not.
+        // Its own parameter sets are kept; delimiters and filler data are not.
         (
             vec![vec![9, 0xf0], vec![0x67, 1], vec![0x68, 2], vec![12, 0xff], slice.clone()],
             vec![vec![0x67, 1], vec![0x68, 2], slice.clone()],
@@ -341,7 +343,7 @@ fn parameter_sets_stand_before_a_key_frame_once() {
         give(&mut depacketizer, &mut false, 7, &packets, None);
         assert_eq!(frames(&mut depacketizer)[0].payload, with_lengths(&wanted));
     }
-    // Not before something that is no picture.
+    // Parameter sets are not inserted before a unit that is not a key frame.
     let packets = case.packets(&mut case.packetizer(1000), false, &with_lengths(&[vec![0x41, 0x9a, 1]]));
     assert_eq!(packets, [&[0x41, 0x9a, 1][..]]);
 }
@@ -379,7 +381,7 @@ fn a_frame_behind_a_hole_is_taken_when_its_first_slice_is_there() {
 #[test]
 fn layers_of_vp9_become_a_superframe() {
     let mut depacketizer = Depacketizer::new(Format::Vp9).unwrap();
-    // Two layers; the second refers to the first, and says nothing about the frame before.
+    // Two layers; the second refers to the first, and does not describe the previous frame.
     let first = [&[0xae, 0x80, 1, 0x01, 7, 0x28, 1, 0x04, 1][..], &[1, 2, 3]].concat();
     let second = [&[0xac, 0x80, 1, 0x03, 7][..], &[4; 300]].concat();
     for (payload, marker) in [(&first, false), (&second, true)] {
@@ -401,7 +403,7 @@ fn several_units_of_aac_in_one_packet_have_their_own_times() {
         .map(|frame| (frame.timestamp, frame.payload.to_vec()))
         .collect();
     assert_eq!(got, [(9, vec![1, 2]), (9 + 1024, vec![3, 4, 5])]);
-    // An index other than 0 is interleaving.
+    // An index other than 0 means interleaving.
     let payload = [0, 16, 0, 2 << 3 | 1, 1, 2];
     let part = Part { timestamp: 9, marker: true, gap: false, payload: &payload };
     assert_eq!(depacketizer.handle_part(&part), Err(Error::Unsupported("interleaving")));
@@ -416,7 +418,7 @@ fn latm(config: Option<&'static [u8]>, clock_rate: u32) -> Format {
 
 #[test]
 fn several_frames_of_latm_are_as_far_from_each_other_as_their_configuration_says() {
-    // Two frames for each element: LC of 48 kHz, and LC of 24 kHz with SBR behind it.
+    // Two frames per element: LC at 48 kHz; and LC at 24 kHz followed by SBR.
     for (config, clock_rate, ticks) in [
         (&[0x41, 0x00, 0x23, 0x20, 0x3f, 0xc0][..], 48_000, 1024),
         (&[0x41, 0x00, 0x23, 0x20, 0x3f, 0xc0], 90_000, 1920),
@@ -466,7 +468,7 @@ fn bare_adts_is_read() {
         assert_eq!(depacketizer.aac_config(), Some(&config), "{name}");
         assert_eq!((depacketizer.stats().dropped, depacketizer.pending_bytes()), (0, 0), "{name}");
     }
-    // Half of a frame is none, and elements of LATM stay such.
+    // Half a frame is not accepted as ADTS, and LATM elements remain LATM.
     let mut depacketizer = Depacketizer::new(latm(Some(&STREAM_MUX_CONFIG), 48_000)).unwrap();
     for (payload, count) in [(&[2, 1, 1][..], 1), (&both, 0), (&both[..20], 0)] {
         let _ = depacketizer.handle_part(&Part { timestamp: 1, marker: true, gap: false, payload });
@@ -488,7 +490,7 @@ fn latm_comes_with_its_config_in_the_description() {
         depacketizer.handle_part(&Part { timestamp: 3, marker, gap: false, payload }).unwrap();
     }
     assert_eq!(frames(&mut depacketizer)[0].payload, unit);
-    // Behind a hole the rest of an element is no element.
+    // After a gap, the rest of an element is not taken for an element.
     depacketizer.handle_part(&Part { timestamp: 4, marker: true, gap: true, payload: tail }).unwrap();
     depacketizer.handle_part(&Part { timestamp: 5, marker: true, gap: false, payload: &element }).unwrap();
     let got = frames(&mut depacketizer);
@@ -504,7 +506,7 @@ fn a_frame_of_mp3_may_come_in_parts() {
     assert_eq!(packets.len(), 4);
     assert_eq!(packets[1][..4], [0, 0, 0, 240]);
     let mut depacketizer = Depacketizer::new(Format::Mp3).unwrap();
-    // The head is lost; then all is there.
+    // The first packet is lost; then all packets arrive.
     give(&mut depacketizer, &mut false, 1, &packets, Some(0));
     give(&mut depacketizer, &mut false, 2, &packets, None);
     assert_eq!(frames(&mut depacketizer).len(), 1);
@@ -546,7 +548,8 @@ fn formats() -> Vec<Format> {
     all
 }
 
-/// Checks every first byte with every length: the payload is dropped or accepted, and never more is held than came.
+/// Checks every first byte with every length: the payload is dropped or accepted, and no more is held than was
+/// received.
 #[test]
 fn x_20_no_payload_is_trusted() {
     let mut random = Seed::from_number(6).random();
@@ -569,7 +572,8 @@ fn x_20_no_payload_is_trusted() {
                 };
                 let _ = depacketizer.handle_part(&part);
                 let out: usize = frames(&mut depacketizer).iter().map(|frame| frame.payload.len()).sum();
-                // Four bytes of length for each NAL unit and size for each OBU; small ones more than double.
+                // Each NAL unit adds a length of four bytes, and each OBU a size, so small ones more than
+                // double.
                 assert!(depacketizer.pending_bytes() + out <= 8 * given + 64, "{format:?}");
             }
         }
@@ -592,7 +596,7 @@ fn x_20_a_frame_is_bounded() {
     ] {
         let mut depacketizer = Depacketizer::new(format.clone()).unwrap();
         let mut most = 0;
-        // Audio has smaller units.
+        // Audio units are smaller.
         let body = if matches!(format, Format::Mpeg4Generic(_)) { &big[..3000] } else { &big };
         for n in 0..300 {
             let payload = [if n == 0 { first } else { next }, body].concat();
@@ -644,7 +648,7 @@ fn x_20_bad_bounds_spoil_the_frame() {
     }
 }
 
-/// Checks invalid forms that cameras send. A fault in a NAL unit drops that unit but not its picture.
+/// Checks invalid forms that cameras send. An invalid NAL unit is dropped, but its picture is not.
 #[test]
 fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
     let (set, slice): (&[u8], &[u8]) = (&[0x67, 1, 2], &[0x65, 0x88, 4, 5, 6]);
@@ -729,7 +733,7 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
         let mut got = frames(&mut depacketizer);
         let is_late = got.is_empty();
         if is_late {
-            // The marker may lie within the unit: the first time, the next packet tells.
+            // The marker may come within the unit: the first time, only the next packet shows this.
             assert_eq!(name, "no end bits at all");
             give(&mut depacketizer, &mut false, 8, &[Bytes::copy_from_slice(slice)], None);
             got = frames(&mut depacketizer);
@@ -738,7 +742,7 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
         let whole = Stats { frames: if is_late { 2 } else { 1 }, dropped: 0, malformed: 0 };
         assert_eq!((depacketizer.stats(), depacketizer.pending_bytes()), (whole, 0), "{name}");
     }
-    // Markers and timestamps within a fragmented unit end nothing.
+    // Markers and timestamps within a fragmented unit do not end a frame.
     let mut depacketizer = Depacketizer::new(Format::H264).unwrap();
     for (timestamp, payload) in
         [(6, &[0x7c, 0x85, 0x88][..]), (6, &[0x7c, 0x05, 4]), (7, &[0x7c, 0x45, 5, 6])]
@@ -747,7 +751,7 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
     }
     let payload = with_lengths(&[slice.to_vec()]).into();
     assert_eq!(frames(&mut depacketizer), [Frame { timestamp: 7, key_frame: true, payload }]);
-    // A picture that lacks its last fragment is no picture.
+    // A picture without its last fragment is dropped.
     let mut depacketizer = Depacketizer::new(Format::H264).unwrap();
     let mut gap = false;
     let packets = [vec![0x7c, 0x85, 0x88, 4], vec![0x7c, 0x45, 5, 6]].map(Bytes::from);
@@ -757,7 +761,8 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
     assert_eq!((got, depacketizer.stats().dropped), (vec![8], 1));
 }
 
-/// Checks AV1 RTP §4.4: a sequence header may have its own packet, and with the marker bit it is not a frame yet.
+/// Checks AV1 RTP §4.4: a sequence header may be in its own packet, and is not yet a frame, even with the
+/// marker bit.
 #[test]
 fn a_sequence_header_of_its_own_makes_the_next_frame_a_key_frame() {
     let mut depacketizer = Depacketizer::new(Format::Av1).unwrap();

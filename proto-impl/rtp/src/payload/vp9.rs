@@ -8,15 +8,18 @@
 //!    if V            N_S(3) Y(1) G(1) RES(3), sizes of the layers, the group of pictures
 //! ```
 //!
-//! Spatial layers of one picture have the same timestamp; they are combined into a superframe (VP9 bitstream annex B),
-//! which a decoder separates again. If the top layer does not depend on the others, it alone is used as the picture:
+//! Spatial layers of one picture have the same timestamp. They are combined into a superframe (VP9 bitstream
+//! annex B), which a decoder splits again. If the top layer does not depend on the others, only the top layer
+//! is output:
 //!
-//! 1. A key picture selects the top layer: the highest in it. The key picture is used whole, since a decoder can only
-//!    begin at the lowest layer, unless the top layer has a key frame of its own (simulcast in one stream).
-//! 2. After [`ALONE_AFTER`] pictures whose top layers are not predicted from lower ones (D is not set: K-SVC, S modes),
-//!    the top layer is used alone. Before that, and in full SVC, pictures are used whole.
-//! 3. While the top layer is used alone, a picture without it is skipped, since an encoder may leave layers out. If it
-//!    stays away, or needs lower layers again, the picture is broken, and the next key picture decides anew.
+//! 1. A key picture defines the top layer: the highest layer in it. The key picture is output whole, because a
+//! decoder can only start with the lowest layer, unless the top layer has a key frame of its own (simulcast in
+//! one stream).
+//! 2. After [`ALONE_AFTER`] pictures whose top layer is not predicted from lower ones (D is not set: K-SVC, S
+//! modes), only the top layer is output. Until then, and in full SVC, pictures are output whole.
+//! 3. While only the top layer is output, a picture without it is skipped, because an encoder may omit layers.
+//! If the top layer stays absent, or needs lower layers again, the picture is broken, and the next key picture
+//! decides again.
 
 use bytes::{Buf, BufMut, BytesMut};
 use wire::Reader;
@@ -24,7 +27,7 @@ use wire::Reader;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
-/// Length of the descriptor in sent packets. It has no picture id, as for VP8.
+/// Length of the descriptor in sent packets. As for VP8, it has no picture id.
 const DESCRIPTOR_BYTES: usize = 1;
 const I: u8 = 0x80;
 const P: u8 = 0x40;
@@ -43,11 +46,12 @@ const N: u8 = 0x01;
 const REFERENCES_MAX: usize = 3;
 /// Maximum number of frames in a superframe (VP9 bitstream §B.3).
 const LAYERS_MAX: usize = 8;
-/// Pictures after a key picture from which on an independent top layer is used alone.
+/// Number of pictures after a key picture from which on an independent top layer is output alone.
 const ALONE_AFTER: u8 = 10;
-/// Successive pictures that may lack the top layer while it is used alone.
+/// Number of consecutive pictures that may lack the top layer while it is output alone.
 const MISSING_MAX: u8 = 15;
-/// Fields in the first byte of a frame (VP9 bitstream §6.2): marker, profile, and the bits that exclude a key frame.
+/// Fields in the first byte of a frame (VP9 bitstream §6.2): the marker, the profile, and the bits that rule
+/// out a key frame.
 const MARKER_BITS: u8 = 0xc0;
 const MARKER: u8 = 0x80;
 const PROFILE: u8 = 0x30;
@@ -65,7 +69,7 @@ pub(super) fn packetize(key_frame: bool, unit: &[u8], max: usize, out: &mut Payl
     }
 }
 
-/// Fields of a descriptor that are used.
+/// The fields of a descriptor that are evaluated.
 struct Descriptor {
     begins: bool,
     ends: bool,
@@ -84,25 +88,26 @@ struct Layer {
     bytes: usize,
 }
 
-/// The top layer of the stream, and whether it is used alone.
+/// The top layer of the stream, and whether it is output alone.
 #[derive(Debug, Default)]
 struct Top {
     /// Highest layer of the last key picture.
     spatial: u8,
-    /// The top layer is used alone: lower layers are left out.
+    /// The top layer is output alone: lower layers are omitted.
     is_alone: bool,
-    /// Successive pictures since the key picture whose top layer was independent.
+    /// Number of consecutive pictures since the key picture whose top layer was independent.
     apart: u8,
-    /// Successive pictures without the top layer, while it is used alone.
+    /// Number of consecutive pictures without the top layer, while it is output alone.
     missing: u8,
-    /// The layers of this stream must stay together: the top layer once needed a lower one that had been left out.
+    /// The layers of this stream must stay together, because the top layer once needed a lower one that had
+    /// been omitted.
     together: bool,
 }
 
 /// Depacketizer of VP9; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// Incomplete layer, whose length is not known yet.
+    /// The layer being received, whose length is not known yet.
     layer: Option<Layer>,
     /// Complete layers of the picture.
     layers: Vec<Layer>,
@@ -114,7 +119,7 @@ pub(super) struct Depacketizer {
 enum Verdict {
     /// All layers, as a superframe if there is more than one.
     Whole,
-    /// Only the layer contained here.
+    /// Only this layer.
     Only(Layer),
     Skipped,
     Broken,
@@ -158,11 +163,11 @@ impl Top {
     }
 }
 
-/// True if a frame begins with the header of a key frame (VP9 bitstream §6.2): marker, profile, no frame shown again,
-/// frame type 0.
+/// True if a frame begins with the header of a key frame (VP9 bitstream §6.2): marker, profile, no repetition
+/// of an earlier frame, frame type 0.
 fn is_key_frame(frame: &[u8]) -> bool {
     let Some(&head) = frame.first() else { return false };
-    // Profile 3 has a reserved bit before them.
+    // Profile 3 has a reserved bit before these flags.
     let flags = if head & PROFILE == PROFILE { head << 1 } else { head };
     head & MARKER_BITS == MARKER && flags & (SHOWS_EXISTING | INTER) == 0
 }
@@ -250,7 +255,7 @@ fn read_descriptor(reader: &mut Reader<'_>) -> Result<Descriptor, Error> {
     if head & V != 0 {
         skip_scalability_structure(reader)?;
     }
-    // Of the upper layers P says nothing about the picture (§4.2): they may refer to the lower one.
+    // For upper layers, P says nothing about the picture (§4.2), since they may refer to a lower layer.
     let predicted = head & P != 0 || spatial > 0;
     Ok(Descriptor { begins: head & B != 0, ends: head & E != 0, predicted, spatial, inter_layer })
 }
@@ -271,7 +276,8 @@ fn skip_scalability_structure(reader: &mut Reader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Appends a superframe index: the marker, the sizes in little endian, the marker again (VP9 bitstream §B.2).
+/// Appends a superframe index: the marker, the sizes in little endian, and the marker again (VP9 bitstream
+/// §B.2).
 fn put_superframe_index(layers: &[Layer], frame: &mut BytesMut) {
     let largest = layers.iter().map(|layer| layer.bytes).max().unwrap_or(0);
     let size_bytes = [0xff, 0xffff, 0xff_ffff].iter().position(|&limit| largest <= limit).unwrap_or(3) + 1;

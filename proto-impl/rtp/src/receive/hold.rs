@@ -1,54 +1,58 @@
 //! The hold: the time for which packets wait for a missing one.
 //!
-//! If the sender retransmits, the hold is the time of a few requests and their answers, more of them if more is lost.
-//! If not, only reordered packets can still arrive, and the hold is as long as they were late before.
+//! If the sender retransmits, the hold is the time for a few requests and their answers; for more of them if
+//! the loss is high. Otherwise only reordered packets can still arrive, and the hold is the lateness of earlier
+//! reordered packets.
 
 use std::time::{Duration, Instant};
 
 use super::nack::RequestTimes;
 use crate::number::ExtendedSequence;
 
-/// Longest hold with retransmissions: three requests at a round trip of 800 ms.
+/// Maximum hold with retransmissions: three requests at a round trip of 800 ms.
 pub const HOLD_REPAIR_MAX: Duration = Duration::from_secs(3);
-/// Longest hold without retransmissions, which limits the reordering that is tolerated.
+/// Maximum hold without retransmissions, which limits the reordering that is tolerated.
 pub const HOLD_REORDER_MAX: Duration = Duration::from_millis(500);
-/// Shortest hold with retransmissions: short outages end within it.
+/// Minimum hold with retransmissions; short outages end within it.
 const HOLD_REPAIR_MIN: Duration = Duration::from_millis(300);
-/// Hold with retransmissions before the round trip is known.
+/// Hold with retransmissions until the round trip is known.
 const HOLD_UNMEASURED: Duration = Duration::from_secs(1);
-/// Shortest hold without retransmissions.
+/// Minimum hold without retransmissions.
 const HOLD_REORDER_MIN: Duration = Duration::from_millis(60);
 
-/// Maximum number of gaps whose age is remembered, to find out how late a packet is.
+/// Maximum number of gaps whose time is remembered, to determine how late a packet is.
 const GAPS_MAX: usize = 256;
-/// Length of a window; lateness and repair times are forgotten after one to two windows.
+/// Length of a window; lateness and repair times are forgotten after one or two windows.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Minimum number of packets over which loss is averaged; at most twice as many.
+/// Minimum number of packets over which loss is averaged; the maximum is twice as many.
 const LOSS_WINDOW: u32 = 512;
-/// Maximum number of packets of one gap that count as lost: an outage says nothing about the loss of requests.
+/// Maximum number of packets of one gap that count as lost. A long outage says nothing about the loss of
+/// requests.
 const LOSS_GAP_MAX: u32 = 16;
 /// Packets needed before the measured loss is used.
 const LOSS_PACKETS_MIN: u32 = 64;
 
-/// Number of requests that the hold leaves time for, by the share of packets lost, in thousandths. If requests and
-/// their answers are lost as often as packets, at most a few of ten thousand packets are given up.
+/// Number of requests for which the hold leaves time, by the share of packets lost, in thousandths. If requests
+/// and answers are lost as often as other packets, at most a few packets in ten thousand are given up.
 const TRIES: [(u32, u32); 7] = [(5, 2), (25, 3), (60, 4), (120, 5), (200, 9), (300, 12), (1000, 16)];
-/// Requests beyond the first eight are waited for while all of them take so long at most: later they cost more in delay than they repair.
+/// Requests beyond the first eight are only waited for if all of them together take at most `MORE_TRIES_MAX`;
+/// otherwise they cost more delay than they are worth.
 const TRIES_AT_ANY_TIME: u32 = 8;
 const MORE_TRIES_MAX: Duration = Duration::from_millis(1200);
 /// Time until a request is repeated before a round trip is known.
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
-/// Time from a request to its echo, and the loss in thousandths from which on requests have one.
+/// Time from a request to its second copy, and the loss in thousandths above which requests are sent twice.
 const ECHO: Duration = Duration::from_millis(10);
 const ECHO_LOSS_MIN: u32 = 20;
-/// Longest time for which a packet may be late before it is requested, on a path where packets overtake each other.
+/// Maximum time for which a packet may be late before it is requested, on a path where packets overtake each
+/// other.
 const TOLERANCE_MAX: Duration = Duration::from_millis(250);
-/// Share of late packets, in thousandths, from which on packets count as overtaking each other.
+/// Share of late packets, in thousandths, above which packets count as overtaking each other.
 const LATE_SHARE_MIN: u32 = 10;
-/// Number of requests before the loss is known.
+/// Number of requests until the loss is known.
 const TRIES_FIRST: u32 = 3;
 
-/// Extreme values of the last one to two windows.
+/// Extreme value over the last one or two windows.
 #[derive(Debug, Default)]
 struct Windowed<T> {
     now: Option<T>,
@@ -57,7 +61,7 @@ struct Windowed<T> {
 }
 
 impl<T: Copy + Ord> Windowed<T> {
-    /// Begins a new window when the current one is over.
+    /// Starts a new window if the current one is over.
     fn age(&mut self, now: Instant) {
         let since = *self.since.get_or_insert(now);
         let age = now.saturating_duration_since(since);
@@ -88,29 +92,30 @@ struct Gap {
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     round_trip: Option<Duration>,
-    /// Times from the first request of a packet to its repair. They exceed a round trip when requests or repairs were
-    /// lost or rate-limited, so the shortest counts.
+    /// Times from the first request for a packet to its repair. The shortest counts, because a time exceeds the
+    /// round trip if requests or repairs were lost or rate-limited.
     repairs: Windowed<Duration>,
     /// Delays of reordered packets.
     lateness: Windowed<Duration>,
     gaps: std::collections::VecDeque<Gap>,
     /// Mean lateness of late packets, and its mean deviation.
     late: (Duration, Duration),
-    /// Repairs come under a number of their own (RFC 4588), so that an original is known as such.
+    /// True if repairs have their own sequence numbers (RFC 4588), so that originals can be recognized.
     repairs_apart: bool,
     expected: u32,
     missing: u32,
-    /// Late packets of those expected.
+    /// Number of late packets among the expected ones.
     late_count: u32,
 }
 
 impl Hold {
-    /// Sets a round trip measured by other means than repairs.
+    /// Sets a round trip measured otherwise than by repairs.
     pub(super) const fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
     }
 
-    /// Notes that `to` arrived before the numbers from `from` up to but not including `to`; none if both are equal.
+    /// Records that `to` arrived before the numbers from `from` up to but not including `to`. If both are
+    /// equal, nothing is missing.
     pub(super) fn advanced(&mut self, now: Instant, from: ExtendedSequence, to: ExtendedSequence) {
         self.lateness.age(now);
         let gap = u32::try_from(to.since(from)).unwrap_or(u32::MAX);
@@ -126,8 +131,8 @@ impl Hold {
         }
     }
 
-    /// Notes the late arrival of a packet: it was reordered, not lost. A packet that is not new may be a second repair where
-    /// repairs have no number of their own, and does not lengthen the tolerance.
+    /// Records the late arrival of a packet, which was reordered, not lost. A packet that is not new may be a second repair
+    /// if repairs do not have their own SSRC, and does not lengthen the tolerance.
     pub(super) fn reordered(&mut self, now: Instant, sequence: ExtendedSequence, is_new: bool) {
         self.missing = self.missing.saturating_sub(1);
         let gap = self.gaps.iter().find(|gap| gap.from <= sequence && sequence < gap.to);
@@ -144,21 +149,20 @@ impl Hold {
         }
     }
 
-    /// Notes that repairs come under a number of their own.
+    /// Records that repairs have their own sequence numbers.
     pub(super) const fn set_repairs_apart(&mut self) {
         self.repairs_apart = true;
     }
 
-    /// True if a packet that arrives under its own number, so long after its first request, is the late original and not
-    /// a repair.
+    /// True if a packet that arrives under its own number, this long after its first request, is the late
+    /// original instead of a repair.
     pub(super) fn is_original(&self, since_request: Duration) -> bool {
         self.repairs_apart || self.round_trip.is_some_and(|round_trip| since_request < round_trip / 2)
     }
 
-    /// Returns the time for which a packet may be late before it is requested: at least `least`, and so short that an answer
-    /// can come within `most`. Where packets overtake each
-    /// other, earlier requests would be for packets that arrive by themselves, and their repairs would take the place of
-    /// media.
+    /// Returns the time for which a packet may be late before it is requested: at least `least`, and short enough for an
+    /// answer to come within `most`. If packets overtake each other, earlier requests would be for packets that arrive
+    /// anyway, and their repairs would take capacity from media.
     pub(super) fn tolerance(&self, least: Duration, jitter: Duration, most: Duration) -> Duration {
         if self.late_count.saturating_mul(1000) < self.expected.saturating_mul(LATE_SHARE_MIN) {
             return least;
@@ -169,27 +173,27 @@ impl Hold {
         late.min(most.saturating_sub(answer)).max(least)
     }
 
-    /// Notes a repair that arrived this long after the first request for it.
+    /// Records a repair that arrived this long after the first request.
     pub(super) fn repaired(&mut self, now: Instant, time: Duration) {
         self.repairs.age(now);
         self.repairs.add(time, Duration::min);
     }
 
-    /// Forgets all gaps, since the sequence numbers restarted.
+    /// Forgets all gaps, because the sequence numbers restarted.
     pub(super) fn restart(&mut self) {
         self.gaps.clear();
     }
 
-    /// Returns the time after which a request is repeated: a round trip and its variation. `None` before the first
-    /// measurement.
+    /// Returns the time after which a request is repeated: a round trip plus its variation. `None` before the
+    /// first measurement.
     pub(super) fn repeat(&self, jitter: Duration) -> Option<Duration> {
         let round_trip = self.round_trip.or_else(|| self.repairs.all().min())?;
         Some(round_trip.saturating_add(round_trip / 4).saturating_add(jitter))
     }
 
-    /// Returns the times between requests for one packet. On a path that loses packets a request is sent twice: a lost one
-    /// would cost as much time as a lost answer. Senders with repairs of their own number ignore a second request that comes
-    /// so soon; of the others some would repeat the packet twice.
+    /// Returns the times between requests for one packet. On a path that loses packets, each request is sent twice, because
+    /// a lost request costs as much time as a lost answer. Senders whose repairs have their own SSRC (RFC 4588) ignore a
+    /// second request that follows this soon; some others would repeat the packet twice.
     pub(super) fn requests(&self, jitter: Duration) -> RequestTimes {
         let repeat = self.repeat(jitter).unwrap_or(REPEAT_FIRST);
         let is_lossy = self.expected >= LOSS_PACKETS_MIN && self.loss() >= ECHO_LOSS_MIN;
@@ -211,7 +215,8 @@ impl Hold {
 
     /// Returns the hold without retransmissions.
     pub(super) fn of_reordering(&self, jitter: Duration) -> Duration {
-        // The jitter of RFC 3550 is a third of the range of delays that are spread evenly, and grows to that slowly.
+        // If delays are evenly distributed, the jitter of RFC 3550 is a third of their range, and converges to
+        // that slowly.
         let spread = jitter.saturating_mul(4);
         self.of_lateness().max(spread).clamp(HOLD_REORDER_MIN, HOLD_REORDER_MAX)
     }

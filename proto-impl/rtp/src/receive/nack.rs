@@ -1,4 +1,4 @@
-//! Missing packets, and the times to request them.
+//! Missing packets, and the times at which to request them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use crate::number::{ExtendedSequence, SequenceNumber};
 pub const NACK_LIST_MAX: usize = 1000;
 /// Maximum number of requests for one packet.
 pub const NACK_TRIES_MAX: u8 = 18;
-/// Longest time for which a packet is requested: the longest hold.
+/// Maximum time for which a packet is requested: the longest hold.
 pub const NACK_AGE_MAX: Duration = super::hold::HOLD_REPAIR_MAX;
-/// Shortest time between two requests for one packet, for very short round trips.
+/// Minimum time between two requests for one packet; matters for very short round trips.
 const REPEAT_MIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ struct Missing {
     next: Instant,
     tries: u8,
     first_asked: Option<Instant>,
-    /// The last request has been sent once, and is still to be echoed.
+    /// The last request was sent once; its second copy is still to be sent.
     echo: bool,
 }
 
@@ -40,15 +40,15 @@ pub(super) struct Arrived {
     pub(super) first_asked: Option<Instant>,
 }
 
-/// Maximum number of abandoned packets whose late repair still gives a round trip.
+/// Maximum number of abandoned packets for which a late repair still yields a round trip.
 const GIVEN_UP_MAX: usize = 64;
 
-/// The missing packets of a source, in order of sequence numbers, limited in number, age and requests.
+/// The missing packets of a source, in order of their sequence numbers; limited in number, age and requests.
 #[derive(Debug)]
 pub(super) struct NackList {
     missing: BTreeMap<ExtendedSequence, Missing>,
     due: Option<Instant>,
-    /// Most recently abandoned packets and the times of their first requests.
+    /// Recently abandoned packets, with the times of their first requests.
     given_up: VecDeque<(ExtendedSequence, Instant)>,
 }
 
@@ -57,8 +57,9 @@ impl NackList {
         Self { missing: BTreeMap::new(), due: None, given_up: VecDeque::new() }
     }
 
-    /// Adds the numbers from `from` up to but not including `to` as missing, to be requested at `next`. Returns false when they are too many; the
-    /// list is then empty, since a new key frame costs less than all of them.
+    /// Adds the numbers from `from` up to but not including `to` as missing, to be requested at `next`. Returns
+    /// false if there are too many: the list is then cleared, since a new key frame costs less than all of
+    /// them.
     #[must_use]
     pub(super) fn lost(
         &mut self,
@@ -82,7 +83,7 @@ impl NackList {
         true
     }
 
-    /// Removes a packet that arrived; `None` when it was neither missing nor recently abandoned.
+    /// Removes a packet that arrived; `None` if it was neither missing nor recently abandoned.
     pub(super) fn arrived(&mut self, sequence: ExtendedSequence) -> Option<Arrived> {
         let missing = self.missing.remove(&sequence);
         if self.missing.is_empty() {
@@ -115,8 +116,8 @@ impl NackList {
         self.due = None;
     }
 
-    /// Adds the packets to request now to `out`, in rising order. Packets requested too often or for too long are
-    /// abandoned.
+    /// Adds the packets to request now to `out`, in ascending order. Packets requested too often or for too
+    /// long are abandoned.
     pub(super) fn poll(&mut self, now: Instant, times: RequestTimes, out: &mut Vec<SequenceNumber>) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -165,7 +166,7 @@ mod tests {
         RequestTimes { repeat, echo: None }
     }
 
-    /// A lossy path carries each request twice, and waits no longer for the answer.
+    /// On a lossy path, each request is sent twice, and the answer is awaited no longer than otherwise.
     #[test]
     fn requests_are_echoed_on_a_lossy_path() {
         let start = netsim::Clock::new().now();

@@ -20,7 +20,7 @@ pub struct Received {
     pub payload_type: PayloadType,
     /// The payload.
     pub payload: Bytes,
-    /// Number of immediately preceding packets whose media this one repeats (RFC 2198).
+    /// Number of immediately preceding packets whose media this packet repeats (RFC 2198).
     pub covers: u16,
     /// Arrival time.
     pub arrival: Instant,

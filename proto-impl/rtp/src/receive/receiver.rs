@@ -14,15 +14,16 @@ use crate::header::Header;
 use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
 use crate::rtcp::{ReportBlock, SenderInfo};
 
-/// Distance from the newest packet within which a retransmission may follow it.
+/// Maximum distance by which a retransmitted packet may be ahead of the newest one.
 const RECOVERED_AHEAD_MAX: u64 = 64;
-/// Jump ahead, in packets, beyond which another stream or a very long outage is assumed (RFC 3550 §A.1 uses 3000 too).
+/// Jump ahead, in packets, beyond which another stream or a very long outage is assumed (3000 as in RFC 3550
+/// §A.1).
 const LEAP_MAX: u64 = 3000;
-/// Distance behind, in packets, up to which a packet counts as late and not as another stream's. Larger than the RFC's
-/// 100 because repaired packets come late.
+/// Maximum distance behind, in packets, for a packet to count as late and not as another stream's. Larger than
+/// the RFC's 100, because repairs arrive late.
 const LATE_MAX: u64 = 3000;
 
-/// Maximum number of events waiting for the owner. An owner that polls after each input never reaches it.
+/// Maximum number of events waiting for the owner. Never reached if the owner polls after each input.
 const EVENTS_MAX: usize = 4096;
 
 /// Settings for the reception of a source.
@@ -35,21 +36,21 @@ pub struct ReceiveConfig {
     /// Least time for which a packet may be late before it is requested. Where packets overtake each other it is longer, by
     /// their usual lateness.
     pub nack_tolerance: Duration,
-    /// Longest time for which packets wait for a missing one. If repairs take longer, packets wait only for reordered
-    /// ones.
+    /// Maximum time for which packets wait for a missing one. If repairs take longer, packets wait only for
+    /// reordered ones.
     pub hold_max: Duration,
 }
 
 impl ReceiveConfig {
-    /// Settings for a source with retransmissions: packets wait for a missing one as long as a few requests take, up to
-    /// [`HOLD_REPAIR_MAX`].
+    /// Settings for a source with retransmissions: packets wait for a missing one for the time of a few
+    /// requests, up to [`HOLD_REPAIR_MAX`].
     #[must_use]
     pub const fn with_nack(clock_rate: u32) -> Self {
         Self { clock_rate, nack: true, nack_tolerance: Duration::from_millis(10), hold_max: HOLD_REPAIR_MAX }
     }
 
-    /// Settings for a source without retransmissions: packets wait as long as reordered ones were late before, up to
-    /// [`HOLD_REORDER_MAX`].
+    /// Settings for a source without retransmissions: packets wait for a missing one for the lateness of
+    /// earlier reordered packets, up to [`HOLD_REORDER_MAX`].
     #[must_use]
     pub const fn without_nack(clock_rate: u32) -> Self {
         let hold_max = HOLD_REORDER_MAX;
@@ -62,10 +63,10 @@ impl ReceiveConfig {
 pub enum ReceiveEvent {
     /// The next packet in order.
     Packet(Received),
-    /// Packets before the next one are missing for good, so the frames they belonged to are spoilt; video needs a key
-    /// frame.
+    /// Packets before the next one are lost for good, so the frames that they belonged to are damaged, and
+    /// video needs a key frame.
     Lost {
-        /// Number of missing packets, as far as known.
+        /// Number of lost packets, as far as known.
         packets: u64,
     },
     /// The sequence numbers restarted, presumably with another stream.
@@ -75,17 +76,17 @@ pub enum ReceiveEvent {
 /// Counters of one source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReceiveStats {
-    /// Packets received, repairs excluded.
+    /// Packets received, without repairs.
     pub packets: u64,
     /// Payload bytes of these packets.
     pub bytes: u64,
-    /// Packets recovered by retransmission that were still needed.
+    /// Packets recovered by retransmission while they were still needed.
     pub recovered: u64,
-    /// Duplicate packets, and packets that came too late.
+    /// Duplicate packets, and packets that arrived too late.
     pub useless: u64,
     /// Packets given up.
     pub lost: u64,
-    /// Packet requests sent; one packet may be requested several times.
+    /// Number of requests sent; one packet may be requested several times.
     pub nacked: u64,
     /// Number of restarts of the sequence numbers.
     pub restarts: u64,
@@ -108,14 +109,15 @@ pub struct Receiver {
     stats: ReceiveStats,
 }
 
-/// State from the first packet on.
+/// State that exists from the first packet on.
 #[derive(Debug)]
 struct Stream {
     highest: ExtendedSequence,
     statistics: Statistics,
     reorder: ReorderBuffer,
     nacks: NackList,
-    /// Packet far out of order; if the next one follows it, the sequence numbers have restarted (RFC 3550 §A.1).
+    /// A packet far out of order. If the next packet follows it in sequence, the sequence numbers have
+    /// restarted (RFC 3550 §A.1).
     suspect: Option<SequenceNumber>,
 }
 
@@ -145,7 +147,8 @@ impl Receiver {
         self.handle_covering(now, header, payload, 0);
     }
 
-    /// Handles a packet that repeats the media of the `covers` packets before it, which are then not waited for.
+    /// Handles a packet that also contains the media of the `covers` packets before it, which are then not
+    /// waited for.
     pub fn handle_covering(&mut self, now: Instant, header: &Header<'_>, payload: Bytes, covers: u16) {
         self.stats.packets = self.stats.packets.saturating_add(1);
         self.stats.bytes = self.stats.bytes.saturating_add(u64::try_from(payload.len()).unwrap_or(u64::MAX));
@@ -179,8 +182,8 @@ impl Receiver {
         self.release(now);
     }
 
-    /// Handles a packet recovered by retransmission. Accepted only if it is missing, or follows the newest packet by at most
-    /// [`RECOVERED_AHEAD_MAX`]: senders repeat the last packets before a pause.
+    /// Handles a packet recovered by retransmission. Accepted only if it is missing, or ahead of the newest
+    /// packet by at most [`RECOVERED_AHEAD_MAX`], because senders repeat the last packets before a pause.
     pub fn handle_recovered(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
         self.path.set_repairs_apart();
         let ahead = |stream: &Stream| {
@@ -200,12 +203,12 @@ impl Receiver {
         self.release(now);
     }
 
-    /// Advances the highest number, and notes missing packets before it.
+    /// Advances the highest number, and records missing packets before it.
     fn advance(&mut self, now: Instant, sequence: ExtendedSequence) {
         let Some(stream) = &mut self.stream else { return };
         let missing_from = stream.highest.next();
         stream.highest = stream.highest.max(sequence);
-        // The first packet of all is its own highest.
+        // For the very first packet, `highest` already is its own number.
         self.path.advanced(now, missing_from.min(sequence), sequence);
         let tolerance = self.tolerance();
         let Some(stream) = &mut self.stream else { return };
@@ -214,7 +217,7 @@ impl Receiver {
             && sequence > missing_from
             && !stream.nacks.lost(now, next, missing_from, sequence)
         {
-            // More than can be asked for: nobody waits for them.
+            // There are too many to request, so none is waited for.
             let lost = sequence.since(stream.reorder.next());
             stream.reorder.restart(sequence);
             self.lose(lost);
@@ -228,7 +231,8 @@ impl Receiver {
         }
     }
 
-    /// Sets a measured round trip to the sender. Without one it is estimated from the times of repairs.
+    /// Sets a measured round trip to the sender. Without it, the round trip is estimated from the times of
+    /// repairs.
     pub const fn set_round_trip(&mut self, round_trip: Duration) {
         self.path.set_round_trip(round_trip);
     }
@@ -238,7 +242,7 @@ impl Receiver {
         self.release(now);
     }
 
-    /// Returns the report block for the sender, and starts another interval; `None` before the first packet.
+    /// Returns the report block for the sender, and starts the next interval; `None` before the first packet.
     pub fn report(&mut self, now: Instant) -> Option<ReportBlock> {
         let stream = self.stream.as_mut()?;
         Some(stream.statistics.report(now, self.ssrc, stream.highest))
@@ -249,7 +253,7 @@ impl Receiver {
         self.events.pop_front()
     }
 
-    /// Adds the packets to request now to `out`, in rising order.
+    /// Adds the packets to request now to `out`, in ascending order.
     pub fn poll_nacks(&mut self, now: Instant, out: &mut Vec<SequenceNumber>) {
         if let Some(stream) = &mut self.stream {
             let before = out.len();
@@ -277,8 +281,8 @@ impl Receiver {
         stats
     }
 
-    /// Returns the packets lost on the path so far, as in reports: repairs do not count. Negative if packets were
-    /// duplicated.
+    /// Returns the number of packets lost on the path so far, as in reports: repairs do not reduce it. Negative
+    /// if packets were duplicated.
     #[must_use]
     pub fn lost_on_the_way(&self) -> i64 {
         self.stream.as_ref().map_or(0, |stream| stream.statistics.lost(stream.highest))

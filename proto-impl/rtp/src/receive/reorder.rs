@@ -1,4 +1,4 @@
-//! The reorder buffer: packets wait for earlier ones.
+//! The reorder buffer, in which packets wait for earlier ones.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::received::Received;
 use crate::number::ExtendedSequence;
 
-/// Maximum number of packets that wait.
+/// Maximum number of waiting packets.
 pub const REORDER_PACKETS_MAX: usize = 2048;
-/// Maximum number of payload bytes that wait.
+/// Maximum number of payload bytes of waiting packets.
 pub const REORDER_BYTES_MAX: usize = 2 << 20;
 
-/// Maximum number of packets behind a gap that are asked when the gap was first seen.
+/// Maximum number of packets after a gap that are examined to determine when the gap was first noticed.
 const OVERTAKERS_MAX: usize = 128;
 
 /// A packet or a gap that leaves the buffer.
@@ -21,18 +21,18 @@ pub(super) enum Released {
     Packet(Received),
     /// Number of packets lost before the next one.
     Lost(u64),
-    /// Number of packets missing before the next one, which repeats their media.
+    /// Number of packets missing before the next one, which contains their media as well.
     Covered(u64),
 }
 
-/// Packets by their extended sequence number. They leave when all earlier ones have, or when the first has waited long
-/// enough.
+/// Packets ordered by extended sequence number. A packet leaves when all earlier ones have left, or when the
+/// first waiting packet has waited long enough.
 #[derive(Debug)]
 pub(super) struct ReorderBuffer {
     waiting: BTreeMap<ExtendedSequence, Received>,
     bytes: usize,
     next: ExtendedSequence,
-    /// Time since which packets before the first one are missing.
+    /// Time since which packets before the first waiting one are missing.
     gap_since: Option<Instant>,
     wait: Duration,
 }
@@ -42,17 +42,17 @@ impl ReorderBuffer {
         Self { waiting: BTreeMap::new(), bytes: 0, next, gap_since: None, wait: Duration::ZERO }
     }
 
-    /// Sets how long a gap lasts at most, from now on.
+    /// Sets the maximum duration of a gap from now on.
     pub(super) const fn set_wait(&mut self, wait: Duration) {
         self.wait = wait;
     }
 
-    /// Sequence number of the packet that leaves next.
+    /// Sequence number of the packet that must leave next.
     pub(super) const fn next(&self) -> ExtendedSequence {
         self.next
     }
 
-    /// Returns true if a packet need not wait: it is the next one, and no packet waits. It then counts as having left.
+    /// True if a packet need not wait: it is the next one, and no packet waits. It then counts as having left.
     /// Nearly all packets take this path, which avoids the tree.
     pub(super) fn passes(&mut self, sequence: ExtendedSequence) -> bool {
         let passes = sequence == self.next && self.waiting.is_empty();
@@ -62,7 +62,7 @@ impl ReorderBuffer {
         passes
     }
 
-    /// Adds a packet. Returns false if it has left already, was given up, or is a duplicate.
+    /// Adds a packet. Returns false if it has already left, was given up, or is a duplicate.
     pub(super) fn insert(&mut self, now: Instant, packet: Received) -> bool {
         if packet.sequence < self.next || self.waiting.contains_key(&packet.sequence) {
             return false;
@@ -75,8 +75,8 @@ impl ReorderBuffer {
         true
     }
 
-    /// Returns the next packet if it has arrived; otherwise the gap before it, if that has lasted long enough or the
-    /// buffer is full.
+    /// Returns the next packet if it has arrived. Otherwise returns the gap before the first waiting packet, if
+    /// it has lasted long enough or the buffer is full.
     pub(super) fn release(&mut self, now: Instant) -> Option<Released> {
         let (&first, packet) = self.waiting.first_key_value()?;
         if first > self.next {
@@ -95,7 +95,8 @@ impl ReorderBuffer {
         let (_, packet) = self.waiting.pop_first()?;
         self.bytes = self.bytes.saturating_sub(packet.payload.len());
         self.next = packet.sequence.next();
-        // A gap behind this packet is as old as the first packet that overtook it: a repaired one came later.
+        // The age of a gap after this packet is that of the first packet received after the gap; a repaired
+        // packet arrived later than that.
         let behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first > self.next);
         let arrivals = self.waiting.values().take(OVERTAKERS_MAX).map(|waiting| waiting.arrival);
         self.gap_since = if behind { arrivals.min() } else { None };

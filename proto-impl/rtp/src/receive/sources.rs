@@ -1,11 +1,12 @@
-//! The state that a session keeps for each source of its peer.
+//! The state that a session keeps for each of its peer's sources.
 
 use crate::number::Ssrc;
 
-/// Maximum number of sources in a session, since a peer may invent any number of them.
+/// Maximum number of sources in a session, since a peer may make up any number of them.
 pub const SOURCES_MAX: usize = 32;
 
-/// A small table by SSRC. When it is full, new sources are refused, and the owner counts them; no source is evicted.
+/// A small table indexed by SSRC. When it is full, new sources are refused, and the owner counts them; no
+/// source is evicted.
 #[derive(Debug, Clone)]
 pub struct Sources<T> {
     entries: Vec<(Ssrc, T)>,
@@ -36,7 +37,7 @@ impl<T> Sources<T> {
         self.entries.iter_mut().find(|(other, _)| *other == ssrc).map(|(_, entry)| entry)
     }
 
-    /// Returns the entry of a source, created if missing; `None` when there are [`SOURCES_MAX`] others.
+    /// Returns the entry of a source, created if missing; `None` if there are already [`SOURCES_MAX`] others.
     pub fn get_or_insert_with(&mut self, ssrc: Ssrc, make: impl FnOnce() -> T) -> Option<&mut T> {
         let at = match self.entries.iter().position(|(other, _)| *other == ssrc) {
             Some(at) => at,
@@ -49,7 +50,7 @@ impl<T> Sources<T> {
         self.entries.get_mut(at).map(|(_, entry)| entry)
     }
 
-    /// Removes a source, as after its BYE.
+    /// Removes a source, for example after its BYE.
     pub fn remove(&mut self, ssrc: Ssrc) -> Option<T> {
         let at = self.entries.iter().position(|(other, _)| *other == ssrc)?;
         Some(self.entries.remove(at).1)

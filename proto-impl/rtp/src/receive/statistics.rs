@@ -1,4 +1,4 @@
-//! Losses and jitter of a source, as reported (RFC 3550 §A.3, §A.8).
+//! Loss and jitter of a source, as reported (RFC 3550 §A.3, §A.8).
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::ntp::{NtpTime, compact};
 use crate::number::{ExtendedSequence, Ssrc};
 use crate::rtcp::ReportBlock;
 
-/// Inverse of the largest difference of two transit times, in seconds, that counts for the hold of late packets.
+/// Largest difference of two transit times that affects the hold, as the inverse of its value in seconds.
 const DIFFERENCES_PER_SECOND: u64 = 5;
 
 /// Counters of one source since its sequence numbers last started.
@@ -21,8 +21,8 @@ pub(super) struct Statistics {
     received_before: u64,
     /// Jitter in sixteenths of a tick.
     jitter: u64,
-    /// Jitter in which no difference counts as more than a fifth of a second, so that a jump of the sender's clock is
-    /// not taken for jitter.
+    /// Jitter with each difference limited to a fifth of a second, so that a jump of the sender's clock does
+    /// not count as jitter.
     steady_jitter: u64,
     transit: Option<u32>,
     sender_report: Option<(u32, Instant)>,
@@ -44,7 +44,7 @@ impl Statistics {
         }
     }
 
-    /// Restarts counting, while the clock and the sender's reports continue.
+    /// Restarts the counters; the clock and the data from sender reports are kept.
     pub(super) const fn restart(&mut self, base: ExtendedSequence) {
         self.base = base;
         (self.received, self.expected_before, self.received_before) = (0, 0, 0);
@@ -54,7 +54,7 @@ impl Statistics {
     pub(super) fn packet(&mut self, now: Instant, timestamp: u32) {
         self.received = self.received.saturating_add(1);
         let ticks = ticks(now.saturating_duration_since(self.epoch), self.clock_rate);
-        // A.8: both clocks wrap, their difference as well; its size is what counts.
+        // A.8: both clocks wrap around, and so does their difference; its absolute value counts.
         let transit = ticks.wrapping_sub(timestamp);
         if let Some(before) = self.transit.replace(transit) {
             let difference = u64::from(transit.wrapping_sub(before).cast_signed().unsigned_abs());
@@ -71,7 +71,7 @@ impl Statistics {
         self.sender_report = Some((ntp.middle(), now));
     }
 
-    /// Returns the expected packets that were not received.
+    /// Returns the number of expected packets that were not received.
     pub(super) fn lost(&self, highest: ExtendedSequence) -> i64 {
         let expected = i64::try_from(self.expected(highest)).unwrap_or(i64::MAX);
         expected.saturating_sub(i64::try_from(self.received).unwrap_or(i64::MAX))
@@ -81,7 +81,7 @@ impl Statistics {
         u32::try_from(self.jitter >> 4).unwrap_or(u32::MAX)
     }
 
-    /// Returns the jitter as a duration; no single difference counts as more than a fifth of a second.
+    /// Returns the jitter as a duration, with each difference limited to a fifth of a second.
     pub(super) fn jitter_time(&self) -> Duration {
         let nanos = (self.steady_jitter >> 4).saturating_mul(1_000_000_000);
         Duration::from_nanos(nanos.checked_div(self.clock_rate.into()).unwrap_or(0))
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!((block.fraction_lost, block.cumulative_lost, block.jitter), (51, 2, 0));
         assert_eq!((block.highest_sequence, block.last_sender_report), (0x1_0003, 0x5678_9abc));
         assert_eq!(block.delay_since_report, 16_384);
-        // More than expected: one packet came twice.
+        // More packets than expected, because one was duplicated.
         for _ in 0..12 {
             statistics.packet(at(400), 0);
         }

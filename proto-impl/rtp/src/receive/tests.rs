@@ -23,7 +23,7 @@ fn header(number: u16) -> Header<'static> {
     }
 }
 
-/// Receiver with a clock in milliseconds.
+/// A receiver, with a clock in milliseconds.
 struct Bench {
     receiver: Receiver,
     start: Instant,
@@ -100,7 +100,7 @@ fn what_is_missing_is_asked_for_and_fills_its_gap() {
     assert_eq!(bench.nacks(), [12]);
     bench.recovered(12);
     assert_eq!((bench.events(), bench.receiver.stats().recovered), (vec![12, 13], 2));
-    // Reports tell of the way, not of the repair.
+    // Reports count losses on the path, regardless of repairs.
     assert_eq!(bench.receiver.lost_on_the_way(), 2);
 }
 
@@ -137,13 +137,13 @@ fn a_leap_is_believed_when_a_second_packet_follows() {
     bench.packets([100, 40_000, 101, 20_000, 20_001, 20_002]);
     assert_eq!(bench.events(), [100, 101, 100_000, 20_001, 20_002]);
     assert_eq!((bench.receiver.stats().restarts, bench.nacks()), (1, vec![]));
-    // A leap within the bounds is a loss: too many to be asked for are given up at once.
+    // A jump within the limit is a loss: the packets are too many to request, and given up immediately.
     bench.packets([22_500]);
     assert_eq!((bench.events(), bench.nacks()), (vec![-2497, 22_500], vec![]));
     bench.packets([22_503]);
     bench.wait(10);
     assert_eq!(bench.nacks(), [22_501, 22_502]);
-    // A publisher that begins at another place, lower.
+    // A publisher that starts at another, lower number.
     bench.packets([5, 6]);
     assert_eq!(bench.events(), [100_000, 6]);
 }
@@ -177,7 +177,7 @@ fn a_repair_of_the_last_packets_is_taken_and_shows_what_is_missing_before_it() {
     [14, 13, 15].into_iter().for_each(|number| bench.recovered(number));
     assert_eq!(bench.events(), [13, 14, 15]);
     assert_eq!((bench.receiver.stats().recovered, bench.receiver.stats().useless), (4, 1));
-    // 64 packets ahead is the most.
+    // At most 64 packets ahead.
     bench.recovered(15 + 64);
     bench.packets([80]);
     bench.wait(1000);
@@ -188,7 +188,7 @@ fn a_repair_of_the_last_packets_is_taken_and_shows_what_is_missing_before_it() {
 fn what_waits_and_what_is_missed_is_bounded() {
     let mut bench = with_nack();
     bench.packets([0]);
-    // Every second packet: the list of missing ones fills up, the room of waiting ones as well.
+    // Every second packet: the list of missing packets fills up, and so does the buffer.
     let mut most = (0, 0);
     for n in 1..20_000u32 {
         bench.packets([u16::try_from(n * 2 % 65_536).unwrap()]);
@@ -213,8 +213,8 @@ fn what_waits_and_what_is_missed_is_bounded() {
     assert!(bench.receiver.stats().waiting <= REORDER_BYTES_MAX / 60_000 + 1);
 }
 
-/// Checks a path with loss and reordering, which also affect the repairs: all packets arrive in order, and two runs are
-/// equal.
+/// Checks a path with loss and reordering, which also affect retransmissions: all packets are passed on in
+/// order, and two runs are identical.
 #[test]
 fn a_lossy_road_is_repaired() {
     let run = |seed: u64| {
@@ -249,17 +249,17 @@ fn a_lossy_road_is_repaired() {
     };
     for seed in 0..20 {
         let (out, nacked) = run(seed);
-        // The first packet that comes is the beginning; the few that it overtook are late.
+        // The first packet to arrive is the start; the few that it has overtaken are late.
         let expected: Vec<i64> = (65_000..68_000).map(|n| n % 65_536).skip_while(|&n| n != out[0]).collect();
         assert_eq!(out, expected[..out.len()], "seed {seed}");
         assert!(expected.len() - out.len() < 4 && expected.len() > 2990, "seed {seed}: {}", out.len());
-        // Each request is echoed.
+        // Each request is sent twice.
         assert!((500..1000).contains(&nacked), "seed {seed}: {nacked}");
         assert_eq!(run(seed), (out, nacked));
     }
 }
 
-/// Checks a round trip longer than the first hold, which is learnt from late repairs, so that the next ones are in
+/// Checks a round trip longer than the initial hold: it is learnt from late repairs, so that later ones are in
 /// time.
 #[test]
 fn a_long_round_trip_is_learnt_from_late_repairs() {
@@ -287,7 +287,7 @@ fn a_long_round_trip_is_learnt_from_late_repairs() {
     assert_eq!(given_up, [true, false, false, false]);
 }
 
-/// Checks a round trip of 300 ms without a report: it is learnt from the repairs, and no request is in vain.
+/// Checks a round trip of 300 ms without reports: it is learnt from repairs, and no request is unnecessary.
 #[test]
 fn the_round_trip_is_learnt_from_repairs() {
     let start = netsim::Clock::new().now();
@@ -304,7 +304,7 @@ fn the_round_trip_is_learnt_from_repairs() {
     };
     let (mut repairs, mut asked) = (std::collections::VecDeque::new(), Vec::new());
     for ms in 0..4000u64 {
-        // A packet each 10 ms; each tenth is lost, and repaired 300 ms behind its first request.
+        // A packet every 10 ms; every tenth is lost, and repaired 300 ms after its first request.
         if ms.is_multiple_of(10) && !ms.is_multiple_of(100) || ms == 0 {
             receiver.handle_packet(
                 at(ms),
@@ -325,7 +325,7 @@ fn the_round_trip_is_learnt_from_repairs() {
         while receiver.poll_event().is_some() {}
     }
     let later: Vec<_> = asked.iter().filter(|(ms, _)| (1000..3500).contains(ms)).collect();
-    // The path is lossy, so that each request is echoed.
+    // The path is lossy, so each request is sent twice.
     let (requests, echoes): (Vec<&(u64, _)>, Vec<&(u64, _)>) =
         later.into_iter().partition(|(ms, _)| ms % 100 < 25);
     assert_eq!((requests.len(), echoes.len()), (25, 25), "each is asked for once: {requests:?}");

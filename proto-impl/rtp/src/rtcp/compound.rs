@@ -12,9 +12,9 @@ use crate::number::{SequenceNumber, Ssrc};
 /// Largest value of the five-bit count.
 const COUNT_MAX: usize = COUNT as usize;
 
-/// A compound packet under construction. Parts are added while they fit a byte limit; a part that does not fit is
-/// refused, or shortened where that makes sense. With a report first it is a compound packet (RFC 3550 §6.1), without
-/// one a reduced-size packet (RFC 5506).
+/// A compound packet under construction. Parts are added up to a byte limit; a part that does not fit is
+/// refused, or shortened where that makes sense. With a report at the beginning, the result is a compound
+/// packet (RFC 3550 §6.1), without one a reduced-size packet (RFC 5506).
 #[derive(Debug, Clone)]
 pub struct Compound {
     bytes: Vec<u8>,
@@ -22,7 +22,7 @@ pub struct Compound {
 }
 
 impl Compound {
-    /// Creates an empty packet; `limit` is the datagram size less the bytes that SRTCP adds.
+    /// Creates an empty packet. `limit` is the datagram size minus the bytes that SRTCP adds.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
         Self { bytes: Vec::new(), limit }
@@ -58,7 +58,8 @@ impl Compound {
         })
     }
 
-    /// Adds RRs for all blocks, up to 31 in each, or an empty RR without blocks. Returns how many blocks fitted.
+    /// Adds RRs for all blocks, up to 31 in each; without blocks, adds an empty RR. Returns the number of
+    /// blocks that fitted.
     pub fn receiver_reports(&mut self, ssrc: Ssrc, blocks: &[ReportBlock]) -> usize {
         if blocks.is_empty() {
             self.receiver_report(ssrc, &[]);
@@ -91,7 +92,7 @@ impl Compound {
             put(out, ssrc.0);
             out.extend_from_slice(&[CNAME, u8::try_from(cname.len()).unwrap_or(0)]);
             out.extend_from_slice(cname);
-            // The end is a zero, and zeros fill the word.
+            // A zero ends the items, and further zeros fill the word.
             out.push(0);
             out.resize(out.len().next_multiple_of(4), 0);
         })
@@ -102,7 +103,7 @@ impl Compound {
         self.part(packet_type::BYE, ssrcs.len(), |out| ssrcs.iter().for_each(|ssrc| put(out, ssrc.0)))
     }
 
-    /// Adds a NACK for numbers in rising order. Returns how many of them fitted.
+    /// Adds a NACK for numbers in ascending order. Returns how many of them fitted.
     pub fn nack(&mut self, sender: Ssrc, media: Ssrc, numbers: &[SequenceNumber]) -> usize {
         let mut room = self.room().saturating_sub(HEAD_BYTES + 8) / 4;
         let mut written = 0usize;
@@ -112,7 +113,7 @@ impl Compound {
             let mut mask = 0u16;
             written = written.saturating_add(1);
             while let Some(behind) = rest.peek().and_then(|next| next.ahead_of(first)).filter(|&n| n <= 16) {
-                // The number itself may be there twice.
+                // The same number may occur twice.
                 mask |= behind.checked_sub(1).map_or(0, |bit| 1 << bit);
                 rest.next();
                 written = written.saturating_add(1);
@@ -150,7 +151,7 @@ impl Compound {
         })
     }
 
-    /// Adds a REMB: the rate, in bits per second, for up to 255 sources together.
+    /// Adds a REMB: the rate, in bits per second, for up to 255 sources in total.
     pub fn remb(&mut self, sender: Ssrc, bitrate: u64, ssrcs: &[Ssrc]) -> bool {
         let Ok(count) = u8::try_from(ssrcs.len()) else {
             return false;
@@ -165,7 +166,7 @@ impl Compound {
         })
     }
 
-    /// Adds an XR with a receiver reference time, by which a receiver measures its round trip.
+    /// Adds an XR with a receiver reference time, with which a receiver measures its round trip.
     pub fn reference_time(&mut self, sender: Ssrc, now: NtpTime) -> bool {
         self.part(packet_type::EXTENDED_REPORT, 0, |out| {
             put(out, sender.0);
@@ -191,14 +192,14 @@ impl Compound {
         })
     }
 
-    /// Returns the bytes available for the chunks and deltas of transport-wide feedback, behind its fixed part.
+    /// Returns the bytes available for the chunks and deltas of transport-wide feedback, after its fixed part.
     pub(crate) const fn transport_feedback_room(&self) -> usize {
-        // Head, two sources, base, count, reference, and zeros that fill the last word.
+        // Header, two sources, base, count, reference, and zeros that fill the last word.
         self.room().saturating_sub(HEAD_BYTES + 8 + 8 + 3)
     }
 
-    /// Adds transport-wide feedback. `reference` is in 64 ms, deltas in 250 us; `None` is a packet that did not arrive.
-    /// The caller must start another packet where a delta exceeds 16 bits.
+    /// Adds transport-wide feedback. `reference` is in units of 64 ms, deltas in units of 250 us; `None` is a
+    /// packet that did not arrive. If a delta exceeds 16 bits, the caller must start another packet.
     pub(crate) fn transport_feedback(
         &mut self,
         (sender, media): (Ssrc, Ssrc),
@@ -239,10 +240,10 @@ impl Compound {
         self.limit.saturating_sub(self.bytes.len())
     }
 
-    /// Adds a part whose body `make` appends in whole words. Removes it again if it does not fit.
+    /// Adds a part whose body `make` appends in whole words; removes the part again if it does not fit.
     fn part(&mut self, packet_type: u8, count: usize, make: impl FnOnce(&mut Vec<u8>)) -> bool {
         let start = self.bytes.len();
-        // The body is aligned to words for itself: `start` is a whole number of them, and so is the head.
+        // `start` and the header are whole numbers of words, so aligning the body aligns the part.
         self.bytes.extend_from_slice(&[0; HEAD_BYTES]);
         make(&mut self.bytes);
         let length = self.bytes.len().saturating_sub(start);

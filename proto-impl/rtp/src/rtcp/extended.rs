@@ -1,4 +1,5 @@
-//! Extended reports (RFC 3611): the two blocks by which a receiver measures its round trip. Others are skipped.
+//! Extended reports (RFC 3611): the two block types with which a receiver measures its round trip. Others are
+//! skipped.
 
 use std::time::Duration;
 
@@ -48,10 +49,10 @@ impl<'a> Delays<'a> {
     }
 }
 
-/// Answer to one receiver's reference time.
+/// Answer to the reference time of one receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dlrr {
-    /// SSRC of the receiver whose time is answered.
+    /// SSRC of the receiver that sent the reference time.
     pub ssrc: Ssrc,
     /// Middle bits of the reference time.
     pub last_reference: u32,

@@ -70,7 +70,7 @@ pub struct FirEntry {
 impl<'a> Fir<'a> {
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Self, Truncated> {
         let sender = Ssrc(r.u32()?);
-        // The media source of the common head is unused (RFC 5104 §4.3.1.2).
+        // The media source in the common header is unused (RFC 5104 §4.3.1.2).
         r.u32()?;
         Ok(Self { sender, entries: chunks(r.rest()) })
     }
@@ -95,7 +95,7 @@ pub struct Remb<'a> {
 }
 
 impl<'a> Remb<'a> {
-    /// Reads an estimate. `None` for application layer feedback of another kind.
+    /// Reads an estimate. `None` for other application layer feedback.
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Option<Self>, Error> {
         let sender = Ssrc(r.u32()?);
         r.u32()?;
@@ -105,13 +105,13 @@ impl<'a> Remb<'a> {
         let count = usize::from(r.u8()?);
         let rate = r.u24()?;
         let (exponent, mantissa) = (rate >> REMB_MANTISSA_BITS, u64::from(rate & 0x3_ffff));
-        // The exponent has six bits: 18 and 63 bits are more than 64.
+        // The exponent has six bits: 18 bits shifted by up to 63 exceed 64 bits.
         let bitrate = u64::try_from(u128::from(mantissa) << exponent).unwrap_or(u64::MAX);
-        // A count beyond the end makes the whole of it a lie.
+        // If the list is shorter than its count, the whole estimate is rejected.
         Ok(Some(Self { sender, bitrate, ssrcs: take_chunks(r, count)? }))
     }
 
-    /// Iterates over the sources that the estimate covers together.
+    /// Iterates over the sources to which the estimate applies in total.
     pub fn ssrcs(&self) -> impl Iterator<Item = Ssrc> + 'a {
         self.ssrcs.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
     }

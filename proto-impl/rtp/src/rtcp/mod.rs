@@ -1,8 +1,8 @@
-//! RTCP (RFC 3550 §6): the packets of a compound packet, read and written.
+//! RTCP (RFC 3550 §6): reads and writes the packets of a compound packet.
 //!
-//! [`packets`] iterates over a compound packet, or a reduced-size one (RFC 5506), and returns each part as a view;
-//! nothing is copied, and no length or count from the peer leads beyond the packet. [`Compound`] writes our packets, up
-//! to a byte limit.
+//! [`packets`] iterates over a compound packet, or a reduced-size one (RFC 5506), and returns each part as a
+//! view. Nothing is copied, and all lengths and counts from the peer are checked against the packet's size.
+//! [`Compound`] writes our packets, up to a byte limit.
 
 mod compound;
 mod extended;
@@ -83,8 +83,8 @@ pub enum Rtcp<'a> {
     },
 }
 
-/// Iterates over the parts of a compound packet in order. A malformed part gives an error and the iteration continues
-/// behind it; a part whose length is invalid ends it.
+/// Iterates over the parts of a compound packet in order. A malformed part returns an error, and the iteration
+/// continues after it; a part with an invalid length ends the iteration.
 #[must_use]
 pub const fn packets(compound: &[u8]) -> Packets<'_> {
     Packets { reader: Reader::new(compound) }
@@ -152,7 +152,7 @@ fn read_body(count: u8, packet_type: u8, body: &[u8]) -> Result<Rtcp<'_>, Error>
             Remb::read(r)?.map_or(Rtcp::Other { packet_type, count }, Rtcp::Remb)
         }
         packet_type::EXTENDED_REPORT => Rtcp::ExtendedReport(ExtendedReport::read(r)?),
-        // APP is read by nobody here; its count is a subtype.
+        // APP packets are not read; their count is a subtype.
         packet_type::APPLICATION => Rtcp::Other { packet_type, count },
         _ => Rtcp::Other { packet_type, count },
     })

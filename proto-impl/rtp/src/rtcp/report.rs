@@ -20,13 +20,13 @@ pub struct ReportBlock {
     pub ssrc: Ssrc,
     /// Share of packets lost since the last report, in 1/256.
     pub fraction_lost: u8,
-    /// Packets lost since the beginning, a 24-bit number; negative if packets were duplicated.
+    /// Packets lost since the start, a 24-bit number; negative if packets were duplicated.
     pub cumulative_lost: i32,
-    /// Highest sequence number, extended by its cycles in the upper 16 bits.
+    /// Highest sequence number received; the upper 16 bits count its cycles.
     pub highest_sequence: u32,
     /// Interarrival jitter, in ticks of the source.
     pub jitter: u32,
-    /// Middle bits of the last sender report's time; 0 without one.
+    /// Middle bits of the time in the last sender report; 0 if none was received.
     pub last_sender_report: u32,
     /// Delay since that report, in 1/65536 s.
     pub delay_since_report: u32,

@@ -54,7 +54,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn item(&mut self) -> Result<Option<Item<'a>>, Truncated> {
-        // Each turn takes a byte at least, or ends.
+        // Each iteration consumes at least one byte, or ends the loop.
         loop {
             let Some(ssrc) = self.ssrc else {
                 let Some(left) = self.sources.checked_sub(1) else {
@@ -66,7 +66,7 @@ impl<'a> Walk<'a> {
             };
             let kind = self.reader.u8()?;
             if kind == END {
-                // Zeros fill the chunk up to a whole word.
+                // Zeros pad the chunk to a whole number of words.
                 let over = self.reader.position() % 4;
                 self.reader.take((4 - over) % 4)?;
                 self.ssrc = None;
@@ -89,7 +89,7 @@ pub struct Bye<'a> {
 impl<'a> Bye<'a> {
     pub(super) fn read(count: u8, r: &mut Reader<'a>) -> Result<Self, Truncated> {
         let ssrcs = take_chunks(r, count.into())?;
-        // A reason that is cut short is no reason to stay.
+        // A truncated reason does not invalidate the BYE.
         let reason = r.u8().and_then(|length| r.take(length.into())).ok();
         Ok(Self { ssrcs, reason })
     }

@@ -32,7 +32,7 @@ fn all(bytes: &[u8]) -> Vec<Rtcp<'_>> {
     packets(bytes).map(Result::unwrap).collect()
 }
 
-/// Makes a part with its own header, for parts without a writer.
+/// Makes a part with this header, for parts that have no writer.
 fn raw(first: u8, packet_type: u8, body: &[u8]) -> Vec<u8> {
     let words = u16::try_from(body.len() / 4).unwrap().to_be_bytes();
     [&[first, packet_type, words[0], words[1]], body].concat()
@@ -150,8 +150,8 @@ fn arrivals_read_what_is_written() {
     }
 }
 
-/// Checks handwritten chunks of every kind: a run of each symbol, both vectors, the reserved symbol, and too few
-/// deltas.
+/// Checks handwritten chunks of all kinds: a run of each symbol, both kinds of vectors, the reserved symbol,
+/// and too few deltas.
 #[test]
 fn x_10_chunks_of_all_kinds() {
     let feedback = |count: u16, tail: &[u8]| {
@@ -172,21 +172,21 @@ fn x_10_chunks_of_all_kinds() {
         (7, &[0b1100_0110, 0, 1, 2, 3], 2, 7),
         (7, &[0b1111_0110, 0, 1, 2, 3], 0, 0),
         (7, &[0b1101_1100, 0, 1, 2, 3], 1, 1),
-        // Deltas that are not there: the first eight of a hundred stand before the end.
+        // Missing deltas: only the first eight of a hundred are present.
         (100, &[0x20, 100, 1, 2, 3, 4, 5, 6, 7, 8], 8, 8),
-        // A run that tells more than the count.
+        // A run longer than the count.
         (2, &[0x3f, 0xff, 1, 2], 2, 2),
     ] {
         let bytes = feedback(count, tail);
         let parts = all(&bytes);
         let Rtcp::TransportFeedback(feedback) = &parts[0] else { panic!("{parts:?}") };
         let arrivals: Vec<Arrival> = feedback.arrivals().collect();
-        // Zeros that fill up the last word may stand in for deltas; at most three.
+        // Up to three zeros that pad the last word may be taken for deltas.
         assert!((told..=told + 3).contains(&arrivals.len()), "{tail:?}: {arrivals:?}");
         let arrived = arrivals.iter().filter(|arrival| arrival.at_micros.is_some()).count();
         assert!((came..=came + 3).contains(&arrived), "{tail:?}: {arrivals:?}");
     }
-    // Fewer chunks than the count needs, runs of length 0 among them.
+    // Fewer chunks than the count needs, including runs of length 0.
     for tail in [&[][..], &[0x20, 3], &[0, 0, 0, 0], &[0x80, 0]] {
         assert!(packets(&feedback(60_000, tail)).all(|part| part.is_err()));
     }
@@ -210,15 +210,15 @@ fn x_10_counts_beyond_the_end_are_ignored() {
     ] {
         let bytes = raw(first, packet_type, body);
         assert!(packets(&bytes).all(|part| part.is_err()), "{bytes:?}");
-        // The part behind it is read.
+        // The part after it is still read.
         let more = [bytes, raw(0x81, 206, &[0; 8])].concat();
         assert!(matches!(packets(&more).last(), Some(Ok(Rtcp::Pli(_)))));
     }
-    // The largest rate, and 18 bits with an exponent of 63.
+    // The maximum rate; and 18 bits with an exponent of 63.
     let bytes = raw(0x8f, 206, &[&remb[..12], &[0, 0xff, 0xff, 0xff]].concat());
     let Some(Ok(Rtcp::Remb(remb))) = packets(&bytes).next() else { panic!("a REMB") };
     assert_eq!((remb.bitrate, remb.ssrcs().count()), (u64::MAX, 0));
-    // The feedback of another application.
+    // Feedback of another application.
     let other = raw(0x8f, 206, &[0; 16]);
     assert_eq!(all(&other), [Rtcp::Other { packet_type: 206, count: 15 }]);
 }
@@ -241,7 +241,7 @@ fn x_10_malformed_descriptions_and_extended_reports() {
     let items: Vec<Item<'_>> = description.items().collect();
     assert_eq!((items.len(), items[1].ssrc, items[1].text), (2, Ssrc(2), &b"b"[..]));
 
-    // An unknown block is skipped; one that is longer than the packet ends them.
+    // An unknown block is skipped; a block longer than the packet ends the iteration.
     let blocks =
         [&[0, 0, 0, 1][..], &[7, 0, 0, 1, 9, 9, 9, 9], &[4, 0, 0, 2], &[1; 8], &[5, 0, 0xff, 0xff]].concat();
     let bytes = raw(0x80, 207, &blocks);
@@ -280,7 +280,7 @@ fn x_01_no_length_and_no_first_byte_panics_a_reader() {
         for first in 128..=191u8 {
             for packet_type in [96u8, 200, 205, 206, 202] {
                 noise[..2].copy_from_slice(&[first, packet_type]);
-                // Half of them with a length of their own that fits.
+                // Half of them have a valid length field.
                 if length % 2 == 0 && length >= 4 {
                     let words = u16::try_from((length / 4).saturating_sub(1)).unwrap();
                     noise[2..4].copy_from_slice(&words.to_be_bytes());

@@ -51,7 +51,7 @@ pub(crate) enum Symbol {
     Lost,
     Small,
     Large,
-    /// Delta of unknown length, behind which nothing can be read.
+    /// Delta of unknown length; nothing after it can be read.
     Reserved,
 }
 
@@ -94,7 +94,7 @@ impl<'a> TransportFeedback<'a> {
         let (base, count) = (SequenceNumber(r.u16()?), r.u16()?);
         let reference = r.i24()?;
         let feedback_count = r.u8()?;
-        // The deltas begin behind the chunk that completes the count.
+        // The deltas follow the chunk that completes the count.
         let body = r.rest();
         let mut chunks = Reader::new(body);
         let mut symbols = 0u32;
@@ -105,7 +105,7 @@ impl<'a> TransportFeedback<'a> {
         Ok(Self { sender, media, base, count, reference, feedback_count, chunks, deltas })
     }
 
-    /// Iterates over the packets. Ends at unreadable data: a reserved symbol, or missing deltas.
+    /// Iterates over the packets. Ends at data that cannot be read: a reserved symbol, or missing deltas.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + 'a {
         let mut deltas = Reader::new(self.deltas);
         let mut clock = i64::from(self.reference).saturating_mul(REFERENCE_MICROS);
@@ -128,8 +128,8 @@ impl<'a> TransportFeedback<'a> {
     }
 }
 
-/// Writes chunks for the symbols, which must not contain [`Symbol::Reserved`]: runs of up to 8191 where they are longer
-/// than a vector, else vectors of seven.
+/// Writes chunks for the symbols, which must not contain [`Symbol::Reserved`]: runs of up to 8191 if longer
+/// than a vector, otherwise vectors of seven.
 pub(crate) fn write_chunks(symbols: &[Symbol], out: &mut Vec<u8>) {
     const RUN_MAX: usize = 0x1fff;
     const VECTOR: usize = 7;

@@ -20,7 +20,7 @@ const STREAMS_MAX: u16 = 65_535;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Open,
-    /// The stream's reset was requested or is still to be requested.
+    /// The stream's reset has been requested, or will be.
     Closing,
     Reset,
 }
@@ -29,13 +29,14 @@ pub(super) enum Side {
 #[derive(Debug)]
 pub(super) struct Channel {
     options: Options,
-    /// The local side opened the channel and has no acknowledgement yet; until then messages stay in order (RFC 8832 §6).
+    /// True if we opened the channel and the peer has not acknowledged it. Until then, messages are sent in
+    /// order (RFC 8832 §6).
     opening: bool,
     pub(super) outgoing: Side,
     pub(super) incoming: Side,
 }
 
-/// The data channels, by their stream numbers.
+/// The data channels, by stream number.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
     open: BTreeMap<u16, Channel>,
@@ -56,7 +57,7 @@ impl Channels {
 }
 
 impl Association {
-    /// Opens a channel. Messages may be sent at once. [`Event::Accepted`] follows.
+    /// Opens a channel. Messages may be sent immediately. [`Event::Accepted`] follows.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl Association {
         Ok(ChannelId(stream))
     }
 
-    /// Returns a free stream: even numbers belong to the DTLS client (RFC 8832 §6).
+    /// Returns a free stream. Even stream numbers belong to the DTLS client (RFC 8832 §6).
     fn free_stream(&self) -> Option<u16> {
         if self.channels.len() >= self.config.channels_max {
             return None;
@@ -151,7 +152,7 @@ impl Association {
         Ok(())
     }
 
-    /// Closes a channel once everything sent on it has arrived. [`Event::ChannelClosed`] follows.
+    /// Closes a channel once everything sent on it has been acknowledged. [`Event::ChannelClosed`] follows.
     pub fn close_channel(&mut self, now: Instant, channel: ChannelId) {
         let found = self.channels.get_mut(channel.0).filter(|found| found.outgoing == Side::Open);
         if let Some(found) = found {
@@ -161,7 +162,7 @@ impl Association {
         }
     }
 
-    /// Removes a channel that is closed in both directions.
+    /// Removes a channel if it is closed in both directions.
     pub(super) fn finish_channel(&mut self, stream: u16) {
         let is_over = self
             .channels
@@ -174,7 +175,7 @@ impl Association {
         }
     }
 
-    /// Handles a complete message in its order.
+    /// Handles a complete message; messages are passed in delivery order.
     pub(super) fn handle_message(&mut self, now: Instant, message: inbound::Message) {
         let stream = message.stream;
         if message.ppid == ppid::DCEP {
@@ -184,7 +185,7 @@ impl Association {
         let (Some(channel), Some((kind, is_empty))) = (channel, kind_of(message.ppid)) else {
             return count(&mut self.stats.refused, 1);
         };
-        // A message says as much as the acknowledgement (RFC 8832 §6).
+        // A message implies the acknowledgement of the channel (RFC 8832 §6).
         channel.opening = false;
         let payload = if is_empty { Bytes::new() } else { message.payload };
         count(&mut self.stats.messages.received, 1);
@@ -208,7 +209,7 @@ impl Association {
                 let opened = Opened { channel: ChannelId(stream), label, protocol, options };
                 self.events.push(Event::Opened(Box::new(opened)));
             }
-            // Beyond the limit, or in no form: the stream is reset, which closes the channel at the peer.
+            // Beyond the limit, or malformed: the stream is reset, which closes the channel at the peer.
             (Some(dcep::Message::Open { .. }) | None, None) => {
                 count(&mut self.stats.refused, 1);
                 self.resets.want(stream);

@@ -1,4 +1,5 @@
-//! The handshake (RFC 9260 §5). An `INIT` creates no state: its answer contains all of it, authenticated, in a cookie.
+//! The handshake (RFC 9260 §5). An `INIT` creates no state: its answer carries all state, authenticated, in a
+//! cookie.
 
 use std::time::Instant;
 
@@ -14,13 +15,13 @@ use crate::outbound::{Flight, Rto};
 use crate::packet::{chunk, parameter, write_parameter};
 use crate::stats::count;
 
-/// Number of streams announced in both directions: all that a channel can use (RFC 8831 §6.2).
+/// Number of streams announced for both directions: all that channels can use (RFC 8831 §6.2).
 const STREAMS: u16 = 65_535;
-/// Number of streams of the peer whose order is kept in addition to its channels: those being closed.
+/// Number of peer streams whose order is tracked in addition to open channels, for channels being closed.
 const LANES_SPARE: usize = 64;
 
 impl Association {
-    /// Begins the handshake. The peer may do so at the same time.
+    /// Begins the handshake. The peer may begin it at the same time.
     pub fn connect(&mut self, now: Instant) {
         if self.phase == Phase::Idle {
             self.phase = Phase::CookieWait;
@@ -40,7 +41,7 @@ impl Association {
         }
     }
 
-    /// Sends again the chunk of the handshake or shutdown that waits for an answer.
+    /// Sends the chunk of the handshake or shutdown that awaits an answer, again if necessary.
     pub(super) fn repeat_handshake(&mut self, now: Instant) {
         match self.phase {
             Phase::CookieWait => {
@@ -93,7 +94,7 @@ impl Association {
         self.timers.errors = 0;
         self.repeat_handshake(now);
         if !unknown.is_empty() {
-            // The report of parameters has the form of a cause (§3.3.10.8).
+            // Unrecognized parameters are reported in the form of an error cause (§3.3.10.8).
             self.push_control(chunk::ERROR, 0, &unknown);
         }
     }
@@ -147,7 +148,7 @@ impl Association {
             | Phase::ShutdownSent
             | Phase::ShutdownReceived
             | Phase::Closed => {
-                // The channels of the peer are gone, and ours with them.
+                // The peer's channels are gone, so ours are gone, too.
                 self.push_control_to(agreed.tag, chunk::ABORT, 0, &[]);
                 self.end(CloseReason::Restarted);
             }
@@ -160,7 +161,7 @@ impl Association {
         }
     }
 
-    /// Handles `ERROR`. If a cookie expired on its way, the handshake restarts (§5.2.6).
+    /// Handles `ERROR`. If the cookie expired in transit, the handshake restarts (§5.2.6).
     pub(super) fn handle_error(&mut self, now: Instant, mut value: &[u8]) {
         let cause = crate::packet::next_parameter(&mut value).map(|cause| cause.kind);
         if self.phase == Phase::CookieEchoed && cause == Some(parameter::CAUSE_STALE_COOKIE) {
@@ -180,7 +181,7 @@ impl Association {
         self.timers.start_heartbeat(now, self.config.heartbeat_interval);
         self.rto = Rto::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
         self.events.push(Event::Connected);
-        // Until now the streams of the peer were not known.
+        // The number of streams that the peer supports was unknown until now.
         self.drop_channels_beyond();
     }
 }

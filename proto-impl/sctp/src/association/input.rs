@@ -17,9 +17,9 @@ use crate::packet::{
 use crate::seq;
 use crate::stats::count;
 
-/// Longest delay of an acknowledgement (RFC 9260 §6.2).
+/// Maximum delay of an acknowledgement (RFC 9260 §6.2).
 const ACK_DELAY: Duration = Duration::from_millis(200);
-/// Number of packets with data after which an acknowledgement is sent at once.
+/// Number of packets with data after which an acknowledgement is sent immediately.
 const ACK_PACKETS: u32 = 2;
 
 /// Effects that one packet may have only once, however many chunks it contains.
@@ -30,7 +30,7 @@ struct Once {
     report: bool,
     reset: bool,
     data: bool,
-    /// An acknowledgement must be sent at once.
+    /// An acknowledgement must be sent immediately.
     immediate: bool,
 }
 
@@ -63,7 +63,7 @@ impl Association {
         self.settle(now);
     }
 
-    /// True if a chunk may appear under this verification tag (§8.5).
+    /// True if a chunk is allowed under the packet's verification tag (§8.5).
     fn may_come(&self, head: &Head, found: &Chunk<'_>, is_alone: bool) -> bool {
         let is_reflected = matches!(found.kind, chunk::ABORT | chunk::SHUTDOWN_COMPLETE)
             && found.flags & FLAG_REFLECTED != 0
@@ -107,7 +107,7 @@ impl Association {
         self.phase != Phase::Closed
     }
 
-    /// Handles an unknown chunk, as the upper two bits of its type demand (§3.2).
+    /// Handles an unknown chunk as specified by the upper two bits of its type (§3.2).
     fn handle_unknown(&mut self, found: Chunk<'_>, once: &mut Once) -> bool {
         count(&mut self.stats.dropped, 1);
         let is_known_peer = self.session.is_some();
@@ -121,7 +121,7 @@ impl Association {
         found.kind & 0x80 != 0
     }
 
-    /// Handles `ABORT`, which ends the association; during the handshake, the attempt.
+    /// Handles `ABORT`, which ends the association, or the connection attempt during the handshake.
     fn handle_abort(&mut self) {
         if self.phase != Phase::Idle {
             self.control.clear();
@@ -169,7 +169,7 @@ impl Association {
         let Some(session) = &mut self.session else { return };
         let near = session.received.cumulative();
         let Some(fragment) = Fragment::read(near, found.flags, found.value) else {
-            // A chunk without data (§6.2).
+            // A data chunk without data (§6.2).
             return self.abort_for(CloseReason::Violation);
         };
         once.data = true;
@@ -184,14 +184,15 @@ impl Association {
                 return;
             }
             Arrival::NoRoom => return count(&mut self.stats.no_room, 1),
-            // The one that fills a gap is taken over the limit: what waits behind it leaves.
+            // A chunk that fills the first gap is accepted beyond the limit, because it lets waiting data
+            // leave.
             Arrival::Next if is_over && self.events.held == 0 => {
                 if wanted > most.saturating_add(self.config.message_bytes_max) {
                     return self.abort_for(CloseReason::Limit);
                 }
             }
             Arrival::Next | Arrival::Ahead if is_over => {
-                // A window that was said to be closed is said to be again.
+                // The peer sends although the window is closed, so announce the window again.
                 once.immediate = true;
                 return count(&mut self.stats.no_room, 1);
             }
@@ -230,8 +231,8 @@ impl Association {
         self.deliver(now, &mut ready);
     }
 
-    /// Schedules an acknowledgement (§6.2): at once after gaps and duplicates and for every second packet, else a
-    /// little later.
+    /// Schedules an acknowledgement (§6.2): immediately for gaps, duplicates and every second packet; otherwise
+    /// after a short delay.
     fn schedule_ack(&mut self, now: Instant, once: &Once) {
         if once.data && self.phase == Phase::ShutdownSent {
             self.send_shutdown();

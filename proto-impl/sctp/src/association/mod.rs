@@ -1,4 +1,4 @@
-//! An association: its handshake, channels and timers.
+//! An association: its handshake, channels, and timers.
 //!
 //! ```text
 //!     INIT ->, <- INIT ACK, COOKIE ECHO ->, <- COOKIE ACK     either end may begin, or both at once
@@ -35,12 +35,12 @@ use crate::stats::{Stats, count};
 /// State of the association (RFC 9260 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// Nothing was sent; an `INIT` of the peer is answered.
+    /// Nothing was sent yet; an `INIT` of the peer is answered.
     Idle,
     CookieWait,
     CookieEchoed,
     Established,
-    /// The owner is closing; data in flight must still arrive.
+    /// The owner is closing; data in flight must still be acknowledged.
     ShutdownPending,
     ShutdownSent,
     /// The peer is closing.
@@ -61,7 +61,7 @@ impl Phase {
     }
 }
 
-/// Parameters of our end, which stay the same for the life of the association, so that an `INIT` creates no state.
+/// Parameters of our side. They are fixed for the association's lifetime, so that an `INIT` creates no state.
 #[derive(Debug)]
 struct Local {
     tag: u32,
@@ -70,7 +70,7 @@ struct Local {
     random: Random,
 }
 
-/// State with both ends, once the peer's parameters are known.
+/// State for both sides, once the peer's parameters are known.
 #[derive(Debug)]
 struct Session {
     agreed: Agreed,
@@ -82,11 +82,11 @@ struct Session {
     ack_due: bool,
     /// Number of packets with data since the last acknowledgement.
     ack_packets: u32,
-    /// Receive window last announced to the peer.
+    /// Receive window last announced to the peer, in bytes.
     told: usize,
 }
 
-/// A control chunk that waits to be sent.
+/// A control chunk waiting to be sent.
 #[derive(Debug)]
 struct Control {
     tag: u32,
@@ -95,13 +95,13 @@ struct Control {
     bytes: Vec<u8>,
 }
 
-/// Events that wait for the owner.
+/// Events waiting for the owner.
 #[derive(Debug, Default)]
 struct Events {
     waiting: VecDeque<Event>,
     /// Payload bytes of the queued messages.
     held: usize,
-    /// The owner has received [`crate::SendError::Full`] and waits for room.
+    /// The owner has received [`crate::SendError::Full`] and is waiting for room.
     wants_room: bool,
 }
 
@@ -115,14 +115,14 @@ impl Events {
         let event = self.waiting.pop_front()?;
         self.held = self.held.saturating_sub(charge_of(&event));
         if self.waiting.is_empty() {
-            // Memory that a burst took is given back.
+            // Frees memory that a burst of events has allocated.
             self.waiting = VecDeque::new();
         }
         Some(event)
     }
 }
 
-/// Returns the bytes that an event occupies in the receive buffer.
+/// Returns the number of bytes that an event occupies in the receive buffer.
 fn charge_of(event: &Event) -> usize {
     match event {
         Event::Message { payload, .. } => charge(payload.len()),
@@ -157,8 +157,8 @@ pub struct Association {
 }
 
 impl Association {
-    /// Creates an association that waits for [`Association::connect`] or for the peer. The seed must differ from that
-    /// of every other association.
+    /// Creates an association that waits for [`Association::connect`] or for the peer. The seed must be
+    /// different for every association.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, role: Role, remote: Remote, seed: &Seed) -> Self {
         let mut random = seed.derive("sctp", 0).random();
@@ -166,7 +166,7 @@ impl Association {
             let [a, b, c, d, ..] = random.u64().to_be_bytes();
             u32::from_be_bytes([a, b, c, d])
         };
-        // §3.3.2: a tag is not zero.
+        // §3.3.2: a tag must not be zero.
         let (tag, tsn) = (number().max(1), number());
         let rto = Rto::new(config.rto_initial, config.rto_min, config.rto_max);
         Self {
@@ -195,13 +195,13 @@ impl Association {
         if let Some(session) = &mut self.session
             && window.saturating_sub(session.told) >= self.config.receive_buffer_bytes / 2
         {
-            // The peer may be waiting for room (§6.2).
+            // The peer may be waiting for the window to open (§6.2).
             session.ack_due = true;
         }
         Some(event)
     }
 
-    /// Writes the next packet to `out`, which is cleared first. Returns false when there is none.
+    /// Writes the next packet to `out`, which is cleared first. Returns false if there is none.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         out.clear();
         let is_one = self.write_control(out) || self.write_data(now, out);
@@ -224,19 +224,19 @@ impl Association {
         matches!(self.phase, Phase::Established)
     }
 
-    /// True if the association has ended. A last packet may still have to be sent.
+    /// True if the association has ended. A final packet may still have to be sent.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// Returns the bytes that [`Association::send`] accepts before the buffer is full.
+    /// Returns the number of bytes that [`Association::send`] accepts before the buffer is full.
     #[must_use]
     pub fn room(&self) -> usize {
         self.config.send_buffer_bytes.saturating_sub(self.buffered())
     }
 
-    /// Figures of the association.
+    /// Statistics of the association.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
@@ -348,14 +348,15 @@ impl Association {
         has_chunks
     }
 
-    /// Handles messages in order.
+    /// Handles messages in delivery order.
     fn deliver(&mut self, now: Instant, ready: &mut VecDeque<Message>) {
         while let Some(message) = ready.pop_front() {
             self.handle_message(now, message);
         }
     }
 
-    /// Performs actions that have become possible: resets, the next step of a shutdown, and the event about room.
+    /// Performs actions that have become possible: stream resets, the next step of a shutdown, and the event
+    /// for free room.
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;

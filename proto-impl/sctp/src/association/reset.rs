@@ -1,4 +1,4 @@
-//! Stream reset (RFC 6525), with which channels are closed (RFC 8831 §6.7).
+//! Stream reset (RFC 6525), which closes channels (RFC 8831 §6.7).
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -26,17 +26,17 @@ mod result {
     pub(super) const IN_PROGRESS: u32 = 6;
 }
 
-/// A reset request of ours.
+/// A reset request that we have sent.
 #[derive(Debug)]
 struct Request {
     number: u32,
     streams: Vec<u16>,
     value: Vec<u8>,
-    /// The peer answered that it is waiting for data.
+    /// True if the peer answered that it is still waiting for data.
     in_progress: bool,
 }
 
-/// A reset request of the peer that waits for data.
+/// A reset request of the peer that is waiting for data.
 #[derive(Debug)]
 struct Deferred {
     number: u32,
@@ -122,7 +122,7 @@ impl Association {
         self.timers.reset = Some(later(now, self.rto.current()));
     }
 
-    /// Closes channels without the peer, which does not support resets.
+    /// Closes channels without involving the peer, which does not support resets.
     fn close_alone(&mut self) {
         for stream in std::mem::take(&mut self.resets.wanted) {
             if let Some(channel) = self.channels.get_mut(stream) {
@@ -174,7 +174,8 @@ impl Association {
         }
     }
 
-    /// Returns the answer to a request whose number is not the next; `None` for the next number, which is counted.
+    /// Returns the result for a request whose number is not the expected one; `None` if it is, which advances
+    /// the expected number.
     fn judge_number(&mut self, number: u32) -> Option<u32> {
         if number == self.resets.expected {
             self.resets.expected = number.wrapping_add(1);
@@ -208,14 +209,14 @@ impl Association {
         }
     }
 
-    /// Performs a request that waited, once all data before it has arrived. Returns false while it must wait.
+    /// Performs a deferred request once all preceding data has arrived. Returns false if it must still wait.
     pub(super) fn perform_reset(&mut self, now: Instant) -> bool {
         let Some(session) = &mut self.session else { return false };
         let cumulative = session.received.cumulative();
         let due = self.resets.deferred.take_if(|deferred| deferred.last_tsn <= cumulative);
         let Some(Deferred { number, mut streams, .. }) = due else { return false };
         if streams.is_empty() {
-            // All of them.
+            // An empty list means all streams.
             streams = session.order.streams();
             streams.extend(self.channels.streams());
         }
@@ -227,7 +228,7 @@ impl Association {
                 channel.incoming = Side::Reset;
                 if channel.outgoing == Side::Open {
                     channel.outgoing = Side::Closing;
-                    // The stream is not read any more.
+                    // The peer no longer reads the stream.
                     self.queues.clear(stream);
                     self.resets.want(stream);
                 }
@@ -256,7 +257,7 @@ impl Association {
             if let Some(channel) = self.channels.get_mut(stream) {
                 channel.outgoing = Side::Reset;
                 if !is_done {
-                    // A peer that will not reset does not do so in the other direction either.
+                    // If the peer refuses a reset, it will not reset the other direction either.
                     channel.incoming = Side::Reset;
                 }
                 self.finish_channel(stream);

@@ -11,7 +11,7 @@ use crate::packet::{chunk, parameter, write_parameter};
 use crate::seq;
 
 impl Association {
-    /// Ends the association once everything sent has arrived. No further messages are accepted.
+    /// Ends the association once everything sent has been acknowledged. No further messages are accepted.
     pub fn close(&mut self, now: Instant) {
         match self.phase {
             Phase::Established => {
@@ -27,7 +27,7 @@ impl Association {
         }
     }
 
-    /// Ends the association at once and tells the peer.
+    /// Ends the association immediately, and notifies the peer.
     pub fn abort(&mut self) {
         self.abort_for(CloseReason::Local);
     }
@@ -53,12 +53,12 @@ impl Association {
         self.end(reason);
     }
 
-    /// True if everything sent has arrived.
+    /// True if everything sent has been acknowledged.
     fn is_flushed(&self) -> bool {
         self.queues.is_empty() && self.session.as_ref().is_none_or(|session| session.flight.is_empty())
     }
 
-    /// Takes the next step of the shutdown once everything has arrived.
+    /// Performs the next step of the shutdown, if everything has been acknowledged.
     pub(super) fn step_shutdown(&mut self, now: Instant) {
         if !matches!(self.phase, Phase::ShutdownPending | Phase::ShutdownReceived) || !self.is_flushed() {
             return;
@@ -80,7 +80,7 @@ impl Association {
         match self.phase {
             Phase::Established | Phase::ShutdownPending | Phase::ShutdownReceived => {
                 self.phase = Phase::ShutdownReceived;
-                // SHUTDOWN says nothing of the window; a peer that closes has room.
+                // SHUTDOWN announces no window; a peer that shuts down has room.
                 let window = u32::try_from(self.config.message_bytes_max).unwrap_or(u32::MAX);
                 self.acknowledge(now, &Sack::of_shutdown(cumulative, window));
             }

@@ -14,12 +14,12 @@ pub(super) struct Timers {
     pub(super) handshake: Option<Instant>,
     /// Timer T3: data.
     pub(super) retransmit: Option<Instant>,
-    /// Delayed acknowledgement.
+    /// Time of a delayed acknowledgement.
     pub(super) ack: Option<Instant>,
     pub(super) heartbeat: Option<Instant>,
-    /// Unanswered heartbeat: its number, and the time it was sent.
+    /// The unanswered heartbeat: its number, and the time at which it was sent.
     pub(super) beat: Option<(u64, Instant)>,
-    /// Request to reset streams.
+    /// Time to repeat a request to reset streams.
     pub(super) reset: Option<Instant>,
     /// Number of timeouts since the last packet of the peer.
     pub(super) errors: u32,
@@ -39,7 +39,7 @@ impl Timers {
     }
 }
 
-/// Returns a later time; `now` if that is beyond the clock's range.
+/// Adds a pause to `now`; returns `now` if the result is out of range.
 pub(super) fn later(now: Instant, pause: Duration) -> Instant {
     now.checked_add(pause).unwrap_or(now)
 }
@@ -73,7 +73,7 @@ impl Association {
         self.settle(now);
     }
 
-    /// Counts a timeout. Returns false when the limit is reached, which ends the association.
+    /// Counts a timeout. Returns false if the limit is exceeded, which ends the association.
     pub(super) fn count_error(&mut self) -> bool {
         self.timers.errors = self.timers.errors.saturating_add(1);
         let goes_on = self.timers.errors <= self.config.errors_max;
@@ -95,7 +95,7 @@ impl Association {
         self.timers.start_retransmit(now, self.rto.current());
     }
 
-    /// Sends a heartbeat, since the association is idle (§8.3).
+    /// Sends a heartbeat, because the association is idle (§8.3).
     fn beat(&mut self, now: Instant) {
         if self.phase != Phase::Established || (self.timers.beat.is_some() && !self.count_error()) {
             return;

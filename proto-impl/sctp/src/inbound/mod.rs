@@ -22,10 +22,10 @@ pub(crate) mod flag {
     pub(crate) const IMMEDIATE: u8 = 8;
 }
 
-/// Bytes of a data chunk between the chunk header and the payload.
+/// Size of the fields between chunk header and payload in a data chunk.
 pub(crate) const DATA_HEAD_BYTES: usize = 12;
 
-/// A data chunk, which carries a message or a fragment of one.
+/// A data chunk, which contains a message or a fragment of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) tsn: u64,
@@ -37,14 +37,14 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
-    /// Reads the value of a data chunk; `near` is a TSN close to that of the chunk. `None` for one without payload (RFC
-    /// 9260 §3.3.1).
+    /// Reads the value of a data chunk; `near` is a TSN close to that of the chunk. `None` if it has no payload
+    /// (RFC 9260 §3.3.1).
     pub(crate) fn read(near: u64, flags: u8, value: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(value);
         let tsn = seq::unwrap_tsn(near, reader.u32().ok()?);
         let (stream, ssn, ppid) = (reader.u16().ok()?, reader.u16().ok()?, reader.u32().ok()?);
         let payload = reader.rest();
-        // A copy, so that the rest of the datagram is not kept alive.
+        // Copies the payload, so that the rest of the datagram can be freed.
         let payload = (!payload.is_empty()).then(|| Bytes::copy_from_slice(payload))?;
         Some(Self { tsn, stream, ssn, ppid, flags, payload })
     }
@@ -77,7 +77,7 @@ pub(crate) enum Violation {
     TooLong,
 }
 
-/// Returns the bytes that a payload is charged.
+/// Returns the number of bytes that are accounted for a payload.
 pub(crate) const fn charge(length: usize) -> usize {
     length.saturating_add(OVERHEAD_BYTES)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{Message, charge};
 use crate::seq;
 
-/// Largest distance to the next sequence number that is accepted: half of the number space.
+/// Maximum accepted distance to the next sequence number: half of the number space.
 const AHEAD_MAX: u64 = 1 << 15;
 
 /// State of one stream of the peer.
@@ -21,7 +21,7 @@ impl Lane {
     }
 }
 
-/// Messages that wait for their order, of all streams.
+/// Messages of all streams that wait for earlier messages.
 #[derive(Debug)]
 pub(crate) struct Order {
     lanes: BTreeMap<u16, Lane>,
@@ -34,20 +34,20 @@ impl Order {
         Self { lanes: BTreeMap::new(), lanes_max, held: 0 }
     }
 
-    /// Bytes of the messages that wait.
+    /// Bytes of waiting messages.
     pub(crate) const fn held(&self) -> usize {
         self.held
     }
 
-    /// Adds a complete message; messages whose turn has come are appended to `ready`. Returns false for a message that
-    /// is dropped: its number was used, or there are too many streams.
+    /// Adds a complete message. Messages that can now be delivered are appended to `ready`. Returns false if
+    /// the message is dropped, because its number was used before, or because there are too many streams.
     pub(crate) fn push(&mut self, message: Message, ready: &mut VecDeque<Message>) -> bool {
         if message.unordered {
             ready.push_back(message);
             return true;
         }
         if !self.lanes.contains_key(&message.stream) && self.lanes.len() >= self.lanes_max {
-            // A request to open one more is seen, and refused.
+            // A request to open another channel is still delivered, and then refused.
             let is_first = message.ssn == 0;
             if is_first {
                 ready.push_back(message);
@@ -102,7 +102,7 @@ impl Order {
         }
     }
 
-    /// Returns the streams that have begun.
+    /// Returns the streams that have been used.
     pub(crate) fn streams(&self) -> Vec<u16> {
         self.lanes.keys().copied().collect()
     }

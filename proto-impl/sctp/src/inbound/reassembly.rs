@@ -1,5 +1,5 @@
-//! Reassembly of messages from several chunks. The fragments of a message have consecutive TSNs (RFC 9260 §6.9), so
-//! runs of fragments are kept, and joined when the missing ones arrive.
+//! Reassembly of messages from several chunks. The fragments of a message have consecutive TSNs (RFC 9260
+//! §6.9), so runs of fragments are stored, and joined when missing fragments arrive.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,8 +37,8 @@ impl Run {
         }
     }
 
-    /// True if `next`, which begins where this run ends, belongs to the same message. False if two complete messages
-    /// meet, which is valid.
+    /// True if `next`, which begins where this run ends, belongs to the same message; false if one message ends
+    /// and the next begins there.
     fn meets(&self, next: &Self) -> Result<bool, Violation> {
         if self.has_end != next.has_begin {
             return Err(Violation::Fragments);
@@ -48,7 +48,7 @@ impl Run {
         if self.has_end || is_one { Ok(!self.has_end) } else { Err(Violation::Fragments) }
     }
 
-    /// Appends `next`. The shorter list is moved, so that the order of arrival does not change the cost.
+    /// Appends `next`. The shorter list is moved, so that the cost does not depend on the order of arrival.
     fn join(&mut self, mut next: Self) {
         self.last = next.last;
         self.has_end = next.has_end;
@@ -90,12 +90,12 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
-    /// Bytes of the fragments that wait.
+    /// Bytes of waiting fragments.
     pub(crate) const fn held(&self) -> usize {
         self.held
     }
 
-    /// Adds a new fragment. Returns the message if that completes it.
+    /// Adds a new fragment. Returns the message if this completes it.
     pub(crate) fn insert(
         &mut self,
         fragment: Fragment,
@@ -131,7 +131,7 @@ impl Reassembly {
         Ok(None)
     }
 
-    /// Drops messages that begin at `tsn` or before, which the peer has abandoned.
+    /// Drops messages that begin at or before `tsn`, which the peer has abandoned.
     pub(crate) fn forward(&mut self, tsn: u64) {
         while let Some(run) = self.runs.first_entry().filter(|run| *run.key() <= tsn) {
             self.held = self.held.saturating_sub(run.remove().charge());
@@ -163,7 +163,7 @@ mod tests {
             seed in any::<u64>(),
         ) {
             let mut random = crypto::Seed::from_number(seed).random();
-            // Two messages, one behind the other, of the same pieces.
+            // Two consecutive messages, divided in the same way.
             let mut fragments: Vec<Fragment> = Vec::new();
             for half in 0u8..2 {
                 let count = lengths.len();

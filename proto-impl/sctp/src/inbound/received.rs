@@ -1,4 +1,4 @@
-//! Received TSNs: a cumulative TSN without gaps before it, and runs beyond it.
+//! Received TSNs: a cumulative TSN with no gaps before it, and runs after it.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ const DUPLICATES_MAX: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     Next,
-    /// Behind a gap, and new.
+    /// New, but after a gap.
     Ahead,
     Duplicate,
-    /// Too far ahead, or behind too many gaps.
+    /// Too far ahead, or after too many gaps.
     NoRoom,
 }
 
-/// Received TSNs of the peer, described in the module.
+/// Received TSNs of the peer, as described in the module.
 #[derive(Debug)]
 pub(crate) struct Received {
     cumulative: u64,
-    /// First and last TSN of each run beyond the cumulative TSN.
+    /// First and last TSN of each run after the cumulative TSN.
     runs: BTreeMap<u64, u64>,
     duplicates: Vec<u32>,
 }
@@ -43,7 +43,7 @@ impl Received {
         !self.runs.is_empty()
     }
 
-    /// Returns the position of a TSN. Changes nothing except the list of duplicates.
+    /// Returns the position of a TSN. Modifies nothing but the list of duplicates.
     pub(crate) fn judge(&mut self, tsn: u64) -> Arrival {
         let run = self.runs.range(..=tsn).next_back().map(|(_, last)| *last);
         if tsn <= self.cumulative || run.is_some_and(|last| tsn <= last) {
@@ -61,7 +61,7 @@ impl Received {
         if is_near && (extends || self.runs.len() < GAPS_MAX) { Arrival::Ahead } else { Arrival::NoRoom }
     }
 
-    /// Marks a TSN as received that is [`Arrival::Next`] or [`Arrival::Ahead`].
+    /// Marks a TSN as received. It must be [`Arrival::Next`] or [`Arrival::Ahead`].
     pub(crate) fn insert(&mut self, tsn: u64) {
         if tsn == self.cumulative.saturating_add(1) {
             self.cumulative = tsn;
@@ -78,7 +78,7 @@ impl Received {
         }
     }
 
-    /// Marks all TSNs up to `tsn` as received (RFC 3758 §3.6). Returns false if that changes nothing.
+    /// Marks all TSNs up to `tsn` as received (RFC 3758 §3.6). Returns false if this changes nothing.
     pub(crate) fn forward(&mut self, tsn: u64) -> bool {
         if tsn <= self.cumulative {
             return false;
@@ -151,7 +151,7 @@ mod tests {
                     .collect::<Vec<_>>(),
             )
         };
-        // The offset of each, what it is, then the gaps.
+        // For each TSN: its offset, the expected position, and the gap blocks afterwards.
         type Step = (u64, Arrival, &'static [(u16, u16)]);
         let steps: [Step; 8] = [
             (1, Arrival::Next, &[]),
@@ -170,7 +170,7 @@ mod tests {
             }
             assert_eq!(gaps(&mut received).1, told, "{offset}");
         }
-        // The numbers wrapped on the way.
+        // The numbers have wrapped around.
         assert_eq!(gaps(&mut received).0, 3u32.wrapping_sub(1).to_be_bytes().to_vec());
     }
 

@@ -1,11 +1,11 @@
 //! The congestion window (RFC 9260 §7.2): slow start, congestion avoidance, fast recovery.
 
-/// Maximum number of packets that may leave at once (§16, `Max.Burst`).
+/// Maximum number of packets sent at once (§16, `Max.Burst`).
 const BURST_PACKETS: u32 = 4;
-/// Maximum number of packets by which one acknowledgement opens the window in slow start.
+/// Maximum growth of the window per acknowledgement in slow start, in packets.
 const GROWTH_PACKETS: usize = 4;
 
-/// Congestion window of an association. Bytes include the headers of chunks.
+/// Congestion window of an association. Byte counts include chunk headers.
 #[derive(Debug)]
 pub(crate) struct Congestion {
     mtu: usize,
@@ -13,9 +13,9 @@ pub(crate) struct Congestion {
     threshold: usize,
     /// Bytes acknowledged since the window last grew in congestion avoidance.
     partial: usize,
-    /// TSN whose acknowledgement ends fast recovery; `None` outside of it.
+    /// TSN whose acknowledgement ends fast recovery; `None` outside fast recovery.
     exit: Option<u64>,
-    /// Number of packets that may leave before the next acknowledgement.
+    /// Number of packets that may be sent before the next acknowledgement.
     burst: u32,
 }
 
@@ -42,20 +42,20 @@ impl Congestion {
         self.burst = self.burst.saturating_sub(1);
     }
 
-    /// Allows packets to leave again when nothing is in flight.
+    /// Allows packets to be sent again while nothing is in flight.
     pub(crate) fn refill(&mut self) {
         self.burst = self.burst.max(BURST_PACKETS);
     }
 
-    /// Refills the burst when `bytes` bytes are acknowledged. A peer that reads in batches acknowledges many packets at
-    /// once; twice as many may follow, as in slow start.
+    /// Refills the burst after `bytes` bytes were acknowledged. A peer that reads in batches acknowledges many
+    /// packets at once; twice as many may then be sent, as in slow start.
     fn refill_for(&mut self, bytes: usize) {
         let packets = bytes.checked_div(self.mtu).unwrap_or_default().saturating_add(1).saturating_mul(2);
         self.burst = u32::try_from(packets).unwrap_or(u32::MAX).max(BURST_PACKETS);
     }
 
-    /// Handles the acknowledgement of `bytes` new bytes, up to `cumulative` without gaps; `before` bytes were in flight
-    /// before.
+    /// Handles the acknowledgement of `bytes` further bytes, up to `cumulative` without gaps; `before` bytes
+    /// were in flight before it.
     pub(crate) fn acknowledge(&mut self, cumulative: u64, advanced: bool, bytes: usize, before: usize) {
         self.refill_for(bytes);
         if self.exit.is_some_and(|exit| cumulative >= exit) {
@@ -68,7 +68,8 @@ impl Congestion {
         let is_full = before.saturating_add(self.mtu) > self.window;
         if self.window <= self.threshold {
             if is_full {
-                // §7.2.1 has one packet for each acknowledgement, of which it expects one for two packets (RFC 3465 §2.2).
+                // §7.2.1 allows one packet per acknowledgement, assuming that each acknowledges two packets
+                // (RFC 3465 §2.2).
                 self.window = self.window.saturating_add(bytes.min(self.mtu.saturating_mul(GROWTH_PACKETS)));
             }
             return;
@@ -82,8 +83,8 @@ impl Congestion {
         }
     }
 
-    /// Enters fast recovery because chunks are missing (§7.2.4); `last` is the highest TSN in flight. Has no effect
-    /// during a recovery.
+    /// Enters fast recovery because chunks are missing (§7.2.4); `last` is the highest TSN in flight. Has no
+    /// effect during fast recovery.
     pub(crate) fn lose(&mut self, last: u64) {
         if self.exit.is_none() {
             self.halve();

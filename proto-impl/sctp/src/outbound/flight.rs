@@ -20,7 +20,7 @@ enum State {
     InFlight,
     /// Lost; must be sent again.
     Lost,
-    /// Acknowledged by a gap block. The peer may revoke that, so the payload is kept.
+    /// Acknowledged by a gap block. The peer may revoke this, so the payload is kept.
     Acknowledged,
     Abandoned,
 }
@@ -31,7 +31,7 @@ struct Sent {
     state: State,
     transmissions: u32,
     misses: u8,
-    /// TSN that followed this chunk's last transmission: an acknowledgement of it or a later one counts as a miss.
+    /// TSN after this chunk's last transmission: an acknowledgement of this or a later TSN counts as a miss.
     behind: u64,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Sack<'a> {
         Some(Self { cumulative, window, gaps: reader.take(usize::from(gaps).saturating_mul(4)).ok()? })
     }
 
-    /// Returns the acknowledgement in a `SHUTDOWN`, which contains no window.
+    /// Returns the acknowledgement contained in a `SHUTDOWN`, which announces no window.
     pub(crate) const fn of_shutdown(cumulative: u32, window: u32) -> Self {
         Self { cumulative, window, gaps: &[] }
     }
@@ -77,9 +77,9 @@ impl<'a> Sack<'a> {
 /// Effect of an acknowledgement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// The acknowledgement belongs to this association, and is not older than an earlier one.
+    /// The acknowledgement belongs to this association, and is not older than a previous one.
     pub(crate) is_current: bool,
-    /// The first chunk in flight has changed, or there is none.
+    /// The first chunk in flight has changed, or none is left.
     pub(crate) advanced: bool,
     pub(crate) round_trip: Option<Duration>,
 }
@@ -90,27 +90,27 @@ pub(crate) struct Flight {
     /// Last TSN acknowledged without gaps; the chunks follow it.
     cumulative: u64,
     chunks: VecDeque<Sent>,
-    /// Number of unacknowledged chunks of each stream.
+    /// Number of unacknowledged chunks per stream.
     streams: BTreeMap<u16, u32>,
     in_flight: usize,
     lost: usize,
     held: usize,
-    /// Last TSN up to which everything is acknowledged or abandoned, as in `FORWARD TSN`.
+    /// Last TSN up to which everything is acknowledged or abandoned, as sent in `FORWARD TSN`.
     advanced: u64,
     forward_due: bool,
     peer_window: usize,
     congestion: Congestion,
-    /// TSN of the chunk whose round trip is measured, and the time it was sent.
+    /// TSN of the chunk whose round trip is being measured, and the time at which it was sent.
     timed: Option<(u64, Instant)>,
     has_forward: bool,
-    /// A loss was detected: one packet may leave regardless of the window (RFC 9260 §7.2.4).
+    /// A loss was just detected: one packet may be sent regardless of the window (RFC 9260 §7.2.4).
     rescues: bool,
     pub(crate) retransmitted: u64,
     pub(crate) abandoned: u64,
 }
 
 impl Flight {
-    /// Creates the state before the first chunk; `window` is the peer's announced window.
+    /// Creates the state before the first chunk; `window` is the window announced by the peer.
     pub(crate) fn new(first: u32, mtu: usize, window: u32, has_forward: bool) -> Self {
         let before = seq::TSN_BASE.saturating_add(u64::from(first)).saturating_sub(1);
         let peer_window = usize::try_from(window).unwrap_or(usize::MAX);
@@ -205,7 +205,7 @@ impl Flight {
         let round_trip = self.timed.take_if(|_| is_timed);
         self.congestion.acknowledge(self.cumulative, advanced, bytes, before);
         if let Some(newest) = newest {
-            // In recovery, each advance of the cumulative number reports missing chunks again (§7.2.4).
+            // In fast recovery, each advance of the cumulative TSN counts as another miss (§7.2.4).
             let told = sack.blocks().last().map(|(_, last)| self.cumulative.saturating_add(u64::from(last)));
             let highest = told.filter(|_| self.congestion.in_recovery() && advanced);
             self.count_misses(newest.max(highest.unwrap_or_default()));
@@ -221,7 +221,7 @@ impl Flight {
         }
     }
 
-    /// Removes the first chunk. Returns the bytes newly acknowledged by that.
+    /// Removes the first chunk. Returns the number of bytes newly acknowledged by this.
     fn pop(&mut self) -> usize {
         self.cumulative = self.cumulative.saturating_add(1);
         let Some(sent) = self.chunks.front() else { return 0 };
@@ -242,7 +242,8 @@ impl Flight {
         newly
     }
 
-    /// Marks chunks acknowledged by gap blocks. Blocks must be in rising order, so that each chunk is visited once.
+    /// Marks chunks acknowledged by gap blocks. Blocks must be in ascending order, so that each chunk is
+    /// visited once.
     fn mark_gaps(&mut self, sack: &Sack<'_>, newest: &mut Option<u64>) -> usize {
         let (mut bytes, mut floor) = (0usize, 1);
         for (first, last) in sack.blocks() {
@@ -269,7 +270,7 @@ impl Flight {
         tsn <= self.cumulative || state == Some(State::Acknowledged)
     }
 
-    /// Counts a miss for each chunk that was overtaken by the one with this TSN.
+    /// Counts a miss for each chunk that was overtaken by the chunk with this TSN.
     fn count_misses(&mut self, highest: u64) {
         let mut is_lost = false;
         for at in 0..self.chunks.len() {
@@ -293,8 +294,9 @@ impl Flight {
         }
     }
 
-    /// Handles a timeout (RFC 9260 §6.3.3): all chunks count as lost. If the peer acknowledged the first chunk by a gap
-    /// block and still waits for it, it has dropped that chunk (§6.2.1), and perhaps others.
+    /// Handles a timeout (RFC 9260 §6.3.3): all chunks count as lost. If the first chunk was acknowledged by a
+    /// gap block but is still not acknowledged cumulatively, the peer has dropped it (§6.2.1), and perhaps
+    /// others.
     pub(crate) fn time_out(&mut self, now: Instant, queues: &mut Queues) {
         let is_taken_back = self.chunks.front().is_some_and(|sent| sent.state == State::Acknowledged);
         for at in 0..self.chunks.len() {
@@ -309,7 +311,7 @@ impl Flight {
         self.forward_due |= self.advanced > self.cumulative;
     }
 
-    /// Abandons the messages of lost chunks whose limit is exceeded (RFC 3758 §3.5, A3).
+    /// Abandons the messages of lost chunks that have exceeded their limit (RFC 3758 §3.5, A3).
     fn give_up(&mut self, now: Instant, queues: &mut Queues) {
         if self.has_forward && self.lost > 0 {
             let mut at = 0;
@@ -321,7 +323,7 @@ impl Flight {
         self.advance();
     }
 
-    /// Abandons the message of the chunk at `at`. Returns the index behind its last chunk.
+    /// Abandons the message of the chunk at `at`. Returns the index after the message's last chunk.
     fn abandon(&mut self, at: usize, id: u64, queues: &mut Queues) -> usize {
         let is_of = |flight: &Self, at: usize| flight.chunks.get(at).is_some_and(|sent| sent.piece.id == id);
         let mut first = at;
@@ -334,7 +336,8 @@ impl Flight {
             end = end.saturating_add(1);
         }
         self.abandoned = self.abandoned.saturating_add(1);
-        // The rest has one TSN that is never sent: without it the next message would follow the middle of this one.
+        // The unsent rest is represented by one TSN that is never sent; without it, the next message would
+        // follow the middle of this one.
         if queues.abandon(id)
             && let Some(last) = self.chunks.back()
         {
@@ -398,7 +401,7 @@ impl Flight {
         Some(value)
     }
 
-    /// True if the windows allow sending a lost or a new chunk.
+    /// True if the windows allow sending a chunk, lost or new.
     pub(crate) fn may_send(&self, queues: &Queues) -> bool {
         if self.lost > 0 {
             return self.may_repeat();
@@ -412,7 +415,8 @@ impl Flight {
         has_window || self.rescues || self.in_flight == 0
     }
 
-    /// Fills the rest of a packet with data chunks of at most `room` bytes. Returns the number of chunks.
+    /// Fills the rest of a packet with data chunks of at most `room` bytes in total. Returns the number of
+    /// chunks.
     pub(crate) fn fill(
         &mut self,
         now: Instant,
@@ -434,7 +438,7 @@ impl Flight {
                 most = most.min(self.peer_window);
             }
             let whole = (packet & !3).saturating_sub(heads);
-            // With nothing in flight one chunk goes out whatever window the peer has (§6.1, A).
+            // With nothing in flight, one chunk may be sent regardless of the peer's window (§6.1, A).
             let Some(piece) = queues.next(now, most, whole) else { break };
             let tsn = self.last_tsn().saturating_add(1);
             self.peer_window = self.peer_window.saturating_sub(piece.payload.len());
@@ -450,7 +454,7 @@ impl Flight {
         count
     }
 
-    /// Sends lost chunks again. With nothing in flight the first is sent regardless of the windows.
+    /// Sends lost chunks again. With nothing in flight, the first is sent regardless of the windows.
     fn fill_lost(&mut self, room: usize, out: &mut Vec<u8>) -> usize {
         let (start, mut count, mut at) = (out.len(), 0usize, 0usize);
         while self.lost > 0 {
@@ -467,7 +471,7 @@ impl Flight {
                     self.cumulative.saturating_add(u64::try_from(at).unwrap_or(u64::MAX)).saturating_add(1);
                 let behind = self.last_tsn().saturating_add(1);
                 write(tsn, &sent.piece, out);
-                // Karn: a round trip across it means nothing.
+                // Karn's algorithm: a round trip cannot be measured with a retransmitted chunk.
                 self.timed.take_if(|(timed, _)| *timed == tsn);
                 if let Some(sent) = self.chunks.get_mut(at) {
                     sent.transmissions = sent.transmissions.saturating_add(1);

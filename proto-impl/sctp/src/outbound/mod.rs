@@ -1,4 +1,4 @@
-//! From messages to data chunks in flight: scheduling of streams, retransmission, and congestion control.
+//! From messages to data chunks in flight: stream scheduling, retransmission, and congestion control.
 
 mod congestion;
 mod flight;
@@ -13,7 +13,7 @@ pub(crate) use rto::Rto;
 
 use crate::event::Reliability;
 
-/// Point at which a message is abandoned.
+/// Condition under which a message is abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     Never,
@@ -33,7 +33,7 @@ impl Limit {
         }
     }
 
-    /// True if a chunk transmitted this many times must not be transmitted again.
+    /// True if a chunk that was sent this many times must not be sent again.
     pub(crate) fn is_over(self, now: Instant, transmissions: u32) -> bool {
         match self {
             Self::Never => false,

@@ -1,8 +1,8 @@
-//! Messages that wait, by stream, and the scheduling of streams.
+//! Waiting messages of each stream, and the scheduling of streams.
 //!
-//! A message is not interrupted, since its fragments have consecutive TSNs (RFC 9260 §6.9). Between messages the stream
-//! with the least service is next: each stream counts the bytes sent for it, and one that becomes active again starts
-//! at the level of the others.
+//! A message is never interrupted, because its fragments have consecutive TSNs (RFC 9260 §6.9). After each
+//! message, the stream that has sent the least is next: the bytes sent for each stream are counted, and a
+//! stream that becomes active again starts at the count of the others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::Limit;
 use crate::inbound::{charge, flag};
 use crate::seq;
 
-/// A message that waits to be sent.
+/// A message waiting to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     pub(crate) ppid: u32,
@@ -28,7 +28,7 @@ struct Lane {
     waiting: VecDeque<Outgoing>,
     /// Sequence number of the next ordered message.
     ssn: u64,
-    /// Bytes sent for the stream, plus the level at which it started.
+    /// Bytes sent for the stream, plus the count at which it started.
     given: u64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Piece {
     pub(crate) stream: u16,
     pub(crate) ssn: u16,
     pub(crate) ppid: u32,
-    /// Number of the message, the same for all its pieces.
+    /// Number of the message; the same for all its pieces.
     pub(crate) id: u64,
     pub(crate) flags: u8,
     pub(crate) limit: Limit,
@@ -61,17 +61,17 @@ pub(crate) struct Queues {
     lanes: BTreeMap<u16, Lane>,
     /// Streams with messages, ordered by the bytes sent for them.
     turns: BTreeSet<(u64, u16)>,
-    /// Service count of the stream whose message was sent last, at which reactivated streams start.
+    /// Byte count of the stream whose message was sent last; reactivated streams start at this count.
     clock: u64,
     current: Option<Current>,
     ids: u64,
     held: usize,
-    /// Messages abandoned before any part was sent.
+    /// Number of messages abandoned before any part of them was sent.
     pub(crate) expired: u64,
 }
 
 impl Queues {
-    /// Bytes of the messages that wait.
+    /// Bytes of waiting messages.
     pub(crate) const fn held(&self) -> usize {
         self.held
     }
@@ -80,7 +80,7 @@ impl Queues {
         self.turns.is_empty() && self.current.is_none()
     }
 
-    /// True if no message of a stream waits.
+    /// True if no message of a stream is waiting or being sent.
     pub(crate) fn is_idle(&self, stream: u16) -> bool {
         self.current.as_ref().is_none_or(|current| current.stream != stream)
             && self.lanes.get(&stream).is_none_or(|lane| lane.waiting.is_empty())
@@ -96,7 +96,7 @@ impl Queues {
         lane.waiting.push_back(message);
     }
 
-    /// Drops the messages that wait on a stream; a message being sent continues.
+    /// Drops the waiting messages of a stream; a message being sent continues.
     pub(crate) fn clear(&mut self, stream: u16) {
         if let Some(lane) = self.lanes.get_mut(&stream) {
             self.turns.remove(&(lane.given, stream));
@@ -105,13 +105,13 @@ impl Queues {
         }
     }
 
-    /// Restarts a stream and drops its waiting messages.
+    /// Restarts a stream, and drops its waiting messages.
     pub(crate) fn reset(&mut self, stream: u16) {
         self.clear(stream);
         self.lanes.remove(&stream);
     }
 
-    /// Drops the rest of the abandoned message `id`. Returns true if there was a rest.
+    /// Drops the unsent rest of the abandoned message `id`. Returns true if there was any.
     pub(crate) fn abandon(&mut self, id: u64) -> bool {
         let Some(current) = self.current.take_if(|current| current.id == id) else { return false };
         let left = current.message.payload.len().saturating_sub(current.offset);
@@ -119,8 +119,8 @@ impl Queues {
         true
     }
 
-    /// Returns the next piece, of at most `room` bytes. `None` when nothing waits, or when the piece would be cut although it fits a
-    /// whole packet or `room` is less than half a packet.
+    /// Returns the next piece, of at most `room` bytes. `None` if nothing is waiting; also if the rest of the
+    /// message exceeds `room`, and either fits into a whole packet, or `room` is less than half a packet.
     pub(crate) fn next(&mut self, now: Instant, room: usize, packet: usize) -> Option<Piece> {
         if self.current.is_none() {
             self.begin(now);
@@ -137,7 +137,7 @@ impl Queues {
             flags |= flag::BEGIN;
         }
         if length == left {
-            // Nothing follows soon, perhaps: the acknowledgement need not wait (RFC 7053).
+            // Nothing may follow soon, so the acknowledgement should not be delayed (RFC 7053).
             flags |= flag::END | if self.turns.is_empty() { flag::IMMEDIATE } else { 0 };
         }
         let piece = Piece {
@@ -158,7 +158,7 @@ impl Queues {
         Some(piece)
     }
 
-    /// Selects the next message, and drops those that are too old.
+    /// Selects the next message, and drops messages that are too old.
     fn begin(&mut self, now: Instant) {
         while let Some((given, stream)) = self.turns.pop_first() {
             let Some(lane) = self.lanes.get_mut(&stream) else { continue };
@@ -209,11 +209,11 @@ mod tests {
                 order.push(piece.stream);
             }
         }
-        // As many bytes of each: all small ones come along with the first few large ones.
+        // Each stream sends as many bytes, so all small messages are sent along with the first few large ones.
         let last_small = order.iter().rposition(|stream| *stream == 2).unwrap();
         assert_eq!(order[..last_small].iter().filter(|stream| **stream == 1).count(), 1, "{order:?}");
         assert_eq!((order.len(), queues.held(), queues.is_empty()), (100, 0, true));
-        // A stream that joins late does not catch up on the time before.
+        // A stream that becomes active late does not make up for the time before.
         (0..50).for_each(|_| queues.push(1, message(1000, Limit::Never)));
         queues.push(3, message(1000, Limit::Never));
         queues.push(3, message(1000, Limit::Never));

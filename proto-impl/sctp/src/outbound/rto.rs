@@ -42,15 +42,16 @@ impl Rto {
         self.recover();
     }
 
-    /// Resets the timeout to the measured value, since new data was acknowledged. RFC 9260 would wait for the next
-    /// measurement, but on a path with heavy loss hardly any chunk is sent only once and can be measured.
+    /// Resets the timeout to the measured value, because new data was acknowledged. RFC 9260 waits for the next
+    /// measurement, but on a path with heavy loss hardly any chunk is sent only once, as a measurement
+    /// requires.
     pub(crate) fn recover(&mut self) {
         self.current = self.measured.map_or(self.initial, |(smoothed, variation)| {
             smoothed.saturating_add(variation.saturating_mul(4)).clamp(self.min, self.max)
         });
     }
 
-    /// Doubles the timeout after an expiry.
+    /// Doubles the timeout after it has expired.
     pub(crate) fn back_off(&mut self) {
         self.current = self.current.saturating_mul(2).min(self.max);
     }
@@ -65,7 +66,7 @@ mod tests {
     fn the_pause_follows_what_is_measured_and_doubles_without() {
         let mut rto = Rto::new(ms(1000), ms(400), ms(3000));
         assert_eq!((rto.current(), rto.round_trip()), (ms(1000), None));
-        // The round trip, the pause: smoothed and four times its variation.
+        // The round trip; and the timeout: smoothed round trip plus four times its variation.
         for (measured, pause) in [(200, 600_000), (200, 500_000), (200, 425_000), (1000, 1_268_750)] {
             rto.measure(ms(measured));
             assert_eq!(rto.current(), Duration::from_micros(pause), "{measured}");

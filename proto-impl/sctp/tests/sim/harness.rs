@@ -9,7 +9,7 @@ use crypto::Seed;
 use netsim::{Clock, Input, Link, Pair, Peer};
 use sctp::{Association, ChannelId, CloseReason, Config, Event, Kind, Opened, Remote, Role};
 
-/// End of an association with its recorded events.
+/// One end of an association, with its recorded events.
 pub(crate) struct End {
     pub(crate) association: Association,
     pub(crate) connected: bool,
@@ -19,13 +19,13 @@ pub(crate) struct End {
     pub(crate) closed_channels: Vec<ChannelId>,
     pub(crate) writable: u32,
     pub(crate) closed: Option<CloseReason>,
-    /// Messages that are sent as soon as there is room.
+    /// Messages to send as soon as there is room.
     pub(crate) outbox: VecDeque<(ChannelId, Bytes)>,
     /// True if events are polled.
     pub(crate) polls: bool,
-    /// Largest size of the send buffer and of the receive buffer.
+    /// Maximum sizes that the send buffer and the receive buffer have reached.
     pub(crate) held: (usize, usize),
-    /// Filter of sent packets. Packets for which it is false are dropped.
+    /// Filter for sent packets; packets for which it returns false are dropped.
     pub(crate) passes: fn(&[u8]) -> bool,
     /// Record of all sent packets, if enabled.
     pub(crate) sent: Option<Vec<Bytes>>,
@@ -143,7 +143,7 @@ pub(crate) fn message(number: usize, length: usize) -> Bytes {
     bytes.into()
 }
 
-/// Returns the number in a message and checks that the message is whole.
+/// Returns the number in a message, and checks that the message is intact.
 pub(crate) fn number(payload: &[u8]) -> usize {
     let number = usize::try_from(u32::from_be_bytes(payload[..4].try_into().unwrap())).unwrap();
     assert!(payload[4..].iter().all(|byte| usize::from(*byte) == number % 251), "a message of others' parts");

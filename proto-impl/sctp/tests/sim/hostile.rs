@@ -1,4 +1,4 @@
-//! Simulations of hostile peers: handmade packets to an association.
+//! Simulations of hostile peers, which send handmade packets to an association.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use sctp::{Association, ChannelId, CloseReason, Config, Event, Kind, Options, Re
 const OURS: u32 = 0x0102_0304;
 const FIRST: u32 = 0xffff_ff00;
 
-/// Handmade peer with the association that it talks to.
+/// A handmade peer, and the association to which it sends.
 struct Raw {
     clock: Clock,
     association: Association,
@@ -51,7 +51,7 @@ fn halves(numbers: &[u16]) -> Vec<u8> {
 
 fn init(window: u32) -> Vec<u8> {
     let fixed = [words(&[OURS, window]), halves(&[100, 100]), words(&[FIRST])].concat();
-    // Partial reliability, and the chunks of both extensions.
+    // Support for partial reliability, and the chunk types of both extensions.
     [fixed, vec![0xc0, 0, 0, 4, 0x80, 8, 0, 6, 0x82, 0xc0, 0, 0]].concat()
 }
 
@@ -132,7 +132,7 @@ impl Raw {
         self.clock.advance(rest);
     }
 
-    /// Takes the received chunks of a type.
+    /// Takes the received chunks of one type.
     fn take(&mut self, kind: u8) -> Vec<(u8, u8, Vec<u8>)> {
         let (found, rest) =
             std::mem::take(&mut self.got).into_iter().partition(|(found, _, _)| *found == kind);
@@ -187,10 +187,10 @@ fn d_20_a_flood_of_requests_leaves_nothing_behind() {
     let answers = raw.take(2);
     assert_eq!((answers.len(), raw.association.poll_timeout()), (1000, None));
     assert!(answers.iter().all(|answer| *answer == answers[0]), "all of them are one");
-    // Only the counters of packets moved.
+    // Only the counters of packets have changed.
     let numbers = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     assert_eq!(numbers(&format!("{:?}", raw.association)), numbers(&before));
-    // Without a drain the answers that wait have an end.
+    // The number of waiting answers is limited, even if they are never sent.
     let now = raw.now();
     (0..1000).for_each(|_| raw.association.handle_datagram(now, &packet(0, &[chunk(1, 0, &init(100_000))])));
     raw.drain();
@@ -239,7 +239,7 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
             raw.give(tag, std::slice::from_ref(chunk));
         }
     }
-    // An INIT behind another chunk, or with a tag.
+    // An INIT after another chunk, or with a tag.
     raw.give(0, &[sack(0, 0, &[]), chunk(1, 0, &init(100_000))]);
     raw.say(&[chunk(1, 0, &init(100_000))]);
     let mut port = packet(raw.theirs, &[chunk(6, 0, &[])]);
@@ -250,7 +250,7 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
     raw.drain();
     assert!(raw.got.is_empty() && raw.events.is_empty(), "{:?} {:?}", raw.got, raw.events);
     assert!(raw.association.stats().dropped >= before + 25);
-    // The reflected tag ends it, as RFC 9260 §8.5.1 says.
+    // A reflected tag ends the association, as RFC 9260 §8.5.1 specifies.
     raw.give(OURS, &[chunk(6, 1, &[])]);
     assert_eq!(raw.closed(), Some(CloseReason::Aborted));
 }
@@ -259,7 +259,8 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
 fn d_22_what_waits_for_fragments_and_order_is_bounded() {
     let config = Config { receive_buffer_bytes: 100_000, message_bytes_max: 20_000, ..Config::default() };
     let most = 120_000;
-    // Behind a gap: begun messages, ends, whole ones of a stream whose first never comes.
+    // After a gap: the starts of messages, their ends, and complete ones of a stream whose first message never
+    // arrives.
     for flags in [2u8, 0, 1, 3, 7] {
         for length in [1, 100, 1000] {
             let mut raw = Raw::connected(config.clone(), 100_000);
@@ -271,7 +272,7 @@ fn d_22_what_waits_for_fragments_and_order_is_bounded() {
             }
         }
     }
-    // In a row: messages that wait for one that never comes end it.
+    // In sequence: messages that wait for one that never arrives eventually end the association.
     for length in [1, 1000] {
         let mut raw = Raw::connected(config.clone(), 100_000);
         raw.open();
@@ -281,13 +282,13 @@ fn d_22_what_waits_for_fragments_and_order_is_bounded() {
         }
         assert_eq!(raw.closed(), Some(CloseReason::Limit), "{length}");
     }
-    // A message without an end.
+    // A message that never ends.
     let mut raw = Raw::connected(config.clone(), 100_000);
     raw.open();
     raw.data(2, 1, 1, 53, &[0; 1000]);
     (0..30).for_each(|_| raw.data(0, 1, 1, 53, &[0; 1000]));
     assert_eq!(raw.closed(), Some(CloseReason::Limit));
-    // Messages on streams of nobody, and of every stream.
+    // Messages on streams without a channel, and on all streams.
     let mut raw = Raw::connected(config, 100_000);
     for stream in 0..5000 {
         raw.data(3, stream, 0, 53, &[0; 10]);
@@ -346,7 +347,7 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
     });
     raw.drain();
     let mut sent = tsns(&mut raw);
-    // The message that opened the channel has arrived.
+    // The message that opened the channel was acknowledged.
     raw.say(&[sack(sent[0].wrapping_sub(1), 1 << 20, &[])]);
     sent.extend(tsns(&mut raw));
     let (first, last) = (sent[0], *sent.last().unwrap());
@@ -375,7 +376,8 @@ fn tsns(raw: &mut Raw) -> Vec<u32> {
     raw.take(0).iter().map(|(_, _, value)| tsn(value)).collect()
 }
 
-/// Creates an association with `count` sent chunks of 900 bytes, none acknowledged. Returns it with the first TSN.
+/// Creates an association that has sent `count` chunks of 900 bytes, none of them acknowledged. Returns it with
+/// the first TSN.
 fn with_flight(count: usize) -> (Raw, u32) {
     let mut raw = Raw::connected(Config::default(), 1 << 20);
     raw.open();
@@ -386,15 +388,15 @@ fn with_flight(count: usize) -> (Raw, u32) {
     raw.drain();
     let mut numbers = tsns(&mut raw);
     let first = numbers[0];
-    // The message that opened the channel has arrived; the burst goes on.
+    // The message that opened the channel is acknowledged, so the burst continues.
     raw.say(&[sack(first.wrapping_sub(1), 1 << 20, &[])]);
     numbers.extend(tsns(&mut raw));
     assert_eq!((numbers.len(), raw.association.stats().in_flight), (count, count * 916));
     (raw, first)
 }
 
-/// Checks RFC 9260 §7.2.4: after three acknowledgements of later chunks a chunk is retransmitted at once, and the
-/// window is halved only once.
+/// Checks RFC 9260 §7.2.4: after three acknowledgements of later chunks, a chunk is retransmitted immediately,
+/// and the window is halved only once.
 #[test]
 fn a_chunk_that_three_overtook_is_sent_again_at_once() {
     let (mut raw, first) = with_flight(4);
@@ -425,7 +427,7 @@ fn a_chunk_that_the_peer_took_back_is_sent_again() {
     assert_eq!(raw.association.stats().in_flight, 0);
 }
 
-/// Checks storms of acknowledgements, each with as many blocks as fit.
+/// Checks storms of acknowledgements, each with as many gap blocks as fit.
 #[test]
 fn d_24_a_storm_of_acknowledgements_sends_no_more_than_the_window() {
     let mut raw = Raw::connected(Config::default(), 1 << 20);
@@ -464,7 +466,7 @@ fn d_24_a_tiny_window_is_probed_one_chunk_at_a_time() {
         assert!(sent.len() <= 1, "{}", sent.len());
         last = sent.iter().map(|(_, _, value)| tsn(value)).max().unwrap_or(last);
     }
-    // A window of nothing for an hour: it is asked, less and less often, and the peer that answers is not given up.
+    // A zero window for an hour is probed less and less often, and a peer that answers is not given up.
     let before = raw.association.stats().packets.sent;
     for _ in 0..360 {
         raw.wait(secs(10));
@@ -478,19 +480,19 @@ fn d_24_a_tiny_window_is_probed_one_chunk_at_a_time() {
 fn d_25_giving_up_what_was_never_sent_skips_that_and_nothing_else() {
     let mut raw = Raw::connected(Config::default(), 100_000);
     raw.open();
-    // A part of a message, then a jump over it, far ahead.
+    // A part of a message, then a jump far beyond it.
     raw.data(2, 1, 1, 53, b"a");
     let far = raw.tsn.wrapping_add(0x7000_0000);
     raw.say(&[chunk(0xc0, 0, &[words(&[far]), halves(&[1, 1, 9, 40_000, 1, 65_000])].concat())]);
     assert_eq!((raw.received(), raw.closed()), (0, None));
-    // Back again is nothing.
+    // A jump backwards has no effect.
     raw.say(&[chunk(0xc0, 0, &words(&[FIRST]))]);
     raw.say(&[chunk(0xc0, 0, &[0; 3])]);
     raw.tsn = far.wrapping_add(1);
     raw.data(3, 1, 2, 51, b"on");
     let on = Event::Message { channel: ChannelId(1), kind: Kind::Text, payload: Bytes::from_static(b"on") };
     assert_eq!(raw.events, [on]);
-    // Every stream, many times.
+    // All streams, many times.
     for stream in 0..3000u16 {
         let to = raw.tsn;
         raw.tsn = to.wrapping_add(1);
@@ -511,7 +513,7 @@ fn d_26_requests_to_open_without_end_are_refused_and_bounded() {
     let stats = raw.association.stats();
     assert_eq!((stats.channels, stats.refused), (8, 60_000 - 8));
     assert!(stats.buffered.0 < 2000, "{stats:?}");
-    // Requests in no form, and for a channel that is open.
+    // Malformed requests, and a request for an open channel.
     let mut raw = Raw::connected(Config::default(), 1 << 20);
     raw.open();
     for payload in [&b""[..], &[3], &[9; 20], &[3, 0, 1, 0, 0, 0, 0, 0, 255, 255, 0, 0, 1]] {
@@ -534,7 +536,7 @@ fn d_26_requests_to_reset_are_answered_by_their_number() {
         let found = answers.iter().find(|(_, _, value)| value[..2] == [0, 16]);
         found.map(|(_, _, value)| u32::from_be_bytes(value[8..12].try_into().unwrap()))
     };
-    // Not the next number; data that has not come; then it has.
+    // A wrong number; data that has not arrived yet; then the data arrives.
     raw.say(&[request(FIRST.wrapping_add(9), FIRST, &[1])]);
     assert_eq!(result(&mut raw), Some(5));
     raw.say(&[request(FIRST, raw.tsn, &[1])]);
@@ -545,7 +547,7 @@ fn d_26_requests_to_reset_are_answered_by_their_number() {
     assert_eq!(result(&mut raw), Some(1));
     raw.say(&[request(FIRST, raw.tsn, &[1])]);
     assert_eq!(result(&mut raw), Some(1), "the same answer again");
-    // Other requests are denied, and counted.
+    // Other requests are denied and counted.
     for (n, kind) in [14u16, 15, 17, 18].into_iter().enumerate() {
         let number = FIRST.wrapping_add(1 + u32::try_from(n).unwrap());
         raw.say(&[chunk(0x82, 0, &chunk_as_parameter(kind, &words(&[number, 0])))]);
@@ -563,7 +565,7 @@ fn chunk_as_parameter(kind: u16, value: &[u8]) -> Vec<u8> {
 fn d_21_another_association_of_the_peer_ends_this_one() {
     let mut raw = Raw::connected(Config::default(), 100_000);
     raw.open();
-    // The same INIT again changes nothing.
+    // The same INIT again has no effect.
     raw.give(0, &[chunk(1, 0, &init(100_000))]);
     let (_, _, answer) = raw.take(2).remove(0);
     raw.say(&[chunk(10, 0, &cookie_of(&answer))]);
@@ -593,7 +595,7 @@ fn d_23_noise_does_no_harm() {
                     let mut value = vec![0; usize::try_from(random.below(40)).unwrap()];
                     random.fill(&mut value);
                     if value.len() > 4 && random.chance(0.8) {
-                        // Near to what is expected.
+                        // Numbers close to the expected ones.
                         let near = raw.tsn.wrapping_add(u32::try_from(random.below(8)).unwrap());
                         value[..4].copy_from_slice(&near.to_be_bytes());
                     }

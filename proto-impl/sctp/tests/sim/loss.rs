@@ -40,7 +40,7 @@ proptest! {
         }
         let total = lengths.len();
         pair.run_until(secs(1800), |_, b| b.messages.values().map(Vec::len).sum::<usize>() == total).unwrap();
-        // Late duplicates come still, and acknowledgements are sent until one arrives.
+        // Late duplicates still arrive, and acknowledgements are sent until one arrives.
         pair.run_for(secs(30)).unwrap();
         let is_empty = |end: &End| end.association.stats().buffered == (0, 0);
         pair.run_until(secs(600), |a, b| is_empty(a) && is_empty(b)).unwrap();
@@ -80,7 +80,7 @@ proptest! {
             pair.a.outbox.push_back((lossy, message(n, *length)));
             pair.a.outbox.push_back((safe, message(n, 300)));
         }
-        // The reliable channel beside it loses nothing.
+        // The reliable channel next to it loses nothing.
         let total = lengths.len();
         pair.run_until(secs(1800), |a, b| {
             b.of(safe).len() == total && a.association.stats().buffered.0 == 0
@@ -100,7 +100,7 @@ proptest! {
             prop_assert_eq!(missing, 0);
         }
         pair.run_until(secs(600), |_, b| b.association.stats().buffered == (0, 0)).unwrap();
-        // The channel continues, whatever was skipped.
+        // The channel continues after the skipped messages.
         let now = pair.clock.now();
         for n in 0..40 {
             pair.a.association.send(now, lossy, Kind::Binary, message(1000 + n, 10)).unwrap();

@@ -1,5 +1,5 @@
-//! The allocation of one client (RFC 8656 §3.2): its lifetime, permissions and channels, and the data in both
-//! directions.
+//! The allocation of one client (RFC 8656 §3.2): its lifetime, permissions and channels, and the data relayed
+//! in both directions.
 //!
 //! ```text
 //!     client --ChannelData, Send--> Allocation --bare datagrams--> peer
@@ -32,14 +32,14 @@ use routes::Routes;
 /// An event of an allocation for its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A relayed address is needed, from which [`crate::Peer::real`] addresses of this family can be reached; answer
-    /// with [`Allocation::bound`].
+    /// A relayed address is needed from which the [`crate::Peer::real`] addresses of this family can be
+    /// reached. The owner must answer with [`Allocation::bound`].
     Bind(Family),
-    /// The allocation has ended. Queued datagrams are still sent.
+    /// The allocation has ended. Queued datagrams must still be sent.
     Closed(CloseReason),
 }
 
-/// The reason an allocation ended.
+/// Reason why an allocation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// The client ended the allocation.
@@ -77,15 +77,15 @@ pub struct Stats {
     pub to_peers: u64,
     /// Payload bytes sent to the client.
     pub to_client: u64,
-    /// Datagrams without a permission, in either direction.
+    /// Datagrams dropped because the peer is not permitted, in either direction.
     pub forbidden: u64,
     /// Datagrams dropped because of the bandwidth limit or a full queue.
     pub dropped: u64,
-    /// Requests refused.
+    /// Number of refused requests.
     pub refused: u64,
 }
 
-/// Bandwidth limit of one direction.
+/// Bandwidth limit for one direction.
 #[derive(Debug)]
 pub struct Bandwidth {
     rate: Rate,
@@ -93,16 +93,16 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Burst allowed at once, as a duration at the limit.
+    /// Burst that is allowed at once, as a time at the maximum rate.
     const BURST: Duration = Duration::from_secs(1);
 
-    /// Creates a limit of this many bytes per second.
+    /// Creates a limit of `bytes_per_second`.
     #[must_use]
     pub const fn new(now: Instant, bytes_per_second: u64) -> Self {
         Self { rate: Rate::new(now), bytes_per_second }
     }
 
-    /// Returns true if this many bytes are within the limit, and counts them.
+    /// Returns true if this many bytes are within the limit; they are then counted.
     pub fn take(&mut self, now: Instant, bytes: usize) -> bool {
         let nanos = u64::try_from(bytes).ok().and_then(|bytes| bytes.checked_mul(1_000_000_000));
         let price = nanos.and_then(|nanos| nanos.checked_div(self.bytes_per_second));
@@ -131,7 +131,8 @@ enum State {
     Closed,
 }
 
-/// The Allocate request that created the allocation; a repeated one gets the same answer (RFC 8656 §7.2).
+/// The Allocate request that created the allocation. If it is repeated, it gets the same answer (RFC 8656
+/// §7.2).
 #[derive(Debug)]
 struct Asked {
     id: TransactionId,
@@ -156,7 +157,7 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Creates an allocation, which requests its relayed address.
+    /// Creates an allocation, which then requests its relayed address.
     #[must_use]
     pub fn new(now: Instant, incoming: Incoming) -> Self {
         let Incoming { client, user, key, id, family, lifetime, additional, config, nonces, .. } = incoming;
@@ -176,9 +177,9 @@ impl Allocation {
         }
     }
 
-    /// Answers [`Event::Bind`] with the relayed address, from which the client's datagrams reach peers; `None` if there
-    /// is none. It must be the address that peers see, whether others can reach it or not, since a client that checks
-    /// paths expects to find itself there.
+    /// Answers [`Event::Bind`] with the relayed address, from which the client's datagrams are sent to peers;
+    /// `None` if there is none. It must be the address that peers see, even if others cannot reach it, because
+    /// a client that checks paths expects to see this address.
     pub fn bound(&mut self, now: Instant, relayed: Option<SocketAddr>) {
         if self.state != State::Binding {
             return;
@@ -238,7 +239,7 @@ impl Allocation {
                 out.extend_from_slice(datagram);
             }
             None => {
-                // An indication is answered by nobody, so any number does that is not always the same.
+                // An indication has no answer, so its id need not be random, only different each time.
                 let id = self.routes.indication_id();
                 MessageWriter::of_method(&mut out, method::DATA, Class::Indication, id)
                     .xor_address(XOR_PEER_ADDRESS, told)
@@ -250,7 +251,7 @@ impl Allocation {
         self.queue(Destination::Client, out);
     }
 
-    /// Handles an expired deadline: the lifetime may be over.
+    /// Handles an expired deadline: the lifetime may have ended.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.state != State::Closed && self.until <= now {
             let is_bound = matches!(self.state, State::Open(_));
@@ -279,7 +280,7 @@ impl Allocation {
         let (to, datagram) = self.queue.pop_front()?;
         out.extend_from_slice(&datagram);
         if self.queue.is_empty() {
-            // An idle allocation holds no buffers.
+            // Frees the queue's memory while the allocation is idle.
             self.queue = VecDeque::new();
         }
         Some(Transmit { to, length: datagram.len() })
@@ -315,7 +316,7 @@ impl Allocation {
         }
     }
 
-    /// Returns true if a datagram is within the bandwidth of its direction, and counts it.
+    /// Returns true if a datagram is within the bandwidth limit of its direction; it is then counted.
     fn takes(&mut self, now: Instant, direction: usize, length: usize) -> bool {
         let takes = self.bandwidth.get_mut(direction).is_some_and(|bandwidth| bandwidth.take(now, length));
         if !takes {
@@ -357,7 +358,8 @@ impl Allocation {
         self.queue(Destination::Client, out);
     }
 
-    /// Returns true if one more request that is refused or may be forged is answered.
+    /// Returns true if another request that is refused, or may be forged, can be answered; the answer is then
+    /// counted.
     fn may_answer(&mut self, now: Instant) -> bool {
         self.owner.answers.take(
             now,

@@ -20,7 +20,8 @@ struct Channel {
 pub(super) struct Routes {
     permissions: Vec<(IpAddr, Instant)>,
     channels: Vec<Channel>,
-    /// For a real address with several announced addresses, the one that the client last sent to.
+    /// If a real address has several announced addresses: the announced address to which the client last sent,
+    /// in pairs of real and announced address.
     told: Vec<(SocketAddr, SocketAddr)>,
     indications: u64,
 }
@@ -30,8 +31,8 @@ impl Routes {
         self.permissions.iter().any(|(of, until)| *of == ip && *until > now)
     }
 
-    /// Installs or renews permissions for all of these addresses. Returns false, without any change, if there would be
-    /// too many.
+    /// Installs or renews permissions for all of these addresses. Returns false and changes nothing if there
+    /// would be too many.
     pub(super) fn permit(&mut self, now: Instant, ips: impl Iterator<Item = IpAddr> + Clone) -> bool {
         self.permissions.retain(|(_, until)| *until > now);
         let mut fresh: Vec<IpAddr> = ips.clone().filter(|ip| !self.is_permitted(now, *ip)).collect();
@@ -50,7 +51,7 @@ impl Routes {
         true
     }
 
-    /// Binds a channel or renews its binding, which also permits the peer.
+    /// Binds a channel or renews its binding, which also permits the peer to send.
     pub(super) fn bind(
         &mut self,
         now: Instant,
@@ -75,13 +76,13 @@ impl Routes {
         Ok(())
     }
 
-    /// Returns the announced and the real address of a channel's peer; `None` if not permitted.
+    /// Returns the announced and the real address of a channel's peer; `None` if the peer is not permitted.
     pub(super) fn peer_of(&self, now: Instant, number: u16) -> Option<(SocketAddr, SocketAddr)> {
         let channel = self.channels.iter().find(|channel| channel.number == number && channel.until > now)?;
         self.is_permitted(now, channel.told.ip()).then_some((channel.told, channel.real))
     }
 
-    /// Notes that the client has sent to the announced address of a real one.
+    /// Records that the client has sent to this announced address of a real one.
     pub(super) fn sent(&mut self, told: SocketAddr, real: SocketAddr) {
         if told == real || self.told.first() == Some(&(real, told)) {
             return;
@@ -91,8 +92,8 @@ impl Routes {
         self.told.insert(0, (real, told));
     }
 
-    /// Returns the announced address and the channel of a datagram from a real address; `told` are all addresses that lead
-    /// to it. `None` if not permitted.
+    /// Returns the announced address and the channel for a datagram from a real address; `told` are all
+    /// announced addresses of it. `None` if the peer is not permitted.
     pub(super) fn from(
         &self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Requests of a client with an allocation.
+//! Handles requests of a client with an allocation.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::respond::{begin, is_challenge, refuse};
 impl Allocation {
     pub(super) fn serve(&mut self, now: Instant, relayed: SocketAddr, request: &Request<'_>) {
         if request.is_request(BINDING) {
-            // Clients keep translators of addresses awake by them.
+            // Clients use these requests to keep NAT bindings alive.
             if self.may_answer(now) {
                 let client = self.owner.client.address;
                 self.answer(|out| {
@@ -69,7 +69,7 @@ impl Allocation {
         });
     }
 
-    /// Handles Allocate: the same request gets the same answer again, another one is refused (RFC 8656 §7.2).
+    /// Handles Allocate: a repeated request gets the same answer again, any other is refused (RFC 8656 §7.2).
     fn allocate(
         &mut self,
         now: Instant,
@@ -104,7 +104,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// Handles CreatePermission for all of its addresses, or none (RFC 8656 §10.2).
+    /// Handles CreatePermission for either all of its addresses or none (RFC 8656 §10.2).
     fn create_permission(&mut self, now: Instant, request: &Request<'_>) -> Result<(), ErrorCode> {
         if request.peers.is_empty() {
             return Err(ErrorCode::BAD_REQUEST);

@@ -161,7 +161,7 @@ fn v_05_a_nonce_that_is_old_or_of_another_address_is_stale() {
     assert_eq!(answer.code(), Some(438));
     speaker.nonce = answer.text(AttributeType::NONCE);
     assert_eq!(speaker.ask(&mut world, method::ALLOCATE, &[transport()]).code(), None);
-    // Within an allocation, too.
+    // The same within an allocation.
     for _ in 0..8 {
         world.pass(Duration::from_secs(500));
         speaker.ask(&mut world, method::REFRESH, &[]);
@@ -174,7 +174,7 @@ fn v_06_requests_of_an_allocation_have_a_code_for_each_fault() {
     let mut world = World::new();
     let mut speaker = Speaker::allocated(&mut world, "198.51.100.1:5000", "u");
     let channel = |number: u16| (CHANNEL_NUMBER, [number.to_be_bytes(), [0, 0]].concat());
-    // Between the tables' rows: only so many refusals are answered a second.
+    // Pauses between the rows, because only a limited number of refusals per second is answered.
     let mut check = |what: &str, method, attributes: &dyn Fn(&Speaker) -> Vec<_>, code| {
         let attributes = attributes(&speaker);
         assert_eq!(speaker.ask(&mut world, method, &attributes).code(), code, "{what}");
@@ -215,7 +215,7 @@ fn v_06_only_the_user_of_an_allocation_speaks_for_it() {
     let mut wrong = Speaker { credentials: wrong, ..speaker.clone() };
     assert_eq!(wrong.ask(&mut world, method::REFRESH, &[(LIFETIME, vec![0; 4])]).code(), Some(401));
     assert_eq!(world.allocations.len(), 1);
-    // Its own goes on when the credentials have expired meanwhile.
+    // The client's own allocation continues after the credentials have expired.
     for _ in 0..200 {
         world.pass(Duration::from_secs(500));
         let answer = speaker.ask(&mut world, method::REFRESH, &[]);
@@ -240,7 +240,7 @@ fn v_07_a_request_that_is_sent_again_is_answered_again() {
     let again = world.answer();
     assert_eq!((again.address(RELAYED), again.seconds()), (first.address(RELAYED), 598));
     assert_eq!(world.allocations.len(), 1);
-    // The end is told once more by 437, which clients take for success.
+    // A repeated end is answered with 437, which clients treat as success.
     let end = speaker.request(method::REFRESH, &[(LIFETIME, vec![0; 4])]);
     world.say(speaker.client, &end);
     assert_eq!(world.answer().seconds(), 0);

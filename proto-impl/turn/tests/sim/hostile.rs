@@ -1,4 +1,4 @@
-//! Simulations of attackers, who get no relay to elsewhere, no memory and no reflector.
+//! Simulations of attackers, who can neither relay to other addresses, nor use up memory, nor reflect traffic.
 
 use std::time::Duration;
 
@@ -31,12 +31,13 @@ fn v_03_nothing_but_media_ports_of_this_server_is_reached() {
         assert_eq!(world.out, [], "{peer}");
         world.pass(Duration::from_secs(1));
     }
-    // A port of the media address that is no media port: the permission is of the address, a channel is not to be had.
+    // A port of the media address that is not a media port: a permission applies to the address, but a channel
+    // is refused.
     assert_eq!(speaker.permit(&mut world, "192.0.2.10:1"), None);
     assert_eq!(speaker.bind(&mut world, 0x4000, "192.0.2.10:1"), Some(403));
     speaker.send(&mut world, "192.0.2.10:1", b"x");
     assert_eq!(world.out, []);
-    // No other peer reaches the client either, whatever it has permitted.
+    // No other peer can reach the client, whatever the client has permitted.
     for peer in ["198.51.100.77:50000", "192.0.2.10:1", "127.0.0.1:50000", "127.0.0.1:9"] {
         world.peer_sends(peer, speaker.client, b"x");
         assert_eq!(world.out, [], "{peer}");
@@ -58,13 +59,13 @@ fn v_02_a_flood_without_credentials_leaves_nothing_and_is_hardly_answered() {
         }
         world.pass(Duration::from_secs(1));
     }
-    // A burst, and some a second.
+    // A burst, and then a few per second.
     assert_eq!(world.out.len(), 100 + 9 * 20);
     assert!(world.dropped.iter().all(|why| *why == DropReason::TooMany));
     assert!(world.endpoint.is_empty());
     let Out::ToClient(_, answer) = &world.out[0] else { panic!() };
     assert!(answer.len() <= 120, "{} bytes", answer.len());
-    // Another network is answered as ever.
+    // Another network is answered as before.
     world.out.clear();
     Speaker::allocated(&mut world, "198.51.100.2:5000", "u");
     assert_eq!(world.endpoint.stats().unanswered, 100_000 - 280);
@@ -110,24 +111,24 @@ fn v_10_allocations_are_capped_by_network_user_and_in_total() {
         let code = speaker.ask(&mut world, method::ALLOCATE, &[transport()]).code();
         (code, speaker)
     };
-    // A user at many addresses: four.
+    // One user with many addresses: four allocations.
     for n in 0..6 {
         let (code, _) = ask(format!("198.51.100.{n}:5000"), "one".to_owned());
         assert_eq!(code, (n >= 4).then_some(486), "{n}");
     }
-    // A network with many users, of IPv6: eight.
+    // One IPv6 network with many users: eight allocations.
     let mut holders = Vec::new();
     for n in 0..10 {
         let (code, speaker) = ask(format!("[2001:db8::{n:x}]:5000"), format!("user{n}"));
         assert_eq!(code, (n >= 8).then_some(486), "{n}");
         holders.push(speaker);
     }
-    // In total: twenty.
+    // In total: twenty allocations.
     for n in 0..10 {
         let (code, _) = ask(format!("203.0.113.{n}:5000"), format!("other{n}"));
         assert_eq!(code, (n >= 8).then_some(508), "{n}");
     }
-    // A client that leaves makes room, for its own and for others.
+    // When a client leaves, its place is free for itself and others.
     let end = [(LIFETIME, vec![0; 4])];
     assert_eq!(holders[0].ask(&mut world, method::REFRESH, &end).code(), None);
     let mut late = holders.pop().unwrap();
@@ -184,11 +185,11 @@ fn v_11_lying_lengths_and_garbage_change_nothing() {
         world.say(speaker.client, bytes);
         assert_eq!(world.out, [], "{bytes:?}");
     }
-    // Padding behind the data is no data.
+    // Padding after the data is not relayed.
     world.say(speaker.client, &[0x40, 0, 0, 1, b'x', 0, 0, 0]);
     assert_eq!(world.out, [Out::ToPeer(speaker.client.address, address(MEDIA), b"x".to_vec())]);
     world.out.clear();
-    // Every byte of a request matters.
+    // Each byte of a request matters.
     let request = speaker.request_of(99, method::REFRESH, &[(LIFETIME, vec![0; 4])]);
     for at in 0..request.len() - 8 {
         let mut changed = request.clone();

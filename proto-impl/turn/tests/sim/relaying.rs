@@ -30,7 +30,7 @@ fn v_08_data_goes_to_permitted_peers_and_back_as_indications() {
     let answer = world.answer();
     assert_eq!((answer.message().class(), answer.message().method()), (Class::Indication, method::DATA));
     assert_eq!((answer.address(PEER), answer.value(DATA)), (Some(address(MEDIA)), Some(b"answer".to_vec())));
-    // A permission is of an address, and what is sent to is a media port of it.
+    // A permission applies to an address; the destination must be a media port of it.
     speaker.send(&mut world, "192.0.2.10:22", b"another port");
     world.peer_sends("192.0.2.10:22", speaker.client, b"another port");
     assert_eq!(world.out, []);
@@ -54,7 +54,7 @@ fn v_08_channels_carry_data_with_four_bytes_more() {
         world.peer_sends(MEDIA, speaker.client, data);
         assert_eq!(world.answer().0, channel_data(0x4000, data));
     }
-    // A channel lives longer than its permission, which is to be had again.
+    // A channel lives longer than its permission, which must be renewed.
     world.pass(Duration::from_secs(301));
     speaker.send_channel(&mut world, 0x4000, b"x");
     assert_eq!(world.out, []);
@@ -105,7 +105,7 @@ fn v_09_an_allocation_relays_so_much_a_second_each_way() {
         for _ in 0..2000 {
             speaker.send_channel(&mut world, 0x4000, &[0; 1000]);
         }
-        // The first burst, then what the setting says.
+        // The initial burst, then the configured rate.
         assert_eq!(to_peer(&mut world).len(), 1000, "{second}");
         for _ in 0..2000 {
             world.peer_sends(MEDIA, speaker.client, &[0; 1000]);

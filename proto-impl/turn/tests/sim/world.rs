@@ -18,9 +18,9 @@ pub(crate) const REALM: &str = "millstream";
 pub(crate) const EPOCH: u64 = 1_800_000_000;
 /// Direct media address.
 pub(crate) const MEDIA: &str = "192.0.2.10:50000";
-/// Public media address of a translator.
+/// Public media address of a NAT.
 pub(crate) const PUBLIC: &str = "203.0.113.10:50000";
-/// Media address behind the translator.
+/// Media address behind the NAT.
 pub(crate) const LOCAL: &str = "127.0.0.1:50000";
 /// Direct media address of IPv6.
 pub(crate) const MEDIA_V6: &str = "[2001:db8::10]:50000";

@@ -1,5 +1,5 @@
-//! Minimal HTTP for WHIP (RFC 9725) and WHEP: a request per connection, received by separate threads and answered by
-//! the reader of the queue.
+//! Minimal HTTP for WHIP (RFC 9725) and WHEP: one request per connection, received by separate threads and
+//! answered by the reader of the queue.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -47,7 +47,7 @@ impl Response {
     }
 }
 
-/// Listens for as long as the process lives. Returns the address and the queue of requests.
+/// Listens until the process ends. Returns the address and the queue of requests.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<(SocketAddr, Receiver<Request>)> {
     let listener = TcpListener::bind(address)?;
     let local = listener.local_addr()?;
@@ -69,7 +69,7 @@ fn serve(mut stream: TcpStream, queue: &Sender<Request>) -> io::Result<()> {
         Response::of_status("204 No Content")
     } else {
         let _ = queue.send(Request { method, path, body, reply });
-        // The relay has ended when there is none.
+        // Without an answer, the relay has ended.
         answer.recv().map_err(|_| ErrorKind::BrokenPipe)?
     };
     stream.write_all(response.write().as_bytes())

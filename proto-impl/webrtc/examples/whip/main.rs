@@ -4,10 +4,10 @@
 //! whip [ADDRESS:PORT] [--profile gcm128|gcm256|sha1-80] [--dtls-client] [--loss PERCENT]
 //! ```
 //!
-//! The program listens for HTTP and UDP at the address (default 127.0.0.1 with any ports), prints `ready
-//! http://ADDRESS:PORT`, then a line for each event. `POST /whip` publishes, `POST /whep` plays. Without `--profile`
-//! all profiles are offered. With `--dtls-client` the relay starts the DTLS handshakes. With `--loss` this percentage
-//! of datagrams is lost in each direction.
+//! The program listens for HTTP and UDP at the address (default 127.0.0.1, any ports), prints `ready
+//! http://ADDRESS:PORT`, and then a line for each event. `POST /whip` publishes, `POST /whep` plays. Without
+//! `--profile`, all profiles are offered. With `--dtls-client`, the relay starts the DTLS handshakes. With
+//! `--loss`, this percentage of datagrams is dropped in each direction.
 
 #![allow(
     clippy::disallowed_types,

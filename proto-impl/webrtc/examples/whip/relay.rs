@@ -24,17 +24,17 @@ use wire::Datagrams;
 
 use crate::http::{Request, Response};
 
-/// Maximum wait of the loop for a datagram before it checks deadlines and requests.
+/// Maximum time for which the loop waits for a datagram before it checks deadlines and requests.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Options of the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) address: SocketAddr,
-    /// Only offered SRTP profile, or `None` for all.
+    /// The only SRTP profile to offer; `None` for all.
     pub(crate) profile: Option<SrtpProfile>,
     pub(crate) dtls_client: bool,
-    /// Share of datagrams lost in each direction, to observe the repairs.
+    /// Share of datagrams dropped in each direction, to observe the repairs.
     pub(crate) loss: f64,
 }
 
@@ -55,7 +55,8 @@ struct Session {
 
 enum Role {
     Publisher,
-    /// Viewer: for each section its id, the index of its track, and whether it waits for a key frame.
+    /// Viewer, with the following for each section: its id, the index of its track, and whether it waits for a
+    /// key frame.
     Viewer(Vec<(SectionId, usize, bool)>),
 }
 
@@ -63,7 +64,7 @@ enum Role {
 struct Stream {
     publisher: u64,
     tracks: Vec<Live>,
-    /// Clock of the publisher from its reports, with the corresponding local time.
+    /// Time of the publisher's clock according to its reports, and the corresponding local time.
     clock: Option<(NtpTime, Instant)>,
 }
 
@@ -152,7 +153,7 @@ impl<L: FnMut(String)> Relay<L> {
                 let response = self.handle_request(now, &request, &mut touched);
                 let _ = request.reply.send(response);
             }
-            // A server keeps a heap of deadlines; a few sessions are looked at one by one.
+            // A server would keep a heap of deadlines; a few sessions are checked one by one.
             for (id, session) in &mut self.sessions {
                 if session.peer.poll_timeout().is_some_and(|deadline| deadline <= now) {
                     session.peer.handle_timeout(now);
@@ -193,7 +194,7 @@ impl<L: FnMut(String)> Relay<L> {
         };
         while let Some(path) = session.peer.poll_transmit(now, log, &mut self.out) {
             for n in (0..self.out.len()).filter(|_| !self.random.chance(self.loss)) {
-                // Packets that the network does not take are lost, as they may be on the way.
+                // Packets that the network stack refuses are treated as lost on the path.
                 let _ = self.socket.send_to(self.out.get(n), path.remote);
             }
             self.out.clear();
@@ -235,14 +236,14 @@ impl<L: FnMut(String)> Relay<L> {
                     self.end_stream(now, touched);
                 }
             }
-            // A lite agent has no candidates to tell, and a publisher sends the one format that it was answered.
+            // A lite agent has no candidates to signal, and a publisher sends the only format in the answer.
             other @ (Event::Candidate(_) | Event::Format { .. } | _) => {
                 (self.log)(format!("session {id} {other:?}"))
             }
         }
     }
 
-    /// Opens a data channel from the relay.
+    /// Opens a data channel to the peer and sends a greeting.
     fn greet(&mut self, now: Instant, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Ok(channel) = session.peer.open_channel(now, "relay", "", sctp::Options::default()) {
@@ -281,7 +282,7 @@ impl<L: FnMut(String)> Relay<L> {
             (self.log)(format!("session {id} first frame {codec} {bytes} bytes, key {}", frame.key_frame));
         }
         live.learn(frame);
-        // Lips stay in step when both tracks are on one clock: the publisher's, as its reports tell.
+        // Audio and video stay in sync because both are timed by the publisher's clock, known from its reports.
         let at = sampled.map_or(now, |time| {
             let (base, instant) = *stream.clock.get_or_insert((time, now));
             time.since(base).map_or(instant, |passed| instant + passed)
@@ -315,7 +316,7 @@ impl<L: FnMut(String)> Relay<L> {
         }
     }
 
-    /// Requests a key frame from the publisher. The peer merges requests that are too frequent.
+    /// Requests a key frame from the publisher. The peer limits the rate of requests.
     fn want_key_frame(&mut self, now: Instant, touched: &mut BTreeSet<u64>) {
         let Some(stream) = &self.stream else { return };
         let Some(publisher) = self.sessions.get_mut(&stream.publisher) else { return };
@@ -345,7 +346,7 @@ impl<L: FnMut(String)> Relay<L> {
                     Response { body: why, ..Response::of_status(status) }
                 })
             }
-            // Candidates of the peer are of no use to a lite agent: its checks make them known.
+            // A lite agent does not need the peer's candidates: the peer's checks reveal its addresses.
             ("PATCH", _) => Response::of_status("204 No Content"),
             ("DELETE", _) => match of_session().and_then(|id| Some((id, self.sessions.get_mut(&id)?))) {
                 Some((id, session)) => {

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::error::Error;
 
-/// Answers `offer`. `preference` returns our preferences for each media section, or `None` to reject the section.
-/// `active` chooses the DTLS client role where the offer leaves it open.
+/// Answers `offer`. `preference` returns our preferences for each media section, or `None` to reject the
+/// section. If the offer leaves the DTLS role open, we become the client if `active`.
 pub(crate) fn answer(
     offer: &Description,
     mut preference: impl FnMut(SectionId, &Media) -> Option<MediaPreference>,
@@ -22,7 +22,7 @@ pub(crate) fn answer(
     let dtls_client = match theirs.setup {
         Some(Setup::ActPass) => active,
         Some(Setup::Passive) => true,
-        // Without a line the offerer is active (RFC 4145 §4.1).
+        // Without `a=setup`, the offerer is active (RFC 4145 §4.1).
         Some(Setup::Active) | None => false,
         Some(Setup::HoldConn) => return Err(Error::NoDtlsRole),
     };
@@ -61,7 +61,7 @@ pub(crate) fn answer(
         description.media.push(answer);
     }
     let has_media = sections.iter().any(|section| section.direction.sends() || section.direction.receives());
-    // If media is offered, the session is for media.
+    // If any media is offered, the session must have media; it is not for data channels only.
     let is_data_alone = data_remote.is_some() && !offer.media.iter().any(is_ours);
     if !local.takes_changes && !has_media && !is_data_alone {
         return Err(Error::NothingInCommon);
@@ -79,15 +79,15 @@ pub(crate) fn answer(
     Ok((description, negotiated))
 }
 
-/// True if the section multiplexes RTCP. In a bundle only the first section must say so, and it holds for all (RFC 9143
-/// §7.1.3).
+/// True if the section multiplexes RTCP. In a bundle, only the first section has to say so, and this applies to
+/// all (RFC 9143 §7.1.3).
 fn multiplexes(media: &Media) -> bool {
     media.attributes.has(&Attribute::RtcpMux)
         || media.attributes.has(&Attribute::RtcpMuxOnly)
         || media.attributes.has(&Attribute::BundleOnly)
 }
 
-/// Returns the answer to a section, and the negotiated section; `None` when there is nothing in common.
+/// Returns the answer to a section, and the negotiated section; `None` if the two sides have nothing in common.
 fn take(
     offer: &Description,
     media: &Media,
@@ -98,13 +98,13 @@ fn take(
     let mut selected = media.select(&preference.formats);
     let offered = offer.direction(media);
     let direction = offered.answer(preference.direction);
-    // A section that we want idle is kept; a section that is idle only by the answer is useless.
+    // An idle section is kept if we want it idle; otherwise it is useless.
     let is_idle = !(direction.sends() || direction.receives());
     if selected.is_empty() || (is_idle && preference.direction != Direction::Inactive) {
         return None;
     }
-    // Redundant audio is taken in any case, and sent where packets are not repeated. In a section of both directions it
-    // is neither: the form would stand for both.
+    // Redundant audio is always accepted, and sent if lost packets are not retransmitted. In a section that
+    // both sends and receives, neither is possible, because the form would apply to both directions.
     for format in &mut selected {
         let repeats = format.answer.feedback.contains(&Feedback::Nack);
         let is_used = match direction {
@@ -124,7 +124,7 @@ fn take(
         answer.attributes.extend(media.answer_simulcast());
     }
     let formats: Vec<SectionFormat> = selected.iter().map(agreed).collect();
-    // Sent media has the first format, and is repeated where it is asked for.
+    // Media is sent in the first format, with RTX if the peer supports NACK for that format.
     let repaired = |format: &SectionFormat| format.rtx.is_some() && format.has_feedback(&Feedback::Nack);
     let with_rtx = formats.first().is_some_and(repaired);
     let local_source = direction.sends().then(|| local.source(id, with_rtx));
@@ -157,8 +157,8 @@ fn agreed(selected: &Selected) -> SectionFormat {
     }
 }
 
-/// Returns the header extensions of the answer, limited to those in use. Transport-wide feedback needs both its
-/// extension and its feedback type: if either is missing, the answer has neither.
+/// Returns the header extensions of the answer, limited to those in use. Transport-wide feedback requires its
+/// extension and its feedback type: if either is missing, the answer contains neither.
 fn answer_extensions(
     media: &Media,
     used: impl Fn(&Extension) -> bool,

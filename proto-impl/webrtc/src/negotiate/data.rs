@@ -4,9 +4,9 @@ use sdp::{Attribute, Description, Formats, Media, MediaKind};
 
 use super::PORT_DISCARD;
 
-/// SCTP port of a description that names none.
+/// SCTP port if the description does not specify one.
 const PORT: u16 = 5000;
-/// Longest message in bytes if a description names none (RFC 8841 §6.1).
+/// Maximum message size in bytes if the description does not specify one (RFC 8841 §6.1).
 const MESSAGE_BYTES_MAX: u64 = 65_536;
 
 /// True if the section describes data channels.

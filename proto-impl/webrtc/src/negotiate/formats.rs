@@ -1,19 +1,19 @@
-//! The formats that we offer and answer for a codec.
+//! Formats that we offer and accept for a codec.
 
 use media::codec::{Codec, g711};
 use sdp::{Feedback, Format, Parameters, PayloadType, Rtpmap};
 
-/// Returns the formats of a codec that WebRTC peers use, in order of preference, with all feedback types supported
-/// here. Dynamic payload types count from `first`; G.711 has static ones (RFC 3551 §6). Empty for codecs that WebRTC
-/// does not carry.
+/// Returns the formats of a codec that WebRTC peers use, in order of preference, with all supported feedback
+/// types. Dynamic payload types are counted from `first`; G.711 has static ones (RFC 3551 §6). Empty for codecs
+/// that WebRTC does not carry.
 #[must_use]
 pub fn offered_formats(codec: Codec, first: u8) -> Vec<Format> {
     let h264 = |profile: &str, mode: &str| {
         format!("level-asymmetry-allowed=1;packetization-mode={mode};profile-level-id={profile}")
     };
     let forms: Vec<(&str, u32, Option<u16>, String)> = match codec {
-        // High, main, constrained baseline, baseline; level 5.2, which a server that does not decode can always take.
-        // Without packetization-mode 1 a frame could not be cut.
+        // High, main, constrained baseline and baseline profile. A server does not decode, so it can always
+        // accept level 5.2. Without packetization-mode 1, frames could not be fragmented.
         Codec::H264 => ["640034", "4d0034", "42e034", "420034"]
             .iter()
             .map(|profile| ("H264", 90_000, None, h264(profile, "1")))
@@ -25,7 +25,7 @@ pub fn offered_formats(codec: Codec, first: u8) -> Vec<Format> {
             ("VP9", 90_000, None, "profile-id=2".to_owned()),
         ],
         Codec::Av1 => vec![("AV1", 90_000, None, String::new())],
-        // RFC 7587 §7: always two channels; FEC is in band and costs nothing to take.
+        // RFC 7587 §7: always two channels. In-band FEC costs a receiver nothing, so we accept it.
         Codec::Opus => vec![("opus", 48_000, Some(2), "minptime=10;useinbandfec=1;stereo=1".to_owned())],
         Codec::G711(g711::Law::Mu) => vec![("PCMU", 8000, None, String::new())],
         Codec::G711(g711::Law::A) => vec![("PCMA", 8000, None, String::new())],

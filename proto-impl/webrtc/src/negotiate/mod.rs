@@ -1,4 +1,4 @@
-//! Offers and answers (RFC 8829, RFC 9143): the result of a negotiation, as values.
+//! Offers and answers (RFC 8829, RFC 9143), and the result of a negotiation, as plain values.
 //!
 //! All sections share a single transport: unbundled sections, RTCP on a separate port, and media without DTLS are
 //! refused. Each media section of an offer is answered according to a [`MediaPreference`]; a section of data channels
@@ -25,13 +25,14 @@ pub(crate) use answer::answer;
 pub use formats::offered_formats;
 pub(crate) use offer::{Offers, PORT_DISCARD, PROTOCOL, accept_answer, offer};
 
-/// Maximum number of sections answered; further ones are rejected. The page of a conference offers some twenty.
+/// Maximum number of sections that are answered; further ones are rejected. Conference pages offer about
+/// twenty.
 pub const SECTIONS_MAX: usize = 16;
-/// Maximum number of sections in an offer of ours: a room has two for each participant.
+/// Maximum number of sections in our offers; a room has two for each participant.
 pub const OFFERED_SECTIONS_MAX: usize = 112;
-/// Maximum number of candidates of the peer that are kept.
+/// Maximum number of the peer's candidates that are kept.
 const CANDIDATES_MAX: usize = ice::limits::CANDIDATES_MAX;
-/// Maximum number of layers received in a section.
+/// Maximum number of simulcast layers received in a section.
 pub const LAYERS_MAX: usize = 4;
 /// Maximum number of sources read from a section.
 const SOURCES_MAX: usize = 16;
@@ -54,7 +55,7 @@ pub struct MediaPreference {
 /// A format supported by both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionFormat {
-    /// The peer's description of the format: its receive capability, or what it sends.
+    /// The peer's description of the format: what it can receive, or what it sends.
     pub remote: Format,
     /// Local description of the format.
     pub local: Format,
@@ -77,8 +78,8 @@ impl SectionFormat {
         self.local.feedback.contains(feedback) && self.remote.feedback.contains(feedback)
     }
 
-    /// True if header extensions may differ when a packet is sent again. False where a lost packet is repeated under
-    /// the same sequence number and key (see [`crate::send`]).
+    /// True if a retransmitted packet may have different header extensions. False if lost packets are
+    /// retransmitted under the same sequence number and key (see [`crate::send`]).
     pub(crate) fn has_free_heads(&self) -> bool {
         self.rtx.is_some() || !self.has_feedback(&sdp::Feedback::Nack)
     }
@@ -185,7 +186,7 @@ impl Local<'_> {
             media.attributes.push(Attribute::Candidate(Box::new(describe_candidate(candidate))));
         }
         if self.is_lite {
-            // A lite agent has no further ones.
+            // A lite agent will not have further candidates.
             media.attributes.push(Attribute::EndOfCandidates);
         }
     }
@@ -220,7 +221,7 @@ impl Local<'_> {
     }
 }
 
-/// Transport parameters of the peer, from its first active section, which represents the bundle.
+/// Transport parameters of the peer, from the first active section, which applies to the whole bundle.
 struct Transport {
     remote: ice::Credentials,
     fingerprints: Vec<dtls::Fingerprint>,
@@ -237,7 +238,7 @@ fn transport(description: &Description, with_data: bool) -> Result<Transport, Er
     let of = description.transport(first);
     let (Some(ufrag), Some(pwd)) = (of.ufrag, of.pwd) else { return Err(Error::NoIceCredentials) };
     let remote = ice::Credentials::new(ufrag, pwd).map_err(|_| Error::NoIceCredentials)?;
-    // Fingerprints of SHA-1 and the like prove nothing any more, and are ignored.
+    // Fingerprints with insecure hashes such as SHA-1 are ignored.
     let fingerprints: Vec<dtls::Fingerprint> = of
         .fingerprints
         .iter()
@@ -284,7 +285,7 @@ fn is_ours(media: &Media) -> bool {
 /// Returns the RIDs of the layers that a section sends simultaneously.
 fn layers_of(media: &Media) -> Vec<String> {
     let sent = media.attributes.simulcast().map(|simulcast| simulcast.send.as_slice()).unwrap_or_default();
-    // Of alternatives the first is as good as any: which of them comes, the sender decides.
+    // The sender chooses between alternatives, so the first one is as good as any.
     let first = sent.iter().filter_map(|alternatives| alternatives.first());
     first.map(|layer| layer.rid.clone()).take(LAYERS_MAX).collect()
 }
@@ -311,7 +312,8 @@ fn remote_sources(media: &Media) -> Vec<SourcePair> {
     sources
 }
 
-/// True if this side uses a header extension in a section of this direction. When sending, the first format decides.
+/// True if we use a header extension in a section with this direction. For sending, only the first format
+/// matters.
 fn uses(
     extension: Extension,
     kind: &MediaKind,
@@ -326,7 +328,7 @@ fn uses(
     match extension {
         Extension::Mid => true,
         Extension::TransportCc => (sends && numbers(format)) || (receives && formats.iter().any(numbers)),
-        // For receivers that estimate the rate themselves.
+        // For receivers that estimate the rate themselves from departure times.
         Extension::AbsSendTime => {
             sends && is_video && !numbers(format) && format.has_feedback(&sdp::Feedback::Remb)
         }
@@ -338,8 +340,8 @@ fn uses(
     }
 }
 
-/// Converts a candidate from a description or a trickled line. `None` for other components, host names and unknown
-/// types.
+/// Converts a candidate from a description or a trickled line. `None` for components other than RTP, for host
+/// names, and for unknown types.
 #[must_use]
 pub fn read_candidate(candidate: &sdp::Candidate) -> Option<ice::Candidate> {
     if u32::from(candidate.component) != ice::COMPONENT {
@@ -368,7 +370,7 @@ pub fn read_candidate(candidate: &sdp::Candidate) -> Option<ice::Candidate> {
         priority: candidate.priority,
         kind,
         base: related,
-        // Only the peer's own pairs compare it.
+        // Only the peer compares foundations, for its own pairs.
         foundation: 0,
     })
 }

@@ -1,4 +1,4 @@
-//! Creation of an offer, and the result of its answer.
+//! Creates an offer, and evaluates its answer.
 
 use rtp::extension::{Extension, ExtensionMap};
 use sdp::{
@@ -14,7 +14,7 @@ use crate::error::Error;
 
 /// The discard port (RFC 8839 §4.3.1).
 pub(crate) const PORT_DISCARD: u16 = 9;
-/// The protocol that browsers offer (RFC 8829 §5.1.2).
+/// The transport protocol that browsers offer (RFC 8829 §5.1.2).
 pub(crate) const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
 
 /// Purpose of a payload type that repeats the packets of another.
@@ -68,8 +68,8 @@ impl Offers {
         }
     }
 
-    /// Returns the payload type that repeats a format, the same in every offer; `taken` lists those in use for
-    /// something else. `None` when none is free.
+    /// Returns the payload type for the RTX or RED form of a format; it is the same in every offer. `taken`
+    /// lists the payload types already in use. `None` if none is free.
     fn number(
         &mut self,
         of: PayloadType,
@@ -89,8 +89,8 @@ impl Offers {
     }
 }
 
-/// Offers a section for each preference. A preference without formats withdraws its section. The section of data
-/// channels, if wanted, is at the place of kind `application`, or else last.
+/// Offers a section for each preference. A preference without formats withdraws its section. The section of
+/// data channels, if wanted, takes the place of the preference with kind `application`, or the last place.
 pub(crate) fn offer(
     preferences: &[(MediaKind, MediaPreference)],
     offers: &mut Offers,
@@ -99,7 +99,7 @@ pub(crate) fn offer(
     let mut description = Description::default();
     local.describe_session(&mut description);
     description.attributes.push(Attribute::ExtmapAllowMixed);
-    // Sections share a transport, and a payload type means one format on it (RFC 9143 §9.1).
+    // All sections share one transport, on which a payload type must mean a single format (RFC 9143 §9.1).
     let all = preferences.iter().flat_map(|(_, preference)| &preference.formats);
     let mut taken: Vec<PayloadType> = all.map(Format::payload_type).collect();
     taken.extend(offers.numbers.iter().map(|(.., number)| *number));
@@ -154,7 +154,7 @@ fn data_section(config: &sctp::Config, mid: String, local: &Local<'_>, is_first:
     media
 }
 
-/// Returns a withdrawn section: the peer ends its track, and its place may be reused (RFC 8829 §5.2.2).
+/// Returns a withdrawn section: the peer ends its track, and its place can be reused (RFC 8829 §5.2.2).
 fn withdrawn(kind: &MediaKind, mid: String) -> Media {
     let formats = Formats::Rtp(PayloadType::new(0).into_iter().collect());
     let mut media = Media::new(kind.clone(), 0, PROTOCOL, formats);
@@ -171,7 +171,8 @@ fn section(
     tells_levels: bool,
     (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
 ) -> Media {
-    // Chromium refuses a second source of audio, so lost audio packets are repeated unchanged.
+    // Chromium refuses a second source for audio, so lost audio packets are retransmitted unchanged, without
+    // RTX.
     let repaired = if *kind == MediaKind::Video { preference.formats.as_slice() } else { &[] };
     let mut more: Vec<(PayloadType, Format)> = rtx_formats(repaired, (offers, taken));
     if preference.direction == Direction::SendOnly {
@@ -204,12 +205,12 @@ fn section(
         uses(extension, kind, preference.direction, &formats, false)
             || (tells_levels && extension == Extension::AudioLevel)
     };
-    // The same number means the same extension in all sections of a bundle (RFC 9143 §15.1).
+    // A number must mean the same extension in all sections of a bundle (RFC 9143 §15.1).
     for (id, extension) in (1..).zip(Extension::ALL).filter(|(_, extension)| used(*extension)) {
         let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };
         media.attributes.push(Attribute::Extmap(extmap));
     }
-    // Arrival times need their numbers.
+    // Transport-wide feedback needs the extension with the sequence numbers.
     let arrivals = used(Extension::TransportCc);
     for format in &preference.formats {
         let mut format = format.clone();
@@ -259,7 +260,7 @@ pub(crate) fn accept_answer(
     let dtls_client = match theirs.setup {
         Some(Setup::Passive) => true,
         Some(Setup::Active) | None => false,
-        // The answerer must decide (RFC 8842 §5.3).
+        // The answerer must choose a role (RFC 8842 §5.3).
         Some(Setup::ActPass | Setup::HoldConn) => return Err(Error::NoDtlsRole),
     };
     let mut sections = Vec::new();

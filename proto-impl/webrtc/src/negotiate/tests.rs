@@ -1,4 +1,4 @@
-//! Tests of offers as real peers make them, of their answers, and of refused offers.
+//! Tests with offers of real peers, answers to them, and refused offers.
 
 use crypto::Seed;
 use media::codec::Codec;
@@ -25,7 +25,7 @@ const PUBLISHERS: [(&str, &str); 7] = [
     ("aiortc", AIORTC),
 ];
 
-/// Side of a session with the parts of its description that do not depend on the media.
+/// One side of a session, with the parts of its description that do not depend on media.
 struct Side {
     credentials: ice::Credentials,
     fingerprint: Fingerprint,
@@ -74,7 +74,7 @@ fn formats(codecs: &[Codec]) -> Vec<Format> {
     (0u8..).zip(codecs).flat_map(|(n, &codec)| offered_formats(codec, 96 + n * 5)).collect()
 }
 
-/// Preference of a server for a publisher.
+/// A server's preference for a publisher.
 fn receive(media: &Media) -> MediaPreference {
     let codecs: &[Codec] = if media.kind == MediaKind::Audio {
         &[Codec::Opus, Codec::G711(media::codec::g711::Law::A)]
@@ -147,7 +147,7 @@ fn all_layers_of_a_simulcast_are_taken() {
 
 #[test]
 fn a_player_gets_what_is_sent() {
-    // The offer of a player is that of a publisher, the other way round.
+    // A player's offer is a publisher's with the directions reversed.
     let offer = read(&CHROMIUM.replace("a=sendonly", "a=recvonly").replace("a=sendrecv", "a=recvonly"));
     let msid = sdp::Msid { stream: "live".to_owned(), track: Some("video".to_owned()) };
     let preference = |media: &Media| {
@@ -165,7 +165,8 @@ fn a_player_gets_what_is_sent() {
         let source = section.local_source.unwrap();
         assert!(media.attributes.ssrcs().any(|line| line.ssrc == source.ssrc && line.name == "cname"));
         assert_eq!(media.attributes.msid(), Some(&msid));
-        // Arrival times tell what the path carries; what changes in heads is not for packets that are repeated as they are.
+        // Feedback about arrival times shows the capacity of the path. Its extension changes with each packet,
+        // so it requires RTX.
         assert!(section.extensions.id(Extension::TransportCc).is_some());
         assert!(section.formats[0].has_free_heads());
         let red = section.formats[0].red;
@@ -178,7 +179,7 @@ fn a_player_gets_what_is_sent() {
     }
 }
 
-/// Returns whether a section offers a kind of feedback.
+/// Returns true if a section offers this feedback type.
 fn names(media: &Media, feedback: &Feedback) -> bool {
     media.rtp_formats().any(|format| format.feedback.contains(feedback))
 }
@@ -187,7 +188,7 @@ fn names_extension(media: &Media, extension: Extension) -> bool {
     media.attributes.extmaps().any(|map| map.uri == extension.uri())
 }
 
-/// Preference of a server for a player.
+/// A server's preference for a player.
 fn send(media: &Media) -> MediaPreference {
     let codecs: &[Codec] = if media.kind == MediaKind::Audio { &[Codec::Opus] } else { &[Codec::H264] };
     let msid = sdp::Msid { stream: "live".to_owned(), track: None };
@@ -249,7 +250,8 @@ fn check_promises(offered: &Media, answered: &Media, section: &Section) {
     }
     let alone = |media: &Media| media.attributes.has(&Attribute::RtcpRsize);
     assert_eq!((alone(answered), section.reduced_size), (alone(offered), alone(offered)));
-    // Sources and streams are named by who sends, and repairs by who repeats packets in a source of their own.
+    // Sources and streams are listed by the side that sends, and RTX sources by a side that retransmits with
+    // RTX.
     let sends = section.direction.sends();
     assert_eq!((section.local_source.is_some(), answered.attributes.msid().is_some()), (sends, sends));
     let repairs = section.local_source.and_then(|source| source.rtx);
@@ -308,7 +310,7 @@ fn an_offer_of_ours_is_answered_by_ourselves() {
         (theirs.credentials.ufrag(), ours.credentials.ufrag())
     );
     assert_eq!(here.candidates.len(), 1);
-    // On one transport a payload type means one format, and audio has no second source.
+    // On one transport, a payload type has a single meaning, and audio has no second source.
     let mut types: Vec<u8> =
         sent.media.iter().flat_map(Media::payload_types).map(|number| number.number()).collect();
     let count = types.len();
@@ -331,8 +333,8 @@ fn an_offer_of_ours_is_answered_by_ourselves() {
     }
 }
 
-/// Checks the retransmission without RTX, under the original number and key. The header must be the original header, so
-/// it has only the name.
+/// Checks retransmission without RTX, with the original number and key. The header must be the original one, so
+/// its only extension is the mid.
 #[test]
 fn packets_that_are_repeated_as_they_are_have_nothing_in_their_heads_but_the_name() {
     let offer = CHROMIUM.replace("a=sendonly", "a=recvonly").replace("a=sendrecv", "a=recvonly");
@@ -350,7 +352,8 @@ fn packets_that_are_repeated_as_they_are_have_nothing_in_their_heads_but_the_nam
     assert_eq!(agreed, [Extension::Mid]);
 }
 
-/// Checks redundant audio from a publisher. libwebrtc sends it if that format comes first, and repeats no packets of sound.
+/// Checks redundant audio from a publisher. libwebrtc sends it if that format comes first, and does not
+/// retransmit audio.
 #[test]
 fn redundant_audio_is_taken_of_publishers() {
     let first = CHROMIUM.replacen("SAVPF 111 63", "SAVPF 63 111", 1);
@@ -380,7 +383,7 @@ fn redundant_audio_is_for_viewers() {
     };
     let (description, sources) =
         offer(&[(MediaKind::Audio, sends)], &mut Offers::default(), &mut ours.local());
-    // A browser takes it, and does not ask for lost audio.
+    // A browser accepts it, and does not request lost audio.
     let taken: Vec<Format> = offered_formats(Codec::Opus, 96)
         .into_iter()
         .map(|format| Format { feedback: vec![Feedback::TransportCc], ..format })
@@ -392,7 +395,7 @@ fn redundant_audio_is_for_viewers() {
     let (mut answered, _) = answer(&sent, |_, _| Some(receives.clone()), false, &mut theirs.local()).unwrap();
     let with = accept_answer(&description, &sources, &answered).unwrap();
     assert_eq!(with.sections[0].formats[0].red, selected[0].red);
-    // A peer that does not take it.
+    // A peer that does not accept it.
     if let sdp::Formats::Rtp(types) = &mut answered.media[0].formats {
         types.retain(|number| Some(*number) != selected[0].red);
     }
@@ -412,14 +415,14 @@ fn a_section_of_data_channels_is_taken_beside_media() {
     assert!(mids.iter().any(|mid| Some(mid.as_str()) == data.attributes.mid()), "{mids:?}");
     assert_eq!(negotiated.sections.len(), 2);
     assert_eq!(read(&answer.write()), answer);
-    // First of all it carries the transport.
+    // As the first section, it carries the transport.
     let mut first = offer.clone();
     first.media.rotate_right(1);
     let (answer, _) = answer_to(&first).unwrap();
     let candidates: Vec<usize> =
         answer.media.iter().map(|media| media.attributes.candidates().count()).collect();
     assert_eq!((candidates, answer.media[0].kind.clone()), (vec![1, 0, 0], MediaKind::Application));
-    // A single section, in the bundle.
+    // Only one section for data channels is accepted, and it must be in the bundle.
     let mut two = offer.clone();
     two.media.push(offer.media.iter().find(is_data).unwrap().clone());
     let mut unbundled = offer.clone();
@@ -434,7 +437,7 @@ fn a_section_of_data_channels_is_taken_beside_media() {
     }
 }
 
-/// D-02: Checks offers without a fingerprint or only with SHA-1, in which peers could not be authenticated.
+/// D-02: Checks offers without a fingerprint, or with SHA-1 only, with which peers could not be authenticated.
 #[test]
 fn d_02_an_offer_without_a_good_fingerprint_is_refused() {
     let keep = |text: &str, keep: &dyn Fn(&str) -> bool| {

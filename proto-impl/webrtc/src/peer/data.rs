@@ -1,4 +1,5 @@
-//! Data channels of a session: an SCTP association over its DTLS. Allocated only if they are negotiated.
+//! Data channels of a session: an SCTP association over the session's DTLS connection. Allocated only if
+//! negotiated.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,9 +12,9 @@ use super::Peer;
 use crate::event::Event;
 use crate::transport::Transport;
 
-/// Packets passed to DTLS in one drain: fewer than DTLS buffers.
+/// Maximum number of packets passed to DTLS in one drain: fewer than DTLS buffers.
 const PACKETS_PER_DRAIN: usize = 32;
-/// Maximum number of bytes of a record besides its payload: header, nonce and tag.
+/// Maximum overhead of a DTLS record, in bytes: header, nonce and tag.
 const RECORD_BYTES: usize = 13 + 8 + 16;
 
 /// Data channels of a session, described in the module.
@@ -34,7 +35,7 @@ impl Data {
         remote: sctp::Remote,
         seed: &Seed,
     ) -> Self {
-        // A record of DTLS must fit a datagram.
+        // A DTLS record must fit into one datagram.
         let most = dtls_bytes.saturating_sub(RECORD_BYTES) & !3;
         let packet_bytes_max = config.packet_bytes_max.min(most);
         let config = if packet_bytes_max < config.packet_bytes_max {
@@ -82,7 +83,7 @@ impl Data {
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         let event = self.association.poll_event()?;
-        // Taking a message may open the window of the peer.
+        // Taking a message may open the peer's window.
         self.is_active = true;
         Some(match event {
             sctp::Event::Connected => Event::DataConnected,
@@ -100,7 +101,7 @@ impl Data {
         self.association.poll_timeout()
     }
 
-    /// True if nothing needs to be sent until there is input.
+    /// True if nothing needs to be sent until there is new input.
     pub(super) const fn is_idle(&self) -> bool {
         !self.is_active
     }
@@ -153,7 +154,7 @@ impl Peer {
         data.association.send(now, channel, kind, payload)
     }
 
-    /// Closes a data channel once everything sent on it has arrived.
+    /// Closes a data channel once everything sent on it has been received.
     pub fn close_channel(&mut self, now: Instant, channel: ChannelId) {
         if let Some(data) = &mut self.data {
             data.is_active = true;
@@ -161,7 +162,7 @@ impl Peer {
         }
     }
 
-    /// Returns the bytes that [`Peer::send_data`] accepts before its queue is full.
+    /// Returns the number of bytes that [`Peer::send_data`] accepts before its queue is full.
     #[must_use]
     pub fn data_room(&self) -> usize {
         self.data.as_ref().map_or(0, |data| data.association.room())

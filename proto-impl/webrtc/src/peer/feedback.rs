@@ -1,4 +1,4 @@
-//! RTCP: handling the peer's reports and feedback, and sending our own.
+//! RTCP: handles the peer's reports and feedback, and sends our own.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,18 +12,18 @@ use super::{Peer, RTCP_MAX};
 use crate::event::Event;
 use crate::send::Sender;
 
-/// Datagram size that every path carries (RFC 791), as the lower limit for feedback.
+/// Datagram size that every path can carry (RFC 791), used as the minimum size for feedback.
 const DATAGRAM_BYTES_MIN: usize = 548;
 /// Maximum number of report blocks in one report.
 const BLOCKS_MAX: usize = 31;
-/// Maximum number of packets for which the transport-wide feedback of one datagram is read: more than are sent between two
-/// honest ones. A chunk of two bytes is about thousands of packets.
+/// Maximum number of packets reported by the transport-wide feedback of one datagram: more than a well-behaved
+/// peer needs. A two-byte chunk may report thousands of packets.
 const FEEDBACK_PACKETS_MAX: usize = 2 * FEEDBACK_SPAN_MAX;
 
 /// State of our RTCP reports and feedback.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// SSRC of our feedback: that of our first source, if we send.
+    /// SSRC of our feedback: that of our first source, if we send media.
     pub(super) ssrc: Ssrc,
     /// The peer accepts feedback without a preceding report (RFC 5506).
     pub(super) reduced_size: bool,
@@ -32,7 +32,7 @@ pub(super) struct Reports {
     /// RTCP packets waiting to be sent.
     pub(super) rtcp: VecDeque<Vec<u8>>,
     pub(super) round_trip: Option<Duration>,
-    /// The peer's last receiver reference time: its SSRC, the time in it, and its arrival.
+    /// The peer's latest receiver reference time: the SSRC, the time, and its arrival.
     reference: Option<(Ssrc, NtpTime, Instant)>,
 }
 
@@ -69,7 +69,7 @@ impl Peer {
             }
             match part {
                 Ok(part) => self.handle_part(now, &part),
-                // Behind a part that is malformed others may be good.
+                // Parts after a malformed one may be valid.
                 Err(_) => self.stats.malformed += 1,
             }
         }
@@ -115,8 +115,8 @@ impl Peer {
         }
     }
 
-    /// Handles an extended report: a receiver's reference time, or the answer to ours, which gives a round trip (RFC
-    /// 3611 §4.4, §4.5).
+    /// Handles an extended report: a receiver's reference time, or the answer to our own, from which the round
+    /// trip is computed (RFC 3611 §4.4, §4.5).
     fn handle_extended(&mut self, now: Instant, sender: Ssrc, block: &ExtendedReportBlock<'_>) {
         match block {
             ExtendedReportBlock::ReferenceTime(time) => {
@@ -145,14 +145,14 @@ impl Peer {
     fn take_estimate(&mut self, now: Instant) {
         let (loss, is_congested) = (self.sending.bandwidth.loss(), self.sending.bandwidth.is_congested(now));
         (self.stats.estimate, self.stats.loss) = (self.sending.bandwidth.estimate(now), loss);
-        // Drops of a full queue are not repaired: more would be lost, too.
+        // Losses from a full queue are not countered with redundancy, which would cause more loss.
         let mended = self.sending.bandwidth.path_loss();
         self.sending.senders.iter_mut().for_each(|sender| sender.set_loss(mended, is_congested));
     }
 
     fn handle_block(&mut self, now: Instant, block: &ReportBlock) {
         let ntp = self.anchor.at(now);
-        // The loss of the path is that of video, of which there are more packets.
+        // The loss on the path is taken from video, which has more packets than audio.
         let rated = self
             .sending
             .senders
@@ -175,7 +175,7 @@ impl Peer {
         }
     }
 
-    /// Sends feedback that cannot wait: NACKs and key frame requests to the peer, events to the owner.
+    /// Sends urgent feedback: NACKs and key frame requests to the peer, events to the owner.
     pub(super) fn flush_feedback(&mut self, now: Instant) {
         for sender in &mut self.sending.senders {
             if sender.poll_key_frame_request(now) {
@@ -188,7 +188,7 @@ impl Peer {
         let Some(reception) = &mut self.reception else { return };
         let requests = reception.poll_requests(now);
         let urgent = reception.is_rate_urgent(now).then(|| reception.rate_estimate(now, &[])).flatten();
-        // The feedback covers all sources. Without any source left, it still reports what has arrived.
+        // The feedback covers all sources. Even if none is left, it reports what has arrived.
         let any_source = reception.any_source().unwrap_or(Ssrc(0));
         let mut feedback = Vec::new();
         for (media, numbers) in &requests.nacks {
@@ -215,7 +215,7 @@ impl Peer {
             compound.remb(self.reports.ssrc, bits, &rated);
             feedback.push(compound);
         }
-        // Each packet carries a single part: a second part that does not fit would wait for ever.
+        // Each packet carries a single part, because a second one that does not fit would never be sent.
         while self.reception.as_ref().is_some_and(|reception| reception.has_arrivals(now)) {
             let mut compound = self.start_feedback();
             let arrivals = self.reception.as_mut().and_then(|reception| reception.arrivals());
@@ -232,8 +232,8 @@ impl Peer {
         }
     }
 
-    /// Sends a report about all sources of both sides (RFC 3550 §6.4), with the bandwidth estimate that some publishers
-    /// request.
+    /// Sends a report about all sources of both sides (RFC 3550 §6.4), and the bandwidth estimate if the
+    /// publisher requests it.
     pub(super) fn report(&mut self, now: Instant) {
         let mut blocks = self.reception.as_mut().map(|reception| reception.report(now)).unwrap_or_default();
         blocks.truncate(BLOCKS_MAX);
@@ -261,7 +261,8 @@ impl Peer {
             compound.remb(self.reports.ssrc, bits, &rated);
         }
         if infos.is_empty() {
-            // A receiver has no reports that the peer could answer, and learns the round trip by asking for it.
+            // A pure receiver sends no reports that the peer could answer, so it measures the round trip with
+            // its own request.
             compound.reference_time(self.reports.ssrc, self.anchor.at(now));
         } else if let Some((ssrc, reference, heard)) = self.reports.reference.take() {
             let answer = Dlrr::new(ssrc, reference, now.saturating_duration_since(heard));
@@ -270,7 +271,8 @@ impl Peer {
         self.reports.push(compound);
     }
 
-    /// Sends BYE for our sources (RFC 3550 §6.6), so that pages end their tracks at once and not by a timeout.
+    /// Sends BYE for our sources (RFC 3550 §6.6), so that pages end their tracks immediately instead of after a
+    /// timeout.
     pub(super) fn leave(&mut self) {
         let sources: Vec<Ssrc> = self.sending.senders.iter().flat_map(Sender::sources).collect();
         if sources.is_empty() || self.transport.media_path().is_none() {
@@ -283,7 +285,7 @@ impl Peer {
         self.transport.set_farewell(compound.into_bytes());
     }
 
-    /// Sends BYE for some of our sources while the session continues. They are never used again.
+    /// Sends BYE for some of our sources while the session continues. Their SSRCs are never used again.
     pub(super) fn end_sources(&mut self, gone: &[Sender]) {
         let sources: Vec<Ssrc> = gone.iter().flat_map(Sender::sources).collect();
         if sources.contains(&self.reports.ssrc)
@@ -307,7 +309,8 @@ impl Peer {
         Compound::new(self.config.datagram_bytes_max.max(DATAGRAM_BYTES_MIN).saturating_sub(overhead))
     }
 
-    /// Starts a feedback packet: without a report if the peer accepts that (RFC 5506), else behind an empty report.
+    /// Starts a feedback packet: without a report if the peer accepts that (RFC 5506), otherwise after an empty
+    /// report.
     fn start_feedback(&self) -> Compound {
         let mut compound = self.compound();
         if !self.reports.reduced_size {

@@ -1,4 +1,4 @@
-//! A WebRTC session: negotiates with descriptions, then exchanges datagrams, events and media.
+//! A WebRTC session: negotiates descriptions, then exchanges datagrams, events and media.
 //!
 //! ```text
 //!     datagram -> transport (ICE, DTLS, SRTP) -> reception (sources, repair, frames) -> Event::Frame
@@ -43,9 +43,9 @@ use crate::transport::{Agent, Opened, Transport};
 
 /// Maximum number of events queued for the owner; while full, datagrams are dropped unread.
 const EVENTS_MAX: usize = 1024;
-/// Capacity in events that an idle session keeps.
+/// Capacity for events that an idle session keeps allocated.
 const EVENTS_KEPT: usize = 16;
-/// Maximum number of RTCP packets waiting to be sent; beyond it the oldest are dropped.
+/// Maximum number of RTCP packets waiting to be sent; beyond it, the oldest are dropped.
 const RTCP_MAX: usize = 32;
 
 /// A WebRTC session with a peer, described in the module.
@@ -67,8 +67,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Creates a session without any description. `anchor` gives the wall clock for RTCP reports. The seed must differ
-    /// from that of every other peer.
+    /// Creates a session without descriptions. `anchor` provides the wall clock for RTCP reports. The seed must
+    /// be different for every peer.
     ///
     /// # Errors
     ///
@@ -149,22 +149,23 @@ impl Peer {
         self.negotiation.takes_data = true;
     }
 
-    /// Queues a unit of a track in the section's first format. It was sampled at `sampled`, on a clock common to all
-    /// sections, so that audio and video stay in sync. Returns false for a section that does not send.
+    /// Queues a unit of a track, in the section's first format. It was sampled at `sampled`, on a clock common
+    /// to all sections, so that audio and video stay in sync. Returns false if the section does not send.
     pub fn send(&mut self, section: SectionId, unit: &LoggedUnit, sampled: Instant) -> bool {
         self.sending.send(section, unit, sampled)
     }
 
-    /// Starts a section before the live edge, whose timestamp is `edge` now on the clock of its track. Until a unit leaves on time,
-    /// timestamps follow the time at which units leave, so that a viewer who joins late shows them on arrival.
+    /// Starts a section at an earlier point than the live edge, whose timestamp is `edge` now on the clock of
+    /// its track. Until the first unit that leaves on time, timestamps follow the times at which units leave,
+    /// so that a late viewer's player shows units when they arrive.
     pub fn begin_behind(&mut self, now: Instant, section: SectionId, edge: u32) {
         if let Some(sender) = self.sending.of(section) {
             sender.begin_behind(now, edge);
         }
     }
 
-    /// Requests a playout delay of the section's player from the next unit on, if it is a video whose player supports the
-    /// extension. A delay in the configuration wins: then this does nothing.
+    /// Requests a playout delay from the section's player, from the next unit on, if the section is video and
+    /// its player supports the extension. Does nothing if the configuration sets a delay.
     pub fn request_playout_delay(&mut self, section: SectionId, delay: PlayoutDelay) {
         if self.config.playout_delay.is_none()
             && let Some(sender) = self.sending.of(section)
@@ -173,8 +174,8 @@ impl Peer {
         }
     }
 
-    /// Sets the level of the section's audio from now on (RFC 6464), if [`Config::audio_levels`] allows levels and the peer
-    /// takes them. Packets before the first one carry no level.
+    /// Sets the level of the section's audio from now on (RFC 6464), if [`Config::audio_levels`] is set and the
+    /// peer supports levels. Packets before the first call carry no level.
     pub fn set_audio_level(&mut self, section: SectionId, level: AudioLevel) {
         if self.config.audio_levels
             && let Some(sender) = self.sending.of(section)
@@ -183,29 +184,30 @@ impl Peer {
         }
     }
 
-    /// Drops the queued units of a section, whose owner continues elsewhere in the stream.
+    /// Drops the queued units of a section, because its owner continues at another point of the stream.
     pub fn skip(&mut self, section: SectionId) {
         if let Some(sender) = self.sending.of(section) {
             sender.skip();
         }
     }
 
-    /// Ends the stream that a section carries and drops its queued units. Another stream may follow, in its own format
-    /// ([`Peer::occupy`]), starting with a key frame; sequence numbers and timestamps continue.
+    /// Ends the stream that a section carries, and drops its queued units. Another stream may follow, in its
+    /// own format ([`Peer::occupy`]), starting with a key frame; sequence numbers and timestamps continue.
     pub fn vacate(&mut self, now: Instant, section: SectionId) {
         if let Some(sender) = self.sending.of(section) {
             sender.vacate(now);
         }
     }
 
-    /// Drops the queued units of a video section, except the rest of a unit whose first packets have left. The peer
-    /// sees no gap in the sequence numbers; the owner continues with a key frame. Returns the number of dropped units.
+    /// Drops the queued units of a video section, except for the rest of a unit whose first packets have left.
+    /// The peer sees no gap in the sequence numbers; the owner must continue with a key frame. Returns the
+    /// number of dropped units.
     pub fn drop_unbegun(&mut self, section: SectionId, log: &PacketLog) -> u64 {
         let sender = self.sending.of(section).filter(|sender| sender.is_video());
         sender.map_or(0, |sender| sender.drop_unbegun(log))
     }
 
-    /// Switches a section to another track with the same content; `first` is its first unit, a key frame. Queued
+    /// Switches a section to another track with the same content, starting with the key frame `first`. Queued
     /// packets of the former track are dropped.
     pub fn switch(&mut self, section: SectionId, first: &LoggedUnit) {
         if let Some(sender) = self.sending.of(section) {
@@ -213,7 +215,7 @@ impl Peer {
         }
     }
 
-    /// Returns the playout delay that [`Peer::request_playout_delay`] has requested of the section's player.
+    /// Returns the playout delay that [`Peer::request_playout_delay`] requested from the section's player.
     #[must_use]
     pub fn requested_playout_delay(&self, section: SectionId) -> Option<PlayoutDelay> {
         let sender = self.sending.senders.iter().find(|sender| sender.section == section)?;
@@ -226,31 +228,34 @@ impl Peer {
         self.reception.as_ref()?.playout_delay
     }
 
-    /// Returns the estimated rate of the path to the peer, in bits per second, as far as it was tested: half as much
-    /// again as is being sent, unless feedback contradicts. `None` before any feedback, and for a peer that sends none.
+    /// Returns the estimated rate of the path to the peer, in bits per second, as far as it was tested: up to
+    /// one and a half times the rate being sent, unless feedback contradicts it. `None` before the first
+    /// feedback, and for peers without feedback.
     #[must_use]
     pub fn estimate(&self, now: Instant) -> Option<u64> {
         self.sending.bandwidth.estimate(now)
     }
 
-    /// Returns the bits per second available to this viewer's video now, packet headers included: the rate of the path,
-    /// less the rates of audio and repairs in the last second, less a margin of a twentieth. While there is a queue on
-    /// the path the budget is smaller, so that the queue drains.
+    /// Returns the bits per second available to this viewer's video now, packet headers included: the rate of
+    /// the path, minus the rates of audio and retransmissions in the last second, minus a margin of a
+    /// twentieth. The budget is reduced while there is a queue on the path, so that the queue drains.
     ///
-    /// `None` while no limit is known: before the first feedback, on a path that has carried all that was sent, and for
-    /// a peer without feedback. A budget of 0 means audio only.
+    /// `None` while no limit is known: before the first feedback, on a path that has carried everything so far,
+    /// and for a peer without feedback. A budget of 0 means audio only.
     ///
-    /// The value changes with each feedback of the peer, some ten times a second, and falls at once when the path's
-    /// rate drops. The rate of the path at most doubles in a second, and rises by a fourteenth in a second near the
-    /// rate that it carried before. Ask for the budget with each picture, together with [`Peer::queued`]. A picture for
-    /// which there is no room is best dropped before it is queued, for [`Peer::send`] drops nothing. Always send
-    /// something, at least a key frame: the path is measured by it.
+    /// The value changes with each feedback of the peer, about ten times a second, and drops immediately when
+    /// the path's rate drops. The path's rate at most doubles within a second, and grows by a fourteenth per
+    /// second near the rate that it carried before. Query the budget for each picture, together with
+    /// [`Peer::queued`]. A picture that exceeds the budget should be dropped before it is queued, since
+    /// [`Peer::send`] drops nothing. Always send something, at least a key frame, because the path is measured
+    /// with the packets sent.
     #[must_use]
     pub fn video_budget(&self, now: Instant) -> Option<u64> {
         self.sending.video_budget(now)
     }
 
-    /// Returns the video that waits for the pacer, which changes with each call of [`Peer::send`] and each drain.
+    /// Returns the video that waits for the pacer. Changes with each call of [`Peer::send`] and with each
+    /// drain.
     #[must_use]
     pub fn queued(&self, now: Instant) -> Queued {
         self.sending.queued(now)
@@ -262,28 +267,29 @@ impl Peer {
         self.sending.bandwidth.is_congested(now)
     }
 
-    /// Returns the recent packet loss, in thousandths of what was sent.
+    /// Returns the recent packet loss, in thousandths of the packets sent.
     #[must_use]
     pub const fn loss(&self) -> u16 {
         self.sending.bandwidth.loss()
     }
 
-    /// Returns the bits per second that are worth a [`Peer::probe`]: packets arrive closer together than a path of the estimated rate
-    /// lets them, so that it may have become wider. `None` without such a hint.
+    /// Returns a rate in bits per second that is worth a [`Peer::probe`]: packets arrive closer together than a
+    /// path of the estimated rate would allow, so its capacity may have grown. `None` without such a hint.
     #[must_use]
     pub fn hint(&self) -> Option<u64> {
         self.sending.bandwidth.hint()
     }
 
-    /// Starts a probe of whether the path carries this many bits per second: for a fifth of a second video that waits leaves at
-    /// this rate, and where there is too little of it, recent packets are sent again. [`Peer::estimate`] shows the result a little later. Returns false if a probe is impossible or under
-    /// way, or the path is congested.
+    /// Starts a probe of whether the path carries this many bits per second. For a fifth of a second, waiting
+    /// video leaves at this rate; if there is too little of it, recent packets are sent again as padding.
+    /// [`Peer::estimate`] shows the result shortly afterwards. Returns false if a probe is impossible or
+    /// already running, or if the path is congested.
     pub fn probe(&mut self, now: Instant, bits: u64) -> bool {
         self.transport.media_path().is_some() && self.sending.probe(now, bits)
     }
 
-    /// Asks the peer for a key frame of a layer, at most twice a second. Returns false for a section without video to
-    /// receive.
+    /// Requests a key frame of a layer from the peer, at most twice a second. Returns false if the section does
+    /// not receive video.
     pub fn request_key_frame(&mut self, now: Instant, section: SectionId, layer: u8) -> bool {
         let reception = self.reception.as_mut();
         let asked = reception.is_some_and(|reception| reception.request_key_frame(section, layer));
@@ -291,8 +297,7 @@ impl Peer {
         asked
     }
 
-    /// Ends the session. A connected peer is notified of the end of our sources (BYE) and of the session
-    /// (`close_notify`).
+    /// Ends the session. A connected peer receives BYE for our sources, and `close_notify` for the session.
     pub fn close(&mut self, now: Instant) {
         self.leave();
         self.transport.close(now, CloseReason::Local);
@@ -308,8 +313,8 @@ impl Peer {
         event
     }
 
-    /// Fills `out`, which must be empty, with datagrams for the returned path. `log` returns the packet log of a
-    /// section's track. Call it until it returns `None`.
+    /// Fills `out`, which must be empty, with datagrams for the returned path. `log` returns the packet log of
+    /// a section's track. Must be called until it returns `None`.
     pub fn poll_transmit<'l>(
         &mut self,
         now: Instant,
@@ -338,7 +343,7 @@ impl Peer {
         (!out.is_empty()).then_some(path)
     }
 
-    /// True if [`Peer::poll_transmit`] would return nothing at any time, until there is input or another unit.
+    /// True if [`Peer::poll_transmit`] will return nothing until there is new input or another unit.
     #[must_use]
     pub fn has_nothing_to_send(&self) -> bool {
         self.transport.is_settled()
@@ -386,8 +391,8 @@ impl Peer {
         self.transport.media_path()
     }
 
-    /// Returns the most payload bytes that fit a datagram, whatever is negotiated: the limit to create a
-    /// [`crate::Track`] with.
+    /// Returns the maximum payload size that fits into a datagram, whatever is negotiated: the limit with which
+    /// to create a [`crate::Track`].
     #[must_use]
     pub const fn payload_bytes_max(config: &Config) -> usize {
         config.datagram_bytes_max.saturating_sub(HEAD_BYTES_MAX)
@@ -398,7 +403,7 @@ impl Peer {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
         stats.transport = self.transport.stats();
-        // After the end the transport reports nothing, so the last values remain.
+        // A closed transport reports nothing, so the last values are kept.
         stats.profile = self.transport.profile().or(stats.profile);
         stats.handshake = self.transport.handshake().or(stats.handshake);
         stats.round_trip = self.reports.round_trip;
@@ -412,7 +417,7 @@ impl Peer {
         stats
     }
 
-    /// Returns the bytes of memory held, as far as they are known: packets waiting for reordering or for the rest of a
+    /// Returns the bytes of memory held, as far as known: packets waiting for reordering or for the rest of a
     /// frame are not included.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
@@ -438,7 +443,7 @@ impl Peer {
                 }
             }
             if matches!(event, Event::Closed(_)) {
-                // State that is no longer needed is freed without waiting for the owner; the counters stay.
+                // Frees state that is no longer needed without waiting for the owner; the counters are kept.
                 self.stats = self.stats();
                 self.reception = None;
                 self.end_data();

@@ -1,5 +1,5 @@
-//! The sending side of a session: its senders, the pace at which packets leave, the budget of a viewer's video, and the
-//! backlog that waits for the pacer.
+//! The sending side of a session: its senders, the pacing of packets, the budget for video, and the backlog
+//! that waits for the pacer.
 
 use std::time::{Duration, Instant};
 
@@ -16,22 +16,23 @@ use crate::probe::Prober;
 use crate::send::{Outflow, Purpose, Road, Sender};
 use crate::stats::Stats;
 
-/// Part of the estimate shared by video, audio and repairs, in thousandths. The rest covers IP and UDP headers (28
-/// bytes of some 1200), RTCP, and errors of the estimate.
+/// Part of the estimate available to video, audio and retransmissions, in thousandths. The rest covers IP and
+/// UDP headers (28 of about 1200 bytes), RTCP, and errors of the estimate.
 const USABLE: u64 = 950;
 
 /// Video queued by [`Peer::send`](super::Peer::send) and not yet sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Queued {
-    /// Payload bytes that wait.
+    /// Payload bytes that are waiting.
     pub bytes: u64,
-    /// Time until all of it has left at the current pace, which is the delay of a picture queued now.
+    /// Time until all of them have left at the current pace: the delay of a picture queued now.
     pub time: Duration,
 }
 
-/// Lowest rate of video, in bits per second, in addition to a quarter of the audio's rate: video shows whether the path
-/// carries more. Audio may lack sequence numbers for feedback, and is never paced.
+/// Minimum rate of video, in bits per second, in addition to a quarter of the audio's rate. Video is needed to
+/// measure whether the path carries more, because audio is never paced and may lack sequence numbers for
+/// feedback.
 const TRICKLE: u64 = 30_000;
 
 /// Senders, and the bandwidth estimate of the path to the peer.
@@ -62,8 +63,8 @@ impl Sending {
         self.senders.iter_mut().find(|sender| sender.section == section)
     }
 
-    /// Takes the receiver's estimate (draft-alvestrand-rmcat-remb-03). It is one of the sources in its list: aiortc lists
-    /// those of the video and measures no others, so the audio comes on top.
+    /// Handles the receiver's estimate (draft-alvestrand-rmcat-remb-03). It covers only the sources in its
+    /// list: aiortc lists the video sources and measures only those, so the audio rate is added.
     pub(super) fn handle_remb(&mut self, now: Instant, remb: &Remb<'_>) {
         let is_audio = |ssrc| self.senders.iter().any(|sender| !sender.is_video() && sender.ssrc() == ssrc);
         let beside = if remb.ssrcs().any(is_audio) { 0 } else { self.outflow.bits(now, Purpose::Audio) };
@@ -112,7 +113,8 @@ impl Sending {
 
     /// Handles passed time.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        // A sender that needs it reads the log when it is drained; one whose track is gone never does.
+        // Ends a due pause here as well: senders are only drained with a log, which is missing once the track
+        // is gone, and the deadline would remain.
         self.pacer.may_send(now);
         let Self { senders, bandwidth, .. } = self;
         senders.iter_mut().for_each(|sender| sender.handle_timeout(now, bandwidth));
@@ -143,14 +145,14 @@ impl Sending {
         stats.skipped = self.senders.iter().map(|sender| sender.skipped).sum();
     }
 
-    /// Frees everything that the session does not need after its end.
+    /// Frees everything that the session does not need after it has ended.
     pub(super) fn end(&mut self) {
         self.bandwidth = BandwidthEstimator::new();
         self.prober = Prober::default();
         self.senders.clear();
     }
 
-    /// Returns the rate at which packets may leave, in bits per second, for the pacer; `None` without a limit.
+    /// Returns the maximum rate for the pacer, in bits per second; `None` without a limit.
     pub(super) fn pace(&self, now: Instant) -> Option<u64> {
         let audio = self.outflow.bits(now, Purpose::Audio);
         let least = audio.saturating_add(audio / 4).saturating_add(TRICKLE);
@@ -166,7 +168,7 @@ impl Sending {
         Some(video.max(TRICKLE))
     }
 
-    /// Returns the video that waits; see [`super::Peer::queued`].
+    /// Returns the waiting video; see [`super::Peer::queued`].
     pub(super) fn queued(&self, now: Instant) -> Queued {
         let video = self.senders.iter().filter(|sender| sender.is_video());
         let bytes = video.map(Sender::waiting_bytes).fold(0, u64::saturating_add);
@@ -174,7 +176,7 @@ impl Sending {
     }
 }
 
-/// Fills a run of datagrams. Audio leaves first, because it is small and must not wait for video.
+/// Fills a run of datagrams. Audio goes first, because it is small and must not wait for video.
 fn fill<'l>(
     now: Instant,
     senders: &mut [Sender],
@@ -194,7 +196,7 @@ fn fill<'l>(
     let pads = senders.iter_mut().find(|sender| due > 0 && sender.can_pad());
     let has_room =
         pads.is_none_or(|sender| log(sender.section).is_none_or(|log| sender.pad(now, due, log, road)));
-    // Behind a pause there is no recent packet to pad with.
+    // After a pause there are no recent packets to use as padding.
     let is_vain = due > 0 && has_room && road.out.len() == padded;
     if is_vain {
         road.prober.give_up();
@@ -228,7 +230,7 @@ mod tests {
         sending.handle_remb(now, &remb);
         let estimate = sending.bandwidth.estimate(now).unwrap();
         assert!((120_000..128_000).contains(&estimate), "{estimate}");
-        // However little it is, video goes on, so that the receiver has something to measure.
+        // Some video is sent even at a tiny estimate, so that the receiver has something to measure.
         let mut out = Compound::new(1200);
         out.remb(Ssrc(1), 2_000, &[Ssrc(2)]);
         let Some(Ok(Rtcp::Remb(remb))) = packets(out.as_bytes()).next() else { panic!("an estimate") };

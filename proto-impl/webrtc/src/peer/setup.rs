@@ -17,7 +17,7 @@ use crate::receive::Reception;
 use crate::send::Sender;
 use crate::transport::Agent;
 
-/// Descriptions of both sides and their result.
+/// Descriptions of both sides, and their result.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     fingerprint: sdp::Fingerprint,
@@ -26,14 +26,14 @@ pub(super) struct Negotiation {
     session_id: u64,
     version: u64,
     restarts: u64,
-    /// The peer's ICE user name fragment, whose change means an ICE restart.
+    /// The peer's ICE user name fragment. A change means an ICE restart.
     pub(super) remote_fragment: String,
-    /// Our offer that is not answered yet, and its sources.
+    /// Our offer that has not been answered yet, and its sources.
     offered: Option<(Description, Vec<Option<SourcePair>>)>,
     /// Sections and payload types of our offers so far.
     offers: Offers,
     pub(super) sections: Vec<Section>,
-    /// Data channels are accepted and offered.
+    /// True if data channels are accepted and offered.
     pub(super) takes_data: bool,
 }
 
@@ -60,14 +60,14 @@ impl Peer {
     /// Answers the peer's offer. `preference` returns our preferences for each of its media sections, or `None` to
     /// reject the section.
     ///
-    /// A later offer may restart ICE (RFC 8445 §9) for the same sections with new credentials; then
-    /// [`Peer::local_fragment`] changes too. The DTLS association keeps its roles (RFC 8842 §5.3): an offer that leaves
-    /// them open is answered with ours. Other changes are refused, unless
+    /// A later offer may restart ICE (RFC 8445 §9) for the same sections with new credentials;
+    /// [`Peer::local_fragment`] then changes too. The DTLS association keeps its roles (RFC 8842 §5.3): if the
+    /// offer leaves them open, the answer states ours. Other changes are refused, unless
     /// [`Config::takes_changes`](crate::Config::takes_changes) is set.
     ///
     /// # Errors
     ///
-    /// The offer cannot be accepted. The session is unchanged, and another offer may follow.
+    /// Fails if the offer cannot be accepted. The session is then unchanged, and another offer may follow.
     pub fn handle_offer(
         &mut self,
         now: Instant,
@@ -105,7 +105,7 @@ impl Peer {
                 None => preference(id, media).filter(|_| takes_changes),
             }
         };
-        // The offer is checked on a copy of the random state, so that a bad one leaves the session as it was.
+        // Uses a copy of the random state, so that a refused offer leaves the session unchanged.
         let mut random = self.random.clone();
         let (mut answer, negotiated) = self.answer(offer, wanted, known, &mut random)?;
         let is_same = same_sections(&negotiated.sections, &self.negotiation.sections);
@@ -130,7 +130,7 @@ impl Peer {
         Ok(answer)
     }
 
-    /// Answers an offer of the same sections that restarts ICE.
+    /// Answers an offer that restarts ICE and has the same sections.
     fn answer_restart(
         &mut self,
         now: Instant,
@@ -164,7 +164,7 @@ impl Peer {
         negotiate::answer(offer, preference, active, &mut local)
     }
 
-    /// Returns the number of sections of our offers so far, with that of data channels.
+    /// Returns the number of sections in our offers so far, including that of data channels.
     #[must_use]
     pub const fn offered_sections(&self) -> usize {
         self.negotiation.offers.len()
@@ -172,14 +172,15 @@ impl Peer {
 
     /// Offers a section for each preference. Pass the answer to [`Peer::handle_answer`].
     ///
-    /// A later offer has the sections of the one before, at the same places, and may append more. A section whose
-    /// preference has no formats is withdrawn: its track ends at the peer, and its place may later be reused. Formats
-    /// keep their payload types; sections may share them. Later offers must not add sections that receive.
+    /// A later offer must contain the sections of the previous one at the same places, and may append more. If
+    /// a preference has no formats, its section is withdrawn: the peer ends the track, and the place may be
+    /// reused later. Formats keep their payload types; sections may share them. Later offers must not add
+    /// sections that receive.
     ///
     /// # Errors
     ///
-    /// An offer is open, or the peer made the first one; or a later offer has fewer sections than the one before, or
-    /// receives.
+    /// Fails if an offer has not been answered yet or the peer made the first one, or if a later offer receives
+    /// or has fewer sections than the previous one.
     pub fn offer(&mut self, preferences: &[(MediaKind, MediaPreference)]) -> Result<Description, Error> {
         let is_later = self.negotiation.offers.len() > 0;
         let is_answerer = !is_later && self.transport.opens_association().is_some();
@@ -214,7 +215,7 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// No offer is open, or the answer does not match it, and another answer may follow.
+    /// Fails if no offer is open or the answer does not match it; another answer may follow.
     /// [`Error::NewAssociation`] if the answer requires another DTLS association than the session has.
     pub fn handle_answer(&mut self, now: Instant, answer: &Description) -> Result<(), Error> {
         let open = self.negotiation.offered.as_ref().filter(|_| !self.transport.is_closed());
@@ -235,7 +236,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Applies the sections of a later answer: unchanged sections continue, others end or begin.
+    /// Applies the sections of a later answer: unchanged sections continue, others begin or end.
     fn change(&mut self, now: Instant, negotiated: Negotiated) {
         self.begin_data(now, negotiated.data, negotiated.dtls_client);
         let former = std::mem::take(&mut self.negotiation.sections);
@@ -275,12 +276,13 @@ impl Peer {
         self.end_sources(&gone);
     }
 
-    /// Restarts ICE (RFC 8445 §9) with the credentials in a fragment (RFC 8840 §9), and returns the fragment to answer
-    /// with. [`Peer::local_fragment`] then changes.
+    /// Restarts ICE (RFC 8445 §9) with the credentials in a fragment (RFC 8840 §9). Returns the fragment to
+    /// answer with. [`Peer::local_fragment`] then changes.
     ///
     /// # Errors
     ///
-    /// No description was negotiated yet, or the fragment has no credentials. The session is then unchanged.
+    /// Fails if no description was negotiated yet, or the fragment has no credentials. The session is then
+    /// unchanged.
     pub fn restart_ice(&mut self, now: Instant, fragment: &Description) -> Result<Description, Error> {
         let first =
             self.negotiation.sections.first().filter(|_| !self.transport.is_closed()).ok_or(Error::State)?;
@@ -310,9 +312,9 @@ impl Peer {
         Ok(Description { media: vec![section], ..Description::default() })
     }
 
-    /// Settles the format of a section that sends, before its first unit, and frees the other formats, which are half
-    /// of a viewer's memory. Until then the first format is used. Returns false for a section that does not send, lacks
-    /// the format, or has already sent a unit in another format.
+    /// Settles the format of a section that sends, before its first unit, and frees its other formats, which
+    /// take half of a viewer's memory. Until then, the first format is used. Returns false if the section does
+    /// not send, lacks the format, or has already sent a unit in another format.
     pub fn settle(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
         let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
             return false;
@@ -339,9 +341,9 @@ impl Peer {
         true
     }
 
-    /// Sends in another format of a section from the next unit on, and keeps all formats: for a section that several
-    /// streams share in turn ([`Peer::vacate`]). Returns false for a section that does not send or lacks the format, or
-    /// if the format has a different clock rate.
+    /// Switches to another format of a section from the next unit on, and keeps all formats, for a section that
+    /// several streams share in turn ([`Peer::vacate`]). Returns false if the section does not send or lacks
+    /// the format, or if the format has a different clock rate.
     pub fn occupy(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
         let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
             return false;
@@ -399,8 +401,8 @@ impl Peer {
         }
     }
 
-    /// Adds a trickled candidate of the peer (RFC 8838). Host names and unusable candidates are ignored: the peer's own
-    /// checks reveal its addresses.
+    /// Adds a trickled candidate of the peer (RFC 8838). Host names and unusable candidates are ignored,
+    /// because the peer's connectivity checks reveal its addresses.
     pub fn add_remote(&mut self, now: Instant, candidate: &sdp::Candidate) {
         if let Some(candidate) = read_candidate(candidate) {
             self.transport.agent_mut().add_remote(now, &candidate);

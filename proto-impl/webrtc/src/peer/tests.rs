@@ -1,4 +1,4 @@
-//! Tests that only the negotiated feedback is sent.
+//! Tests that only negotiated feedback is sent.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
 
@@ -22,7 +22,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a peer that has answered an offer of video in both directions. `keep` selects the lines of our offer.
+    /// Creates a peer that has answered an offer of video in both directions. `keep` selects the lines of the
+    /// offer.
     fn new(keep: impl Fn(&str) -> bool) -> Self {
         let now = netsim::Clock::new().now();
         let identity = Arc::new(Identity::self_signed(&Seed::from_number(1)).unwrap());
@@ -42,12 +43,12 @@ impl Bench {
         let mut peer = new(IceMode::Lite { config: Arc::default(), addresses: Vec::new() }, 3);
         let offer = Description::read(kept.as_bytes()).unwrap();
         peer.handle_offer(now, &offer, |_, _| Some(preference())).unwrap();
-        // As if the handshake were over: feedback waits for it.
+        // Simulates the end of the handshake, before which no feedback is sent.
         peer.reports.schedule = Some(ReportSchedule::new(now));
         Self { now, peer, number: 0 }
     }
 
-    /// Creates a peer without the feedback of these names.
+    /// Creates a peer without these feedback types.
     fn without(feedback: &[&str]) -> Self {
         Self::new(|line| !line.starts_with("a=rtcp-fb:") || !feedback.iter().any(|name| line.ends_with(name)))
     }
@@ -57,7 +58,7 @@ impl Bench {
         self.peer.handle_timeout(self.now);
     }
 
-    /// Sends the publisher's next packet, a frame that is not a key frame.
+    /// Sends the publisher's next packet, which is not a key frame.
     fn delta(&mut self) {
         self.number += 1;
         let header = Header {
@@ -75,7 +76,7 @@ impl Bench {
         reception.handle_packet(self.now, &bytes, &mut self.peer.events);
     }
 
-    /// Loses a packet of the publisher.
+    /// Simulates the loss of a packet from the publisher.
     fn lose(&mut self) {
         self.number += 1;
         self.delta();
@@ -87,7 +88,7 @@ impl Bench {
         self.peer.handle_rtcp(self.now, &compound.into_bytes());
     }
 
-    /// Returns the parts of each compound that the peer sends.
+    /// Returns the parts of each compound packet that the peer sends.
     fn sent(&mut self) -> Vec<Vec<String>> {
         let name = |part: Rtcp<'_>| match part {
             Rtcp::Pli(pli) => format!("pli {}", pli.media.value()),
@@ -137,7 +138,7 @@ fn key_frames_are_asked_for_by_the_message_that_was_agreed_on() {
         for _ in 0..3 {
             bench.peer.request_key_frame(bench.now, SectionId(0), 0);
             sent.extend(bench.feedback());
-            // Longer and longer while none comes.
+            // At increasing intervals while no key frame arrives.
             bench.wait(2000);
             sent.extend(bench.feedback());
         }
@@ -156,7 +157,7 @@ fn lost_packets_are_asked_for_where_the_peer_repeats_them() {
     }
 }
 
-/// Checks RFC 5506: feedback to a peer that does not accept it alone has a report in front.
+/// Checks RFC 5506: if the peer does not accept feedback alone, it is preceded by a report.
 #[test]
 fn feedback_goes_alone_where_the_peer_takes_that() {
     for (alone, parts) in [(true, &["nack 2"][..]), (false, &["report 0", "names", "nack 2"])] {
@@ -172,7 +173,7 @@ fn feedback_goes_alone_where_the_peer_takes_that() {
 
 #[test]
 fn the_rate_is_told_where_that_was_agreed_on() {
-    // A sender that is told arrival times judges for itself.
+    // A sender that gets arrival times estimates the rate itself.
     let cases = [
         (&["transport-cc"][..], &["remb 2000000 [5]"][..]),
         (&["transport-cc", "goog-remb"], &[]),
@@ -186,8 +187,8 @@ fn the_rate_is_told_where_that_was_agreed_on() {
     }
 }
 
-/// Checks that a publisher with a target rate (REMB) learns of a queue before the next report, when its frames are ever
-/// later.
+/// Checks that a publisher with a target rate (REMB) learns of a queue before the next report, if its frames
+/// arrive later and later.
 #[test]
 fn a_queue_is_told_at_once() {
     let mut bench = Bench::without(&["transport-cc", "nack pli", "ccm fir", " nack"]);
@@ -201,7 +202,7 @@ fn a_queue_is_told_at_once() {
         bench.peer.report(bench.now);
         told(&mut bench);
         let mut heard = Vec::new();
-        // Less than a second of frames, each of them later by so much than the one before.
+        // Less than a second of frames, each delayed more than the one before.
         for _ in 0..15 {
             bench.delta();
             bench.wait(33 + late_ms / 2);
@@ -240,13 +241,14 @@ fn a_lost_packet_is_asked_for_again_after_the_round_trip_that_was_measured() {
             bench.wait(10);
         }
         let apart = asked[1] - asked[0];
-        // And a quarter, and what the path varies by.
+        // Plus a quarter, plus the variation of the path.
         let most = round_trip * 5 / 4 + 20;
         assert!((round_trip..=most).contains(&apart), "{round_trip}: {asked:?}");
     }
 }
 
-/// Checks RFC 3611 §4.5: answers to others, answers without a question and delays longer than a minute are ignored.
+/// Checks RFC 3611 §4.5: ignores answers to other receivers, answers without a request, and delays over a
+/// minute.
 #[test]
 fn a_round_trip_is_believed_only_of_an_answer_to_us() {
     let mut bench = Bench::without(&[]);
@@ -309,7 +311,7 @@ fn packets_are_sent_again_where_that_was_agreed_on() {
     }
 }
 
-/// Checks that estimates of a viewer are limited to a range and affect only what it receives.
+/// Checks that a viewer's estimates are limited to a range, and affect only what this viewer receives.
 #[test]
 fn estimates_from_nothing_to_everything_are_bounded() {
     let mut bench = Bench::without(&[]);
@@ -324,7 +326,8 @@ fn estimates_from_nothing_to_everything_are_bounded() {
     }
 }
 
-/// Checks that a storm of requests causes a single key frame in half a second and a limited list of packets.
+/// Checks that a storm of requests causes only one key frame per half second, and a list of packets of limited
+/// length.
 #[test]
 fn storms_of_requests_are_bounded() {
     let mut bench = Bench::without(&[]);
@@ -349,10 +352,11 @@ fn storms_of_requests_are_bounded() {
     assert!(bench.peer.held_bytes() < 64 << 10, "{}", bench.peer.held_bytes());
 }
 
-/// Checks that the feedback of a datagram is read for so many packets, however many its few bytes are about.
+/// Checks that the number of packets whose feedback is read from one datagram is limited, however many it
+/// reports.
 #[test]
 fn x_13_feedback_about_a_hundred_thousand_packets_in_a_datagram_is_not_read_to_its_end() {
-    // A part about 8191 packets that were lost, in one run.
+    // A part that reports 8191 lost packets in one run.
     let part = [0x8f, 205, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0x1f, 0xff, 0, 0, 0, 0, 0x1f, 0xff, 0, 0];
     let mut bench = Bench::without(&[]);
     bench.peer.handle_rtcp(bench.now, &part.repeat(2));
@@ -375,7 +379,7 @@ fn a_section_that_is_sent_is_settled_once_and_before_its_first_unit() {
     assert_eq!(settled.formats, [section.formats[section.formats.len() - 1].clone()]);
     assert_eq!(settled.local_source, section.local_source);
     assert!(!bench.peer.settle(bench.now, section.id, first), "it was forgotten");
-    // Behind a unit the first one stays.
+    // Once a unit was sent, only its format, the first, can be settled.
     let mut bench = Bench::new(|_| true);
     let unit = LoggedUnit {
         packets: PacketLog::new().next_id()..PacketLog::new().next_id(),

@@ -1,4 +1,4 @@
-//! Key frame requests to a publisher: one at a time, and less often while they remain unanswered.
+//! Key frame requests to a publisher: one at a time, and less often while they are not answered.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use rtp::KEY_FRAME_INTERVAL;
 
 /// Longest time between two requests.
 const INTERVAL_MAX: Duration = Duration::from_secs(4);
-/// Time that a publisher takes to encode and send a key frame, beyond the round trip.
+/// Time, in addition to the round trip, that a publisher needs to encode and send a key frame.
 const MAKING: Duration = Duration::from_millis(300);
 
-/// Demand for key frames. The first request goes out at once. Another follows when the answer is overdue, then after
-/// twice the time for each further one, so that a publisher that cannot answer or has a full path is not flooded. A key
-/// frame ends the demand.
+/// Demand for key frames. The first request is sent immediately. Another follows when the answer is overdue,
+/// and each further one after twice the time, so that a publisher that cannot answer, or whose path is full, is
+/// not flooded. A key frame ends the demand.
 #[derive(Debug, Default)]
 pub(crate) struct KeyFrameDemand {
     wanted: bool,
@@ -22,12 +22,12 @@ pub(crate) struct KeyFrameDemand {
 }
 
 impl KeyFrameDemand {
-    /// Notes that a key frame is needed.
+    /// Records that a key frame is needed.
     pub(crate) const fn request(&mut self) {
         self.wanted = true;
     }
 
-    /// Notes that a key frame arrived, which satisfies every request so far.
+    /// Records that a key frame arrived, which satisfies all requests so far.
     pub(crate) const fn handle_key_frame(&mut self) {
         (self.wanted, self.unanswered) = (false, 0);
     }
@@ -36,7 +36,7 @@ impl KeyFrameDemand {
         self.round_trip = round_trip;
     }
 
-    /// Returns true if a request must be sent now, and counts it as sent.
+    /// Returns true if a request must be sent now; it then counts as sent.
     pub(crate) fn poll(&mut self, now: Instant) -> bool {
         let is_first = self.wanted && self.last.is_none();
         let due = is_first || self.poll_timeout().is_some_and(|at| at <= now);
@@ -47,8 +47,8 @@ impl KeyFrameDemand {
         due
     }
 
-    /// Returns the time of the next request; `None` without demand, and for the very first request, which may go out at
-    /// once.
+    /// Returns the time of the next request. `None` without demand, and for the very first request, which may
+    /// be sent immediately.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.last.filter(|_| self.wanted).map(|last| last + self.interval())
     }
@@ -68,7 +68,8 @@ impl KeyFrameDemand {
 mod tests {
     use super::*;
 
-    /// Returns the times of requests in ms while a key frame is wanted all the time; key frames arrive at `came`.
+    /// Returns the times of requests in milliseconds, while a key frame is always wanted; key frames arrive at
+    /// the times `came`.
     fn asked(round_trip: u64, length: u64, came: &[u64]) -> Vec<u64> {
         let start = netsim::Clock::new().now();
         let mut demand = KeyFrameDemand::default();
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_key_frame_ends_it() {
-        // At a round trip of 500 ms each of the requests is answered before the next one is due.
+        // At a round trip of 500 ms, each request is answered before the next is due.
         assert_eq!(asked(500, 2500, &[700, 1400, 2100]), [0, 700, 1400, 2100]);
         let start = netsim::Clock::new().now();
         let mut demand = KeyFrameDemand::default();
@@ -112,7 +113,8 @@ mod tests {
         assert_eq!((demand.poll(start + INTERVAL_MAX), demand.poll_timeout()), (false, None));
     }
 
-    /// Merges the requests of a thousand viewers, each with a thousand a second, while key frames arrive as requested.
+    /// Merges the requests of a thousand viewers, each with a thousand requests per second, while key frames
+    /// arrive as requested.
     #[test]
     fn requests_of_many_are_merged() {
         let start = netsim::Clock::new().now();

@@ -1,13 +1,14 @@
-//! Loudness of a publisher, from the audio levels in its packets (RFC 6464): smoothed, and reported at a bounded rate.
+//! Loudness of a publisher, from the audio levels in its packets (RFC 6464). The loudness is smoothed, and
+//! reported at a limited rate.
 //!
-//! | | |
+//! | event | effect |
 //! |---|---|
-//! | a packet | moves the smoothed level an eighth of the way up, or a thirty-second of the way down |
-//! | a report | at most every [`INTERVAL`]: when the level has moved by [`STEP`], and every [`REPEAT`] while it is above silence |
-//! | no packets for [`ABSENCE`] | silence: publishers that suppress it, and muted ones, send nothing |
+//! | a packet | moves the smoothed level an eighth of the distance up, or a thirty-second of it down |
+//! | a report | at most every [`INTERVAL`]: after a change by [`STEP`], and every [`REPEAT`] while above silence |
+//! | no packets for [`ABSENCE`] | silence: a publisher that suppresses silence, or is muted, sends none |
 //!
-//! Levels are in -dBov: 0 is the loudest, [`SILENCE`] digital silence. Levels quieter than [`FLOOR`], such as the noise
-//! of a room, count as silence.
+//! Levels are in -dBov: 0 is the loudest, [`SILENCE`] is digital silence. Levels quieter than [`FLOOR`], such
+//! as background noise, count as silence.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ pub(super) const SILENCE: u8 = 127;
 const FLOOR: u8 = 80;
 /// Shortest time between two reports.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// Change of the level that is worth a report, in dB.
+/// Change of the level that causes a report, in dB.
 const STEP: u8 = 3;
 /// Longest time between two reports of a level above silence.
 const REPEAT: Duration = Duration::from_millis(500);
@@ -25,9 +26,9 @@ const REPEAT: Duration = Duration::from_millis(500);
 const ABSENCE: Duration = Duration::from_secs(1);
 /// Units per dB in the smoothed level.
 const SCALE: u32 = 256;
-/// Divisor of the distance by which a louder packet moves the level.
+/// A louder packet moves the level by the distance divided by this.
 const RISE: u32 = 8;
-/// Divisor of the distance by which a quieter packet moves the level.
+/// A quieter packet moves the level by the distance divided by this.
 const FALL: u32 = 32;
 
 /// Smoothed loudness of a publisher, described in the module.
@@ -59,7 +60,7 @@ impl Loudness {
         self.report(now)
     }
 
-    /// Returns silence if it must be reported because packets no longer arrive.
+    /// Returns silence if it must be reported because packets have stopped.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Option<u8> {
         self.poll_timeout().filter(|at| *at <= now)?;
         *self = Self { told: self.told, ..Self::default() };
@@ -122,7 +123,7 @@ mod tests {
             }
         }
 
-        /// Handles the deadlines of the next `ms` milliseconds, without packets.
+        /// Handles the deadlines of `ms` milliseconds without packets.
         fn silence(&mut self, ms: u64) {
             let end = self.now + Duration::from_millis(ms);
             while let Some(at) = self.loudness.poll_timeout().filter(|at| *at <= end) {
@@ -148,7 +149,7 @@ mod tests {
         assert!((1000..1100).contains(&first), "{:?}", bench.told);
         assert!(bench.told.iter().any(|(at, level)| *at < 1300 && *level <= 50), "{:?}", bench.told);
         assert!((30..=33).contains(&bench.last().unwrap()));
-        // The level stays: reports come each half second.
+        // The level is constant: it is reported every half second.
         let before = bench.told.len();
         bench.packets(100, |_| 30);
         assert!((3..=4).contains(&(bench.told.len() - before)), "{:?}", bench.told);

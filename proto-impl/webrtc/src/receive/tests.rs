@@ -1,4 +1,4 @@
-//! Tests with unencrypted packets: which are accepted, and which requests are sent.
+//! Tests with unencrypted packets: accepted and refused ones, and the requests that are sent.
 
 mod audio;
 
@@ -64,7 +64,7 @@ impl Bench {
         self.reception.handle_timeout(self.now, &mut self.events);
     }
 
-    /// Handles a packet that is a whole frame.
+    /// Handles a packet that contains a whole frame.
     fn packet(&mut self, payload_type: u8, ssrc: u32, number: u16, payload: &[u8]) {
         let values = Extensions { transport_sequence: Some(number), ..Extensions::default() };
         self.packet_with(&values, payload_type, ssrc, number, payload);
@@ -94,7 +94,7 @@ impl Bench {
     }
 
     fn key_frame(&mut self, ssrc: u32, number: u16) {
-        // An IDR slice, the first of its frame.
+        // An IDR slice, the first in its frame.
         self.packet(H264, ssrc, number, &[0x65, 0x88, 0x84, 0]);
     }
 
@@ -137,8 +137,8 @@ impl Bench {
     }
 }
 
-/// Checks that named layers are distinguished by name, then by source, and that each layer has its own repairs and
-/// requests.
+/// Checks that named layers are distinguished by rid, then by source, and that each layer has its own
+/// retransmissions and requests.
 #[test]
 fn named_layers_are_received_beside_each_other() {
     const KEY: &[u8] = &[0x65, 0x88, 0x84, 0];
@@ -159,7 +159,8 @@ fn named_layers_are_received_beside_each_other() {
     bench.delta(2, 11);
     assert_eq!(layers(&mut bench), [(1, true), (0, true), (0, false), (1, false)]);
     assert_eq!(bench.reception.unknown, 2);
-    // A packet of the lower layer is lost, and repaired by a source that says once what it repairs.
+    // A packet of the lower layer is lost, and retransmitted by a source whose first packet says what it
+    // repairs.
     bench.delta(2, 13);
     bench.delta(1, 102);
     assert_eq!(layers(&mut bench), [(0, false)]);
@@ -170,7 +171,7 @@ fn named_layers_are_received_beside_each_other() {
     bench.delta(2, 15);
     bench.packet(RTX, 20, 6, &repaired(14));
     assert_eq!(layers(&mut bench), [(1, false), (1, false)]);
-    // A key frame is asked of the layer that needs it.
+    // The key frame is requested from the layer that needs it.
     assert!(bench.reception.request_key_frame(SectionId(0), 1));
     assert!(!bench.reception.request_key_frame(SectionId(0), 2));
     assert_eq!(bench.key_frames_wanted(), [2]);
@@ -193,7 +194,7 @@ fn layers_are_not_mixed() {
     }
     assert_eq!(bench.events(), "D".repeat(29));
     assert!(bench.reception.sources.get(Ssrc(1)).unwrap().format.is_none(), "holds nothing");
-    // The layer is paused: the other one takes its place, with a key frame.
+    // The layer is paused: another takes its place, starting with a key frame.
     for number in 41..120 {
         bench.wait(33);
         bench.delta(1, number);
@@ -212,7 +213,7 @@ fn a_source_that_begins_anew_is_taken_at_once() {
     bench.delta(1, 11);
     bench.delta(2, 702);
     assert_eq!(bench.events(), "LFKD");
-    // Repairs that nobody announced are those of the source that is listened to.
+    // Retransmissions from an unannounced source are attributed to the current source.
     bench.delta(2, 704);
     bench.packet(RTX, 9, 1, &[&rtp::rtx::osn(SequenceNumber(703))[..], &[0x41, 0x9a, 0x84, 0]].concat());
     assert_eq!(bench.events(), "DD");
@@ -221,7 +222,8 @@ fn a_source_that_begins_anew_is_taken_at_once() {
     assert!(bench.events().starts_with('F'), "behind a goodbye any other is taken");
 }
 
-/// Checks comfort noise, which has a payload type outside the agreement but numbers from the same sequence.
+/// Checks comfort noise, which has a payload type that was not negotiated, but uses numbers of the same
+/// sequence.
 #[test]
 fn what_has_no_format_is_no_loss() {
     let mut bench = Bench::new();
@@ -253,9 +255,9 @@ fn a_key_frame_is_asked_for_until_it_comes() {
         asked.extend(bench.key_frames_wanted());
         bench.wait(33);
     }
-    // At once, then behind 500 ms, 1 s, ...
+    // Immediately, then after 500 ms, 1 s, ...
     assert_eq!(asked.len(), 3);
-    // A publisher that is far away has the time that its answer takes.
+    // A distant publisher is given the time that its answer takes.
     let mut far = Bench::new();
     far.reception.set_round_trip(Duration::from_millis(800));
     let mut asked_at = Vec::new();
@@ -269,7 +271,7 @@ fn a_key_frame_is_asked_for_until_it_comes() {
     bench.wait(600);
     bench.delta(1, 91);
     assert_eq!(bench.key_frames_wanted(), [0; 0]);
-    // A frame that is malformed is lost as well.
+    // A malformed frame counts as lost, too.
     bench.events();
     bench.packet(H264, 1, 92, &[0x78, 0, 9]);
     bench.wait(600);
@@ -277,7 +279,7 @@ fn a_key_frame_is_asked_for_until_it_comes() {
     assert_eq!((bench.events(), bench.key_frames_wanted()), ("LD".to_owned(), vec![1]));
 }
 
-/// Checks that reports about packets with removed sources do not wait forever.
+/// Checks that reports about packets of removed sources are not delayed forever.
 #[test]
 fn arrivals_of_repairs_alone_are_told() {
     let mut bench = Bench::new();
@@ -287,7 +289,8 @@ fn arrivals_of_repairs_alone_are_told() {
     assert!(bench.reception.has_arrivals(bench.now));
 }
 
-/// Checks a sender that restarts under its old SSRC with other timestamps, to which the old report does not apply.
+/// Checks a sender that restarts with its old SSRC and other timestamps, to which the old report does not
+/// apply.
 #[test]
 fn a_restart_forgets_the_clock() {
     let mut bench = Bench::new();

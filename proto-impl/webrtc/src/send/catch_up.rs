@@ -1,24 +1,25 @@
-//! The timestamps of a viewer who begins behind the live edge.
+//! Timestamps for a viewer who starts at an earlier point than the live edge.
 //!
-//! Pictures from before the edge leave as fast as the path allows. A receiver derives the sender's clock from timestamps and arrival
-//! times, so the timestamps of these pictures follow the time at which they leave: the viewer shows them on arrival and is on time from the
-//! edge on. Squeezed into a fixed time, while a path takes longer, they would look like a slow clock, and browsers would hold back the
-//! pictures behind them, for seconds.
+//! Pictures before the edge leave as fast as the path allows. A receiver derives the sender's clock from
+//! timestamps and arrival times, so the timestamps of these pictures follow the times at which they leave: the
+//! viewer shows them on arrival, and is in sync from the edge on. If the timestamps were squeezed into a fixed
+//! time while the path takes longer, the sender's clock would seem slow, and browsers would delay the following
+//! pictures for seconds.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Time behind the edge from which a picture is on time: what a pacer takes for a picture.
+/// Tolerance after which a picture counts as late: the time that the pacer may take to send a picture.
 const ON_TIME: Duration = Duration::from_millis(30);
-/// Time after which timestamps return to those of the track although pictures still leave late.
+/// Time after which timestamps return to those of the track, even if pictures still leave late.
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(5);
-/// Share of a step of the track's clock by which timestamps return to it.
+/// Timestamps return to those of the track by one part in this many of each step of its clock.
 const RETURN_SHARE: u32 = 5;
-/// Longest step between two pictures, in seconds, that is one of the same clock.
+/// Longest step between two pictures, in seconds; a longer one is attributed to a change of the clock.
 const STEP_MAX: u32 = 60;
-/// Maximum number of units whose shift is kept for retransmissions: those of ten seconds at 100 pictures per second.
+/// Maximum number of units whose shift is kept for retransmissions: ten seconds at 100 pictures per second.
 const SHIFTS_MAX: usize = 1024;
-/// Time for which a shift is kept behind the last unit that has one.
+/// Time for which shifts are kept after the last shifted unit.
 const SHIFTS_KEPT: Duration = Duration::from_secs(10);
 
 /// Shift of a unit's timestamp.
@@ -26,27 +27,27 @@ const SHIFTS_KEPT: Duration = Duration::from_secs(10);
 struct Shift {
     /// Timestamp on the track's clock.
     of: u32,
-    /// Ticks that are added to it.
+    /// Ticks added to the timestamp.
     ticks: u32,
 }
 
 /// The shifts of timestamps, described in the module.
 #[derive(Debug)]
 pub(super) struct CatchUp {
-    /// Timestamp of the live edge at an instant.
+    /// Timestamp of the live edge, and the instant at which it was valid.
     edge: (u32, Instant),
     clock_rate: u32,
-    /// True until a unit has left on time.
+    /// True until the first unit that leaves on time.
     is_behind: bool,
     latest: Option<Shift>,
-    /// Shifts of recent units that have one.
+    /// Shifts of recent units that were shifted.
     shifts: VecDeque<Shift>,
     /// Time at which the last shifted unit left.
     shifted: Instant,
 }
 
 impl CatchUp {
-    /// Creates the state of a viewer who begins now; `edge` is the timestamp of the live edge.
+    /// Creates the state for a viewer who starts now; `edge` is the timestamp of the live edge.
     pub(super) const fn new(now: Instant, edge: u32, clock_rate: u32) -> Self {
         Self {
             edge: (edge, now),
@@ -58,18 +59,18 @@ impl CatchUp {
         }
     }
 
-    /// Lets timestamps return to those of the track.
+    /// Lets timestamps return to those of the track from now on.
     pub(super) const fn end(&mut self) {
         self.is_behind = false;
     }
 
-    /// True if no packet is shifted any more, nor any of those that may be sent again.
+    /// True if neither new packets nor possible retransmissions are shifted any more.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let is_kept = now.saturating_duration_since(self.shifted) < SHIFTS_KEPT;
         !self.is_behind && self.latest.is_none_or(|latest| latest.ticks == 0) && !is_kept
     }
 
-    /// Returns the ticks to add to the timestamp of a packet that leaves now for the first time.
+    /// Returns the ticks to add to the timestamp of a packet that leaves for the first time, now.
     pub(super) fn leaves(&mut self, now: Instant, timestamp: u32) -> u32 {
         if let Some(latest) = self.latest.filter(|latest| latest.of == timestamp) {
             return latest.ticks;
@@ -88,12 +89,12 @@ impl CatchUp {
         shift.ticks
     }
 
-    /// Returns the ticks that were added to the timestamp of a packet that is sent again.
+    /// Returns the ticks that were added to the timestamp when this packet was first sent.
     pub(super) fn left(&self, timestamp: u32) -> u32 {
         self.shifts.iter().rev().find(|shift| shift.of == timestamp).map_or(0, |shift| shift.ticks)
     }
 
-    /// Ticks by which a unit that leaves now is later than on time.
+    /// Ticks by which a unit that leaves now is late.
     fn late(&self, now: Instant, timestamp: u32) -> u32 {
         let (edge, at) = self.edge;
         let passed = now.saturating_duration_since(at);
@@ -101,12 +102,13 @@ impl CatchUp {
             return 0;
         }
         let on_time = edge.wrapping_add(self.ticks(passed)).wrapping_sub(self.ticks(ON_TIME));
-        // A timestamp ahead of it has a difference over half of the clock.
+        // A timestamp later than `on_time` wraps around to a difference of more than half of the range.
         let late = on_time.wrapping_sub(timestamp);
         if late < u32::MAX / 2 { late } else { 0 }
     }
 
-    /// The least shift of the next unit: sent timestamps rise, and they return to those of the track gradually.
+    /// Minimum shift of the next unit: sent timestamps must increase, and return gradually to those of the
+    /// track.
     fn least(&self, timestamp: u32) -> u32 {
         let Some(latest) = self.latest.filter(|latest| latest.ticks > 0) else { return 0 };
         let step = timestamp.wrapping_sub(latest.of);
@@ -135,8 +137,9 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Sends pictures of 40 ms from `behind` pictures before the edge on, as soon as they are there and `each` has passed since the one before.
-    /// Returns the time since the start and the timestamp of each, from the edge on that at its start.
+    /// Sends pictures of 40 ms, starting `behind` pictures before the edge, as soon as each exists and `each`
+    /// has passed since the previous one. Returns the time since the start and the timestamp of each picture;
+    /// the timestamp is relative to the edge at the start.
     fn run(behind: u32, each: Duration, count: u32) -> (CatchUp, Vec<(Duration, i32)>) {
         let start = netsim::Clock::new().now();
         let mut catch_up = CatchUp::new(start, EDGE, RATE);
@@ -166,7 +169,7 @@ mod tests {
                 let late = left - timestamp;
                 assert!((0..=40 * 90).contains(&late), "{behind} {each:?}: at {at:?} late by {late} ticks");
             }
-            // From then on they are those of the track.
+            // The last timestamps are those of the track.
             let last = sent.last().unwrap().1;
             assert_eq!(last, i32::try_from(STEP * (299 - behind)).unwrap());
         }
@@ -203,7 +206,7 @@ mod tests {
         let first = catch_up.leaves(start, EDGE.wrapping_sub(50 * STEP));
         assert_eq!(first, 50 * STEP - 30 * 90);
         catch_up.end();
-        // A track whose clock is elsewhere keeps the shift for a picture, and then returns.
+        // If the new track's clock is elsewhere, one picture keeps the shift; then the shift is reduced.
         assert_eq!(catch_up.leaves(start, EDGE.wrapping_sub(1 << 30)), first);
         assert_eq!(catch_up.leaves(start, EDGE.wrapping_sub(1 << 30).wrapping_add(STEP)), first - STEP / 5);
     }

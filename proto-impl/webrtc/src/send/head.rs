@@ -1,16 +1,19 @@
-//! The first packets of a source, which a receiver may have got and dropped.
+//! The first packets of a source, which a receiver may have received and dropped.
 //!
-//! A browser drops the first packet of a key frame that overtakes the parameter sets (RFC 6184 §8.4), and asks for a key frame: it has counted the
-//! packet as received, so it never requests it again. Cameras and most encoders give no key frame for that. So the first packets are sent again
-//! when the receiver asks for a key frame soon.
+//! If the first packet of a key frame overtakes the parameter sets (RFC 6184 §8.4), a browser drops it and
+//! requests a key frame. It has counted the packet as received, so it never requests a retransmission, and
+//! cameras and most encoders do not make key frames on request. Therefore the first packets are sent again if
+//! the receiver soon requests a key frame.
 
 use rtp::SequenceNumber;
 
-/// Parameter sets, and what stands before the first slice or fragment of one.
+/// Maximum number of packets to send again: parameter sets, other NAL units before the first slice, and that
+/// slice or its first fragment.
 const PACKETS_MAX: u32 = 4;
-/// Number of packets within which a request means the first key frame: at least a second of video, mostly the first GOP.
+/// Number of packets within which a request refers to the first key frame: at least a second of video, usually
+/// the first GOP.
 const SOON: u32 = 500;
-/// Number of times that the packets are sent again.
+/// Maximum number of times that the packets are sent again.
 const TIMES_MAX: u8 = 3;
 
 /// The first packets of a source.
@@ -22,7 +25,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Notes a packet that leaves for the first time.
+    /// Records a packet that leaves for the first time.
     pub(super) fn sent(&mut self, number: SequenceNumber) {
         if self.sent < PACKETS_MAX {
             self.packets.push(number);
@@ -32,7 +35,7 @@ impl Head {
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// Returns the packets to send again, since the receiver has asked for a key frame.
+    /// Returns the packets to send again, because the receiver has requested a key frame.
     pub(super) fn take(&mut self) -> impl Iterator<Item = SequenceNumber> {
         let is_due = self.times < TIMES_MAX && !self.packets.is_empty();
         self.times += u8::from(is_due);

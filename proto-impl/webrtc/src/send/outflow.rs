@@ -1,4 +1,4 @@
-//! Sent rates by purpose, in bits per second over the last second.
+//! Rates sent for each purpose, in bits per second over the last second.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) enum Purpose {
     Probe,
 }
 
-/// Bytes of the current window and of the previous one, which together give a sliding sum without a list.
+/// Bytes of the current and the previous window; a sliding sum is computed from both.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flow {
     since: Option<Instant>,
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(outflow.bits(at(ms), Purpose::Repair), video / 100, "{ms}");
         }
         assert_eq!(outflow.bits(at(3000), Purpose::Audio) + outflow.bits(at(3000), Purpose::Probe), 0);
-        // Time that goes back counts for nothing.
+        // Times that go backwards do no harm.
         outflow.add(start, Purpose::Audio, u64::MAX);
         assert!(outflow.bits(start, Purpose::Audio) > 0);
     }

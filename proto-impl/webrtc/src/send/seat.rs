@@ -1,5 +1,5 @@
-//! A source that several streams share in turn, as for the current speaker of a room. Sequence numbers and timestamps
-//! continue; the format may change to another negotiated one.
+//! A source that several streams share in turn, for example the current speaker of a room. Sequence numbers and
+//! timestamps continue; the format may change to another negotiated one.
 
 use std::time::Instant;
 

@@ -1,27 +1,30 @@
-//! Losses that no later packet shows: of the last packets before a pause (RFC 8985 §7 has the like for TCP).
+//! Losses that no later packet reveals: those of the last packets before a pause (RFC 8985 §7 solves this for
+//! TCP).
 //!
-//! A receiver requests what is missing between two packets. Behind the last picture before a pause (slides, a publisher that was cut off)
-//! nothing follows, so that its loss would be repaired only with the next picture. Packets of which no feedback tells that they arrived
-//! are therefore sent again when nothing has followed for a while.
+//! A receiver requests packets that are missing between two others. Nothing follows the last picture before a
+//! pause (slides, or a publisher that was cut off), so its loss would only be noticed with the next picture.
+//! Therefore packets that feedback does not confirm are sent again if nothing has followed for a while.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use rtp::SequenceNumber;
 
-/// Wait behind the last packet, besides two round trips: receivers give feedback every 50 to 250 ms.
+/// Time to wait after the last packet, in addition to two round trips: receivers send feedback every 50 to 250
+/// ms.
 const WAIT: Duration = Duration::from_millis(250);
-/// Number of times that packets are sent again.
+/// Maximum number of times that packets are sent again.
 const TIMES_MAX: u8 = 2;
-/// Maximum number of packets that are sent again: a picture of some size. Of a larger one the last is enough to have the rest requested by
-/// receivers that look at repairs.
+/// Maximum number of packets that are sent again: a medium-sized picture. For a larger one, the last packets
+/// are enough: receivers that evaluate retransmissions then request the rest.
 const PACKETS_MAX: usize = 16;
 
 /// A sent packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sent {
     number: SequenceNumber,
-    /// Transport-wide number; `None` if packets are not numbered, and nothing tells of their arrival.
+    /// Transport-wide sequence number; `None` if packets are not numbered, so that their arrival is not
+    /// reported.
     transport: Option<u16>,
 }
 
@@ -34,7 +37,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Notes a packet that leaves for the first time.
+    /// Records a packet that leaves for the first time.
     pub(super) fn sent(
         &mut self,
         now: Instant,
@@ -42,7 +45,8 @@ impl Tail {
         transport: Option<u16>,
         round_trip: Duration,
     ) {
-        // Without numbers all would be sent again in vain, so the newest alone shows the loss of the others.
+        // If packets are not numbered, sending all again would mostly be in vain. The newest packet alone
+        // reveals the loss of the others.
         let kept = if transport.is_some() { PACKETS_MAX - 1 } else { 0 };
         while self.packets.len() > kept {
             self.packets.pop_front();
@@ -57,7 +61,7 @@ impl Tail {
         self.due
     }
 
-    /// Returns the packets that are to be sent again now: those whose transport-wide number is not known to have arrived.
+    /// Returns the packets to send again now: those that are not known to have arrived.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
@@ -107,7 +111,7 @@ mod tests {
         let second = tail.poll_timeout().unwrap();
         assert_eq!(numbers(&mut tail, second, &[17]), [116, 118]);
         assert_eq!(tail.poll_timeout(), None, "two times are enough");
-        // The next packet begins anew.
+        // The next packet starts a new cycle.
         tail.sent(second, SequenceNumber(120), Some(20), ROUND_TRIP);
         let next = tail.poll_timeout().unwrap();
         assert!(numbers(&mut tail, next, &[16, 17, 18, 20]).is_empty());

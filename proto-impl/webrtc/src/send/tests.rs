@@ -31,7 +31,7 @@ impl Bench {
         Self::with(codec, mid, &[Extension::Mid], None)
     }
 
-    /// Creates a bench with these extensions, under ids from 1, and a redundant format.
+    /// Creates a bench with these extensions, with ids from 1, and a redundant format.
     fn with(codec: Codec, mid: &str, known: &[Extension], red: Option<u8>) -> Self {
         let mut extensions = ExtensionMap::new();
         assert!((1..).zip(known).all(|(id, extension)| extensions.insert(*extension, id)));
@@ -94,7 +94,7 @@ impl Bench {
         self.sender.fill(self.now, self.track.log(), &mut road)
     }
 
-    /// Returns number, timestamp and payload length of all sent packets.
+    /// Returns the number, timestamp and payload length of all sent packets.
     fn sent(&mut self) -> Vec<(u16, u32, usize)> {
         let mut out = Datagrams::new();
         let mut all = Vec::new();
@@ -117,8 +117,8 @@ impl Bench {
     }
 }
 
-/// Checks that packets which were dropped before sending, or are too large for any datagram, leave a gap in the
-/// numbers. Without it the peer would assemble a frame from the rest.
+/// Checks that packets that were dropped before sending, or are too large for any datagram, leave a gap in the
+/// sequence numbers. Without it, the peer would assemble a frame from the remaining packets.
 #[test]
 fn what_is_left_out_is_seen_by_the_peer() {
     let mut bench = Bench::new(Codec::Opus, "0");
@@ -142,14 +142,14 @@ fn what_is_left_out_is_seen_by_the_peer() {
     bench.sender.skip();
     bench.push(7680, &[8; 100]);
     assert_eq!(numbers(&mut bench), [7], "skipped");
-    // A number that never was is not sent again.
+    // Numbers that were never sent are not retransmitted.
     bench.sender.handle_nack([6, 7].map(|ahead| SequenceNumber(first.wrapping_add(ahead))).into_iter());
     let mut out = Datagrams::new();
     assert!(bench.fill(&mut out));
     assert_eq!((out.len(), bench.sender.resend_stats().unknown), (1, 1));
 }
 
-/// Checks RFC 3551 §4.1: each packet has the time of its first sample.
+/// Checks RFC 3551 §4.1: the timestamp of each packet is that of its first sample.
 #[test]
 fn a_long_unit_of_samples_keeps_its_time() {
     let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
@@ -161,7 +161,7 @@ fn a_long_unit_of_samples_keeps_its_time() {
     assert_eq!(times, [(0, 1146), (1146, 1146), (2292, 708)]);
 }
 
-/// Checks a name that is a valid token (RFC 5888 §4) but longer than the room that payloads leave.
+/// Checks a mid that is a valid token (RFC 5888 §4), but longer than the space that payloads leave.
 #[test]
 fn a_long_name_stays_out_of_packets() {
     for (mid, head) in
@@ -185,12 +185,12 @@ fn audio_is_redundant_while_packets_are_lost() {
                 bench.sent()[0].2
             })
             .collect();
-        // The first ones lie far behind those of the round before.
+        // The first packets cannot repeat those of the previous round, which are too old.
         assert_eq!(lengths[2..], [length; 2], "{loss}: {lengths:?}");
     }
 }
 
-/// Checks that transport numbers increase by one, and that a packet per second has its capture time.
+/// Checks that transport-wide numbers increase by one, and that one packet per second has its capture time.
 #[test]
 fn packets_have_numbers_and_times() {
     let known = [Extension::TransportCc, Extension::AbsCaptureTime];
@@ -213,7 +213,8 @@ fn packets_have_numbers_and_times() {
     assert_eq!(second.since(first), Some(Duration::from_secs(1)));
 }
 
-/// Checks that with much loss requested packets are sent twice, the second time a little later, except on a full path.
+/// Checks that with heavy loss, requested packets are sent twice, the second time a little later, except on a
+/// full path.
 #[test]
 fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
     for (loss, is_congested, times) in [(100, false, 1), (350, false, 2), (350, true, 1)] {
@@ -235,7 +236,8 @@ fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
     }
 }
 
-/// Checks that packets from before the live edge are sent again with the timestamp with which they left, and later ones with that of the track.
+/// Checks that packets from before the live edge are retransmitted with the timestamp with which they were
+/// first sent, and later ones with that of the track.
 #[test]
 fn what_is_sent_again_has_the_time_with_which_it_left() {
     let mut bench = Bench::new(Codec::Opus, "0");
@@ -256,7 +258,7 @@ fn what_is_sent_again_has_the_time_with_which_it_left() {
         bench.sender.handle_nack(std::iter::once(SequenceNumber(number)));
         let mut out = Datagrams::new();
         assert!(bench.fill(&mut out));
-        // The head is not encrypted; receivers refuse a second packet of its number.
+        // The header is not encrypted; receivers refuse a second packet with the same number.
         let again = Packet::read(out.get(0)).unwrap().header;
         assert_eq!((again.sequence_number.value(), again.timestamp), (number, timestamp));
     }
@@ -294,7 +296,7 @@ fn requests_for_everything_have_their_share() {
     }
 }
 
-/// Checks a path with a rate limit: repairs wait for the pacer as video does, and audio passes both.
+/// Checks a path with a rate limit: retransmissions wait for the pacer as video does, and audio overtakes both.
 #[test]
 fn audio_passes_while_repairs_and_video_wait() {
     for is_video in [false, true] {
@@ -323,7 +325,8 @@ fn audio_passes_while_repairs_and_video_wait() {
     }
 }
 
-/// Checks that who asks for a key frame soon is sent the first packets again, which it may have dropped.
+/// Checks that a receiver that soon requests a key frame is sent the first packets again, as it may have
+/// dropped them.
 #[test]
 fn the_first_packets_of_video_are_repeated_on_a_key_frame_request() {
     let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
@@ -340,7 +343,8 @@ fn the_first_packets_of_video_are_repeated_on_a_key_frame_request() {
     assert!(bench.sender.poll_key_frame_request(bench.now), "the owner is asked all the same");
 }
 
-/// Checks that a key frame replaces waiting units: a unit in progress is completed, and the others leave no gap.
+/// Checks that a key frame replaces waiting units: a unit in progress is completed, and dropped ones leave no
+/// gap.
 #[test]
 fn what_was_not_begun_is_left_out_without_a_gap() {
     let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
@@ -365,7 +369,7 @@ fn what_was_not_begun_is_left_out_without_a_gap() {
     let first = Packet::read(out.get(began - 1)).unwrap().header.sequence_number.value();
     let expected: Vec<u16> = (1..).map(|n| first.wrapping_add(n)).take(sent.len() + 1).collect();
     assert!((0..sent.len()).all(|n| number(n) == expected[n]), "no gap");
-    // Nothing of them was begun.
+    // No packet of these units has been sent.
     bench.push(2_400_000, &[1; 3000]);
     bench.push(2_800_000, &[1; 3000]);
     assert_eq!((drop(&mut bench), bench.sender.has_waiting(), bench.sender.skipped), (2, false, 0));
@@ -373,8 +377,8 @@ fn what_was_not_begun_is_left_out_without_a_gap() {
     assert_eq!(bench.sent()[0].0, expected[sent.len()]);
 }
 
-/// Checks another stream on the same source: numbers and timestamps continue by the elapsed time, whatever the clock of
-/// the stream.
+/// Checks another stream on the same source: sequence numbers continue, and timestamps advance by the elapsed
+/// time, whatever the stream's clock.
 #[test]
 fn streams_share_a_source_in_turn() {
     for (first, passed) in [(5_000_000_u32, 20), (7, 40), (4_294_960_000, 1000)] {
@@ -383,7 +387,7 @@ fn streams_share_a_source_in_turn() {
             bench.push(960 * n, b"one");
         }
         let before = bench.sent();
-        // Waits, and is forgotten with who is sent.
+        // This unit waits, and is dropped with the former stream.
         bench.push(960 * 3, b"gone");
         bench.sender.vacate(bench.now);
         bench.track = Track::new(Codec::Opus, 1146).unwrap();
@@ -393,7 +397,7 @@ fn streams_share_a_source_in_turn() {
         let after = bench.sent();
         let (last, next) = (before.last().unwrap(), after.first().unwrap());
         assert_eq!(after.len(), 2);
-        // The unit that is left out has its place in both.
+        // The dropped unit leaves a gap in both timestamps and sequence numbers.
         let ticks = 960 + u32::try_from(passed).unwrap() * 48;
         assert_eq!(next.1.wrapping_sub(last.1), ticks, "{first}");
         assert_eq!(next.0.wrapping_sub(last.0), 2);

@@ -1,12 +1,12 @@
-//! Dropping queued units without a gap visible to the peer, since sequence numbers are assigned when packets leave.
+//! Drops queued units. The peer sees no gap, because sequence numbers are assigned when packets leave.
 
 use rtp::history::{PacketId, PacketLog};
 
 use super::{Sender, Waiting};
 
 impl Sender {
-    /// Drops the queued packets, except the rest of a unit whose first packets have left. Returns the number of dropped
-    /// units.
+    /// Drops the queued packets, except for the rest of a unit whose first packets have left. Returns the
+    /// number of dropped units.
     pub(crate) fn drop_unbegun(&mut self, log: &PacketLog) -> u64 {
         let mut dropped = 0_u64;
         let mut begun = None;
@@ -41,7 +41,7 @@ fn is_begun(id: PacketId, log: &PacketLog) -> bool {
     id.back(1).and_then(|before| log.get(before)).is_some_and(|before| !before.marker)
 }
 
-/// Returns the id behind the last packet of the unit that contains `id`, at most `end`.
+/// Returns the id after the last packet of the unit that contains `id`; at most `end`.
 fn end_of_unit(id: PacketId, end: PacketId, log: &PacketLog) -> PacketId {
     let mut at = id;
     while at < end {

@@ -28,10 +28,10 @@ use std::time::{Duration, Instant};
 use dtls::SrtpProfile;
 use relay::{Options, Relay};
 
-/// Maximum duration of anything on a busy machine.
+/// Maximum duration of each step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Relay on a thread, with its log.
+/// A relay on its own thread, with its log.
 struct Running {
     url: String,
     lines: Receiver<String>,
@@ -74,7 +74,7 @@ impl Drop for Running {
     }
 }
 
-/// Process that ends with the test, whatever happens.
+/// A process that is killed at the end of the test, even if the test fails.
 struct Process(Child);
 
 impl Process {
@@ -87,7 +87,7 @@ impl Process {
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Closes the input of the process and returns its output after it has succeeded.
+    /// Closes the input of the process, waits for it to succeed, and returns its output.
     fn finish(mut self) -> String {
         drop(self.0.stdin.take());
         let output = std::io::read_to_string(self.0.stdout.take().unwrap()).unwrap();
@@ -103,7 +103,8 @@ impl Drop for Process {
     }
 }
 
-/// Lets aiortc publish and play its own media, and checks that frames arrive in both directions under these options.
+/// Lets aiortc publish and play its own media with these options, and checks that frames arrive in both
+/// directions.
 fn relays(codec: &str, frames: u32, options: Options, connected: &str) {
     let relay = Running::new(&options);
     let publisher = Process::aiortc(&["publish", &format!("{}/whip", relay.url), codec]);
@@ -137,7 +138,7 @@ fn over_ipv6_with_the_longer_keys() {
     relays("VP8", 10, options, "AeadAes256Gcm DTLS Server");
 }
 
-/// Checks that messages of every length are echoed unchanged, text as text, over a good path and a lossy one.
+/// Checks that messages of all lengths are echoed unchanged, with their type, over a good path and a lossy one.
 #[test]
 fn messages_by_a_data_channel_come_back() {
     for (loss, dtls_client) in [(0.0, false), (0.0, true), (0.03, false)] {

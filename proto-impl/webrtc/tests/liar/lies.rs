@@ -1,13 +1,13 @@
-//! Feedback that is not true.
+//! Kinds of false feedback.
 
 use rtp::rtcp::{Compound, FirEntry, Pli, ReportBlock};
 use rtp::{SequenceNumber, Ssrc};
 
 use super::Seen;
 
-/// Source of the feedback.
+/// SSRC of the feedback's sender.
 const SELF: Ssrc = Ssrc(1);
-/// Bytes of a compound.
+/// Maximum size of a compound packet, in bytes.
 const COMPOUND_BYTES: usize = 1100;
 /// Transport-wide feedback of RFC 4585's generic kind: format 15, type 205.
 const TRANSPORT_FEEDBACK: [u8; 2] = [0x8f, 205];
@@ -20,34 +20,34 @@ const NACKED: u16 = 4000;
 /// Newest sequence numbers, which may still be kept: a second of packets.
 const RECENT: u16 = 300;
 
-/// A lie of a viewer about its path, told fifty times a second.
+/// False feedback of a viewer about its path, sent fifty times a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
     /// All packets are lost, by transport-wide feedback and by reports.
     AllLost,
-    /// All has come, each packet as soon as the first.
+    /// All packets have arrived, all at the time of the first.
     NoneLost,
-    /// All has come, later packets before earlier ones.
+    /// All packets have arrived, later ones before earlier ones.
     BackInTime,
-    /// All has come, each time half a day before or behind the last.
+    /// All packets have arrived, but the times jump by half a day each time, forwards or backwards.
     Leaps,
     /// The path carries nothing.
     RembOfNothing,
-    /// The path carries more than any.
+    /// The path carries more than any real one.
     RembOfAll,
-    /// All has come, and everything is to be sent again, all the time.
+    /// All packets have arrived, and retransmission of everything is requested constantly.
     NacksAll,
-    /// Every second packet is lost, and everything is to be sent again.
+    /// Every second packet is lost, and retransmission of everything is requested.
     HalfLost,
-    /// Reports say that nothing comes, and everything is to be sent again.
+    /// Reports say that nothing arrives, and retransmission of everything is requested.
     NacksAndReports,
-    /// Key frames are wanted, by PLI and by FIR.
+    /// Key frames are requested, by PLI and by FIR.
     KeyFrames,
-    /// Packets have come that were not sent.
+    /// Packets have arrived that were never sent.
     NeverSent,
-    /// Feedback about many packets in few bytes, and many of them in a datagram.
+    /// Feedback about many packets in few bytes, many times per datagram.
     LongRuns,
-    /// Reports of sources that nobody has, and with times of the future.
+    /// Reports about sources that do not exist, and with times in the future.
     Reports,
 }
 
@@ -68,7 +68,7 @@ impl Lie {
         Self::Reports,
     ];
 
-    /// Returns the compounds of this portion.
+    /// Returns the compound packets for this round.
     pub(super) fn tell(self, seen: &mut Seen) -> Vec<Vec<u8>> {
         seen.told += 1;
         let numbers: Vec<u16> = seen.numbers.drain(..).collect();
@@ -129,7 +129,7 @@ fn report(seen: &Seen, fraction_lost: u8) -> Vec<Vec<u8>> {
     vec![compound.into_bytes()]
 }
 
-/// Thirty blocks about nobody or about ours, with round trips below zero and of hours.
+/// Thirty blocks about unknown sources or ours, with round trips that are negative or last hours.
 fn foreign_reports(seen: &Seen, portion: u32) -> Vec<Vec<u8>> {
     let blocks: Vec<_> = (0..30u32)
         .map(|n| ReportBlock {
@@ -154,7 +154,7 @@ fn remb(seen: &Seen, bits: u64) -> Vec<Vec<u8>> {
 fn nacks(seen: &Seen) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for (source, newest) in seen.sources.iter().zip(&seen.newest) {
-        // Numbers that are still kept come first; the others fill up the list, and are unknown.
+        // Numbers of packets that are still kept come first; the rest of the list is unknown numbers.
         let back = (0..RECENT).rev().chain((RECENT..NACKED).rev());
         let numbers: Vec<_> = back.map(|back| SequenceNumber(newest.0.wrapping_sub(back))).collect();
         let mut rest = numbers.as_slice();
@@ -178,8 +178,8 @@ fn key_frame(seen: &Seen, number: u8) -> Vec<Vec<u8>> {
     })
 }
 
-/// Returns transport-wide feedback: by each packet's place its delta, or `None` for a lost one. A gap of numbers ends
-/// a part.
+/// Returns transport-wide feedback with a delta for each packet, or `None` for a lost one. A gap in the numbers
+/// starts another part.
 fn about(numbers: &[u16], delta: impl Fn(usize) -> Option<i16>, reference: i32) -> Vec<Vec<u8>> {
     let parts = numbers.chunk_by(|a, b| a.wrapping_add(1) == *b);
     let write = |part: &[u16]| {
@@ -212,7 +212,7 @@ fn feedback(base: u16, count: u16, reference: i32, chunks: &[u16], deltas: &[u8]
     out
 }
 
-/// A datagram of parts that are each about eight thousand packets.
+/// A datagram of parts, each of which is about some eight thousand packets.
 fn long_runs(newest: u16) -> Vec<u8> {
     let part =
         |n: u16| feedback(newest.wrapping_sub(RUN_MAX).wrapping_add(n), RUN_MAX, 0, &[RUN_MAX, 0], &[]);

@@ -1,5 +1,5 @@
-//! A WebRTC viewer that has keys and keeps to no rules: ICE, DTLS and SRTP by hand, so that its feedback is whatever a test
-//! likes. The simulations of the crate and those of the whole server share it.
+//! A WebRTC viewer that has keys but follows no rules. It uses ICE, DTLS and SRTP directly, so that a test can
+//! choose its feedback freely. Shared by the simulations of this crate and of the whole server.
 
 mod lies;
 
@@ -21,15 +21,15 @@ use wire::Datagrams;
 
 pub(crate) use lies::Lie;
 
-/// Time from one lie to the next.
+/// Interval between false feedback packets.
 const EVERY: Duration = Duration::from_millis(20);
-/// Transport-wide numbers that are remembered.
+/// Maximum number of transport-wide numbers remembered.
 const NUMBERS_MAX: usize = 4096;
 /// The first dynamic payload type of each codec.
 const FORMATS: [(MediaKind, Codec, u8); 2] =
     [(MediaKind::Audio, Codec::Opus, 111), (MediaKind::Video, Codec::H264, 96)];
 
-/// Packets that came, as far as lies are about them.
+/// Received packets, as far as needed for false feedback.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Transport-wide numbers without feedback so far.
@@ -38,9 +38,9 @@ pub(crate) struct Seen {
     sources: Vec<Ssrc>,
     /// Newest sequence number of each of them.
     newest: Vec<SequenceNumber>,
-    /// Units of media: RTP packets of audio and of video.
+    /// Number of RTP packets of audio and of video.
     pub(crate) packets: [u64; 2],
-    /// Lies told so far.
+    /// Number of false feedback rounds so far.
     told: u32,
 }
 
@@ -82,7 +82,7 @@ impl Liar {
         }
     }
 
-    /// Returns an offer to be sent audio and video.
+    /// Returns an offer to receive audio and video.
     pub(crate) fn offer(&self, now: Instant) -> String {
         let config = Arc::new(Config::new(IceMode::Full(Arc::default()), Arc::clone(&self.identity)));
         let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
@@ -100,7 +100,7 @@ impl Liar {
         offer.lines().map(line).collect()
     }
 
-    /// Takes the answer of a server at this address.
+    /// Handles the answer of a server at this address.
     pub(crate) fn answered(&mut self, now: Instant, answer: &str, server: SocketAddr) {
         let answer = Description::read(answer.as_bytes()).unwrap();
         let of = answer.transport(&answer.media[0]);
@@ -110,7 +110,7 @@ impl Liar {
         let print = &of.fingerprints[0];
         let expected = dtls::Fingerprint::new(print.hash().name(), print.value()).unwrap();
         self.dtls.set_remote_fingerprints(now, vec![expected]);
-        // The first source of a section is that of its media, the second that of repairs.
+        // The first source of a section is for media, the second for retransmissions.
         let sources = answer.media.iter().map(|media| Ssrc(media.attributes.ssrcs().next().unwrap().ssrc));
         self.seen.sources = sources.collect();
         self.seen.newest = vec![SequenceNumber(0); self.seen.sources.len()];

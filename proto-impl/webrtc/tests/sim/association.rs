@@ -1,4 +1,5 @@
-//! Simulations of later offers on a running association (RFC 8842 §5.5), whose roles and certificates remain.
+//! Simulations of later offers on an existing association (RFC 8842 §5.5), whose roles and certificates are
+//! kept.
 
 use netsim::{Clock, Pair, ms, secs};
 use sdp::{Description, Direction, MediaKind, Setup};
@@ -18,7 +19,7 @@ fn setup(description: &Description) -> Option<Setup> {
 
 struct Ends {
     clock: Clock,
-    /// Offer of a client, with `actpass`.
+    /// A client's offer, with `actpass`.
     offer: String,
     server: End,
 }
@@ -69,7 +70,7 @@ fn the_role_of_a_running_association_stays_whatever_later_offers_leave_open() {
         let offer = ends.offer.clone();
         assert_eq!(ends.answer(&with(&offer, first)), Ok(ours));
         let (same, flipped) = if ours == active { ("passive", "active") } else { ("active", "passive") };
-        // A restart of ICE is no reason for another association.
+        // An ICE restart does not require another association.
         let fragment = read(&offer).media[0].attributes.ice_ufrag().unwrap().to_owned();
         for offer in [offer.clone(), offer.replace(&fragment, "another1")] {
             for _ in 0..2 {
@@ -107,7 +108,8 @@ fn an_offerer_keeps_its_role_when_it_answers() {
     let mut pair = session(1, Direction::SendOnly);
     pair.run_until(secs(5), both_connected).unwrap();
     let now = pair.clock.now();
-    // The client opened the association: the answer said `passive`. What the other offers is like its answer, open again.
+    // The client has opened the association, since the answer said `passive`. The other side's offer is like
+    // its answer, but with open roles.
     let other = End::new(&pair.clock, server_config(), SERVER, CLIENT, 1)
         .peer
         .offer(&preferences(Direction::RecvOnly));
@@ -115,12 +117,12 @@ fn an_offerer_keeps_its_role_when_it_answers() {
     assert_eq!(setup(&restart), Some(Setup::ActPass));
     let answer = pair.a.peer.handle_offer(now, &restart, |_, _| None).unwrap();
     assert_eq!(setup(&answer), Some(Setup::Active));
-    // Its own offer was answered: no further answer, with whatever role, is taken.
+    // Our own offer is already answered, so another answer is refused, whatever its role.
     assert_eq!(pair.a.peer.handle_answer(now, &read(&with(&restart.write(), "active"))), Err(Error::State));
 }
 
-/// Checks a certificate change with a hundred live sessions: none of them is affected, not even in its own later
-/// offers, and new sessions receive the new certificate.
+/// Checks a certificate change with a hundred live sessions: none of them is affected, not even by its own
+/// later offers, and new sessions use the new certificate.
 #[test]
 fn d_17_a_new_certificate_is_in_new_answers_and_disturbs_no_session() {
     let print =

@@ -31,7 +31,7 @@ fn what_is_published_comes_whole_and_in_order() {
     let stats = pair.b.peer.stats();
     assert_eq!((stats.malformed, stats.unknown_sources), (0, 0));
     assert_eq!(stats.profile, Some(srtp::Profile::AeadAes128Gcm));
-    // Media takes the way of a datagram, and no longer.
+    // The measured round trip is that of the path.
     assert!(pair.a.peer.stats().round_trip.is_some_and(|time| time.abs_diff(ms(40)) <= ms(2)));
 }
 
@@ -111,13 +111,13 @@ fn a_goodbye_is_heard() {
     pair.run_until(secs(1), |_, b| b.closed.is_some()).unwrap();
     assert_eq!((pair.a.closed, pair.b.closed), (Some(CloseReason::Local), Some(CloseReason::Peer)));
     assert_eq!(pair.b.peer.poll_timeout(), None);
-    // Events that were there can still be polled.
+    // After the end, the figures are still available.
     let stats = pair.b.peer.stats();
     assert!(stats.profile.is_some() && stats.handshake.is_some() && stats.transport.srtp.is_some());
 }
 
-/// Checks that a viewer learns of the end of its sources before the session ends, so that its page need not wait for
-/// silence.
+/// Checks that a viewer learns of the end of its sources before the session ends, so that its page need not
+/// wait for a timeout.
 #[test]
 fn sources_say_goodbye_before_their_session_does() {
     let mut pair = session(4, Direction::RecvOnly);
@@ -129,7 +129,7 @@ fn sources_say_goodbye_before_their_session_does() {
     pair.b.wire = Some(Vec::new());
     let now = pair.clock.now();
     pair.b.close(now);
-    // The first of the last datagrams is RTCP, the others DTLS (RFC 7983), which is said twice.
+    // The first of the last datagrams is RTCP; the others are DTLS (RFC 7983), which is sent twice.
     let mut last = Vec::new();
     while let Some(datagram) = pair.b.poll_transmit(now) {
         last.push(datagram);
@@ -183,7 +183,7 @@ fn a_key_frame_that_is_asked_for_is_told_to_the_owner() {
         assert!(!pair.a.peer.request_key_frame(now, AUDIO, 0));
         pair.run_for(ms(20)).unwrap();
     }
-    // two seconds, at most two requests in each.
+    // two seconds, with at most two requests in each.
     assert!((3..=5).contains(&pair.b.key_frames_wanted), "{}", pair.b.key_frames_wanted);
 }
 
@@ -200,13 +200,13 @@ fn an_idle_session_is_small() {
     let held = pair.b.peer.held_bytes();
     println!("a viewer holds {held} bytes, at most {} in its life", pair.b.held_most);
     assert!(held < 16 << 10, "{held}");
-    // Of all the forms that it could send it keeps the one that its owner has settled on.
+    // Of all formats, the sender only keeps the one that its owner has settled on.
     assert!(pair.b.peer.sections().iter().all(|section| section.formats.len() == 1));
     assert!(pair.a.peer.sections().iter().any(|section| section.formats.len() > 1));
     assert!(pair.b.held_most < 80 << 10);
 }
 
-/// Checks an owner that closes while the answer is in flight.
+/// Checks an owner that closes the session while the answer is in flight.
 #[test]
 fn an_answer_behind_the_end_begins_nothing() {
     let clock = Clock::new();
@@ -226,7 +226,7 @@ fn an_answer_behind_the_end_begins_nothing() {
     assert!(client.peer.sections().is_empty());
 }
 
-/// Checks a track that is removed while a burst of it waits.
+/// Checks a track that is removed while a burst of its packets is waiting.
 #[test]
 fn what_waits_for_a_track_that_is_gone_wakes_nobody() {
     let mut pair = session(7, Direction::RecvOnly);
@@ -275,18 +275,18 @@ fn a_later_offer_may_restart_ice() {
     assert_ne!(restarted.media[0].attributes.ice_ufrag(), Some(before.as_str()));
     assert_eq!(restarted.media[0].attributes.ice_ufrag(), Some(pair.b.peer.local_fragment()));
     assert!(restarted.origin.version > again.origin.version);
-    // The old credentials count until the new ones are used.
+    // The old credentials remain valid until the new ones are used.
     pair.a.studio = Some(Studio::new(pair.clock.now(), secs(20), 9));
     pair.run_for(secs(21)).unwrap();
     assert_eq!((pair.a.closed, pair.b.closed), (None, None));
     assert_eq!(pair.b.verifier.video().lost, 0);
-    // Another certificate, or other sections, is another session.
+    // Another certificate, or other sections, would need another session.
     let other = offer.replace("m=audio", "m=video");
     assert!(pair.b.peer.handle_offer(pair.clock.now(), &read(&other), |_, _| None).is_err());
 }
 
-/// Checks that two peers use DTLS 1.3, or 1.2 if a peer has nothing newer. With 1.3 the side that starts the handshake
-/// is ready a round trip earlier.
+/// Checks that two peers use DTLS 1.3, or 1.2 if one of them does not support 1.3. With 1.3, the side that
+/// starts the handshake is ready a round trip earlier.
 #[test]
 fn peers_speak_the_newest_dtls_that_both_have() {
     let ready = |client, server| {
@@ -308,7 +308,8 @@ fn peers_speak_the_newest_dtls_that_both_have() {
     assert_eq!((ready(Both, Only12), ready(Only12, Both)), (older, older));
 }
 
-/// Checks that a delay requested on the way reaches the player of a video, whatever is lost, and that a configured one wins.
+/// Checks that a delay requested during the session reaches a video player despite losses, and that a
+/// configured one has priority.
 #[test]
 fn a_playout_delay_can_be_requested_on_the_way() {
     let of = |max| PlayoutDelay { min: ms(0), max: ms(max) };
@@ -334,7 +335,7 @@ fn a_playout_delay_can_be_requested_on_the_way() {
     }
 }
 
-/// Checks that a session ends at once for a peer that misses any one of the last datagrams.
+/// Checks that a session ends immediately even if the peer misses any one of the last datagrams.
 #[test]
 fn a_goodbye_is_heard_though_a_datagram_of_it_is_lost() {
     for lost in 0..3 {

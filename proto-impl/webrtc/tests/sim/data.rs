@@ -1,4 +1,4 @@
-//! Simulations of data channels, beside media and alone.
+//! Simulations of data channels, with media and without.
 
 use netsim::{Clock, Pair, ms, secs};
 use sctp::{ChannelId, Kind, Options, Reliability};
@@ -66,7 +66,7 @@ fn opened(end: &End) -> Vec<String> {
     end.data.iter().filter_map(label).collect()
 }
 
-/// Exchanges messages in both directions over channels of both ends.
+/// Exchanges messages in both directions over channels opened by both ends.
 fn talk(pair: &mut Pair<End, End>) {
     let now = pair.clock.now();
     let ours = pair.a.peer.open_channel(now, "from a", "", Options::default()).unwrap();
@@ -81,7 +81,7 @@ fn talk(pair: &mut Pair<End, End>) {
     assert_eq!(messages(&pair.b), [(ours, Kind::Text, text.clone()), (ours, Kind::Binary, bytes.clone())]);
     assert_eq!(messages(&pair.a), [(theirs, Kind::Binary, bytes), (theirs, Kind::Text, text)]);
     assert_eq!((opened(&pair.a), opened(&pair.b)), (vec!["from b".to_owned()], vec!["from a".to_owned()]));
-    // Each hears that the other took it, and of the end of a channel.
+    // Each end is notified that the other accepted its channel, and that a channel was closed.
     pair.a.peer.close_channel(pair.clock.now(), ours);
     pair.run_until(secs(60), |a, b| {
         [a, b].iter().all(|end| end.data.contains(&Event::ChannelClosed(ours)))
@@ -127,11 +127,11 @@ fn channels_may_be_opened_before_there_is_a_path() {
 
 #[test]
 fn what_was_not_negotiated_is_refused_and_costs_nothing() {
-    // The server does not take data: nothing is left of the offer.
+    // The server does not accept data channels, so nothing in the offer is usable.
     let mut ends = Ends::new(6);
     let offer = ends.offer();
     assert_eq!(ends.answer(&offer), Err(Error::NoMedia));
-    // Beside media the section is rejected.
+    // With media, only the section of data channels is rejected.
     let mut ends = Ends::new(6);
     ends.client.peer.take_data();
     let now = ends.clock.now();
@@ -160,7 +160,7 @@ fn sections_of_data_are_taken_in_the_forms_that_peers_have() {
         (("a=sctp-port:5000\r\n", ""), true),
         (("a=max-message-size:262144\r\n", ""), true),
         (("a=max-message-size:262144", "a=max-message-size:0"), true),
-        // Alone it need not be in a bundle.
+        // If it is the only section, it need not be bundled.
         (("a=group:BUNDLE 0\r\n", ""), true),
         (("UDP/DTLS/SCTP", "DTLS/SCTP"), false),
         (("m=application 9", "m=application 0"), false),
@@ -231,7 +231,7 @@ fn a_flood_of_messages_is_bounded_and_hurts_no_media() {
     assert!(sent > 100, "{sent}");
     assert!(pair.a.held_most < 2 << 20, "{}", pair.a.held_most);
     assert!(pair.b.held_most < 2 << 20, "{}", pair.b.held_most);
-    // The end of the session is the last event, also with messages before it.
+    // The end of the session is the last event, even if there are messages before it.
     pair.a.close(pair.clock.now());
     pair.run_until(secs(5), |a, b| a.closed.is_some() && b.closed.is_some()).unwrap();
 }

@@ -1,4 +1,5 @@
-//! Simulations of invalid paths, whose data is dropped and on which nothing is sent, and of a peer that has gone.
+//! Simulations of invalid paths, on which data is dropped and nothing is sent, and of a peer that has
+//! disappeared.
 
 use std::net::SocketAddr;
 
@@ -15,7 +16,8 @@ use crate::harness::{
 const ATTACKER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 66)), 6666);
 
-/// Makes checks with both names but without the password: without integrity, and with a wrong one.
+/// Makes checks with both user name fragments but without the password: one without integrity, one with a wrong
+/// one.
 fn checks(server: &End, client: &End, number: u8) -> Vec<Vec<u8>> {
     let (to, from) = (server.peer.local_fragment(), client.peer.local_fragment());
     [None, Some("a password of another..")]
@@ -34,7 +36,8 @@ fn checks(server: &End, client: &End, number: u8) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Checks an attacker who has ten seconds, with checks and the start of a handshake, before the victim's first check.
+/// Checks an attacker who can send checks, and start a handshake, for ten seconds before the victim's first
+/// check.
 #[test]
 fn i_04_an_attacker_who_is_there_first_gets_nothing() {
     let clock = Clock::new();
@@ -59,7 +62,7 @@ fn i_04_an_attacker_who_is_there_first_gets_nothing() {
         pair.run_for(ms(100)).unwrap();
     }
     assert!(!pair.b.connected && pair.b.peer.media_path().is_none());
-    // The answer was long on its way.
+    // The answer arrives late.
     pair.a.peer.handle_answer(pair.clock.now(), &answer).unwrap();
     pair.run_until(secs(4), both_connected).unwrap();
     pair.b.studio = Some(Studio::new(pair.clock.now(), secs(2), 21));
@@ -70,14 +73,14 @@ fn i_04_an_attacker_who_is_there_first_gets_nothing() {
     assert!(wire.len() > 100 && wire.iter().all(|(path, _)| path.remote == CLIENT));
 }
 
-/// Checks that authentic packets of the peer, and its goodbye, are dropped on an invalid path.
+/// Checks that authentic packets of the peer, including its BYE, are dropped on an invalid path.
 #[test]
 fn i_05_what_is_authentic_is_dropped_where_the_path_is_not_valid() {
     let mut pair = session(22, Direction::SendOnly);
     pair.run_until(secs(5), both_connected).unwrap();
     pair.a.studio = Some(Studio::new(pair.clock.now(), secs(1), 22));
     pair.a.wire = Some(Vec::new());
-    // The peer never sees these packets on the right path, so that none of them is a replay.
+    // The server never receives these packets on the right path, so that none of them is a replay.
     pair.a.swallow = Some(Box::new(|is_stun, _| !is_stun));
     pair.run_for(secs(2)).unwrap();
     let now = pair.clock.now();
@@ -103,7 +106,7 @@ fn i_05_what_is_authentic_is_dropped_where_the_path_is_not_valid() {
     assert_eq!((stats.received.len(), pair.b.came.len(), pair.b.closed), (0, 0, None));
 }
 
-/// Checks a viewer that disappears: media stops within thirty seconds, and nothing of the session remains.
+/// Checks a viewer that disappears: media stops within thirty seconds, and the session is freed.
 #[test]
 fn i_06_a_viewer_that_is_gone_is_sent_nothing_after_thirty_seconds() {
     let mut pair = session(23, Direction::RecvOnly);
@@ -114,7 +117,7 @@ fn i_06_a_viewer_that_is_gone_is_sent_nothing_after_thirty_seconds() {
     let (dark, end) = (pair.clock.now(), pair.clock.now() + secs(3600));
     pair.a_to_b =
         std::mem::replace(&mut pair.a_to_b, Link::new(&crypto::Seed::from_number(1))).blackout(dark, end);
-    // Until then a viewer that is silent for a while keeps its stream.
+    // Until then, a viewer that is silent for a while keeps its stream.
     pair.run_for(secs(20)).unwrap();
     let sent = pair.b.sent;
     assert_eq!(pair.b.closed, None);

@@ -1,4 +1,4 @@
-//! Test harness with an end of a session: a peer with its tracks, its received frames and its events.
+//! Test harness with one end of a session: a peer with its tracks, received frames and events.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,11 +25,11 @@ pub(crate) const VIDEO: SectionId = SectionId(1);
 /// Unix time in seconds at which every simulation begins.
 const WALL: Duration = Duration::from_secs(1_770_000_000);
 
-/// Identities of both ends, shared by all seeds because keys are expensive.
+/// Identities of both ends. All seeds share them, because creating keys is expensive.
 static IDENTITIES: LazyLock<[Arc<Identity>; 2]> =
     LazyLock::new(|| [1, 2].map(|n| Arc::new(Identity::self_signed(&Seed::from_number(n)).unwrap())));
 
-/// Seeds of a test: `few`, or the number in the environment.
+/// Seeds for a test: `few`, or as many as the environment says.
 pub(crate) fn seeds(few: u64) -> std::ops::Range<u64> {
     0..std::env::var("MILLSTREAM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
 }
@@ -40,19 +40,19 @@ pub(crate) fn server_config() -> Config {
 }
 
 pub(crate) fn client_config() -> Config {
-    // Checks every 20 ms: a simulation has no other traffic to be kind to.
+    // Checks every 20 ms, since a simulation has no other traffic to consider.
     let ice = ice::Config { ta: ms(20), rto: ms(250), ..ice::Config::default() };
     Config::new(IceMode::Full(Arc::new(ice)), Arc::clone(&IDENTITIES[1]))
 }
 
-/// Behaviour of an owner with pictures for which there is no room.
+/// How an owner handles pictures for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Sends all pictures regardless.
+    /// Sends all pictures nonetheless.
     SendsAll,
-    /// Drops any pictures but key frames, like an encoder with layers.
+    /// Drops any pictures except key frames, like an encoder with layers.
     LeavesOutAny,
-    /// Drops the rest of the group of pictures, because each refers to the previous one.
+    /// Drops the rest of the group of pictures, because each picture refers to the previous one.
     LeavesOutTail,
 }
 
@@ -60,10 +60,10 @@ pub(crate) enum Manner {
 const BACKLOG_MAX: Duration = Duration::from_millis(200);
 /// Backlog above which a key frame is dropped.
 const KEY_BACKLOG_MAX: Duration = Duration::from_millis(600);
-/// Backlog above which the tail of a group is dropped. The backlog of a key frame alone must not end its group.
+/// Backlog above which the rest of a group is dropped. The backlog of a key frame alone must not end its group.
 const TAIL_BACKLOG_MAX: Duration = Duration::from_millis(900);
 
-/// Source that makes units on time and packetises them.
+/// A source that makes units at their time and packetizes them.
 pub(crate) struct Studio {
     media: MediaSource,
     next: Option<SyntheticUnit>,
@@ -83,13 +83,13 @@ impl Studio {
         Self::with_gop(start, length, seed, 30)
     }
 
-    /// Creates a source with `gop` video frames from a key frame to the next.
+    /// Creates a source with a key frame every `gop` video frames.
     pub(crate) fn with_gop(start: Instant, length: Duration, seed: u64, gop: u64) -> Self {
         Self::of(MediaSource::new(&Seed::from_number(seed)).gop(gop).sizes(5000, 160), start, length)
     }
 
-    /// Creates a source of 2.5 Mb/s: 30 pictures per second, a key frame of eight times their size every 2 s, and audio
-    /// of 64 kb/s.
+    /// Creates a source of 2.5 Mb/s: 30 pictures per second, a key frame of eight times their size every 2 s,
+    /// and audio at 64 kb/s.
     pub(crate) fn of_rendition(start: Instant, length: Duration, seed: u64, manner: Manner) -> Self {
         let media = MediaSource::new(&Seed::from_number(seed)).gop(60).sizes(9000, 110);
         Self { manner, ..Self::of(media, start, length) }
@@ -112,7 +112,7 @@ impl Studio {
         }
     }
 
-    /// Returns whether a picture is dropped.
+    /// Returns true if a picture must be dropped.
     fn leaves_out(&mut self, now: Instant, key_frame: bool, peer: &Peer) -> bool {
         let Some(budget) = peer.video_budget(now).filter(|_| self.manner != Manner::SendsAll) else {
             return std::mem::take(&mut self.broken) && !key_frame;
@@ -156,7 +156,7 @@ impl Studio {
     }
 }
 
-/// Received frame.
+/// A received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Came {
     pub(crate) section: SectionId,
@@ -181,7 +181,8 @@ pub(crate) struct End {
     pub(crate) data: Vec<Event>,
     pub(crate) held_most: usize,
     pub(crate) sent: u64,
-    /// Selects the datagrams that are dropped, by whether they are STUN and by their number within that kind.
+    /// Selects the datagrams to drop: called with true for STUN, and with the datagram's number among those of
+    /// its kind.
     pub(crate) swallow: Option<Box<dyn Fn(bool, u64) -> bool>>,
     /// Counts of sent datagrams, STUN and others.
     kinds: [u64; 2],
@@ -287,7 +288,7 @@ impl Machine for End {
                 let place = &mut self.kinds[usize::from(is_stun)];
                 let swallowed = self.swallow.as_ref().is_some_and(|swallow| swallow(is_stun, *place));
                 *place += 1;
-                // Behind an address that nobody has any more is nobody.
+                // Datagrams to any address but the peer's current one are lost.
                 if !swallowed && path.remote == self.remote {
                     self.queue.push_back(datagram);
                 }
@@ -302,7 +303,7 @@ impl Machine for End {
     }
 }
 
-/// Preferences for the offer of a client: audio, then video.
+/// Preferences for a client's offer: audio, then video.
 pub(crate) fn preferences(direction: Direction) -> [(MediaKind, MediaPreference); 2] {
     [(MediaKind::Audio, Codec::Opus), (MediaKind::Video, Codec::H264)].map(|(kind, codec)| {
         let first = if codec == Codec::Opus { 111 } else { 96 };
@@ -310,7 +311,7 @@ pub(crate) fn preferences(direction: Direction) -> [(MediaKind, MediaPreference)
     })
 }
 
-/// Creates a client `a` that offers and a server `b` that answers. The descriptions have been exchanged.
+/// Creates a client `a` that offers and a server `b` that answers, and exchanges their descriptions.
 pub(crate) fn session(seed: u64, direction: Direction) -> Pair<End, End> {
     session_of(seed, direction, client_config(), server_config())
 }

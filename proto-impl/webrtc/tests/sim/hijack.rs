@@ -1,4 +1,4 @@
-//! Simulations of attackers: none of them receives media, is believed, or disturbs the session.
+//! Simulations of attackers, none of whom receives media, is believed, or disturbs the session.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -25,14 +25,14 @@ fn inject(end: &mut End, now: Instant, bytes: &[u8]) {
     end.peer.handle_datagram(now, path, &mut bytes.to_vec());
 }
 
-/// Makes a datagram of each kind.
+/// Makes one datagram of each kind.
 fn junk() -> Vec<Vec<u8>> {
     let mut all = vec![
-        // A Binding request without anything.
+        // A Binding request without attributes.
         [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat(),
-        // The head of a ClientHello.
+        // The header of a ClientHello.
         [&[22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 60, 1][..], &[0; 59]].concat(),
-        // A fatal alert in the clear.
+        // An unencrypted fatal alert.
         vec![21, 254, 253, 0, 0, 0, 0, 0, 0, 0, 9, 0, 2, 2, 40],
         [&[0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2][..], &[1; 100]].concat(),
         [&[0x80, 200, 0, 6, 0, 0, 0, 2][..], &[1; 60]].concat(),
@@ -101,8 +101,8 @@ fn i_03_an_overheard_nomination_moves_nothing() {
     assert!(!pair.b.wire.as_ref().unwrap().iter().any(media));
 }
 
-/// Checks an address change of the peer during the session, as behind a NAT that lost its mapping: media follows the
-/// peer's nomination.
+/// Checks a change of the peer's address during the session, as with a NAT that has lost its binding: media
+/// follows the peer's nomination.
 #[test]
 fn i_03_media_follows_the_peer_to_another_address() {
     let mut pair = session(3, Direction::RecvOnly);
@@ -112,7 +112,7 @@ fn i_03_media_follows_the_peer_to_another_address() {
     pair.b.remote = MOVED;
     let before = pair.a.verifier.video().received;
     let took = pair.run_until(secs(20), |a, _| a.verifier.video().received > before + 5).unwrap();
-    // With the next check of consent.
+    // At the latest with the next consent check.
     assert!(took <= secs(8), "{took:?}");
     assert_eq!(pair.b.peer.media_path().unwrap().remote, MOVED);
 }
@@ -122,12 +122,13 @@ fn i_03_media_follows_the_peer_to_another_address() {
 fn d_02_another_certificate_than_announced_gets_nothing() {
     let clock = netsim::Clock::new();
     let mut client = End::new(&clock, client_config(), CLIENT, SERVER, 4);
-    // The same certificate as the server: not the one that the offer announces.
+    // Uses the server's certificate, which is not the one announced in the offer.
     let impostor = webrtc::Config { dtls: server_config().dtls, ..client_config() };
     let mut wrong = End::new(&clock, impostor, CLIENT, SERVER, 4);
     let mut server = End::new(&clock, server_config(), SERVER, CLIENT, 4);
     exchange(&clock, &mut client, &mut server, Direction::SendOnly);
-    // The impostor knows all that the peer knows, but its key: the same seed gives the same credentials.
+    // The impostor knows everything that the peer knows, except its key: the same seed gives the same
+    // credentials.
     let mut unused = End::new(&clock, server_config(), SERVER, CLIENT, 4);
     exchange(&clock, &mut wrong, &mut unused, Direction::SendOnly);
     let mut pair = Pair::new(4, clock, wrong, server);
@@ -136,14 +137,14 @@ fn d_02_another_certificate_than_announced_gets_nothing() {
     assert!(!pair.b.connected && pair.b.peer.media_path().is_none());
 }
 
-/// Checks a publisher that invents sources.
+/// Checks a publisher that makes up sources.
 #[test]
 fn x_07_sources_are_bounded() {
     use rtp::{Csrcs, Header, PayloadType, SequenceNumber, Ssrc};
     let mut reception = session(5, Direction::SendOnly);
     reception.run_until(secs(5), both_connected).unwrap();
-    // The peer itself seals them: what a hostile one with keys could do is done by SRTP's own tests and the table's; here
-    // the session goes on with what its announced sources send.
+    // The peer itself encrypts the packets. Hostile peers with keys are covered by the tests of SRTP and of the
+    // table; here the session must continue with the media of the announced sources.
     let header = Header {
         marker: false,
         payload_type: PayloadType::new(96).unwrap(),
@@ -163,8 +164,9 @@ fn x_07_sources_are_bounded() {
     assert_eq!(reception.b.peer.stats().received.len(), 0);
 }
 
-/// D-01: Checks ten thousand hellos per second from everywhere at a port where a thousand sessions start in turn. The
-/// table of the port drops them all, before and after paths are valid, and every session connects.
+/// D-01: Checks ten thousand hellos per second from many addresses at a port on which a thousand sessions start
+/// one after another. The port's table drops all of them, before and after paths are valid, and every session
+/// connects.
 #[test]
 fn d_01_a_flood_of_hellos_reaches_nobody() {
     let mut demux = ice::Demux::new();
@@ -188,7 +190,7 @@ fn d_01_a_flood_of_hellos_reaches_nobody() {
         }
         let path = pair.b.path();
         assert!(demux.open(path, n));
-        // The right address is let through, and is the session's to check.
+        // A hello from the right address is passed to the session, which must check it.
         assert_eq!(demux.route(&path, &hello), ice::Route::Dtls(n));
         demux.close(&path, n);
     }

@@ -1,5 +1,5 @@
-//! Check of the SRTP keys with a client made of separate machines, because two ends of this crate would also agree on a
-//! wrong order.
+//! Checks the SRTP keys with a client assembled from separate machines, because two ends of this crate would
+//! also agree on a wrong order.
 
 use crypto::Seed;
 use ice::Path;
@@ -12,7 +12,7 @@ use wire::Datagrams;
 
 use crate::harness::{AUDIO, CLIENT, End, SERVER, client_config, preferences, server_config};
 
-/// ICE agent and DTLS connection with nothing above them.
+/// An ICE agent and a DTLS connection, with nothing on top.
 struct Client {
     clock: Clock,
     agent: ice::Agent,
@@ -21,7 +21,7 @@ struct Client {
 }
 
 impl Client {
-    /// Delivers all data between both ends until there is none.
+    /// Exchanges data between both ends until there is none left.
     fn run(&mut self, server: &mut End) {
         let mut out = Datagrams::new();
         loop {
@@ -72,7 +72,7 @@ fn sent_by(server: &mut End, clock: &Clock) -> Vec<Vec<u8>> {
     sent
 }
 
-/// Connects a server with a client whose part of the offer comes from the separate machines.
+/// Connects a server to a client; the client's part of the offer comes from the separate machines.
 fn connected(dtls_client: bool) -> (Client, End) {
     let clock = Clock::new();
     let now = clock.now();
@@ -116,8 +116,8 @@ fn connected(dtls_client: bool) -> (Client, End) {
     panic!("not connected");
 }
 
-/// Checks the order of RFC 5764 §4.2: the client's key, the server's key, the client's salt, the server's salt. Data of
-/// the DTLS client is protected by the client's key, whoever offered.
+/// Checks the order of RFC 5764 §4.2: client key, server key, client salt, server salt. Data of the DTLS client
+/// is protected with the client's key, whichever side made the offer.
 #[test]
 fn keys_are_in_the_order_of_rfc_5764() {
     for opens in [false, true] {

@@ -1,4 +1,5 @@
-//! Simulations of a viewer whose feedback lies: what it is sent stays bounded, and so does what is kept of it.
+//! Simulations of a viewer that sends false feedback: both the data sent to it and the memory used for it
+//! remain limited.
 
 use std::time::Instant;
 
@@ -12,14 +13,14 @@ use crate::liar::{Liar, Lie};
 
 /// Time for which media is sent.
 const LENGTH: std::time::Duration = secs(10);
-/// Rate of a path that carries everything, in bits per second.
+/// Rate of a path with ample capacity, in bits per second.
 const WIDE: u64 = 200_000_000;
 const SEED: u64 = 3;
 
 struct Outcome {
     /// Bytes that the server sent in [`LENGTH`].
     bytes: u64,
-    /// Most bytes that its session held.
+    /// Maximum memory that its session held, in bytes.
     held: usize,
     key_frames_wanted: u64,
 }
@@ -82,19 +83,20 @@ fn lied(lie: Lie) -> Outcome {
     watch(pair)
 }
 
-/// Bounds of a lie: the bytes sent, in percent of those that an honest viewer is sent.
+/// Limits for the bytes sent, in percent of those sent to an honest viewer.
 const fn bounds(lie: Lie) -> (u64, u64) {
     match lie {
-        // Repairs take a quarter, and what was saved up: 64 KiB for each of two sections.
+        // Retransmissions take a quarter, plus the initial budgets: 64 KiB for each of two sections.
         Lie::NacksAll => (100, 130),
-        // A path that loses half needs as much again.
+        // A path that loses half needs twice the data.
         Lie::HalfLost => (100, 200),
-        // Sound goes on over a path that carries nothing.
+        // Audio continues even over a path that carries nothing.
         _ => (3, 101),
     }
 }
 
-/// a viewer that lies is sent no more than an honest one and its repairs, and a trickle at least; nothing grows.
+/// a viewer with false feedback is sent at most what an honest one and its retransmissions require, and
+/// at least a trickle; nothing grows without limit.
 #[test]
 fn x_13_a_viewer_whose_feedback_lies_is_sent_no_more_than_an_honest_one_and_its_repairs() {
     let honest = honest();

@@ -1,11 +1,11 @@
-//! Simulations with lost, late and duplicated datagrams.
+//! Simulations with lost, delayed and duplicated datagrams.
 
 use netsim::{ms, secs};
 use sdp::Direction;
 
 use crate::harness::{AUDIO, End, Studio, VIDEO, both_connected, seeds, session};
 
-/// Checks losses among the first datagrams of the handshake: every pattern, on either side.
+/// Checks all patterns of losses among the first datagrams of the handshake, on either side.
 #[test]
 fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
     for pattern in 0..256u64 {
@@ -15,7 +15,7 @@ fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
             let swallow = move |is_stun: bool, n: u64| !is_stun && n < 8 && pattern >> n & 1 == 1;
             let end = if client { &mut pair.a } else { &mut pair.b };
             end.swallow = Some(Box::new(swallow));
-            // All eight of a side are more than a handshake has time for.
+            // If all eight of one side are lost, there may be too little time for the handshake.
             let over = |a: &End, b: &End| pattern == 255 && a.closed.is_some() && b.closed.is_some();
             let took = pair.run_until(secs(15), |a, b| both_connected(a, b) || over(a, b));
             assert!(took.is_ok_and(|took| took <= secs(11)), "pattern {pattern:08b} of the {name}: {took:?}");
@@ -24,7 +24,7 @@ fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
     }
 }
 
-/// Checks that a viewer gets the last picture of a stream that pauses, although nothing follows it that would show its loss.
+/// Checks that a viewer receives the last picture before a pause, although no later packet reveals its loss.
 #[test]
 fn the_last_picture_before_a_pause_is_repaired() {
     for seed in seeds(20) {
@@ -48,7 +48,7 @@ fn the_last_picture_before_a_pause_is_repaired() {
     }
 }
 
-/// Checks losses among the first checks. Seven losses in a row would end a pair (RFC 8489 §6.2.1).
+/// Checks losses among the first checks. Seven consecutive losses would fail a pair (RFC 8489 §6.2.1).
 #[test]
 fn any_of_the_first_six_checks_may_be_lost() {
     for pattern in 0..64u64 {
@@ -63,7 +63,7 @@ fn any_of_the_first_six_checks_may_be_lost() {
     }
 }
 
-/// Checks 10 % loss in each direction: all connect, and nothing grows.
+/// Checks 10 % loss in each direction: all sessions connect, and nothing grows without limit.
 #[test]
 fn with_a_tenth_lost_everybody_connects() {
     let mut slowest = ms(0);
@@ -82,7 +82,7 @@ fn with_a_tenth_lost_everybody_connects() {
     println!("slowest {slowest:?}");
 }
 
-/// Checks the repairs with 10 % loss and a round trip of 60 ms over ten seconds.
+/// Checks retransmissions over ten seconds, with 10 % loss and a round trip of 60 ms.
 #[test]
 fn what_is_lost_is_repaired() {
     let (mut made, mut missing) = (0, 0);
@@ -100,13 +100,13 @@ fn what_is_lost_is_repaired() {
         missing += studio.made[0] + studio.made[1] - video.received - audio.received;
     }
     println!("{missing} of {made} frames missing");
-    // The goal for packets is one in a thousand; a frame has five.
+    // The target for packets is one lost in a thousand; a frame has five packets.
     assert!(missing * 200 <= made, "{missing} of {made}");
 }
 
-/// Checks 2 % loss with round trips of 500 ms and 700 ms: the server learns the round trip from the publisher's answers
-/// and waits for repairs of video. The publisher here keeps packets for a second, which allows a single repair of each.
-/// Audio is not held for as long.
+/// Checks 2 % loss with round trips of 500 ms and 700 ms: the server learns the round trip from the publisher's
+/// answers, and waits for retransmissions of video. This publisher keeps packets for a second, which allows
+/// only one retransmission of each. Audio is not held for that long.
 #[test]
 fn a_far_publisher_is_repaired() {
     for (latency, missing_max) in [(150, [3, 3]), (250, [45, 10]), (350, [45, 10])] {
@@ -124,7 +124,7 @@ fn a_far_publisher_is_repaired() {
             assert!(measured.abs_diff(ms(2 * latency)) < ms(20), "{measured:?}");
             let fits = missing.iter().zip(missing_max).all(|(missing, most)| *missing <= most);
             assert!(fits, "{latency}, seed {seed}: {missing:?}");
-            // Later than the first frame was.
+            // Delay compared with the first frame.
             let mut sound = pair.b.came.iter().filter(|frame| frame.section == AUDIO);
             let first = sound.next().unwrap();
             let late = sound.map(|frame| {
@@ -133,13 +133,13 @@ fn a_far_publisher_is_repaired() {
             });
             let late = late.max().unwrap();
             println!("audio is {late:?} late at most");
-            // Audio is held for half a second, and beyond that only for the time that it waits at the sender.
+            // Audio is held for half a second; the rest is the time that it waits at the sender.
             assert!(late <= ms(600), "{latency}, seed {seed}: {late:?}");
         }
     }
 }
 
-/// Checks a viewer behind such a path, and a viewer with reordered packets.
+/// Checks a viewer over such a path, and a viewer with reordered packets.
 #[test]
 fn a_viewer_is_repaired_too() {
     for seed in seeds(5) {
@@ -157,8 +157,8 @@ fn a_viewer_is_repaired_too() {
     }
 }
 
-/// Checks that packets of a viewer's source lose the name of the section once the peer has reported about the source.
-/// Packets of the repair source keep it, because Firefox would otherwise drop them.
+/// Checks that packets of a viewer's source no longer carry the mid once the peer has reported about the
+/// source. RTX packets keep it, because Firefox would otherwise drop them.
 #[test]
 fn repairs_have_the_name_of_their_section() {
     let mut pair = session(3, Direction::RecvOnly);
@@ -180,7 +180,7 @@ fn repairs_have_the_name_of_their_section() {
     assert!(count(repair, true) > 10 && count(repair, false) == 0, "{}", count(repair, false));
 }
 
-/// Checks 33 % loss in each direction, where repairs may take as much room as the stream.
+/// Checks 33 % loss in each direction, where retransmissions may take as much capacity as the stream.
 #[test]
 fn where_a_third_is_lost_most_is_repaired() {
     let (mut made, mut came) = (0, 0);
@@ -203,14 +203,14 @@ fn where_a_third_is_lost_most_is_repaired() {
 fn what_the_path_carries_is_estimated() {
     let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(20_000_000));
     pair.run_until(secs(15), both_connected).unwrap();
-    // 1.6 Mb/s; its first key frame has shown that there is room for more.
+    // 1.6 Mb/s; the first key frame has shown that the path has more capacity.
     pair.b.studio = Some(Studio::new(pair.clock.now(), secs(30), 1));
     pair.run_for(secs(5)).unwrap();
     let now = pair.clock.now();
     let estimate = pair.b.peer.estimate(now).unwrap();
     assert!((1_500_000..3_500_000).contains(&estimate), "{estimate}");
     assert_eq!((pair.b.peer.loss(), pair.b.peer.is_congested(now)), (0, false));
-    // Probing finds out whether the path carries more.
+    // A probe determines whether the path carries more.
     assert!(pair.b.peer.probe(now, 5_000_000) && !pair.b.peer.probe(now, 5_000_000));
     pair.run_for(secs(1)).unwrap();
     let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
@@ -221,13 +221,13 @@ fn what_the_path_carries_is_estimated() {
     pair.run_for(secs(2)).unwrap();
     let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
     assert!((200_000..900_000).contains(&estimate), "{estimate}");
-    // A publisher reports nothing of the kind.
+    // A publisher gets no such feedback.
     assert!(pair.a.peer.estimate(pair.clock.now()).is_none());
     let now = pair.clock.now();
     assert!(!pair.a.peer.probe(now, 1_000_000));
 }
 
-/// Checks a blackout of three seconds, after which video resumes with the first key frame.
+/// Checks an outage of three seconds, after which video resumes with the first key frame.
 #[test]
 fn after_a_blackout_video_resumes() {
     let mut pair = session(1, Direction::SendOnly);
@@ -242,7 +242,7 @@ fn after_a_blackout_video_resumes() {
     assert!(late.is_some_and(|late| late <= secs(1) + ms(600)), "{late:?}");
 }
 
-/// Checks that a key frame is requested if none would come for long.
+/// Checks that a key frame is requested if none would come soon.
 #[test]
 fn after_a_blackout_a_key_frame_is_asked_for() {
     let mut pair = session(1, Direction::SendOnly);
@@ -253,14 +253,14 @@ fn after_a_blackout_a_key_frame_is_asked_for() {
     pair.run_until(secs(5) + ms(700), |a, _| a.key_frames_wanted > 0).unwrap();
 }
 
-/// Checks that the first frames of a new viewer are spread over time with the stream behind them, and that a slow path
-/// holds the usual amount.
+/// Checks that the first frames for a new viewer are spread over time together with the following stream, and
+/// that the queue of a slow path does not grow beyond the usual.
 #[test]
 fn a_burst_of_frames_is_spread() {
     let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(8_000_000));
     pair.run_until(secs(5), both_connected).unwrap();
     let now = pair.clock.now();
-    // A second of frames at once: its clock began a second ago.
+    // A second of frames at once, because the source's clock began a second ago.
     pair.b.studio = Some(Studio::new(now.checked_sub(secs(1)).unwrap(), secs(6), 1));
     pair.run_for(secs(7)).unwrap();
     let made = pair.b.studio.as_ref().unwrap().made;

@@ -1,4 +1,5 @@
-//! Simulations of two peers over bad links, in virtual time. `MILLSTREAM_SEEDS` sets the number of seeds for each test.
+//! Simulations of two peers over bad links, in virtual time. `MILLSTREAM_SEEDS` sets the number of seeds per
+//! test.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! A translator of addresses that forgets its binding: the peer goes on as before, and comes from another port. Media of both directions
-//! follows at once, and not with the peer's next check seconds later.
+//! A NAT that loses its binding: the peer continues, but its packets come from another port. Media in both
+//! directions follows immediately, instead of with the peer's next check seconds later.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sdp::Direction;
 use crate::harness::{CLIENT, Came, End, SERVER, Studio, VIDEO, both_connected, seeds, session};
 
 const MOVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 5001);
-/// A listener on the way, behind the same address.
+/// An eavesdropper on the path, with the same address.
 const LISTENER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 6666);
 
 /// A session of two seconds of media with this one-way latency.

@@ -1,4 +1,4 @@
-//! Simulations of later offers: a viewer of a room whose participants come and go.
+//! Simulations of later offers, for a viewer of a room whose participants come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use wire::Datagrams;
 
 use crate::harness::{CLIENT, SERVER, client_config, server_config};
 
-/// Offer for a place in the session.
+/// Offer for one place of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Inactive section, for the transport alone.
+    /// Inactive section, which only carries the transport.
     Idle,
     Audio(u8),
     Video(u8),
@@ -57,7 +57,7 @@ struct Room {
     client: Peer,
     tracks: BTreeMap<SectionId, Track>,
     came: BTreeMap<SectionId, Vec<Bytes>>,
-    /// Messages of data channels.
+    /// Messages received on data channels.
     said: Vec<Bytes>,
     connected: BTreeSet<bool>,
     offers: Vec<Description>,
@@ -82,7 +82,7 @@ impl Room {
         }
     }
 
-    /// Exchanges our offer and its answer as text.
+    /// Exchanges our offer and the answer to it, as text.
     fn negotiate(&mut self, places: &[Place]) {
         let preferences: Vec<_> = places.iter().map(|place| place.preference()).collect();
         let read = |text: &str| Description::read(text.as_bytes()).unwrap();
@@ -135,14 +135,14 @@ impl Room {
         }
     }
 
-    /// Sends a unit of each section and returns the sections that received it whole.
+    /// Sends a unit in each section, and returns the sections whose unit arrived intact.
     fn send(&mut self, mark: u8) -> BTreeSet<u8> {
         self.came.clear();
         for (id, track) in &mut self.tracks {
             let is_video =
                 self.server.sections().iter().any(|one| one.id == *id && one.kind == MediaKind::Video);
             let (config, payload) = if is_video {
-                // The head of a key frame of 16 by 16 (RFC 6386 §9.1).
+                // The header of a key frame of 16 x 16 pixels (RFC 6386 §9.1).
                 let head = [0x10, 2, 0, 0x9d, 1, 0x2a, 16, 0, 16, 0, mark, id.0];
                 (CodecConfig::Vp8(vp8::Config::default()), head.to_vec())
             } else {
@@ -175,7 +175,7 @@ fn mids(offer: &Description) -> Vec<&str> {
 #[test]
 fn participants_come_and_go_while_the_others_go_on() {
     let mut room = Room::new();
-    // An empty room connects all the same.
+    // An empty room connects as well.
     room.negotiate(&[Place::Idle]);
     room.run(Duration::from_secs(2));
     assert_eq!(room.connected.len(), 2);
@@ -183,12 +183,12 @@ fn participants_come_and_go_while_the_others_go_on() {
     assert_eq!(room.send(1), [1, 2].into());
     room.negotiate(&[Place::Idle, Place::Audio(1), Place::Video(1), Place::Audio(2), Place::Video(2)]);
     assert_eq!(room.send(2), [1, 2, 3, 4].into());
-    // A participant leaves, and the other is not disturbed.
+    // A participant leaves, and the other is not affected.
     let (gone_audio, gone_video) = (Place::Withdrawn(Codec::Opus), Place::Withdrawn(Codec::Vp8));
     room.negotiate(&[Place::Idle, gone_audio, gone_video, Place::Audio(2), Place::Video(2)]);
     assert_eq!(room.send(3), [3, 4].into());
     let former: Vec<_> = room.client.sections().iter().flat_map(|one| one.remote_sources.clone()).collect();
-    // A third takes the places, by names and sources of its own.
+    // A third participant takes the places, with new mids and sources.
     room.negotiate(&[Place::Idle, Place::Audio(3), Place::Video(3), Place::Audio(2), Place::Video(2)]);
     assert_eq!(room.send(4), [1, 2, 3, 4].into());
     assert_eq!(mids(&room.offers[3]), ["0", "1", "2", "3", "4"]);
@@ -218,7 +218,7 @@ fn a_payload_type_means_the_same_in_all_offers() {
             assert_eq!(before, format, "{number}");
         }
     }
-    // VP8, Opus, what repeats each of them.
+    // VP8, Opus, and the format that repeats each of them.
     assert_eq!(known.len(), 4, "{known:?}");
 }
 
@@ -243,12 +243,12 @@ fn later_offers_that_cannot_be_made_change_nothing() {
     let preferences = |places: &[Place]| places.iter().map(|place| place.preference()).collect::<Vec<_>>();
     room.negotiate(&[Place::Idle, Place::Video(1)]);
     room.run(Duration::from_secs(2));
-    // Fewer sections, and media of the peer.
+    // Refused: fewer sections, and media from the peer.
     assert_eq!(room.server.offer(&preferences(&[Place::Idle])).unwrap_err(), Error::State);
     let mut receives = preferences(&[Place::Idle, Place::Video(1), Place::Video(2)]);
     receives[2].1.direction = Direction::RecvOnly;
     assert_eq!(room.server.offer(&receives).unwrap_err(), Error::State);
-    // An offer is open, and the answer comes from somebody else.
+    // Refused: a second offer before the first is answered, and an answer from another peer.
     let offer = room.server.offer(&preferences(&[Place::Idle, Place::Video(1), Place::Video(2)])).unwrap();
     assert_eq!(room.server.offer(&preferences(&[Place::Idle, Place::Video(1)])).unwrap_err(), Error::State);
     let offer = Description::read(offer.write().as_bytes()).unwrap();

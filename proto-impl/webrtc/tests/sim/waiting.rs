@@ -1,4 +1,4 @@
-//! Simulations of packets that wait for a viewer whose transmits are not polled.
+//! Simulations of packets waiting for a viewer whose transmits are not polled.
 
 use media::codec::{Codec, CodecConfig, opus};
 use netsim::secs;
@@ -22,19 +22,19 @@ fn what_waits_for_a_viewer_is_bounded_and_the_oldest_is_given_up() {
     let config = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
     let units: Vec<LoggedUnit> =
         (0..400).map(|n| track.push(now, &config, false, n * 960, &[7; 100]).unwrap()).collect();
-    // Units behind each other are one run, however many there are.
+    // Consecutive units form a single run, however many there are.
     for unit in &units[..200] {
         assert!(pair.b.peer.send(AUDIO, unit, now));
     }
     let before = numbers(&mut pair.b, &track, now);
     assert_eq!((before.len(), pair.b.peer.stats().skipped), (200, 0));
-    // Each second one is a run of its own.
+    // With every second unit left out, each unit is a separate run.
     for unit in units[200..].iter().step_by(2) {
         assert!(pair.b.peer.send(AUDIO, unit, now));
     }
     let left = numbers(&mut pair.b, &track, now);
     assert_eq!((left.len(), pair.b.peer.stats().skipped), (RUNS, 100 - RUNS as u64));
-    // Dropped packets leave a hole in the numbers, and nothing else does.
+    // Dropped packets leave one gap in the sequence numbers; there are no others.
     assert_eq!(left[0], before[199].plus(2));
     assert!(left.windows(2).all(|pair| pair[1] == pair[0].plus(1)));
 }
@@ -46,7 +46,7 @@ fn numbers(end: &mut crate::harness::End, track: &Track, now: std::time::Instant
     while end.peer.poll_transmit(now, |_| Some(track.log()), &mut out).is_some() {
         for n in 0..out.len() {
             let datagram = out.get(n);
-            // RTP, and not its reports (RFC 5761 §4).
+            // RTP packets without RTCP (RFC 5761 §4).
             if datagram[0] >= 128 && !(192..224).contains(&datagram[1]) {
                 numbers.push(SequenceNumber(u16::from_be_bytes([datagram[2], datagram[3]])));
             }

@@ -1,4 +1,4 @@
-//! Tests of loss, duplication and reordering in a handshake, exhaustive for the first datagrams.
+//! Tests of loss, duplication and reordering during a handshake; exhaustive for the first datagrams.
 
 use super::*;
 use crate::handshake::{FragmentHead, MessageType};
@@ -23,7 +23,7 @@ impl Wire {
     fn new(versions: Versions, client_first: bool, mtu: usize) -> Self {
         let with = |number| Config { mtu, versions, ..config(number) };
         let mut ends = Ends::new(with(1), with(2));
-        // The other comes some time later: its peer speaks to nobody until then.
+        // The server starts later; until then, nobody answers the client.
         if client_first {
             ends.client.start(ends.clock.now());
             ends.clock.advance(ms(20));
@@ -36,7 +36,7 @@ impl Wire {
         Self { ends, number: 0 }
     }
 
-    /// Sends the datagrams of both ends, each with its fate. Returns false if there were none.
+    /// Sends the datagrams of both ends and applies a fate to each. Returns false if there were none.
     fn exchange(&mut self, fate: &mut impl FnMut(u32) -> Fate) -> bool {
         let now = self.ends.clock.now();
         let mut any = false;
@@ -64,7 +64,7 @@ impl Wire {
         any
     }
 
-    /// Checks that after both ends are connected, they soon have no timeouts left, and data flows.
+    /// Checks that soon after both ends are connected, no timeouts remain, and data arrives.
     #[track_caller]
     fn settle(&mut self, case: &str) {
         for _ in 0..10 {
@@ -88,7 +88,7 @@ impl Wire {
         }
     }
 
-    /// Runs until both ends are connected and returns true, or returns false if an end timed out.
+    /// Runs until both ends are connected, and returns true; returns false if an end timed out.
     fn run(&mut self, mut fate: impl FnMut(u32) -> Fate) -> bool {
         for _ in 0..1000 {
             while self.exchange(&mut fate) {}
@@ -121,7 +121,7 @@ fn d_11_all_patterns_of_loss_of_the_first_eight_datagrams() {
                 let connected = wire.run(|number| if lost(number) { Fate::Lost } else { Fate::Arrives });
                 let case = format!("{versions:?} {mtu} {client_first} {pattern:08b}");
                 assert!(wire.ends.clock.elapsed() <= secs(11), "{case}");
-                // Eight losses in a row: the ninth try would come after the time.
+                // With eight consecutive losses, the ninth try would come too late.
                 assert_eq!(connected, pattern != 0xff, "{case}");
                 if connected {
                     wire.settle(&case);
@@ -147,7 +147,7 @@ fn d_11_all_patterns_of_doubling_and_reordering_of_the_first_eight_datagrams() {
     }
 }
 
-/// Checks a peer that never answers: eight tries, then the end, ten seconds after the start.
+/// Checks a peer that never answers: eight tries, and the end ten seconds after the start.
 #[test]
 fn d_11_silence_ends_after_ten_seconds() {
     for versions in SPOKEN {
@@ -160,7 +160,8 @@ fn d_11_silence_ends_after_ten_seconds() {
     }
 }
 
-/// Checks the loss of the last flight: the client repeats Finished, and the server answers from its stored flight.
+/// Checks the loss of the last flight: the client repeats Finished, and the server answers with its stored
+/// flight.
 #[test]
 fn d_11_a_lost_last_flight_is_retransmitted() {
     let mut ends = Ends::new(config(1), config(2)).start();
@@ -186,15 +187,15 @@ fn d_11_a_lost_last_flight_is_retransmitted() {
     assert!(ends.client.is_connected());
 }
 
-/// Checks a client that missed the last flight and repeats its own in fragments. It is answered once, not for each
-/// fragment.
+/// Checks a client that missed the last flight, and repeats its own in fragments. It gets one answer, not one
+/// per fragment.
 #[test]
 fn d_11_a_late_finished_in_fragments_is_one_question() {
     let (mut ends, _) = server_before_its_last_flight();
     let now = ends.clock.now();
     assert_eq!(sent(&mut ends.server, now).len(), 1);
     for round in 1..=3 {
-        // Twelve bytes fit any datagram: the client's Finished is cut by hand.
+        // Twelve bytes fit into any datagram, so the client's Finished is divided by hand.
         let mut fragments = Vec::new();
         for offset in [4, 8, 0, 4, 8] {
             let head =
@@ -218,7 +219,7 @@ fn d_11_a_late_finished_in_fragments_is_one_question() {
     }
 }
 
-/// Checks a peer that keeps repeating its flight. It is answered once per half a pause, not each time.
+/// Checks a peer that keeps repeating its flight. It gets one answer per half of the timeout.
 #[test]
 fn d_11_a_peer_that_repeats_itself_is_answered_within_a_rate() {
     let mut ends = Ends::new(config(1), config(2)).start();
@@ -228,7 +229,7 @@ fn d_11_a_peer_that_repeats_itself_is_answered_within_a_rate() {
     deliver(&mut ends.client, ends.clock.now(), &flight);
     let own = sent(&mut ends.client, ends.clock.now()).len();
     let mut answers = 0;
-    // The first pause is 50 ms, and no deadline of the client is handled: it is only asked.
+    // The first timeout is 50 ms; the client's deadlines are not handled, so it only reacts to repetitions.
     for _ in 0..100 {
         ends.clock.advance(ms(1));
         deliver(&mut ends.client, ends.clock.now(), &flight);

@@ -1,4 +1,4 @@
-//! Tests of connections with a hostile peer.
+//! Tests of connections to a hostile peer.
 
 use crypto::AgreementGroup;
 use wire::Reader;
@@ -11,7 +11,7 @@ use crate::put;
 use crate::record::{RecordHead, VERSION_1_0};
 use crate::suite::group_number;
 
-/// Reads the messages of an unencrypted flight of a single datagram: type, sequence, body.
+/// Reads the messages of an unencrypted flight in a single datagram: type, sequence number, body.
 fn messages(datagrams: &[Vec<u8>]) -> Vec<(MessageType, u16, Vec<u8>)> {
     let mut all = Vec::new();
     for datagram in datagrams {
@@ -47,7 +47,7 @@ fn message(kind: MessageType, sequence: u16, body: &[u8]) -> Vec<u8> {
     fragment(&FragmentHead { kind, length: body.len(), sequence, offset: 0, fragment: body.len() }, body)
 }
 
-/// Returns the answer of a server to a changed hello.
+/// Returns a server's answer to a modified hello.
 fn server_on(change: impl FnOnce(&mut ClientHello<'_>)) -> Result<Vec<(MessageType, u16, Vec<u8>)>, Failure> {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
@@ -61,7 +61,7 @@ fn server_on(change: impl FnOnce(&mut ClientHello<'_>)) -> Result<Vec<(MessageTy
     match ends.server.poll_event() {
         None => Ok(messages(&answer)),
         Some(Event::Closed(CloseReason::Failed(failure))) => {
-            // The alert is on its way, and nothing else.
+            // Only the alert is sent.
             assert_eq!(answer.concat()[HEAD_BYTES..], [2, failure.alert().0]);
             Err(failure)
         }
@@ -69,7 +69,7 @@ fn server_on(change: impl FnOnce(&mut ClientHello<'_>)) -> Result<Vec<(MessageTy
     }
 }
 
-/// Returns the failure of a client at a changed first message of a server.
+/// Returns the failure of a client that received a server's modified first message.
 fn client_on(change: impl FnOnce(&mut ServerHello<'_>)) -> Option<Failure> {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
@@ -135,7 +135,7 @@ fn d_15_what_a_server_refuses() {
         (E::EC_POINT_FORMATS, vec![1, 1], Failure::Illegal("no uncompressed points")),
         (E::RENEGOTIATION_INFO, vec![12; 13], Failure::Renegotiation),
         (E::EXTENDED_MASTER_SECRET, vec![0], Failure::Malformed),
-        // DTLS 1.3 alone, and 1.0 alone.
+        // Only DTLS 1.3, and only 1.0.
         (E::SUPPORTED_VERSIONS, vec![2, 0xfe, 0xfc], Failure::Version),
         (E::SUPPORTED_VERSIONS, vec![2, 0xfe, 0xff], Failure::Version),
     ] {
@@ -156,7 +156,7 @@ fn d_15_what_a_server_takes() {
         drop_extension(&mut hello.extensions.list, kind);
         hello.extensions.push(kind, body);
     };
-    // A master key identifier is answered with none.
+    // A master key identifier is answered with an empty one.
     let answer = taken(&|hello| {
         set(hello, E::USE_SRTP, UseSrtp { profiles: vec![0x99, 1], mki: b"key" }.write());
     });
@@ -164,7 +164,7 @@ fn d_15_what_a_server_takes() {
     let srtp = UseSrtp::read(answer.extensions.find(E::USE_SRTP).unwrap()).unwrap();
     assert_eq!((srtp.profiles, srtp.mki), (vec![1], &[][..]));
 
-    // Chromium's: DTLS 1.3 as well, a group that nobody knows yet, other suites, extensions of all sorts.
+    // Like Chromium's: DTLS 1.3 as well, an unknown group, other suites, and various extensions.
     let answer = taken(&|hello| {
         hello.suites = vec![0x1301, 0x1302, 0x1303, 0xcca9, 0xc02f, 0xc02b, 0xc009, 0x00ff];
         set(hello, E::SUPPORTED_VERSIONS, vec![4, 0xfe, 0xfc, 0xfe, 0xfd]);
@@ -178,11 +178,11 @@ fn d_15_what_a_server_takes() {
     assert_eq!(answer.extensions.check_renegotiation(), Ok(true));
     assert!(!answer.random.ends_with(b"DOWNGRD\x01"));
 
-    // A version above DTLS 1.3 is unknown, and ignored.
+    // A version above DTLS 1.3 is unknown, so it is ignored.
     taken(&|hello| hello.version = 0xfe00);
     taken(&|hello| hello.version = 0xfdff);
 
-    // Without groups any will do; P-256 is known to all.
+    // If no groups are listed, any may be used; P-256 is always supported.
     let answer = server_on(|hello| drop_extension(&mut hello.extensions.list, E::SUPPORTED_GROUPS)).unwrap();
     assert_eq!(answer[2].2[..3], [3, 0, 23]);
 }
@@ -215,7 +215,7 @@ fn d_15_what_a_client_refuses() {
     assert_eq!(client_on(|_| {}), None);
 }
 
-/// Returns the failure of a server at a client flight with changed messages.
+/// Returns the failure of a server that received a client flight with modified messages.
 fn server_on_flight(change: impl Fn(MessageType, &mut Vec<u8>)) -> Option<Failure> {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
@@ -226,7 +226,7 @@ fn server_on_flight(change: impl Fn(MessageType, &mut Vec<u8>)) -> Option<Failur
     for (kind, sequence, mut body) in messages(&sent(&mut ends.client, now)) {
         change(kind, &mut body);
         let head = |fragment| FragmentHead { kind, length: body.len(), sequence, offset: 0, fragment };
-        // A body of any length begins with a fragment.
+        // Even a very long body begins with a fragment.
         let first = body.len().min(10_100);
         ends.server.handle_datagram(now, &mut fragment(&head(first), &body[..first]));
     }
@@ -274,7 +274,8 @@ fn d_13_points_that_are_none() {
         Some(Failure::Malformed)
     );
 
-    // P-256: off the curve, at infinity, compressed. (Wycheproof's cases run in `crypto`.)
+    // P-256: a point off the curve, the point at infinity, a compressed point. (`crypto` runs Wycheproof's
+    // cases.)
     let mut random = Seed::from_number(1).random();
     let key = crypto::AgreementKey::new(AgreementGroup::P256, &mut random).unwrap();
     assert_eq!(group_number(AgreementGroup::P256), 23);
@@ -325,9 +326,9 @@ fn d_13_signatures_and_certificates_that_are_none() {
     assert_eq!(certificate(None), Some(Failure::NoCertificate));
     assert_eq!(certificate(Some(b"junk")), Some(Failure::Fingerprint));
     assert_eq!(certificate(Some(&[0x30; 10_000])), Some(Failure::CertificateMalformed));
-    // 64 KiB do not even begin.
+    // A message of 64 KiB is refused at its first fragment.
     assert_eq!(certificate(Some(&[0x30; 0xffff - 100])), Some(Failure::TooLarge));
-    // Out of order, and what nobody asked for.
+    // Messages in the wrong order, and messages that were not requested.
     let skipped = server_on_flight(|kind, body| {
         if kind == MessageType::CERTIFICATE {
             body.clear();
@@ -362,7 +363,7 @@ fn d_12_an_early_change_cipher_spec_changes_nothing() {
                 ends.client.handle_datagram(now, &mut early);
                 ends.server.handle_datagram(now, &mut early);
                 let count = ends.client.stats().dropped_early + ends.server.stats().dropped_early;
-                // The client has sent all it has to send after two steps, and then it is due there.
+                // After two steps, the client has sent everything, and waits for the server.
                 assert_eq!(count, 2 - u64::from(before >= 2) - u64::from(before >= 4), "{before}");
             }
             let (from, to) = if step % 2 == 0 {
@@ -386,14 +387,14 @@ fn d_12_finished_of_another_transcript_or_in_the_clear() {
     let flight = sent(&mut ends.server, now);
     deliver(&mut ends.client, now, &flight);
     let flight = sent(&mut ends.client, now);
-    // Everything but Finished, then a Finished that anybody can write.
+    // Everything except Finished, followed by an unencrypted Finished, which anyone can send.
     let protected = 13 + 12 + 12 + 24;
     let clear = &flight[0][..flight[0].len() - protected - 14];
     deliver(&mut ends.server, now, &[clear.to_vec()]);
     deliver(&mut ends.server, now, &[message(MessageType::FINISHED, 4, &[0; 12])]);
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(Failure::Unexpected(MessageType::FINISHED)));
 
-    // A client whose certificate request was changed on its way has another transcript.
+    // If the certificate request was modified in transit, the client has another transcript.
     let mut ends = Ends::new(config(1), config(2)).start();
     let hello = sent(&mut ends.client, now);
     deliver(&mut ends.server, now, &hello);
@@ -408,7 +409,7 @@ fn d_12_finished_of_another_transcript_or_in_the_clear() {
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(Failure::Signature));
 }
 
-/// Checks a Finished under the right keys with wrong content: shorter, longer, different.
+/// Checks a Finished with the right keys but wrong content: shorter, longer, different.
 #[test]
 fn d_12_finished_that_does_not_fit() {
     type Change = fn(&mut Vec<u8>);
@@ -487,7 +488,7 @@ fn d_18_what_is_forged_in_the_clear_is_ignored_once_keys_are_on() {
         deliver(end, now, &[hello, message(MessageType::FINISHED, 7, &[0; 12])]);
         assert_eq!(end.poll_event(), None);
         assert_eq!(sent(end, now).len(), 0);
-        // With the right epoch and no key.
+        // With the right epoch but without the key.
         end.handle_datagram(now, &mut record(ContentType::ALERT, 1, 77, &[2; 26]));
         assert_eq!((end.stats().dropped_forged, end.stats().dropped_early), (1, count + 2));
         count = 0;
@@ -510,7 +511,7 @@ fn d_18_close_notify_is_sent_and_answered() {
     assert!(ends.client.is_over() && ends.server.is_over());
     assert!(ends.client.held_bytes() < 1024);
 
-    // During the handshake an alert is believed.
+    // During the handshake, an alert is accepted.
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
     ends.client.handle_datagram(now, &mut record(ContentType::ALERT, 0, 0, &[1, 90]));
@@ -537,7 +538,7 @@ fn d_10_hostile_fragments_leave_the_handshake_alone() {
             (head(0xff_ffff, 0xff_fffe, 2), &[0; 2]),
             (head(0, 0, 0xff_ffff), &[0; 4]),
         ] {
-            // The first message is the hello's; a claim on it would be a contradiction.
+            // The first message is the real hello; a fragment that contradicts it would be fatal.
             if sequence > 0 {
                 ends.server.handle_datagram(now, &mut fragment(&head, bytes));
             }
@@ -548,7 +549,7 @@ fn d_10_hostile_fragments_leave_the_handshake_alone() {
     assert!(ends.client.is_connected() && ends.server.is_connected());
 }
 
-/// Checks a handshake in which everything has its maximum size at once.
+/// Checks a handshake in which everything has its maximum size at the same time.
 #[test]
 fn d_10_a_handshake_holds_80_kib_at_most() {
     let mut ends = Ends::new(config(1), config(2)).start();
@@ -559,7 +560,7 @@ fn d_10_a_handshake_holds_80_kib_at_most() {
     let mut body = Vec::new();
     hello.write(&mut body);
     ends.server.handle_datagram(now, &mut message(MessageType::CLIENT_HELLO, 0, &body));
-    // A chain behind the right certificate, and then the other messages, none of them whole.
+    // A long chain after the right certificate, and then the other messages, all incomplete.
     let mut list = Vec::new();
     put::vec24(&mut list, identity(1).certificate());
     put::vec24(&mut list, &[0; 13_000]);
@@ -589,7 +590,7 @@ fn d_15_nothing_is_renegotiated() {
         ends.server.push_record(ContentType::HANDSHAKE, &[0; 12]);
     }
     ends.run();
-    // Each side refuses once, by a warning.
+    // Each side refuses once, with a warning.
     assert_eq!((ends.client.stats().ignored_alerts, ends.server.stats().ignored_alerts), (1, 1));
     assert!(ends.client.is_connected() && ends.server.is_connected());
 }

@@ -1,5 +1,5 @@
-//! Tests with two ends in memory. `hostile` has an end with a hostile peer, `drops` has loss and reordering, `modern`
-//! has DTLS 1.3.
+//! Tests with two ends in memory. `hostile` has a hostile peer, `drops` has loss and reordering, `modern` has
+//! DTLS 1.3.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
 
@@ -19,7 +19,7 @@ fn config(number: usize) -> Config {
     Config { identity: Some(identity(number)), receives_data: true, ..Config::default() }
 }
 
-/// Two ends that know each other's fingerprints and are not started.
+/// Two ends that know each other's fingerprints, and have not started yet.
 struct Ends {
     clock: Clock,
     client: Connection,
@@ -45,7 +45,7 @@ impl Ends {
         self
     }
 
-    /// Carries datagrams between the ends until there are none.
+    /// Delivers datagrams between the ends until there are none.
     fn run(&mut self) {
         for _ in 0..20 {
             let sent = sent(&mut self.client, self.clock.now());
@@ -70,7 +70,7 @@ impl Ends {
         (ends, a, b)
     }
 
-    /// Runs to the end and returns the close reasons of both ends.
+    /// Runs until there is nothing to do, and returns the close reasons of both ends.
     fn reasons(mut self) -> (CloseReason, CloseReason) {
         self.run();
         (reason(&mut self.client), reason(&mut self.server))
@@ -135,7 +135,7 @@ fn both_ends_connect_and_have_the_same_keys() {
     }
 }
 
-/// Returns epoch, number and type of each record, in the order in which they were sent.
+/// Returns epoch, sequence number and type of each record, in the order sent.
 fn records(datagrams: &[Vec<u8>]) -> Vec<(u16, u64, ContentType)> {
     let mut heads = Vec::new();
     for datagram in datagrams {
@@ -149,7 +149,7 @@ fn records(datagrams: &[Vec<u8>]) -> Vec<(u16, u64, ContentType)> {
     heads
 }
 
-/// Runs until the server is connected and has sent nothing of its last flight. Returns the ends and the client's last
+/// Runs until the server is connected but has not sent its last flight. Returns the ends and the client's last
 /// flight.
 fn server_before_its_last_flight() -> (Ends, Vec<Vec<u8>>) {
     let mut ends = Ends::new(config(1), config(2)).start();
@@ -168,7 +168,7 @@ fn server_before_its_last_flight() -> (Ends, Vec<Vec<u8>>) {
 fn d_11_records_leave_in_the_order_of_their_numbers() {
     let (finished, data) = (ContentType::HANDSHAKE, ContentType::APPLICATION_DATA);
     let (mut ends, _) = server_before_its_last_flight();
-    // Data that the owner sends on `Connected` comes behind the flight that the event reports.
+    // Data that the owner sends on `Connected` follows the flight that is sent with the event.
     ends.server.send(b"first").unwrap();
     ends.server.send(b"second").unwrap();
     let protected =
@@ -176,7 +176,7 @@ fn d_11_records_leave_in_the_order_of_their_numbers() {
     let left = sent(&mut ends.server, ends.clock.now());
     assert_eq!(protected(&left), [(1, 0, finished), (1, 1, data), (1, 2, data)]);
 
-    // The flight was lost: the client sends it again while application data waits, and before it sends the data.
+    // The flight was lost: the client sends it again while application data is waiting, before that data.
     let mut repeat = |behind: &[&[u8]]| {
         ends.clock.advance(secs(1));
         let now = ends.clock.now();
@@ -279,7 +279,7 @@ const SPOKEN: [Versions; 3] = [Versions::Only12, Versions::Only13, Versions::Bot
 #[test]
 fn d_01_an_unauthenticated_peer_gets_a_cookie_and_nothing_is_kept() {
     for (versions, mtu) in SPOKEN.into_iter().flat_map(|versions| [(versions, 1200), (versions, 150)]) {
-        // A hello in fragments cannot be kept in a cookie: there is 1.2 for it, or nothing.
+        // A hello in fragments does not fit into a cookie: it gets DTLS 1.2, or no answer.
         if versions == Versions::Only13 && mtu == 150 {
             continue;
         }
@@ -291,7 +291,7 @@ fn d_01_an_unauthenticated_peer_gets_a_cookie_and_nothing_is_kept() {
         let is_13 = versions != Versions::Only12 && mtu == 1200;
         assert_eq!(CipherSuite::V13.contains(&one.suite), is_13, "{versions:?} {mtu}");
 
-        // A thousand clients, whose hello comes in fragments: one reply each, shorter than the request.
+        // A thousand clients with fragmented hellos: each gets one reply, which is shorter than the request.
         let mut ends = Ends::new(client, server).start();
         let hello = sent(&mut ends.client, ends.clock.now());
         let held = ends.server.held_bytes();
@@ -321,7 +321,7 @@ fn d_01_the_cookie_verifier_passes_who_has_the_cookie_for_its_address() {
         assert_eq!(verifier.check(from, &hello[0], &mut reply), crate::Checked::Reply);
         client.handle_datagram(clock.now(), &mut reply);
         let hello = sent(&mut client, clock.now());
-        // A request for another hello comes once in DTLS 1.3: a cookie that does not fit is not answered.
+        // With DTLS 1.3, another hello is requested only once, so an invalid cookie is not answered.
         let refused = if versions == Versions::Only12 { crate::Checked::Reply } else { crate::Checked::Drop };
         for (verifier, from, passes) in [
             (&verifier, from, crate::Checked::Pass),
@@ -331,7 +331,7 @@ fn d_01_the_cookie_verifier_passes_who_has_the_cookie_for_its_address() {
         ] {
             assert_eq!(verifier.check(from, &hello[0], &mut Vec::new()), passes);
         }
-        // The session takes up the cookie of its second message, whatever the first datagram held.
+        // The session only accepts a cookie in its second message.
         let mut ahead = hello[0].clone();
         ahead[13 + 4..13 + 6].copy_from_slice(&7u16.to_be_bytes());
         assert_eq!(verifier.check(from, &ahead, &mut Vec::new()), refused, "{versions:?}");
@@ -386,7 +386,7 @@ fn d_02_the_certificate_must_be_the_announced_one() {
         (vec![of("sha-384", 1)], fits),
         (vec![own(2)], Some(Failure::Fingerprint)),
         (vec![of("sha-512", 2), own(0)], Some(Failure::Fingerprint)),
-        // A description with none, or with SHA-1 only, has none that can be passed here.
+        // A description without fingerprints, or with SHA-1 only, yields an empty list.
         (vec![], Some(Failure::NoFingerprint)),
     ] {
         for client_checks in [false, true] {
@@ -434,7 +434,7 @@ fn d_02_the_certificate_waits_for_its_announcement() {
     ends.run();
     assert!(ends.client.is_connected() && ends.server.is_connected());
 
-    // Never told: the time runs out.
+    // The fingerprints are never set: the handshake times out.
     let mut ends = Ends::new(config(1), config(2));
     ends.server = Connection::server(Arc::new(config(2)), Seed::from_number(2));
     let mut ends = ends.start();

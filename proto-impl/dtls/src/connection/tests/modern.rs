@@ -44,7 +44,7 @@ fn both_ends_connect_by_the_newest_version_that_they_have() {
             ends.run();
             assert_eq!(ends.client.poll_event(), Some(Event::Data("answer".into())));
             assert_eq!(ends.server.poll_event(), Some(Event::Data("question".into())));
-            // Everything has arrived, and nothing waits.
+            // Everything was acknowledged, and nothing is pending.
             assert_eq!((ends.client.poll_timeout(), ends.server.poll_timeout()), (None, None));
             ends.client.close(ends.clock.now());
             ends.run();
@@ -108,7 +108,7 @@ fn failure(end: &mut Connection, now: Instant) -> Answer {
     }
 }
 
-/// Returns the answer of a server to a changed hello.
+/// Returns a server's answer to a modified hello.
 fn server_on(versions: Versions, change: impl FnOnce(&mut ClientHello<'_>)) -> Answer {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, versions)).start();
     let now = ends.clock.now();
@@ -121,7 +121,7 @@ fn server_on(versions: Versions, change: impl FnOnce(&mut ClientHello<'_>)) -> A
     failure(&mut ends.server, now)
 }
 
-/// Returns the answer of a client to the changed hello of a server with these versions.
+/// Returns a client's answer to the modified hello of a server with these versions.
 fn client_on(versions: Versions, change: impl FnOnce(&mut ServerHello<'_>)) -> Answer {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, versions)).start();
     let now = ends.clock.now();
@@ -181,7 +181,7 @@ fn d_19_what_a_server_refuses() {
         (|hello| hello.extensions.set(E::KEY_SHARE, shares(&[(29, 31)])), Some(Failure::PublicValue)),
         (|hello| hello.extensions.set(E::KEY_SHARE, vec![0, 6, 0, 29, 0, 2, 0]), Some(Failure::Malformed)),
         (|hello| hello.extensions.set(E::KEY_SHARE, many_shares()), Some(Failure::TooLarge)),
-        // Groups that nobody knows yet, and a session to resume, are no hindrance.
+        // Unknown groups, and a session to resume, are ignored.
         (|hello| hello.extensions.set(E::KEY_SHARE, shares(&[(0x11ec, 1216), (29, 32)])), None),
         (|hello| hello.session_id = &[7; 32], None),
     ];
@@ -189,7 +189,7 @@ fn d_19_what_a_server_refuses() {
         let (failure, sent) = server_on(Versions::Both, change);
         assert_eq!(failure, refused, "{number}");
         match failure {
-            // The alert is in the clear, and all there is.
+            // Only an unencrypted alert is sent.
             Some(failure) => assert_eq!(sent.concat()[HEAD_BYTES..], [2, failure.alert().0]),
             None => {
                 let (kind, sequence, body) = messages(&sent[0]).remove(0);
@@ -242,8 +242,8 @@ fn d_19_what_a_client_refuses() {
     }
 }
 
-/// Checks RFC 8446 §4.1.3: a server with DTLS 1.3 marks its random value if 1.2 was requested, and a client that
-/// requested 1.3 aborts.
+/// Checks RFC 8446 §4.1.3: a server that supports DTLS 1.3 marks its random value if the client offered only
+/// 1.2, and a client that offered 1.3 aborts when it sees the mark.
 #[test]
 fn d_31_nobody_talks_two_ends_down() {
     let (failure, sent) =
@@ -261,7 +261,7 @@ fn d_31_nobody_talks_two_ends_down() {
     }
     assert_eq!(client_on(Versions::Only12, |hello| hello.random[31] ^= 1).0, None);
 
-    // An attacker on the path who strips the offer: neither end is connected.
+    // An attacker on the path removes the offer of 1.3: neither end connects.
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
     let now = ends.clock.now();
     let hello = messages(&self::sent(&mut ends.client, now)[0]).remove(0).2;
@@ -273,7 +273,8 @@ fn d_31_nobody_talks_two_ends_down() {
     assert_eq!(ends.reasons(), (CloseReason::Failed(refused), CloseReason::Alert(refused.alert())));
 }
 
-/// Checks that a server without a key share requests a second hello once, and that repeated requests are an error.
+/// Checks that a server without a usable key share requests a second hello once, and that a repeated request is
+/// an error.
 #[test]
 fn d_28_a_second_hello_is_asked_for_once() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
@@ -289,16 +290,16 @@ fn d_28_a_second_hello_is_asked_for_once() {
     let request = ServerHello::read(&retry).unwrap();
     assert_eq!(request.extensions.find(ExtensionType::KEY_SHARE), Some(&[0, 29][..]));
 
-    // The client had sent that share: it would say the same again.
+    // The client has already sent that share, so a second hello would be the same.
     ends.client.handle_datagram(now, &mut message(MessageType::SERVER_HELLO, 0, &retry));
     let refused = Failure::Illegal("a group not offered, or with a share already");
     assert_eq!(failure(&mut ends.client, now).0, Some(refused));
 
-    // Without the share that was asked for there is an end, and no third hello.
+    // Without the requested share, the handshake fails; no third hello is requested.
     ends.server.handle_datagram(now, &mut message(MessageType::CLIENT_HELLO, 1, &body));
     assert_eq!(failure(&mut ends.server, now).0, Some(Failure::Illegal("not the share that was asked for")));
 
-    // Another group is asked for: the client draws a key of it, with the same random value, once.
+    // Another group is requested: the client creates a key for it, with the same random value, once.
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
     sent(&mut ends.client, now);
     let mut request = request;
@@ -432,7 +433,7 @@ fn d_02_the_certificate_must_be_the_announced_one_in_13() {
                 assert_eq!(reason(&mut ends.client), CloseReason::Failed(failure));
                 assert_eq!(reason(&mut ends.server), CloseReason::Alert(failure.alert()));
             } else {
-                // The client is done before it hears of it.
+                // The client is already connected when it learns of this.
                 assert!(matches!(ends.client.poll_event(), Some(Event::Connected(_))));
                 assert_eq!(reason(&mut ends.client), CloseReason::Alert(failure.alert()));
                 assert_eq!(reason(&mut ends.server), CloseReason::Failed(failure));
@@ -443,13 +444,13 @@ fn d_02_the_certificate_must_be_the_announced_one_in_13() {
     let mut ends = Ends::new(nobody, speaks(2, Versions::Only13)).start();
     ends.run();
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(Failure::CertificateRequired));
-    // A server that does not ask has no peer.
+    // A server that requests no certificate does not know its peer.
     let open = |number| Config { check: PeerCheck::Nobody, ..speaks(number, Versions::Only13) };
     let (_, a, b) = Ends::connected(open(1), open(2));
     assert!(a.peer_sha256.is_some() && b.peer_sha256.is_none());
 }
 
-/// Checks that the certificate waits for its announcement at either end.
+/// Checks that the check of the certificate waits for the announcement, on either side.
 #[test]
 fn d_02_the_certificate_waits_for_its_announcement_in_13() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both));
@@ -467,7 +468,7 @@ fn d_02_the_certificate_waits_for_its_announcement_in_13() {
     assert!(ends.server.is_connected());
 }
 
-/// Returns the close reason of a client after a server flight with a changed message.
+/// Returns the close reason of a client after a server flight with a modified message.
 fn client_on_flight(kind: MessageType, change: impl FnOnce(&mut Vec<u8>)) -> CloseReason {
     let mut ends = Ends::new(speaks(1, Versions::Only13), speaks(2, Versions::Only13)).start();
     let now = ends.clock.now();
@@ -481,7 +482,7 @@ fn client_on_flight(kind: MessageType, change: impl FnOnce(&mut Vec<u8>)) -> Clo
     reason
 }
 
-/// Checks a wrong Finished, a wrong signature, and extensions in the wrong place.
+/// Checks a wrong Finished, a wrong signature, and misplaced extensions.
 #[test]
 fn d_13_proofs_that_are_none_in_13() {
     use MessageType as M;
@@ -543,7 +544,7 @@ fn d_10_junk_ahead_in_the_clear_leaves_the_handshake_alone() {
     assert!(ends.client.is_connected() && ends.server.is_connected());
 }
 
-/// Runs until the client is connected and its last flight has arrived, before the client knows that.
+/// Runs until the client is connected and its last flight has arrived, but the client does not know that yet.
 fn before_the_acknowledgement() -> Ends {
     let mut ends = Ends::new(speaks(1, Versions::Only13), speaks(2, Versions::Only13)).start();
     let now = ends.clock.now();
@@ -567,7 +568,7 @@ fn update(sequence: u16) -> Vec<u8> {
     clear
 }
 
-/// Checks that data under handshake keys is dropped, and that new messages use the latest keys.
+/// Checks that data with handshake keys is dropped, and that new messages must use the latest keys.
 #[test]
 fn d_12_old_keys_are_for_what_is_repeated_only() {
     let now = Clock::new().now();
@@ -580,7 +581,7 @@ fn d_12_old_keys_are_for_what_is_repeated_only() {
     let refused = Failure::Unexpected(MessageType::KEY_UPDATE);
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(refused));
 
-    // A message behind the update, under the keys that it ends.
+    // A message after the update, with the keys that the update ends.
     let mut ends = before_the_acknowledgement();
     for sequence in [5, 4] {
         let mut record = session(&mut ends.client).forge(3, ContentType::HANDSHAKE, &update(sequence));
@@ -589,8 +590,8 @@ fn d_12_old_keys_are_for_what_is_repeated_only() {
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(refused));
 }
 
-/// Checks that a part of the next flight confirms the last one, which is not repeated, and that the part is
-/// acknowledged.
+/// Checks that a part of the next flight confirms the previous one, which is then not repeated, and that the
+/// part is acknowledged.
 #[test]
 fn d_11_a_part_of_an_answer_stops_the_flight_before_it() {
     let small = Config { mtu: 150, ..speaks(1, Versions::Only13) };
@@ -611,7 +612,7 @@ fn d_11_a_part_of_an_answer_stops_the_flight_before_it() {
     assert!(ends.server.is_connected());
 }
 
-/// Checks that the suite of a request for a second hello is that of the handshake.
+/// Checks that the suite in a request for a second hello is also used for the handshake.
 #[test]
 fn d_28_a_server_does_not_change_its_mind() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();

@@ -1,4 +1,4 @@
-//! Tests of records: sealing and opening, the reconstruction of numbers, and the limits of keys.
+//! Tests of records: encryption and decryption, the reconstruction of sequence numbers, and the limits on keys.
 
 use netsim::Clock;
 
@@ -27,8 +27,8 @@ fn seal(records: &mut Records, clear: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Returns the epoch, sequence number and content of the first record, or the error of opening it. Returns `None` for a
-/// datagram without a record.
+/// Returns the epoch, sequence number and content of the first record, or the error of decrypting it. `None` if
+/// the datagram contains no record.
 #[allow(clippy::type_complexity, reason = "a record in parts, or why not, or none")]
 fn open(
     records: &mut Records,
@@ -61,7 +61,7 @@ fn what_is_sealed_is_opened_and_any_damage_is_noticed() {
             }
             let opened = open(&mut records, now, &record).unwrap().unwrap();
             assert_eq!((opened.0, &opened.2[..]), (3, clear));
-            // Again it is a replay.
+            // The same record again is a replay.
             assert_eq!(open(&mut records, now, &record), Some(Err(NotOpened::Replayed)));
         }
     }
@@ -77,7 +77,8 @@ fn sequence_numbers_are_masked() {
     assert!(plain < 3, "{plain}");
 }
 
-/// Checks RFC 9147 §4.2.2: the reconstructed number is the nearest to the next one with these low bits.
+/// Checks RFC 9147 §4.2.2: the reconstructed number is the one with these low bits that is closest to the next
+/// number.
 #[test]
 fn numbers_are_reconstructed() {
     let mut read = ReadEpoch {
@@ -90,7 +91,7 @@ fn numbers_are_reconstructed() {
     for (next, low, bits, full) in [
         (0, 0, 8, 0),
         (0, 0x7f, 8, 0x7f),
-        // Nothing is before the first: it is far ahead.
+        // There are no numbers before the first, so it is far ahead.
         (0, 0x80, 8, 0x80),
         (0, 0xff, 8, 0xff),
         (0x100, 0xff, 8, 0xff),
@@ -112,7 +113,7 @@ fn numbers_are_reconstructed() {
     }
 }
 
-/// Checks headers without a length and with eight bits of the number, which peers may send.
+/// Checks headers without a length and with eight bits of the sequence number, which peers may send.
 #[test]
 fn short_heads_are_read() {
     let now = Clock::new().now();
@@ -175,14 +176,14 @@ fn d_12_nothing_in_the_clear_counts_once_there_are_keys() {
     plain.write(0, DATA, b"anybody's", &mut record).unwrap();
     assert!(matches!(open(&mut plain, now, &record), Some(Ok((0, 0, _)))));
     assert_eq!(open(&mut keyed, now, &record), Some(Err(NotOpened::Epoch)));
-    // A protected record with the head of older versions is none.
+    // A protected record with the header of older versions is refused.
     record[4] = 1;
     assert_eq!(open(&mut plain, now, &record), Some(Err(NotOpened::Epoch)));
-    // A connection id was not negotiated, so the rest of the datagram cannot be told apart.
+    // No connection id was negotiated, so the rest of the datagram cannot be parsed.
     assert_eq!(open(&mut keyed, now, &[FORM | HAS_CONNECTION_ID | 2; 100]), None);
 }
 
-/// Checks records of unknown epochs, which cost only a search in a list of three.
+/// Checks records of unknown epochs, which only cost a search in a list of three.
 #[test]
 fn d_30_jumps_of_epochs_change_nothing() {
     let now = Clock::new().now();

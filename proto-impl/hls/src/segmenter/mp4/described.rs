@@ -12,7 +12,7 @@ pub struct Made {
     pub name: String,
     /// Content of the file.
     pub bytes: Bytes,
-    /// True for an init segment, and for a key: without it segments cannot be played.
+    /// True for an init segment or a key: segments cannot be played without it.
     pub is_init: bool,
 }
 
@@ -38,19 +38,19 @@ pub struct Described {
     pub kind: TrackKind,
     /// The timescale of the first track.
     pub timescale: Timescale,
-    /// Width and height of the pictures.
+    /// Width and height of the video, in pixels.
     pub size: Option<(u32, u32)>,
     /// Frame rate in frames per 1000 seconds, measured over at least the first second.
     pub frame_rate_milli: Option<u64>,
-    /// Sampling rate and channels.
+    /// Sampling rate and number of channels.
     pub sound: Option<(u32, u8)>,
-    /// Language of the sound.
+    /// Language of the audio.
     pub language: Option<Arc<str>>,
-    /// Identifier of the key of the samples, if they are encrypted.
+    /// Identifier of the key for samples, if they are encrypted.
     pub key_id: Option<[u8; 16]>,
 }
 
-/// A segment with what describes it.
+/// A segment with its description.
 #[derive(Debug, Clone, Copy)]
 pub struct Spanned<'a> {
     /// Place of the segment in the time of its track.
@@ -75,8 +75,8 @@ impl Spanned<'_> {
         end.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
     }
 
-    /// Middle in the time of the segments, in milliseconds. It decides the period: a segment of another track may begin a little
-    /// earlier than the period.
+    /// Middle in the time of the segments, in milliseconds. It determines the period of the segment, because
+    /// segments of other tracks may begin slightly before their period.
     #[must_use]
     pub fn middle_ms(&self) -> u64 {
         let middle = self.span.time.saturating_add(self.span.ticks / 2);

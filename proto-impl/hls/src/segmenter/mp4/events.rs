@@ -1,4 +1,4 @@
-//! Fragments' numbers and times, and the event messages before them.
+//! Sequence numbers and times of fragments, and the event messages before them.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,22 @@ use fmp4::EventMessage;
 
 use crate::segmenter::EVENTS_MAX;
 
-/// The numbers and times of fragments, and the events before them.
+/// Sequence numbers and times of fragments, and the events before them.
 #[derive(Debug, Default)]
 pub(super) struct Fragments {
-    /// Milliseconds that decode times are put ahead, so that none is negative; the same for all renditions of a stream.
+    /// Milliseconds added to all decode times so that none is negative; the same for all renditions of a
+    /// stream.
     pub(super) shift_ms: i64,
     pub(super) sequence: u32,
-    /// True if there may be timed metadata: manifests announce it.
+    /// True if there may be timed metadata, which manifests announce.
     pub(super) has_metadata: bool,
-    /// True if there was splice information among the events.
+    /// True if any event so far was splice information.
     pub(super) has_cues: bool,
-    /// Events before the next fragment.
+    /// Events to write before the next fragment.
     pub(super) events: VecDeque<Waiting>,
 }
 
-/// An event that waits for the next fragment.
+/// An event waiting for the next fragment.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) scheme: &'static str,
@@ -31,7 +32,7 @@ pub(super) struct Waiting {
 }
 
 impl Fragments {
-    /// Takes the boxes of the events that wait.
+    /// Takes the boxes of the waiting events.
     pub(super) fn take_events(&mut self) -> Vec<Bytes> {
         let waiting = std::mem::take(&mut self.events).into_iter();
         let boxes = waiting.map(|Waiting { scheme, at_ms, duration_ms, data }| {
@@ -42,7 +43,7 @@ impl Fragments {
         boxes.collect()
     }
 
-    /// Keeps an event for the next fragment; of too many the oldest goes.
+    /// Keeps an event for the next fragment. If too many wait, the oldest is dropped.
     pub(super) fn add_event(&mut self, event: Waiting) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
@@ -51,8 +52,9 @@ impl Fragments {
     }
 }
 
-/// The id of an event by its content and time, the same in all renditions: of two messages with one id and scheme players take one
-/// (ISO/IEC 23009-1 §5.10.3.3). FNV-1a of 32 bits: the CRC-32 of any section that ends with its own is zero.
+/// The id of an event, derived from its content and time, so that it is the same in all renditions. Players use
+/// only one of several messages with the same scheme and id (ISO/IEC 23009-1 §5.10.3.3). FNV-1a of 32 bits,
+/// because the CRC-32 of a section that ends with its own CRC-32 is always zero.
 fn id_of(time_ms: u64, duration_ms: Option<u32>, data: &[u8]) -> u32 {
     let duration = duration_ms.unwrap_or(u32::MAX).to_be_bytes();
     let bytes = time_ms.to_be_bytes().into_iter().chain(duration).chain(data.iter().copied());
@@ -65,14 +67,14 @@ mod tests {
 
     use super::*;
 
-    /// The ids of events at these times, as one rendition writes them.
+    /// The ids that one rendition writes for these events.
     fn ids(events: &[(i64, Option<u32>, Bytes)]) -> Vec<u32> {
         let mut fragments = Fragments::default();
         for (at_ms, duration_ms, data) in events.iter().cloned() {
             fragments.add_event(Waiting { scheme: "urn:x", at_ms, duration_ms, data });
         }
         let boxes = fragments.take_events();
-        // Behind the header, the version, the timescale, the time and the duration.
+        // The id follows the header, version, timescale, time and duration.
         boxes.iter().map(|one| u32::from_be_bytes(one[28..32].try_into().unwrap())).collect()
     }
 
@@ -86,7 +88,7 @@ mod tests {
             (1000, Some(500), one),
         ];
         let mut all = ids(&events);
-        // A rendition that joins later has not had the first one.
+        // A rendition that joins later lacks the first event.
         assert_eq!(ids(&events[1..]), all[1..]);
         all.sort_unstable();
         all.dedup();

@@ -1,11 +1,12 @@
 //! Segments of fragmented MP4, of one track or of several together, and their parts (RFC 8216bis).
 //!
-//! A unit is complete when the next one of its track has come, so a segment and its parts are a frame behind. Where parts are
-//! wanted, each is as long as the target or at least 85 % of it (§4.4.4.9): frames are put together until one more would be
-//! too long. The target is known when the first segment is: it has room for two frames more than was asked for. Where frames are not
-//! evenly apart, as of a captured screen, the target is so long that the longest of them lasts 15 % of it, and a part ends when it has
-//! 85 %. A frame that turns out to last longer than that, because the next one is late, begins the next part, and leaves its own too
-//! short rather than too long; alone it may exceed the target, as it cannot be cut.
+//! A unit is complete when the next unit of its track has arrived, so segments and parts are one frame late. If
+//! parts are wanted, each lasts between 85 % and 100 % of the part target (§4.4.4.9): frames are added until
+//! one more would exceed the target. The target is set after the first segment, with some room for jitter. If
+//! frames are not evenly spaced, for example those of a captured screen, the target is chosen so that the
+//! longest frame lasts 15 % of it, and a part ends when it has reached 85 %. If the next frame is so late that
+//! the last one would make the part too long, the last frame moves to the next part, and its former part may be
+//! too short. A single frame may exceed the target, since it cannot be split.
 
 mod described;
 mod events;
@@ -27,58 +28,59 @@ use super::window::{End, GAPS_AT_ONCE_MAX, Start, Unit, Window};
 use super::{Names, Rules, Timed};
 use crate::playlist::{Key, LowLatency, Map, MediaPlaylist, Part, Segment};
 
-/// Players play so many parts behind the end (RFC 8216bis §4.4.3.8).
+/// Distance from the end at which players play, in parts (RFC 8216bis §4.4.3.8).
 const HOLD_BACK_PARTS: u32 = 3;
 /// Delta updates leave out segments further than this many target durations from the end (§4.4.3.8).
 const SKIP_TARGETS: u32 = 6;
-/// Segments that are announced with their parts: those of three target durations from the end (§6.2.2).
+/// Number of the newest segments listed with their parts: those within three target durations of the end
+/// (§6.2.2).
 const SEGMENTS_WITH_PARTS: usize = 3;
-/// Distances of units that are looked at: those of the first segment.
+/// Maximum number of measured unit distances; they are taken from the first segment.
 const STEPS_MAX: usize = 512;
-/// A frame that lasts longer is not counted on.
+/// Frame durations are counted as at most this long when the part target is chosen.
 const STEP_MS_MAX: i64 = 2000;
-/// Frames whose distances differ by more are not evenly apart.
+/// Frames count as unevenly spaced if their distances differ by more than this.
 const UNEVEN_MS: i64 = 5;
-/// Usual rates of pictures, in a thousand seconds.
+/// Common frame rates, in frames per 1000 seconds.
 const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 59_940, 60_000];
-/// Parts of one segment.
+/// Maximum number of parts of one segment.
 const PARTS_MAX: usize = 256;
-/// Fragments of segments that are encrypted as a whole last no longer, in milliseconds: each is sealed when it ends, so that no turn has
-/// to seal a long segment.
+/// Maximum duration of a fragment if segments are encrypted as a whole, in milliseconds. Each fragment is
+/// encrypted when it ends, so that no turn has to encrypt a long segment.
 const SEALED_FRAGMENT_MS_MAX: i64 = 500;
 
-/// The parts of the segment that grows.
+/// The parts of the growing segment.
 #[derive(Debug, Default)]
 struct Growing {
     slices: Vec<Bytes>,
-    /// The bytes so far of a segment that is encrypted as a whole.
+    /// Bytes so far, if the segment is encrypted as a whole.
     sealed: BytesMut,
     bytes: usize,
     parts: Vec<Part>,
-    /// The DTS in milliseconds at which the part that grows began, and whether it begins with a key frame.
+    /// DTS in milliseconds at which the growing part began; the flag is true if it begins with a key frame.
     part_begin: Option<(i64, bool)>,
-    /// Decode time of the first sample of the first track, and of the end of its last one.
+    /// Decode time of the first track's first sample, and of the end of its last one.
     span: Option<(u64, u64)>,
 }
 
-/// The rule for the length of parts, and for which of them are announced.
+/// The rule for the duration of parts, and for which parts are announced.
 #[derive(Debug, Default)]
 struct PartRule {
     are_wanted: bool,
-    /// Distances of units so far, in milliseconds, until the target is known.
+    /// Distances between units so far, in milliseconds, until the target is set.
     steps: Vec<i64>,
-    /// The duration that nearly all of them do not exceed.
+    /// Duration that nearly all frames do not exceed.
     step_ms: i64,
-    /// The DTS of the last unit, and whether it is a key frame.
+    /// DTS of the last unit; the flag is true if it is a key frame.
     last: Option<(i64, bool)>,
     target_ms: Option<i64>,
-    /// The length that parts need where units are not evenly apart.
+    /// Minimum duration of parts if units are not evenly spaced.
     least_ms: Option<i64>,
-    /// Names of the parts of the segments that the playlist shows them of.
+    /// Names of the listed parts, for each segment that is listed with its parts.
     shown: VecDeque<Vec<String>>,
 }
 
-/// Files that have come and gone since they were asked for.
+/// Files made and dropped since they were last taken.
 #[derive(Debug, Default)]
 struct News {
     made: Vec<Made>,
@@ -91,7 +93,7 @@ pub struct Mp4Segmenter {
     names: Names,
     rules: Rules,
     window: Window,
-    /// None while its tracks have left the stream.
+    /// Empty while the tracks have left the stream.
     lanes: Vec<Samples>,
     /// The tracks of the lanes.
     tracks: Vec<Track>,
@@ -110,18 +112,18 @@ pub struct Mp4Segmenter {
 /// Encryption of the segments.
 #[derive(Debug, Default)]
 struct Seal {
-    /// Seals segments as a whole.
+    /// Encrypts segments as a whole.
     sealer: Option<Sealer>,
-    /// Makes the key of samples, and what encrypts them, until it has a name.
+    /// Makes the key for samples and the [`Protector`] that encrypts them; kept until the key has a name.
     maker: Option<Sealer>,
     samples: Option<Protector>,
-    /// The key of samples as segments have it.
+    /// The key for samples, as listed with segments.
     tag: Option<Arc<Key>>,
 }
 
 impl Mp4Segmenter {
-    /// Creates the segmenter of one playlist, with parts for `low_latency`. `shift_ms` is added to all decode times, so that none is
-    /// negative: the same for all playlists of a stream.
+    /// Creates the segmenter of one playlist, with parts if `low_latency`. `shift_ms` is added to all decode
+    /// times so that none is negative; it is the same for all playlists of a stream.
     #[must_use]
     pub fn new(names: Names, rules: &Rules, low_latency: bool, (start, shift_ms): (Start, i64)) -> Self {
         Self {
@@ -142,21 +144,21 @@ impl Mp4Segmenter {
         }
     }
 
-    /// Announces timed metadata, and takes it.
+    /// Announces timed metadata and accepts it.
     #[must_use]
     pub const fn with_metadata(mut self) -> Self {
         self.fragments.has_metadata = true;
         self
     }
 
-    /// True if it takes timed metadata, which manifests announce.
+    /// True if timed metadata is accepted, which manifests announce.
     #[must_use]
     pub const fn has_metadata(&self) -> bool {
         self.fragments.has_metadata
     }
 
-    /// Has its segments encrypted, if there is a sealer. Those that are sealed as a whole have no parts: the whole is not what its parts
-    /// are together.
+    /// Encrypts the segments if there is a sealer. Segments that are encrypted as a whole have no parts,
+    /// because an encrypted segment is not the concatenation of encrypted parts.
     #[must_use]
     pub fn sealed_by(mut self, sealer: Option<Sealer>) -> Self {
         if sealer.as_ref().is_some_and(Sealer::is_of_samples) {
@@ -172,15 +174,15 @@ impl Mp4Segmenter {
 
     // ---- inputs
 
-    /// Gives the sealer a key, from the next segment on. Samples have the first one of the run.
+    /// Gives the sealer a key, used from the next segment on. Samples keep the first key of the run.
     pub fn set_key(&mut self, key: GivenKey) {
         if let Some(sealer) = self.seal.sealer.as_mut().or(self.seal.maker.as_mut()) {
             sealer.set_key(key);
         }
     }
 
-    /// Sets the tracks from the next unit on, of which the first one leads. What has come of others is a segment of its own. Another
-    /// `epoch` is a discontinuity.
+    /// Sets the tracks from the next unit on; the first one leads. Units of the former tracks become a segment
+    /// of their own. A changed `epoch` makes a discontinuity.
     pub fn set_tracks(&mut self, tracks: Vec<Track>, epoch: u32) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
@@ -189,7 +191,7 @@ impl Mp4Segmenter {
             let is_same = |former: &&Samples| {
                 former.id == lane.id && former.description.config == lane.description.config
             };
-            // The size of VP9 is in its key frames, and other tracks change between them.
+            // The size of VP9 video is only in key frames, so it is kept when other tracks change between them.
             if let Some(former) = self.lanes.iter().find(is_same) {
                 lane.description.first_unit = former.description.first_unit.clone();
             }
@@ -202,8 +204,8 @@ impl Mp4Segmenter {
         self.seal.samples.iter_mut().for_each(|protector| protector.set_tracks(&self.tracks));
     }
 
-    /// Takes note that its tracks have left the stream, and may come back. Until then its playlist goes on with gaps: behind an end players would
-    /// never look again.
+    /// Called when the rendition's tracks have left the stream, perhaps temporarily. Until they return, the
+    /// playlist continues with gaps: if it ended, players would never reload it.
     pub fn pause(&mut self) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
@@ -211,8 +213,9 @@ impl Mp4Segmenter {
         self.parts.last = None;
     }
 
-    /// Lists a gap: nothing of its tracks has come until `end_ms`, where a segment of another rendition has ended. `dated` gives the date of a DTS.
-    /// True when the playlist has changed.
+    /// Lists gaps until `end_ms`, where a segment of another rendition has ended, because this rendition has
+    /// received nothing since its last segment. `dated` returns the date of a DTS. Returns true if the playlist
+    /// has changed.
     pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
         let mut has_passed = false;
         // Each gap is at most as long as a segment may be.
@@ -227,8 +230,9 @@ impl Mp4Segmenter {
         has_passed
     }
 
-    /// Puts ID3 tags for this time in milliseconds before the fragment that grows. Without a segment, or without [`Self::with_metadata`],
-    /// they are left out; of more than 64 for one fragment the oldest are.
+    /// Adds ID3 tags for this time in milliseconds before the growing fragment. They are dropped if no segment
+    /// is growing or without [`Self::with_metadata`]. If more than 64 wait for one fragment, the oldest are
+    /// dropped.
     pub fn metadata(&mut self, at_ms: i64, tags: &Bytes) {
         if !self.fragments.has_metadata || self.window.begin_ms().is_none() {
             return;
@@ -237,8 +241,8 @@ impl Mp4Segmenter {
         self.fragments.add_event(Waiting { scheme: ID3_SCHEME, at_ms, duration_ms: None, data });
     }
 
-    /// Takes splice information: what it says first is in the playlist, before the segment that grows and behind its listed parts, and with
-    /// `has_event` before the fragment that grows.
+    /// Handles splice information. If it is new, its tags precede the growing segment in the playlist, after
+    /// the parts already listed; with `has_event`, an event message precedes the growing fragment as well.
     pub fn cue(&mut self, cue: &Cue, has_event: bool) {
         if self.window.cue_behind(cue, self.growing.parts.len()) && has_event {
             self.fragments.has_cues = true;
@@ -251,7 +255,7 @@ impl Mp4Segmenter {
         }
     }
 
-    /// True if its segments have had splice information, which manifests announce from then on.
+    /// True if any segment so far had splice information; manifests announce it from then on.
     #[must_use]
     pub const fn has_cues(&self) -> bool {
         self.fragments.has_cues
@@ -268,20 +272,20 @@ impl Mp4Segmenter {
         self.tracks.first().is_some_and(|track| track.kind() == TrackKind::Video)
     }
 
-    /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
+    /// End of the growing segment, in milliseconds of DTS, if it ends before this unit.
     #[must_use]
     pub fn end_before(&self, timed: &Timed<'_>) -> Option<i64> {
         let unit = self.unit_of(timed)?;
         self.window.ends_before(&unit, self.growing.bytes).map(|end| end.at_ms)
     }
 
-    /// Adds so much to all dates, of which none was shown.
+    /// Adds `by_ms` to all dates. Only called before a playlist was shown.
     pub fn move_dates(&mut self, by_ms: i64) {
         self.window.move_dates(by_ms);
     }
 
-    /// Takes a unit, and ends the segment that grows where its own key frames say. Gives the end of that segment, in milliseconds of
-    /// DTS.
+    /// Handles a unit, and ends the growing segment where this rendition's own key frames allow. Returns the
+    /// end of that segment, in milliseconds of DTS.
     pub fn unit(&mut self, timed: &Timed<'_>) -> Option<i64> {
         let unit = self.unit_of(timed)?;
         let end = self.window.ends_before(&unit, self.growing.bytes);
@@ -289,7 +293,7 @@ impl Mp4Segmenter {
         end.map(|end| end.at_ms)
     }
 
-    /// Takes a unit, behind another rendition whose last segment ended at `boundary_ms`.
+    /// Handles a unit. Another rendition leads; its last segment ended at `boundary_ms`.
     pub fn follow(&mut self, timed: &Timed<'_>, boundary_ms: Option<i64>) {
         let Some(unit) = self.unit_of(timed) else { return };
         let is_behind = boundary_ms
@@ -299,7 +303,7 @@ impl Mp4Segmenter {
         self.take(timed, &unit, end);
     }
 
-    /// The stream is over, which the playlist tells or does not.
+    /// Ends the stream. The playlist is marked as ended if `is_told`.
     pub fn finish(&mut self, is_told: bool) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
@@ -309,7 +313,7 @@ impl Mp4Segmenter {
     fn unit_of(&self, timed: &Timed<'_>) -> Option<Unit> {
         let leads = self.tracks.first().is_some_and(|first| first.id == timed.unit.track);
         let begins = leads && (timed.unit.key_frame || !self.is_video());
-        // A file begins with a key frame.
+        // The first segment begins with a key frame.
         (begins || self.window.begin_ms().is_some() || self.window.has_cut()).then_some(Unit {
             dts_ms: timed.dts_ms,
             date_ms: timed.date_ms,
@@ -324,7 +328,7 @@ impl Mp4Segmenter {
         if changed {
             self.lanes.iter_mut().for_each(Samples::finish);
             self.close(self.window.end_ms());
-            // A pause is no measure of the distance between units.
+            // A pause says nothing about the usual distance between units.
             self.parts.last = None;
         } else {
             self.end_part_before_last(unit);
@@ -338,7 +342,7 @@ impl Mp4Segmenter {
         }
         match &mut self.seal {
             Seal { samples: Some(protector), .. } => {
-                // Nothing leaves in the clear.
+                // Nothing is passed on unencrypted.
                 let Some((payload, parts)) = protector.protect(timed.unit) else { return };
                 lane.description.protection = Some(protector.protection());
                 lane.push_protected(timed.unit, payload, parts);
@@ -358,7 +362,7 @@ impl Mp4Segmenter {
         self.window.note(unit, changed);
     }
 
-    /// Makes the key of samples, once: the first unit has come.
+    /// Makes the key for samples at the first unit; later calls do nothing.
     fn begin_protection(&mut self) {
         if let Some(maker) = self.seal.maker.as_mut().filter(|_| self.seal.samples.is_none()) {
             self.seal.samples = maker.protector();
@@ -366,7 +370,7 @@ impl Mp4Segmenter {
         }
     }
 
-    /// Gives the key of samples its name, once: the first init segment gets its own.
+    /// Names the key for samples when the first init segment is named; later calls do nothing.
     fn name_key(&mut self) {
         let (Some(maker), Some(protector)) = (&self.seal.maker, &self.seal.samples) else { return };
         let vector = protector.protection().vector;
@@ -383,7 +387,7 @@ impl Mp4Segmenter {
 
     // ---- parts
 
-    /// Learns how far units of the leading track are apart.
+    /// Measures the distance between units of the leading track.
     fn measure(&mut self, unit: &Unit) {
         let step = self.parts.last.replace((unit.dts_ms, unit.begins));
         let step = step.map(|(last, _)| unit.dts_ms.saturating_sub(last));
@@ -392,7 +396,8 @@ impl Mp4Segmenter {
         }
     }
 
-    /// True if the fragment that grows is long enough. The first segment is one, from which its track is described and measured.
+    /// True if the growing fragment is long enough. The first segment is a single fragment, from which its
+    /// track is described and measured.
     fn is_fragment_due(&self, unit: &Unit) -> bool {
         let (Some(length), Some((begin, _))) = (self.rules.fragment_ms, self.growing.part_begin) else {
             return false;
@@ -401,14 +406,14 @@ impl Mp4Segmenter {
         is_apart && unit.dts_ms.saturating_sub(begin) >= length
     }
 
-    /// True if the part that grows would be too long with this unit, or is long enough.
+    /// True if the growing part is long enough, or would be too long with this unit.
     fn is_part_due(&self, unit: &Unit) -> bool {
         let (Some(target), Some((begin, _))) = (self.parts.target_ms, self.growing.part_begin) else {
             return false;
         };
         let elapsed = unit.dts_ms.saturating_sub(begin);
         let step = self.parts.last.map_or(0, |(last, _)| unit.dts_ms.saturating_sub(last));
-        // The next one may be a millisecond later than any so far.
+        // The next frame may come a millisecond later than any frame so far.
         let step = step.max(self.parts.step_ms).saturating_add(1);
         let is_due = match self.parts.least_ms {
             Some(least) => elapsed >= least,
@@ -417,7 +422,8 @@ impl Mp4Segmenter {
         is_due && self.growing.parts.len() < PARTS_MAX
     }
 
-    /// The part that grows would be too long with its last frame, which lasts until the unit that has come: it ends before that frame.
+    /// Ends the growing part before its last frame, if that frame, which lasts until `unit`, would make the
+    /// part too long.
     fn end_part_before_last(&mut self, unit: &Unit) {
         let (Some(target), Some((begin, _)), Some((last, begins))) =
             (self.parts.target_ms, self.growing.part_begin, self.parts.last)
@@ -467,7 +473,8 @@ impl Mp4Segmenter {
         self.news.made.push(Made { name: uri, bytes: content, is_init: false });
     }
 
-    /// The complete samples as a fragment, behind the init segment when it is the first one of these tracks.
+    /// Takes the complete samples as a fragment. The first fragment of these tracks also makes their init
+    /// segment.
     fn fragment(&mut self) -> Option<Vec<Bytes>> {
         if self.lanes.iter().all(Samples::is_empty) {
             return None;
@@ -502,7 +509,8 @@ impl Mp4Segmenter {
             self.seal.sealer.iter_mut().for_each(Sealer::abandon);
             return;
         }
-        // Its parts are all of it (RFC 8216bis §4.4.4.9), also where a frame that takes no time is told to take a millisecond.
+        // The sum of its parts is the segment's duration (RFC 8216bis §4.4.4.9), even if a frame of zero
+        // duration was given a millisecond.
         let parts: Duration = growing.parts.iter().map(|part| part.duration).sum();
         let parts_ms = i64::try_from(parts.as_millis()).unwrap_or(i64::MAX);
         let end_ms = end_ms.max(self.window.begin_ms().unwrap_or(end_ms).saturating_add(parts_ms));
@@ -522,7 +530,8 @@ impl Mp4Segmenter {
         self.forget(growing.parts);
     }
 
-    /// The bytes of a whole segment, and the key that they are sealed with. `None`: they cannot be sealed, and nothing leaves in the clear.
+    /// The bytes of a whole segment, and the key with which they are encrypted. `None` if encryption fails:
+    /// nothing is passed on unencrypted.
     fn content(&mut self, growing: &mut Growing, number: u64) -> Option<(Bytes, Option<Arc<Key>>)> {
         let Some(sealer) = &mut self.seal.sealer else {
             let kind = styp();
@@ -536,7 +545,7 @@ impl Mp4Segmenter {
         Some((std::mem::take(&mut growing.sealed).freeze(), Some(tag)))
     }
 
-    /// The first segment is whole: frames are as far apart as they are.
+    /// Sets the part target from the frame distances of the first segment, once that is complete.
     fn fix_part_target(&mut self) {
         if self.parts.are_wanted && self.parts.target_ms.is_none() && !self.parts.steps.is_empty() {
             let mut steps = std::mem::take(&mut self.parts.steps);
@@ -548,21 +557,22 @@ impl Mp4Segmenter {
             self.parts.step_ms = step;
             if step.saturating_sub(short) > UNEVEN_MS.max(step / 4) {
                 let longest = steps.last().map_or(step, |longest| (*longest).min(STEP_MS_MAX));
-                // A frame is 15 % of it, and a millisecond; but a part is no longer than a segment.
+                // The longest frame, plus a millisecond, is 15 % of the target; but a part is no longer than a
+                // segment.
                 let target = longest.saturating_add(1).saturating_mul(100) / 15 + 1;
                 let target = target.max(self.rules.part_ms).min(self.rules.segment_ms);
                 self.parts.target_ms = Some(target);
                 self.parts.least_ms = Some(target.saturating_mul(85).saturating_add(99) / 100);
                 return;
             }
-            // As many frames as asked for, and room for jitter, which leaves more than 85 % of it.
+            // As many frames as wanted, and some room for jitter, of which the frames fill more than 85 %.
             let frames = self.rules.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
             let exact = frames.saturating_mul(step);
             self.parts.target_ms = Some(exact.saturating_add((exact / 12).min(step / 2)).saturating_add(1));
         }
     }
 
-    /// Parts of older segments are announced no more, and go with the segments that do.
+    /// Stops listing the parts of older segments. Their files are dropped a segment later.
     fn forget(&mut self, parts: Vec<Part>) {
         if self.parts.are_wanted {
             self.parts.shown.push_back(parts.into_iter().map(|part| part.uri).collect());
@@ -573,7 +583,7 @@ impl Mp4Segmenter {
                     segment.parts.clear();
                 }
             }
-            // A player may still be about to fetch those that have just been dropped.
+            // A player may still be about to fetch the parts that have just been dropped from the playlist.
             if self.parts.shown.len() > SEGMENTS_WITH_PARTS.saturating_add(1) {
                 self.news.gone.extend(self.parts.shown.pop_front().unwrap_or_default());
             }
@@ -581,7 +591,8 @@ impl Mp4Segmenter {
         self.forget_old();
     }
 
-    /// Forgets the files that the playlist no longer has, init segments with the last of theirs.
+    /// Forgets files that the playlist no longer lists. An init segment is dropped with the last segment that
+    /// uses it.
     fn forget_old(&mut self) {
         let first = self.window.playlist().media_sequence;
         while self.spans.front().is_some_and(|span| span.number < first) {
@@ -600,7 +611,7 @@ impl Mp4Segmenter {
 
     /// Makes the init segment of the tracks that have begun.
     fn describe(&mut self) {
-        // Tracks that only a unit can describe, and of which there is none yet, are left out.
+        // Leaves out tracks that can only be described by a unit and have none yet.
         self.lanes.retain(|lane| {
             let needs_unit = matches!(lane.description.config, CodecConfig::Ac3(_) | CodecConfig::Eac3(_));
             !needs_unit || !lane.description.first_unit.is_empty()
@@ -634,32 +645,33 @@ impl Mp4Segmenter {
         self.news.made.push(Made { name, bytes, is_init: true });
     }
 
-    /// The rate of the frames of the first track that are in no fragment yet, if they last for a second.
+    /// Frame rate of the first track's frames that are in no fragment yet, if they last for at least a second.
     fn frame_rate_milli(&self) -> Option<u64> {
         let lane = self.lanes.first()?;
         let (frames, ticks) = lane.measure();
         let second = u64::from(lane.description.timescale.ticks());
         let frames = u64::try_from(frames).ok()?;
         let measured = frames.saturating_mul(1000).saturating_mul(second).checked_div(ticks)?;
-        // Times in milliseconds are a little off.
+        // Times in milliseconds make the measured rate slightly inexact.
         let is_near = |usual: &&u64| usual.abs_diff(measured).saturating_mul(2000) <= **usual;
         (ticks >= second).then(|| RATES_MILLI.iter().find(is_near).copied().unwrap_or(measured))
     }
 
     // ---- outputs
 
-    /// The names of its files.
+    /// Names of the rendition's files.
     #[must_use]
     pub const fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Sets the text that names begin with, from the next file on.
+    /// Sets the prefix of names from the next file on.
     pub fn set_name(&mut self, name: &str) {
         name.clone_into(&mut self.names.base);
     }
 
-    /// Gives the first numbers, as long as there is no segment. Names that count from the first number count from this one.
+    /// Sets the first numbers, if there is no segment yet. If the numbers in names count from the first one,
+    /// they now count from this one.
     pub fn begin_at(&mut self, start: Start) {
         if !self.window.has_cut() {
             self.window.begin_at(start);
@@ -667,35 +679,35 @@ impl Mp4Segmenter {
         }
     }
 
-    /// Tracks as they were set last.
+    /// The tracks that were last set.
     #[must_use]
     pub fn tracks(&self) -> &[Track] {
         &self.tracks
     }
 
-    /// The names of its segments as a manifest of DASH writes them, whose base is `stem`.
+    /// Template of the segments' names in a DASH manifest, with the prefix `stem`.
     pub(super) fn template(&self, stem: &str) -> String {
         self.rules.suffix.template(stem, self.names.ending)
     }
 
-    /// The files that can be fetched from now on, init segments first.
+    /// Files that can be fetched from now on, init segments first.
     pub fn take_made(&mut self) -> Vec<Made> {
         let mut made = std::mem::take(&mut self.news.made);
         made.sort_by_key(|made| !made.is_init);
         made
     }
 
-    /// Names that the playlist had, and no player fetches any more, since the last call.
+    /// Names that have left the playlist and that players no longer fetch, since the last call.
     pub fn take_gone(&mut self) -> Vec<String> {
         std::mem::take(&mut self.news.gone)
     }
 
-    /// Names that the playlist has had until now, since the last call.
+    /// Names that have left the playlist since the last call.
     pub fn take_left(&mut self) -> Vec<String> {
         self.window.take_left()
     }
 
-    /// The numbers of the first segment and of its first part that are not there yet.
+    /// Numbers of the first segment and of its first part that do not exist yet.
     #[must_use]
     pub fn progress(&self) -> (u64, u32) {
         (self.window.number(), u32::try_from(self.growing.parts.len()).unwrap_or(u32::MAX))
@@ -707,7 +719,7 @@ impl Mp4Segmenter {
         &self.window
     }
 
-    /// The window of one rendition of several, to be set from outside.
+    /// The window, to be set from outside if this is one of several renditions.
     #[must_use]
     pub const fn window_mut(&mut self) -> &mut Window {
         &mut self.window
@@ -719,7 +731,7 @@ impl Mp4Segmenter {
         self.described.last()
     }
 
-    /// The segments of the playlist that are there, with what describes them.
+    /// The segments of the playlist that exist, with their descriptions.
     pub fn spanned(&self) -> impl Iterator<Item = Spanned<'_>> {
         let playlist = self.window.playlist();
         self.spans.iter().filter_map(move |span| {
@@ -759,7 +771,7 @@ impl Mp4Segmenter {
     }
 }
 
-/// Joins slices into one piece: the only copy of a segment, and of a part.
+/// Joins slices; the only copy made of a segment or part.
 fn joined(slices: &[Bytes], bytes: usize) -> Bytes {
     let mut joined = BytesMut::with_capacity(bytes);
     slices.iter().for_each(|slice| joined.extend_from_slice(slice));

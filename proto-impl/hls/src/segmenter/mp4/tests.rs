@@ -1,4 +1,4 @@
-//! Segments, parts and playlists of random feeds, held to the rules of RFC 8216 and RFC 8216bis.
+//! Segments, parts and playlists of random inputs, checked against the rules of RFC 8216 and RFC 8216bis.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn unit(track: &Track, dts: i64, key_frame: bool) -> AccessUnit {
     AccessUnit { track: track.id, dts, pts: dts, key_frame, config_epoch: track.epoch, payload }
 }
 
-/// A unit in the time of a track that counts milliseconds.
+/// A unit of a track whose timescale is milliseconds.
 const fn timed(unit: &AccessUnit) -> Timed<'_> {
     Timed { unit, dts_ms: unit.dts, date_ms: 1_700_000_000_000 + unit.dts }
 }
@@ -44,12 +44,12 @@ fn manifest(rendition: &Mp4Segmenter, stretches: &[Stretch], listed: Option<usiz
     of.manifest(Moments { zero_ms: 0, now_ms: 40_000 }).unwrap()
 }
 
-/// A rendition with everything that it has said, checked as it is said.
+/// A rendition with all its output, which is checked as it is produced.
 struct Rig {
     rendition: Mp4Segmenter,
     track: Track,
     there: Vec<(String, Bytes)>,
-    /// Frames are missing: a part may be one frame shorter, so long, than it should be.
+    /// A frame of this duration may be missing, so a part may be shorter than required by one frame.
     missing_ms: u128,
     last: Option<MediaPlaylist>,
 }
@@ -71,7 +71,7 @@ impl Rig {
         self.look();
     }
 
-    /// Takes the made files, then looks at the playlist.
+    /// Takes the new files, then checks the playlist.
     fn look(&mut self) {
         let made = self.rendition.take_made();
         if made.is_empty() {
@@ -149,7 +149,7 @@ impl Rig {
         assert!(!low.hint.as_ref().is_some_and(is_made), "8216bis 4.4.5.3: {text}");
     }
 
-    /// The decode times of the samples of all segments, as a reader finds them.
+    /// The decode times of the samples in all segments, as a reader returns them.
     fn samples(&self) -> Vec<(i64, Bytes)> {
         let mut reader = fmp4::Reader::new(fmp4::Limits::default());
         let mut found = Vec::new();
@@ -216,7 +216,7 @@ fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
         period.split("initialization=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     };
     assert_ne!(init(&before), init(&behind));
-    // A stretch that has left the window is no period.
+    // A stretch that has left the window is not listed as a period.
     (525..2000).for_each(|n| rig.unit(n * 40, n % 50 == 25));
     assert_eq!(text(&rig, &[first, second]).matches("<Period ").count(), 1);
 }
@@ -238,7 +238,7 @@ fn a_segment_has_fragments_of_the_wanted_length_and_is_named_and_timed_as_withou
     assert!(whole.len() > 5 && whole.iter().all(|count| *count == 1), "{whole:?}");
     for (fragment_ms, count) in [(500, 4), (1000, 2), (3000, 1), (100, 17)] {
         let (counts, own_spans, own_names, own_rate) = made(Some(fragment_ms));
-        // The first one is whole: its track is measured by it.
+        // The first segment is a single fragment: its track is measured with it.
         assert_eq!(counts[0], 1, "{fragment_ms}");
         assert!(counts[1..].iter().all(|own| *own == count), "{fragment_ms}: {counts:?}");
         assert_eq!((&own_spans, &own_names, own_rate), (&spans, &names, rate), "{fragment_ms}");
@@ -290,7 +290,7 @@ fn the_manifest_has_segments_and_a_window_of_its_own() {
     let own = manifest_of(Rules { segment_ms: 4000, list_size: 8, ..Rules::DEFAULT }, Some(3));
     assert_eq!((count(&own, "<S t="), count(&own, " d=\"4000\"")), (3, 3), "{own}");
     assert!(own.contains("timeShiftBufferDepth=\"PT12"), "{own}");
-    // The last of them are the newest.
+    // The segments listed are the newest ones.
     assert!(own.contains("<S t=\"32000\"") && !own.contains("<S t=\"20000\""), "{own}");
 }
 
@@ -310,7 +310,7 @@ fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
     let text = |track: Track, step: i64| {
         let mut rig = Rig::new(track, true);
         (0..1000).for_each(|n| rig.unit(n * step, n % 50 == 0));
-        // Media of another init segment behind a change is not a second long.
+        // After a change, the media of the new init segment is shorter than a second.
         rig.rendition.set_tracks(vec![rig.track.clone()], 2);
         (1000..1500).for_each(|n| rig.unit(n * step, n % 50 == 0));
         let stretches = [(1, 0), (2, 1000 * step)].map(|(id, begin_ms)| Stretch {
@@ -329,7 +329,7 @@ fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
     assert!(
         !pictures.contains("audioSamplingRate") && text(video(), 33).contains(" frameRate=\"30303/1000\"")
     );
-    // A picture in 41 or 42 milliseconds, as FLV has it.
+    // A picture every 41 or 42 milliseconds, as in FLV.
     let mut rig = Rig::new(video(), false);
     (0..1000).for_each(|n| rig.unit(n * 1001 / 24, n % 48 == 0));
     assert_eq!(rig.rendition.newest().and_then(|one| one.frame_rate_milli), Some(23_976));
@@ -364,7 +364,7 @@ fn videos_in_one_codec_are_alternatives_of_one_set() {
         let text = text_of(key_ms);
         assert_eq!(text.matches("<AdaptationSet ").count(), 1, "{text}");
         assert!(text.contains(aligned), "{text}");
-        // Each has a template of its own, in a line that a viewer's credentials are put into.
+        // Each has its own template, on a line to which a viewer's credentials are added.
         let representation = |base: &str| {
             let (_, own) = text.split_once(&format!("<Representation id=\"{base}\"")).unwrap();
             own.split_once("</Representation>").unwrap().0.to_owned()
@@ -388,7 +388,7 @@ fn parts_together_are_their_segment() {
     let parts: Vec<u8> = last.parts.iter().flat_map(|part| content(&part.uri)).collect();
     assert!(content(&last.uri).ends_with(&parts));
     assert_eq!(content(&last.uri).len(), parts.len() + styp().len());
-    // Segments that are announced no longer go, except those announced a moment ago.
+    // Parts that are no longer listed are dropped, except those that were listed a moment ago.
     assert!(rig.rendition.playlist().segments.iter().filter(|one| !one.parts.is_empty()).count() <= 3);
 }
 
@@ -396,7 +396,7 @@ fn parts_together_are_their_segment() {
 fn a_frame_that_is_missing_makes_no_part_too_long() {
     let mut rig = Rig::new(video(), true);
     rig.missing_ms = 40;
-    // A frame is missing each second, in the middle of a part or at its end.
+    // A frame per second is missing, in the middle of a part or at its end.
     (0..1500).filter(|n| n % 27 != 0 || n % 50 == 0).for_each(|n| rig.unit(n * 40, n % 50 == 0));
     let last = rig.last.clone().unwrap();
     let parts = last.segments.iter().flat_map(|segment| &segment.parts);
@@ -410,7 +410,7 @@ fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
         let mut random = crypto::Seed::from_number(seed).random();
         let longest = [100i64, 170, 250][usize::try_from(seed % 3).unwrap()];
         let mut rig = Rig::new(video(), true);
-        // All distances are in the first segment; what is behind a key frame every two seconds, in random order.
+        // The first segment has all distances; later ones are random, with a key frame every two seconds.
         let (mut dts, mut key) = (0, 0);
         while dts < 60_000 {
             rig.unit(dts, dts >= key);
@@ -433,7 +433,7 @@ fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
             rig.unit(n * 40, false);
         }
     }
-    // The last two have one time.
+    // The last two have the same time.
     rig.unit(500 * 40, true);
     rig.unit(500 * 40, false);
     rig.rendition.finish(true);
@@ -451,7 +451,7 @@ fn a_track_that_leaves_has_gaps_until_it_comes_back_and_no_end() {
     assert_eq!((before.ended, before.segments.len()), (false, 6));
     assert_eq!(before.low_latency.unwrap().hint, None, "no part is promised");
     assert!(!rig.rendition.pass(12_000, |dts| dts), "there is no time for one");
-    // Another rendition goes on, with segments that are longer than one may be here.
+    // Another rendition continues with segments longer than the maximum of this one.
     for end in [14_000, 19_000, 21_000] {
         assert!(rig.rendition.pass(end, |dts_ms| 1_700_000_000_000 + dts_ms));
         assert_eq!(rig.rendition.take_made(), [], "nothing is there");
@@ -515,7 +515,7 @@ fn sound_ends_its_segments_where_the_video_does() {
     );
 }
 
-/// VP9 at 320x180, as its key frames alone say.
+/// VP9 with 320x180 pixels; only its key frames contain the size.
 #[test]
 fn the_size_of_a_track_stays_known_when_others_change_between_its_key_frames() {
     let record = Bytes::from_static(&[1, 0, 0, 0, 0, 21, 0x82, 2, 2, 2, 0, 0]);
@@ -545,7 +545,7 @@ fn the_size_of_a_track_stays_known_when_others_change_between_its_key_frames() {
 #[test]
 fn sound_ends_its_segments_by_itself_where_those_of_the_video_are_too_long_for_it() {
     let (mut lead, mut follower) = (Rig::new(video(), true), Rig::new(audio(), true));
-    // The first segment of the sound is short, as that behind a change is, and those of the video have three seconds.
+    // The first audio segment is short, as after a change; video segments have three seconds.
     let mut boundary = Some(20_700);
     follower.rendition.adopt(Duration::from_secs(2));
     for ms in 0..60_000i64 {
@@ -575,7 +575,7 @@ fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
         let mut rig = Rig::with(track, &Rules { list_size: 4, ..Rules::DEFAULT }, true, 1 << 40);
         let mut dts = random.below(1 << 40) as i64 - (1 << 39);
         for n in 0..600 {
-            // Jitter of a millisecond, as clocks of milliseconds have it; now and then time is missing.
+            // Jitter of a millisecond, as caused by clocks of that resolution; occasionally, time is missing.
             dts += step + random.below(2) as i64;
             if random.below(200) == 0 {
                 dts += 20_000;
@@ -590,7 +590,7 @@ fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
     }
 }
 
-/// A stream that began before the time that its manifest says is moved by as much on every clock.
+/// A stream that began before its manifest's zero time is shifted by the same time for every timescale.
 #[test]
 fn a_stream_is_moved_by_the_same_time_whatever_its_clock() {
     for ticks in [1000, 48_000, 90_000] {
@@ -610,7 +610,7 @@ fn a_stream_is_moved_by_the_same_time_whatever_its_clock() {
     }
 }
 
-/// The segments of a stream of 25 pictures a second with key frames every two seconds, of these bytes, by their names.
+/// Segments a stream of 25 pictures per second, with key frames every two seconds and units of `bytes` bytes.
 fn cut(sealer: Option<Sealer>, rules: &Rules, bytes: usize) -> (Vec<(String, Bytes)>, MediaPlaylist) {
     let mut rendition = Mp4Segmenter::new(named("cam", None), rules, false, (START, 0)).sealed_by(sealer);
     let track = video();
@@ -639,7 +639,7 @@ fn a_segment_that_is_sealed_as_a_whole_is_opened_to_the_clear_one() {
         let sealing = Sealing { scope: Some(Scope::Segments), segments: Some(2), ..Sealing::default() };
         let sealer = Sealer::of(&sealing, &Seed::from_number(7));
         let (clear, _) = cut(None, &rules, bytes);
-        // Its fragments are short without being asked for: none is sealed that is long.
+        // Fragments are short even if not requested, so that no long one is encrypted at once.
         let (sealed, playlist) = cut(sealer, &Rules { fragment_ms: None, ..rules.clone() }, bytes);
         let of = |made: &[(String, Bytes)], name: &str| {
             made.iter().find(|(own, _)| own == name).map(|(_, bytes)| bytes.clone()).unwrap()
@@ -658,7 +658,7 @@ fn a_segment_that_is_sealed_as_a_whole_is_opened_to_the_clear_one() {
     }
 }
 
-/// The event messages of a file with this scheme: their bodies.
+/// The bodies of the event messages with this scheme in a file.
 fn messages<'f>(file: &'f [u8], scheme: &str) -> Vec<&'f [u8]> {
     let mut messages = Vec::new();
     let mut rest = file;
@@ -675,7 +675,7 @@ fn messages<'f>(file: &'f [u8], scheme: &str) -> Vec<&'f [u8]> {
     messages
 }
 
-/// The ID3 tags of a file: their times and texts.
+/// Times and texts of the ID3 tags in a file.
 fn events(file: &[u8]) -> Vec<(u64, String)> {
     let text = |body: &[u8]| {
         let tags = body.windows(4).position(|four| four == b"ID3\x04").unwrap();
@@ -756,7 +756,7 @@ fn splice_information_is_an_event_of_pictures_and_a_range_in_playlists_and_delta
         }
         let whole = rig.there.iter().filter(|(name, _)| name.matches('.').count() == 1);
         let found: Vec<&[u8]> = whole.flat_map(|(_, file)| messages(file, SPLICE_SCHEME)).collect();
-        // The time and the duration, a number that stands for them, then the scheme and the section.
+        // The time and the duration, an id derived from the content, then the scheme and the section.
         let time = [&12_500u64.to_be_bytes()[..], &6000u32.to_be_bytes()].concat();
         let event = [SPLICE_SCHEME.as_bytes(), &[0, 0], &section].concat();
         let expected: Vec<_> = has_event.then_some((&time[..], &event[..])).into_iter().collect();
@@ -765,7 +765,7 @@ fn splice_information_is_an_event_of_pictures_and_a_range_in_playlists_and_delta
         let ranges = |playlist: &MediaPlaylist| {
             playlist.segments.iter().map(|segment| segment.date_ranges.len()).collect::<Vec<_>>()
         };
-        // The segment that began at 8 s is the oldest that is there.
+        // The segment that began at 8 s is the oldest listed.
         assert_eq!((ranges(&playlist)[0], ranges(&playlist).iter().sum::<usize>()), (1, 1));
         let delta = playlist.delta().unwrap();
         assert!(delta.skipped > 2);

@@ -26,7 +26,7 @@ fn unit(track: TrackId, payload: &[u8]) -> AccessUnit {
     AccessUnit { track, dts: 0, pts: 0, key_frame: true, config_epoch: 1, payload }
 }
 
-/// Opens a part block by block, as the standard has it.
+/// Decrypts a part block by block, as the standard describes it.
 fn opened(part: &mut [u8], key: [u8; 16], step: usize) {
     let mut opener = AesCbcOpener::new(&key, VECTOR).unwrap();
     for block in part.chunks_exact_mut(16).step_by(step) {
@@ -35,7 +35,7 @@ fn opened(part: &mut [u8], key: [u8; 16], step: usize) {
 }
 
 proptest! {
-    /// Slices and other NAL units of any sizes, the sizes of blocks and patterns among them.
+    /// Slices and other NAL units of random sizes, including the sizes of blocks and patterns.
     #[test]
     fn parts_add_up_and_are_opened_with_the_key_alone(
         nals in prop::collection::vec((any::<bool>(), prop_oneof![0usize..40, 120usize..180, 270usize..330, Just(2000usize), Just(70_000usize)]), 1..60),
@@ -48,7 +48,7 @@ proptest! {
             payload.extend_from_slice(&nal);
         }
         let Some((sealed, parts)) = protector().protect(&unit(TrackId::VIDEO, &payload)) else {
-            // More clear bytes than the list can tell: it must not leave.
+            // The list of subsamples cannot hold as many clear bytes, so the unit must not be passed on.
             let clear: usize = nals.iter().filter(|(is_slice, _)| !is_slice).map(|(_, length)| length).sum();
             prop_assert!(clear > 65_535 * 2);
             return Ok(());
@@ -65,7 +65,7 @@ proptest! {
             at = begin + part.protected as usize;
             opened(&mut clear[begin..at], KEY, 10);
             opened(&mut other[begin..at], [7; 16], 10);
-            // Nine blocks in ten, and what is no whole block, are as they were.
+            // Nine of ten blocks, and incomplete blocks, are unchanged.
             for (number, block) in sealed[begin..at].chunks(16).enumerate() {
                 let is_same = block == &payload[begin + number * 16..][..block.len()];
                 prop_assert_eq!(is_same, block.len() < 16 || number % 10 != 0);

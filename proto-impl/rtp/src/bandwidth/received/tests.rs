@@ -47,7 +47,7 @@ struct Loop {
     loss: u64,
     random: crypto::Random,
     now_ms: u64,
-    /// Time at which the line is free, in microseconds.
+    /// Time from which on the line is idle, in microseconds.
     free: u64,
     /// Packets in flight: arrival, timestamp, bytes.
     flying: VecDeque<(u64, u32, usize)>,
@@ -58,7 +58,7 @@ struct Loop {
     lost: u64,
 }
 
-/// Measurements of a second of a run.
+/// Measurements over one second of a run.
 #[derive(Debug, Clone, Copy)]
 struct Second {
     sent_bits: u64,
@@ -150,8 +150,8 @@ fn mean(seconds: &[Second]) -> u64 {
     seconds.iter().map(|second| second.sent_bits).sum::<u64>() / seconds.len() as u64
 }
 
-/// Checks a line whose rate falls for a while: from the fourth second on the sent data passes, and afterwards the rate
-/// rises again.
+/// Checks a line whose rate drops for a while: from the fourth second on, the data sent fits, and afterwards
+/// the rate rises again.
 #[test]
 fn a_sender_settles_at_what_passes_and_rises_again() {
     let mut failed = Vec::new();
@@ -178,7 +178,7 @@ fn a_sender_settles_at_what_passes_and_rises_again() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Checks that loss unrelated to the rate does not starve a sender.
+/// Checks that loss unrelated to the rate does not stop a sender.
 #[test]
 fn loss_of_the_path_does_not_starve_a_sender() {
     for loss in [0, 20, 50, 100, 150, 300] {
@@ -217,7 +217,7 @@ fn the_queue_is_seen_at_the_first_packet_of_each_frame() {
     let at = |ms: u64| start + Duration::from_millis(ms);
     let mut delay = QueueDelay::new(start, 90_000);
     let mut seen = Vec::new();
-    // Frames of 33 ms, in four packets that come over 20 ms; from the fifth on 80 ms late, then in time again.
+    // Frames every 33 ms, in four packets over 20 ms; frames 5 to 7 are 80 ms late.
     for frame in 0..10u64 {
         let late = if (5..8).contains(&frame) { 80 } else { 0 };
         for packet in 0..4 {
@@ -225,11 +225,11 @@ fn the_queue_is_seen_at_the_first_packet_of_each_frame() {
             let queue = delay.handle_packet(at(100 + frame * 33 + late + packet * 5), timestamp);
             seen.extend(queue.map(|queue| queue.as_millis()));
         }
-        // Repeated, and of an earlier frame.
+        // A repeated packet, of an earlier frame.
         assert_eq!(delay.handle_packet(at(130 + frame * 33 + late), u32::MAX.wrapping_sub(3000)), None);
     }
     assert_eq!(seen, [0, 0, 0, 0, 0, 80, 80, 80, 0, 0]);
-    // The path is longer from now on: behind two windows that is its delay.
+    // The path is longer from now on: after two windows, the delay counts as that of the path.
     let mut longer = Vec::new();
     for second in 1..70u64 {
         let timestamp = u32::MAX.wrapping_add(u32::try_from(second * 90_000).unwrap());
@@ -237,7 +237,7 @@ fn the_queue_is_seen_at_the_first_packet_of_each_frame() {
     }
     let first = longer[0].as_millis();
     assert!((90..=100).contains(&first) && longer[68].is_zero(), "{longer:?}");
-    // A leap of the sender's clock is no queue.
+    // A jump of the sender's clock is not a queue.
     let leap = delay.handle_packet(at(90_000), u32::MAX.wrapping_add(70 * 90_000));
     assert_eq!(leap.map(|queue| queue.as_millis()), Some(0));
 }

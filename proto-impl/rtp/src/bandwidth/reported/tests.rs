@@ -1,4 +1,4 @@
-//! Tests with a source that obeys the limit, a line with a queue, and a receiver that sends reports.
+//! Tests with a source that follows the limit, a line with a queue, and a receiver that sends reports.
 
 use crypto::Random;
 
@@ -18,7 +18,7 @@ struct Line {
     /// Interval of reports.
     report_ms: u64,
     random: Random,
-    /// Time at which the line is free, in microseconds.
+    /// Time from which on the line is idle, in microseconds.
     free: u64,
     /// Bytes that may leave, in thousandths of a bit.
     credit: u64,
@@ -26,7 +26,7 @@ struct Line {
     number: u16,
     sent: u64,
     lost: u64,
-    /// The receiver extends numbers by their cycles.
+    /// True if the receiver counts cycles of the sequence numbers.
     counts_cycles: bool,
 }
 
@@ -56,7 +56,7 @@ impl Line {
     }
 
     fn report(&self) -> ReportBlock {
-        // Numbers begin at 65 000: the first cycle is over after 536 packets.
+        // Numbers start at 65 000, so the first cycle ends after 536 packets.
         let highest = u32::try_from(64_999 + self.sent).unwrap();
         let highest = if self.counts_cycles { highest } else { highest & 0xffff };
         ReportBlock {
@@ -93,7 +93,7 @@ impl Line {
         }
     }
 
-    /// Thousandths lost, and percent of the line used, in the next so many seconds.
+    /// Returns the loss in thousandths, and the use of the line in percent, over the next `seconds`.
     fn judged(&mut self, seconds: u64) -> (u64, u64) {
         let (sent, lost) = (self.sent, self.lost);
         self.run(seconds);
@@ -190,7 +190,7 @@ fn a_path_that_widens_is_tried_and_less_often_when_that_fails() {
     assert!(first > 0 && later < first, "{first} {later}");
 }
 
-/// Checks a path on which nothing arrives for a while: it is as wide as before.
+/// Checks a path on which nothing arrives for a while: afterwards, its capacity is as before.
 #[test]
 fn a_path_that_was_away_is_not_narrow() {
     for (report_ms, away) in [(1_000, 5), (1_000, 30), (5_000, 2), (5_000, 30)] {
@@ -203,7 +203,7 @@ fn a_path_that_was_away_is_not_narrow() {
         line.run(25);
         let limit = line.path.limit();
         assert!(limit.is_none_or(|limit| limit >= STREAM), "{report_ms} {away}: {limit:?}");
-        // A path that becomes narrow is found to be so, although more is tried.
+        // If a path becomes narrow, this is detected, although higher rates are tried.
         line.rate = STREAM / 2;
         line.run(60);
         let (lost, used) = line.judged(120);
@@ -211,7 +211,7 @@ fn a_path_that_was_away_is_not_narrow() {
     }
 }
 
-/// Checks a receiver that sends 16 bits of the highest number.
+/// Checks a receiver that reports only 16 bits of the highest number.
 #[test]
 fn a_receiver_that_counts_no_cycles_is_heard_again() {
     let mut line = Line::new(STREAM * 60 / 100);
@@ -222,7 +222,7 @@ fn a_receiver_that_counts_no_cycles_is_heard_again() {
     assert!(lost <= 40 && used >= 80, "{lost} lost in a thousand, {used} % used");
 }
 
-/// Checks that what is lost behind a pause is not judged by the rate of the pause.
+/// Checks that losses after a pause are not judged by the rate during the pause.
 #[test]
 fn a_pause_is_no_low_rate() {
     for narrow in [false, true] {

@@ -1,4 +1,4 @@
-//! Tests of the spatial layers of VP9 and their selection for the picture.
+//! Tests of VP9's spatial layers, and of their selection for output.
 
 use crate::payload::{Depacketizer, Format, Frame, Part};
 
@@ -19,8 +19,8 @@ struct Picture {
 const VP9_KEY: u8 = 0x82;
 const VP9_INTER: u8 = 0x86;
 
-/// Returns the result of pictures as text: K for a key frame and D for others, followed by their layers (W both, L or U
-/// one). A skipped picture is -, a broken one x.
+/// Returns the result for pictures as text: K for a key frame and D for others, followed by the layers (W for
+/// both, L or U for one). A skipped picture is -, a broken one x.
 fn vp9_pictures(pictures: &[Picture]) -> String {
     let mut depacketizer = Depacketizer::new(Format::Vp9).unwrap();
     let mut out = String::new();
@@ -46,7 +46,7 @@ fn vp9_pictures(pictures: &[Picture]) -> String {
                 out.push(if frame.key_frame { 'K' } else { 'D' });
                 let both = frame.payload.len() > 5;
                 out.push(if both { 'W' } else { char::from(frame.payload[1]).to_ascii_uppercase() });
-                // An index is there exactly where there are two frames.
+                // An index is present if and only if there are two frames.
                 assert_eq!(frame.payload.last().unwrap() & 0xe0 == 0xc0, both);
             }
             more => panic!("{more:?}"),
@@ -83,7 +83,7 @@ fn of_independent_layers_of_vp9_the_top_one_is_taken() {
         &format!("KUDU{}xKLDLDL", times("-", 15)),
     );
     check("it comes back", &[(base_key, 1), (base, 2), (own, 1), (apart, 1)], "KLDLDLKUDU");
-    // Without a frame of the lower layer in one picture, or of the upper: taken whole as before.
+    // If one picture lacks the lower or the upper layer, pictures are output whole as before.
     check(
         "full SVC, upper dropped",
         &[(key, 1), (svc, 1), (base, 20), (svc, 1)],
@@ -91,7 +91,8 @@ fn of_independent_layers_of_vp9_the_top_one_is_taken() {
     );
     let once = [(key, 1), (svc, 2), (apart, 9), (svc, 2), (apart, 9), (svc, 1)];
     check("full SVC, now and then apart", &once, &format!("KW{}", times("DW", 23)));
-    // A layer that was alone cannot be together again before a key picture, and then stays whole.
+    // After the upper layer was used alone, both cannot be combined again before a key picture; from there on,
+    // pictures stay whole.
     let changed = [(own, 1), (apart, 2), (svc, 2), (own, 1), (apart, 12)];
     check("a mode that changes", &changed, &format!("KUDUDUxxKW{}", times("DW", 12)));
 }

@@ -1,5 +1,5 @@
-//! Simulation of a receiver and a model of a sender in a closed loop, in virtual time. It measures how many frames
-//! arrive whole, and with how much delay.
+//! Simulates a receiver and a model of a sender in a closed loop, in virtual time. Measures how many frames
+//! arrive complete, and with what delay.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test of small numbers")]
 
@@ -38,7 +38,7 @@ struct Path {
 /// Result of a run.
 #[derive(Debug)]
 struct Ran {
-    /// Frames that arrived whole, in thousandths.
+    /// Complete frames, in thousandths.
     whole: usize,
     /// Delay in milliseconds beyond the one-way delay: median and 95th percentile of the frames.
     delay: [u64; 2],
@@ -81,8 +81,8 @@ impl Loop {
         self.there.send(self.start + ms(at), bytes.into());
     }
 
-    /// Runs a sender with a history of a second or three round trips, and at most a single repair of a packet per round
-    /// trip, as in libwebrtc.
+    /// Runs a sender with a history of a second or three round trips, which retransmits a packet at most once
+    /// per round trip, as libwebrtc does.
     fn run(mut self, path: Path) -> Ran {
         let mut next = 0u64;
         for at in 0..LENGTH_MS + 5000 {
@@ -172,7 +172,7 @@ fn header(number: u16, timestamp: u32) -> Header<'static> {
     }
 }
 
-/// Checks the share of whole frames in thousandths and the resulting delay, in each cell with three seeds.
+/// Checks the share of complete frames in thousandths, and the resulting delay, for each cell with three seeds.
 #[test]
 fn the_hold_follows_the_round_trip() {
     let mut failed = Vec::new();
@@ -187,7 +187,7 @@ fn the_hold_follows_the_round_trip() {
                     println!(
                         "{round_trip:3} {loss:2} {jitter:3} | {whole:4} | {p50:4} {p95:4} | {resent:.2}"
                     );
-                    // With jitter that keeps the order, most packets are as late as the latest.
+                    // With jitter that preserves the order, most packets are as late as the latest.
                     let round_trip = round_trip + 2 * jitter;
                     let least = match (loss, round_trip) {
                         (0, _) => 1000,
@@ -204,7 +204,7 @@ fn the_hold_follows_the_round_trip() {
                         (_, ..=250) => 790,
                         (_, _) => 330,
                     };
-                    // A loss costs a round trip or a few, and never more than the cap.
+                    // A loss costs one round trip or a few, but never more than the maximum hold.
                     let repairs = [0, 3, 5, 8, 12, 20]
                         [[0, 2, 5, 10, 20, 35].iter().position(|one| *one == loss).unwrap()];
                     let most = (round_trip * repairs + 100).min(HOLD_REPAIR_MAX.as_millis() as u64)
@@ -348,7 +348,7 @@ fn given_up(seed: u64, jitter: u64, packets: u64) -> u64 {
     (packets - came as u64) * 1000 / packets
 }
 
-/// Checks reordering of 200 ms, which cost 24 % while every gap was held for 60 ms.
+/// Checks reordering by 200 ms. When every gap was held for 60 ms, this lost 24 %.
 #[test]
 fn without_repairs_the_hold_follows_the_reordering() {
     for jitter in [0, 20, 60, 100, 200, 400] {

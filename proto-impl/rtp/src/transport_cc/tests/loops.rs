@@ -1,5 +1,5 @@
-//! Test of the feedback in a closed loop: an obedient sender (a simple model of draft-ietf-rmcat-gcc-02), and a line
-//! that becomes slow, loses packets and loses feedback.
+//! Tests the feedback in a closed loop: with an obedient sender (a simple model of draft-ietf-rmcat-gcc-02),
+//! and a line that becomes slow, loses packets and loses feedback.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -19,7 +19,7 @@ use crate::rtcp::{Rtcp, TransportFeedback, packets};
 const MOST: f64 = 2_500_000.0;
 const LATENCY_MS: u64 = 40;
 
-/// Sender that follows arrival times.
+/// A sender that adapts to arrival times.
 struct Sender {
     /// Rate of the sender in bits per second.
     rate: f64,
@@ -33,7 +33,7 @@ struct Sender {
     near: Option<f64>,
     /// Packets and losses since the last check of loss.
     told: (u64, u64),
-    /// The same since the beginning.
+    /// The same since the start.
     all_told: (u64, u64),
     changed: u64,
 }
@@ -89,7 +89,7 @@ struct Loop {
     queue_ms: u64,
     /// Loss in each direction in thousandths.
     loss: u64,
-    /// Longest additional delay of a packet in milliseconds; packets overtake each other by it.
+    /// Maximum additional delay of a packet in milliseconds; packets may overtake each other.
     jitter_ms: u64,
     random: Random,
     now_ms: u64,
@@ -129,7 +129,7 @@ impl Loop {
         }
     }
 
-    /// Sends a frame in packets that are spread over its time and returns the number of bits.
+    /// Sends a frame in packets that are spread over its duration. Returns the number of bits.
     fn send(&mut self) -> u64 {
         let mut left = (self.sender.rate * 0.033 / 8.0) as u64;
         let bits = left * 8;
@@ -152,7 +152,7 @@ impl Loop {
         bits
     }
 
-    /// Runs for a second and returns the number of sent bits and the queue at the end in ms.
+    /// Runs for a second. Returns the number of bits sent, and the queue at the end in milliseconds.
     fn second(&mut self) -> (u64, u64) {
         let mut bits = 0;
         for _ in 0..1000 {
@@ -190,7 +190,7 @@ impl Loop {
     }
 }
 
-/// Checks that packets that overtake each other are not reported as missing, and that a lost one is reported all the same.
+/// Checks that overtaken packets are not reported as missing, but lost ones still are.
 #[test]
 fn overtaken_packets_are_not_reported_as_lost() {
     for (jitter_ms, loss) in [(30, 0), (100, 0), (100, 20)] {
@@ -206,7 +206,8 @@ fn overtaken_packets_are_not_reported_as_lost() {
     }
 }
 
-/// Checks that from the fourth second on the sent data passes, and that the sender becomes fast again with the line.
+/// Checks that from the fourth second on, the data sent fits, and that the sender speeds up again with the
+/// line.
 #[test]
 fn a_sender_that_follows_arrival_times_settles_and_rises() {
     let mut failed = Vec::new();
@@ -228,7 +229,8 @@ fn a_sender_that_follows_arrival_times_settles_and_rises() {
             let high = path.run(40);
             let rises = high.iter().position(|(bits, _)| *bits as f64 > start * 0.8).unwrap_or(99);
             println!("{} {queue_ms} {loss} | {settled} % | {queue} ms | {rises} s", line / 1000);
-            // A queue of two seconds takes its time to drain; among losses of the path the model only holds its rate.
+            // A queue of two seconds takes time to drain; with losses of the path, the model only keeps its
+            // rate.
             let queue_most = if queue_ms > 500 { 1200 } else { 100 };
             let rises_late = loss == 0 && rises > 25;
             if !(75..=104).contains(&settled) || queue > queue_most || rises_late {

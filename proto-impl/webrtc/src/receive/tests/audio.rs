@@ -1,4 +1,4 @@
-//! Tests of a publisher's audio: redundant packets, lost packets, and packets in the wrong form.
+//! Tests of a publisher's audio: redundant packets, lost packets, and packets with an unexpected format.
 
 use crypto::Seed;
 use media::codec::Codec;
@@ -33,7 +33,7 @@ impl Bench {
             mid: "0".to_owned(),
             kind: MediaKind::Audio,
             direction: Direction::RecvOnly,
-            // The peer does not repeat packets.
+            // The peer does not retransmit packets.
             formats: vec![SectionFormat {
                 remote: sdp::Format { feedback: Vec::new(), ..local.clone() },
                 local,
@@ -82,7 +82,7 @@ impl Bench {
         self.reception.handle_packet(self.now, &bytes, &mut self.events);
     }
 
-    /// Handles the frame with this number, with `blocks` previous frames in its packet.
+    /// Handles the frame with this number, in a packet with `blocks` previous frames.
     fn redundant(&mut self, number: u16, blocks: u16) {
         let mut payload = Vec::new();
         for back in (1..=blocks.min(number)).rev() {
@@ -100,7 +100,7 @@ impl Bench {
         self.reception.handle_timeout(self.now, &mut self.events);
     }
 
-    /// Returns the frames by their number, which is both in their bytes and in their time.
+    /// Returns the numbers of the frames; the number is in both the content and the timestamp of each.
     fn frames(&mut self) -> Vec<u32> {
         let number = |event| {
             let Event::Frame { frame, .. } = event else { return None };
@@ -126,16 +126,16 @@ fn lost_frames_come_from_the_packets_behind_them() {
     bench.redundant(5, 1);
     assert_eq!(bench.frames(), [5], "before the first one nothing is missing");
     bench.redundant(6, 1);
-    // At once, without a wait.
+    // Immediately, without waiting.
     bench.redundant(8, 1);
     assert_eq!(bench.frames(), [6, 7, 8]);
-    // Two in a row, and what comes late was there already.
+    // Two consecutive packets are lost, and late packets contain nothing new.
     bench.redundant(11, 2);
     bench.redundant(10, 2);
     bench.packet(OPUS, 9, &frame(9));
     bench.packet(OPUS, 12, &frame(12));
     assert_eq!(bench.frames(), [9, 10, 11, 12]);
-    // Two of three: the hold decides.
+    // If more is lost, packets wait for the hold.
     bench.redundant(16, 2);
     assert_eq!(bench.frames(), []);
     bench.wait(100);
@@ -144,7 +144,7 @@ fn lost_frames_come_from_the_packets_behind_them() {
     assert_eq!((stats.recovered, stats.lost, bench.reception.malformed), (3, 3, 0));
 }
 
-/// Returns the share of frames that arrive, and the maximum delay of a frame after the time of its packet.
+/// Returns the number of frames that arrive, and the maximum delay of a frame after the time of its packet.
 fn run(seed: u64, loss: f64, blocks: u16) -> (usize, u64) {
     const FRAMES: u16 = 3000;
     let mut bench = Bench::new();
@@ -192,7 +192,7 @@ fn what_is_no_redundant_packet_harms_nothing() {
         bench.wait(100);
         assert_eq!((bench.frames(), bench.reception.malformed), (vec![1, 3], malformed), "{payload:?}");
     }
-    // Times that lie: a frame of long ago, and one of the packet's own time.
+    // False times: a frame from long ago, and one with the packet's own time.
     let mut bench = Bench::new();
     bench.redundant(20, 1);
     let lies = [&head(OPUS, 16_000, 2)[..], &head(OPUS, 0, 2), &[OPUS], &frame(4), &frame(21), &frame(21)];
@@ -214,7 +214,7 @@ fn any_bytes_are_harmless() {
     }
 }
 
-/// Checks packets with audio levels. The key of an encrypted level (RFC 6904) is never negotiated, so such levels are
+/// Checks packets with audio levels. The key for encrypted levels (RFC 6904) is never negotiated, so these are
 /// ignored.
 #[test]
 fn levels_of_packets_become_a_loudness_where_they_were_agreed_on() {

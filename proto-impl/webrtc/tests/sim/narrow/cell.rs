@@ -1,4 +1,4 @@
-//! Measured run of a path with a source.
+//! Runs a source over a path, and measures the result.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use sdp::Direction;
 
 use crate::harness::{End, Manner, Studio, both_connected, session};
 
-/// Rate of the source in bits per second, with headers.
+/// Rate of the source in bits per second, including headers.
 pub(crate) const STREAM: u64 = 2_600_000;
 /// Time between two samples.
 const STEP: Duration = ms(100);
 /// Number of samples per second.
 const SECOND: usize = 10;
 
-/// Path with its sender.
+/// A path and its sender.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cell {
     /// Rate of the path in thousandths of the rate of the stream.
@@ -25,7 +25,8 @@ pub(crate) struct Cell {
     pub(crate) loss: u64,
     pub(crate) round_trip: u64,
     pub(crate) jitter: u64,
-    /// Cut at 12 s: the rate in thousandths of the stream's, and the length in milliseconds.
+    /// Reduction of the capacity at 12 s: to this rate in thousandths of the stream's, for this many
+    /// milliseconds.
     pub(crate) cut: Option<(u64, u64)>,
     pub(crate) manner: Manner,
 }
@@ -41,7 +42,7 @@ impl Cell {
     }
 }
 
-/// State at a moment.
+/// A sample of the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) at: Duration,
@@ -72,7 +73,7 @@ fn change(link: &mut Link, with: impl FnOnce(Link) -> Link) {
     *link = with(old);
 }
 
-/// Runs a cell: a viewer joins over a path without limits, then the path gets the limits of the cell and the media
+/// Runs a cell: a viewer joins over a path without limits; then the path gets the cell's limits, and the media
 /// begins.
 pub(crate) fn run(cell: Cell, length: Duration, seed: u64) -> Run {
     let latency = ms(cell.round_trip / 2);
@@ -121,9 +122,9 @@ impl Run {
         cut.unwrap_or(carries)
     }
 
-    /// Returns whether a moment is at least three round trips and half a second after the last change: the first
-    /// reports it, in the second the queue still fills, the third shows the reaction. With jitter, and where loss must
-    /// be distinguished from a full queue, it takes two seconds longer.
+    /// Returns true if a time is at least three round trips and half a second after the last change: the first
+    /// round trip reports the change, during the second the queue still fills, and the third shows the
+    /// reaction. With jitter, or if loss must be distinguished from a full queue, it takes two seconds longer.
     fn is_settled(&self, at: Duration) -> bool {
         let tells = if self.cell.jitter > 50 || self.cell.loss > 20 { 2000 } else { 0 };
         let settles = ms(self.cell.round_trip * 3 + 500 + tells);
@@ -132,7 +133,8 @@ impl Run {
         !changes.into_iter().flatten().chain(ends).any(|from| at >= from && at < from + settles)
     }
 
-    /// Returns the offered bytes at the bottleneck relative to its capacity, in thousandths, for each settled second.
+    /// Returns the load of the bottleneck, as bytes offered relative to its capacity in thousandths, for each
+    /// settled second.
     pub(crate) fn load(&self) -> Vec<u64> {
         let windows = self.looks.windows(SECOND).filter(|window| {
             let from = window[0].at.saturating_sub(STEP);
@@ -157,8 +159,8 @@ impl Run {
         self.settled().map(|look| look.estimate * 1000 / look.carries).collect()
     }
 
-    /// Returns the time from the end of the cut until the estimate is four fifths of the path's capacity or of the
-    /// source's rate.
+    /// Returns the time from the end of the cut until the estimate reaches four fifths of the path's capacity
+    /// or of the source's rate.
     pub(crate) fn recovers(&self) -> Option<Duration> {
         let (_, took) = self.cell.cut?;
         let end = CUT_AT + ms(took);
@@ -167,7 +169,7 @@ impl Run {
         Some(back.at - end)
     }
 
-    /// Returns how many of a thousand units arrived, for audio and for video.
+    /// Returns how many units of a thousand arrived, for audio and for video.
     pub(crate) fn came(&self) -> [u64; 2] {
         let made = self.pair.b.studio.as_ref().unwrap().made;
         let came = [self.pair.a.verifier.audio().received, self.pair.a.verifier.video().received];
@@ -184,7 +186,7 @@ impl Run {
         bytes.overflowed * 1000 / bytes.offered.max(1)
     }
 
-    /// Formats the result as a line of a table.
+    /// Formats the result as a row of a table.
     pub(crate) fn line(&self) -> String {
         let (load, estimates) = (self.load(), self.estimates());
         let mean = |all: &[u64]| all.iter().sum::<u64>() / (all.len() as u64).max(1);

@@ -1,5 +1,5 @@
-//! Simulations of paths with less capacity than a stream, in virtual time: the sent data, the estimate, and the
-//! received media.
+//! Simulations of paths with less capacity than a stream, in virtual time: data sent, estimates, and media
+//! received.
 
 mod cell;
 mod table;

@@ -1,5 +1,6 @@
-//! Table of cells: path rates of 0.3 to 1.2 of the stream, queues of 20 to 500 KB, losses up to a third, round trips up
-//! to 1.6 s, jitter up to 200 ms, cuts of half a second to twelve, and three behaviours of a source.
+//! Table of cells: path rates from 0.3 to 1.2 times the stream's, queues of 20 to 500 KB, losses up to a third,
+//! round trips up to 1.6 s, jitter up to 200 ms, cuts of half a second to twelve seconds, and three behaviours
+//! of the source.
 
 use netsim::{ms, secs};
 
@@ -8,7 +9,7 @@ use crate::harness::Manner;
 
 const LENGTH: std::time::Duration = secs(30);
 
-/// Seed of the runs, which `CELL_SEED` can replace.
+/// Seed of the runs; `CELL_SEED` overrides it.
 fn seed() -> u64 {
     std::env::var("CELL_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
@@ -43,15 +44,15 @@ fn cuts() -> Vec<Cell> {
     all
 }
 
-/// Checks the properties of every cell. Values are in thousandths.
+/// Checks the properties that every cell must have. Values are in thousandths.
 fn check(run: &Run) {
     println!("{}", run.line());
     let (cell, line) = (run.cell, run.line());
     let load = run.load();
     let mean = load.iter().sum::<u64>() / load.len() as u64;
-    // All that is sent, repairs too: on the mean no more than is delivered, and in a second hardly more than an eighth above
-    // it: the rate grows until a queue shows, which takes a feedback and, far away, a round trip. Where much is lost before the
-    // queue, what reaches it is a game of chance besides.
+    // The load includes retransmissions. Its mean must not exceed the capacity, and a single second hardly an
+    // eighth more: the rate grows until a queue is noticed, which takes one feedback and, on long paths, a
+    // round trip. If much is lost before the queue, the amount that reaches it is also subject to chance.
     let most = if cell.loss > 20 { 1200 } else { 1125 };
     let above = load.iter().filter(|load| **load > most).count();
     assert!(mean <= 1000, "mean load {mean}: {line}");
@@ -59,13 +60,13 @@ fn check(run: &Run) {
     let late = &run.looks[run.looks.len() / 2..];
     let waits: u128 = late.iter().map(|look| look.backlog.as_millis()).sum::<u128>() / late.len() as u128;
     assert!(waits <= 70, "queue of {waits} ms: {line}");
-    // At the beginning a round trip of 1.6 s is too long to know better.
+    // With a round trip of 1.6 s, the start takes too long to avoid losses.
     let is_far = cell.round_trip > 1000;
     assert!(run.dropped() <= if is_far { 80 } else { 35 }, "{line}");
-    // Audio is repaired by what is sent again, for as long as a player waits.
+    // Audio is repaired by retransmissions, as long as a player waits for them.
     let [audio, _] = run.came();
     let whole = if cell.loss > 300 {
-        // Repairs of video, of which more are asked for, take some of its room.
+        // Retransmissions of video, of which more are requested, take some of its capacity.
         930
     } else if cell.loss >= 150 || is_far {
         950
@@ -84,7 +85,7 @@ fn check_estimate(run: &Run) {
     let mut estimates = run.estimates();
     estimates.sort_unstable();
     let part = |share: usize| estimates[estimates.len() * share / 100];
-    // Packets lost before the queue may be sent besides.
+    // Packets lost before the queue may be sent in addition.
     let carries = |thousandths: u64| thousandths * 1000 / (1000 - cell.loss);
     // The estimator needs seconds to learn that delays vary without a queue.
     let least = match cell {
@@ -113,7 +114,7 @@ fn a_source_that_leaves_pictures_out_fills_the_path_and_no_more() {
     }
 }
 
-/// Checks a source whose pictures refer to each other, which is silent at the end of each group.
+/// Checks a source whose pictures refer to each other, and which therefore omits the rest of a group.
 #[test]
 fn a_source_that_comes_and_goes_keeps_its_estimate() {
     for cell in of_manner(Manner::LeavesOutTail) {
@@ -125,7 +126,8 @@ fn a_source_that_comes_and_goes_keeps_its_estimate() {
     }
 }
 
-/// Checks a source that drops nothing: the pacer limits it, nothing is added to the media, and nothing grows.
+/// Checks a source that drops nothing: the pacer limits it, no padding is added, and nothing grows without
+/// limit.
 #[test]
 fn a_source_that_sends_all_is_bounded() {
     for cell in of_manner(Manner::SendsAll) {
@@ -171,7 +173,7 @@ fn a_cut_is_followed_down_and_up() {
     }
 }
 
-/// Checks that the same seed gives the same run.
+/// Checks that runs with the same seed are identical.
 #[test]
 fn a_cell_is_the_same_each_time() {
     let cell = Cell { loss: 50, jitter: 20, cut: Some((300, 500)), ..Cell::new(900, 64) };
