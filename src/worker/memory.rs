@@ -1,4 +1,4 @@
-//! This worker's share in the memory budget of all rings, which also covers bytes made for single viewers.
+//! A worker's share in the memory budget of all rings, which also covers bytes made for single viewers.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Routes datagrams received on a shared port to sessions.
 //!
 //! 1. A STUN request is passed to the session whose user name fragment it contains, which then authenticates
-//! it. A request for an unknown fragment costs one table lookup.
+//!    it. A request for an unknown fragment costs one table lookup.
 //! 2. Any other datagram is passed to the session that has validated its path; without such a session, it is
-//! dropped.
+//!    dropped.
 //! 3. Media on an unknown path may come from a peer whose port has changed: [`Demux::next_of_host`] returns a
-//! session with a path to another port of the same address, which may try its keys.
+//!    session with a path to another port of the same address, which may try its keys.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -2,17 +2,17 @@
 //! initiative, and is always controlled.
 //!
 //! 1. A request with our user name fragment, authenticated with our password, validates its path. Other paths
-//! accept only STUN ([`LiteAgent::is_valid`]).
+//!    accept only STUN ([`LiteAgent::is_valid`]).
 //! 2. Media uses the first validated path until the peer nominates one with USE-CANDIDATE, and from then on
-//! always the path nominated last. A request without USE-CANDIDATE does not change the path.
+//!    always the path nominated last. A request without USE-CANDIDATE does not change the path.
 //! 3. Each authenticated request gives consent to send on its path for a while (a lite agent has no other
-//! regular sign of consent). If the selected path falls silent, another path replaces it: after
-//! [`PATH_SILENCE_MAX`], one that is being checked; when the consent ends, any valid one. If there is none, the
-//! agent ends.
+//!    regular sign of consent). If the selected path falls silent, another path replaces it: after
+//!    [`PATH_SILENCE_MAX`], one that is being checked; when the consent ends, any valid one. If there is none, the
+//!    agent ends.
 //! 4. After a restart, the previous credentials remain valid until the first request with the new ones.
 //! 5. Authentic media from another port of the peer's address means that a NAT has given the peer that port
-//! ([`LiteAgent::follow_media`]). The path accepts further media immediately; media is sent there once the peer
-//! has answered a check.
+//!    ([`LiteAgent::follow_media`]). The path accepts further media immediately; media is sent there once the peer
+//!    has answered a check.
 //!
 //! Requests contain no time or counter, so a captured copy is as authentic as the original. Therefore the last
 //! [`REQUESTS_KEPT`] requests are remembered: a copy validates no path, changes nothing and gives no consent.

@@ -1,14 +1,14 @@
 //! Receiving media: maps packets to sources, and assembles frames from sources.
 //!
 //! 1. The source of a packet is already known, or is found by the packet's `mid`, by the SSRCs of the
-//! description, or by a payload type that only one section uses (RFC 9143 §9.2).
+//!    description, or by a payload type that only one section uses (RFC 9143 §9.2).
 //! 2. A retransmission is converted back to the original packet.
 //! 3. The [`Receiver`] of a source puts packets in order and reports missing ones; its depacketizer assembles
-//! frames.
+//!    frames.
 //! 4. Each layer of a section takes media from a single source, so that frames of several sources are not
-//! mixed. A section without simulcast has one layer.
+//!    mixed. A section without simulcast has one layer.
 //! 5. Audio levels (RFC 6464), if negotiated, are smoothed to a loudness and reported a few times per second
-//! ([`loudness`]).
+//!    ([`loudness`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! One worker's state of a port that all workers share: the sessions here whose datagrams arrive at other workers,
+//! A worker's state of a port that all workers share: the sessions here whose datagrams arrive at other workers,
 //! and the sessions there whose datagrams arrive here (`protocol::steering`).
 
 use std::collections::{HashMap, VecDeque};

@@ -2,9 +2,9 @@
 //!
 //! 1. [`Client::poll_request`] returns a request, one at a time.
 //! 2. The owner sends it and passes the body to [`Client::handle_body`] as it arrives. Then it calls one of
-//! [`Client::handle_response_end`], [`Client::handle_failure`] and [`Client::handle_redirect`].
+//!    [`Client::handle_response_end`], [`Client::handle_failure`] and [`Client::handle_redirect`].
 //! 3. [`Client::poll_event`] returns the segments; [`Client::poll_timeout`] returns the time of the next
-//! action.
+//!    action.
 //!
 //! The owner decides when to give up on a request without an answer, and reports it as a failure.
 //!

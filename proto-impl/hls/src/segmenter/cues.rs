@@ -2,14 +2,14 @@
 //! however often the encoder repeats its message.
 //!
 //! 1. A break or another event begins a range. The range's tag precedes the growing segment, after those of the
-//! segment's parts that are already listed, because a playlist may only be appended to (§6.2.1).
+//!    segment's parts that are already listed, because a playlist may only be appended to (§6.2.1).
 //! 2. A return ends the range of its break with a second tag of the same id; a cancellation does so with a tag
-//! of zero duration. If the return has an id of its own, it ends the newest break without an announced end.
+//!    of zero duration. If the return has an id of its own, it ends the newest break without an announced end.
 //! 3. If a break without an announced end is announced again at another time, it is a new break: the encoder
-//! has restarted, and will not end the former one. If a break with an announced end is repeated with the
-//! remaining time, it stays one range.
+//!    has restarted, and will not end the former one. If a break with an announced end is repeated with the
+//!    remaining time, it stays one range.
 //! 4. When a segment leaves the playlist, the tags of ranges that continue beyond it move to the next segment;
-//! other tags are dropped.
+//!    other tags are dropped.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,18 +1,18 @@
 //! Cuts a live stream into segments, and writes playlists (RFC 8216, RFC 8216bis) and a DASH manifest for them.
 //!
 //! 1. Access units are passed in decoding order, each with its time in milliseconds and its date ([`Timed`]).
-//! Their tracks are set first ([`TsSegmenter::set_tracks`], [`Mp4Segmenter::set_tracks`]), and again whenever
-//! they change.
+//!    Their tracks are set first ([`TsSegmenter::set_tracks`], [`Mp4Segmenter::set_tracks`]), and again whenever
+//!    they change.
 //! 2. A [`Window`] decides where a segment ends: at key frames where possible, otherwise by time and size. It
-//! keeps the playlist of the newest segments.
+//!    keeps the playlist of the newest segments.
 //! 3. [`TsSegmenter`] writes segments of MPEG-TS, which a [`Sealer`] may encrypt; [`Mp4Segmenter`] writes
-//! fragmented MP4, with parts for low latency. Files are returned before a playlist lists them.
+//!    fragmented MP4, with parts for low latency. Files are returned before a playlist lists them.
 //! 4. The names of removed files are returned twice: when the playlist no longer lists them, and when players
-//! no longer fetch them.
+//!    no longer fetch them.
 //! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s, given their [`Outline`]s,
-//! for DASH players.
+//!    for DASH players.
 //! 6. Units pass two stages first: [`Lineup`] aligns tracks that arrive at different times, and [`Dates`]
-//! determines the dates of units.
+//!    determines the dates of units.
 //!
 //! This module reads no clock, serves no requests and stores no files: the owner passes the time, stores files
 //! under their names, and deletes those that are no longer needed. Memory is bounded by [`Rules::list_size`],

@@ -2,15 +2,15 @@
 //! 7675).
 //!
 //! 1. The owner supplies local addresses and the peer's credentials and candidates, in any order and at any
-//! time. Each local address forms a pair with each remote address of the same family. Requests from other
-//! addresses create peer-reflexive candidates.
+//!    time. Each local address forms a pair with each remote address of the same family. Requests from other
+//!    addresses create peer-reflexive candidates.
 //! 2. Every `ta`, one pair is checked; pairs that the peer has just checked come first. Unanswered checks are
-//! retransmitted.
+//!    retransmitted.
 //! 3. The first successful check selects its pair, so that the DTLS handshake can begin. The controlling side
-//! nominates the best valid pair once no better one is still being checked, or after `nominate_after`; the
-//! controlled side follows.
+//!    nominates the best valid pair once no better one is still being checked, or after `nominate_after`; the
+//!    controlled side follows.
 //! 4. The selected pair is checked every five seconds. After eight seconds without an answer, the controlling
-//! side selects another pair that answers; after thirty seconds without any answer, the agent ends.
+//!    side selects another pair that answers; after thirty seconds without any answer, the agent ends.
 //! 5. A restart returns to step 1 with new credentials, while media continues on the old pair.
 //!
 //! Checks of the selected pair carry USE-CANDIDATE, as in Chromium: if a NAT changes our port, the peer follows

@@ -328,7 +328,7 @@ mod tests {
         assert!(!queue.is_steady(1_000_000.0) && queue.is_steady(100_000.0));
     }
 
-    /// Whatever is sent, a queue drains at the rate of the path; if no packets wait, that rate is unknown.
+    /// A queue drains, whatever is sent, at the rate of the path; if no packets wait, that rate is unknown.
     #[test]
     fn the_bottleneck_is_measured_by_what_waits() {
         let mut queue = Queue::default();

@@ -1,9 +1,9 @@
 //! Boundaries of video frames, for all codecs.
 //!
 //! 1. A packet with a new timestamp ends the previous frame; a marker bit ends the packet's own frame. Neither
-//! ends a frame within a fragmented unit, unless the sender omits the end bits of fragments.
+//!    ends a frame within a fragmented unit, unless the sender omits the end bits of fragments.
 //! 2. If a packet is missing, the frame being assembled has lost data. A frame that begins after the gap is
-//! accepted if its first bytes show that it is complete, which only the codec can determine.
+//!    accepted if its first bytes show that it is complete, which only the codec can determine.
 //! 3. A frame that is incomplete at its end, or contains a malformed payload, is dropped.
 
 use std::collections::VecDeque;

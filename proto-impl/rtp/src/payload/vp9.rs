@@ -13,13 +13,13 @@
 //! is output:
 //!
 //! 1. A key picture defines the top layer: the highest layer in it. The key picture is output whole, because a
-//! decoder can only start with the lowest layer, unless the top layer has a key frame of its own (simulcast in
-//! one stream).
+//!    decoder can only start with the lowest layer, unless the top layer has a key frame of its own (simulcast in
+//!    one stream).
 //! 2. After [`ALONE_AFTER`] pictures whose top layer is not predicted from lower ones (D is not set: K-SVC, S
-//! modes), only the top layer is output. Until then, and in full SVC, pictures are output whole.
+//!    modes), only the top layer is output. Until then, and in full SVC, pictures are output whole.
 //! 3. While only the top layer is output, a picture without it is skipped, because an encoder may omit layers.
-//! If the top layer stays absent, or needs lower layers again, the picture is broken, and the next key picture
-//! decides again.
+//!    If the top layer stays absent, or needs lower layers again, the picture is broken, and the next key picture
+//!    decides again.
 
 use bytes::{Buf, BufMut, BytesMut};
 use wire::Reader;

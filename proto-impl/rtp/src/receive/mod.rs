@@ -1,10 +1,10 @@
 //! The receiving side of one source, and a table of a session's sources.
 //!
 //! 1. Pass each packet to [`Receiver::handle_packet`]; pass one that was recovered from RTX to
-//! [`Receiver::handle_recovered`].
+//!    [`Receiver::handle_recovered`].
 //! 2. [`Receiver::poll_event`] returns packets in order, and reports packets that are lost for good.
 //! 3. [`Receiver::poll_nacks`] returns the packets to request again; [`Receiver::report`] returns the report
-//! block to send.
+//!    block to send.
 //! 4. At [`Receiver::poll_timeout`], call [`Receiver::handle_timeout`].
 
 mod hold;

@@ -9,7 +9,7 @@ use crypto::Seed;
 use netsim::{Clock, Input, Link, Pair, Peer};
 use sctp::{Association, ChannelId, CloseReason, Config, Event, Kind, Opened, Remote, Role};
 
-/// One end of an association, with its recorded events.
+/// An end of an association, with its recorded events.
 pub(crate) struct End {
     pub(crate) association: Association,
     pub(crate) connected: bool,

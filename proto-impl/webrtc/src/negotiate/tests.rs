@@ -25,7 +25,7 @@ const PUBLISHERS: [(&str, &str); 7] = [
     ("aiortc", AIORTC),
 ];
 
-/// One side of a session, with the parts of its description that do not depend on media.
+/// A side of a session, with the parts of its description that do not depend on media.
 struct Side {
     credentials: ice::Credentials,
     fingerprint: Fingerprint,

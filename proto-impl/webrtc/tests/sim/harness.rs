@@ -45,7 +45,7 @@ pub(crate) fn client_config() -> Config {
     Config::new(IceMode::Full(Arc::new(ice)), Arc::clone(&IDENTITIES[1]))
 }
 
-/// How an owner handles pictures for which there is no room.
+/// An owner's handling of pictures for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Sends all pictures nonetheless.

@@ -15,7 +15,7 @@ const MANY: usize = 2100;
 struct Reader {
     name: &'static str,
     client: Client,
-    /// Whether the requester sees credentials of broadcasts, and those of settings.
+    /// Flags: the requester sees credentials of broadcasts, and those of settings.
     sees: (bool, bool),
     /// True if operations of applications are called through the panel.
     proxied: bool,
