@@ -26,7 +26,7 @@ const NEAR: std::ops::Range<f64> = 0.8..1.25;
 const HEADROOM: f64 = 2.0;
 /// Added to that maximum, in bits per second.
 const HEADROOM_BITS: f64 = 500_000.0;
-/// Loss in thousandths above which the sender is told to send less.
+/// Loss in thousandths above which the sender must send less.
 const LOSS_HIGH: u16 = 100;
 /// Loss in thousandths below which the estimate may grow.
 const LOSS_LOW: u16 = 20;
