@@ -279,7 +279,7 @@ impl Report<'_> {
 
     fn sum(&self, of: impl Fn(&Sequence) -> u64) -> u64 {
         let each = |score: &Score| match score {
-            Score::Got(sequences) => sequences.iter().map(&of).sum(),
+            Score::Got(sequences) => sequences.iter().map(&of).fold(0, u64::saturating_add),
             Score::Made(_) | Score::None => 0,
         };
         self.scores.iter().map(each).fold(0, u64::saturating_add)
@@ -374,6 +374,16 @@ mod tests {
         let mut publishers = report(&options);
         publishers.tally.video = 0;
         assert!(publishers.is_ok());
+    }
+
+    #[test]
+    fn losses_beyond_counting_are_the_most_that_can_be_counted() {
+        let options = options();
+        let mut report = report(&options);
+        let all = Sequence { lost: u64::MAX, repeated: u64::MAX, ..Sequence::default() };
+        report.scores = vec![Score::Got([all, all])];
+        assert_eq!(report.json()["units"]["lost"], u64::MAX);
+        assert!(report.text().contains(&u64::MAX.to_string()) && !report.is_ok());
     }
 
     #[test]

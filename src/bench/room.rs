@@ -74,8 +74,7 @@ impl RoomView {
         let source = stamp.source();
         let (shown, sequence) = self.places.entry(place).or_insert_with(|| (source, Sequence::default()));
         if *shown != source {
-            self.before.lost += sequence.lost;
-            self.before.repeated += sequence.repeated;
+            self.before = self.before.plus(sequence);
             (*shown, *sequence) = (source, Sequence::default());
         }
         sequence.take(stamp);
@@ -93,10 +92,8 @@ impl RoomView {
     }
 
     pub(super) fn score(&self) -> Score {
-        let all = || self.places.values().map(|(_, sequence)| sequence).chain([&self.before]);
-        let lost = all().map(|sequence| sequence.lost).sum();
-        let repeated = all().map(|sequence| sequence.repeated).sum();
-        Score::Got([Sequence { lost, repeated, ..Sequence::default() }, Sequence::default()])
+        let places = self.places.values().map(|(_, sequence)| sequence);
+        Score::Got([places.fold(self.before, Sequence::plus), Sequence::default()])
     }
 }
 
@@ -142,5 +139,27 @@ mod tests {
         assert!(tally.turns.switch.max() >= Duration::from_millis(390));
         let Score::Got([video, _]) = view.score() else { panic!() };
         assert_eq!((video.lost, video.repeated), (2, 1));
+    }
+
+    #[test]
+    fn foreign_stamps_do_not_overflow_the_counts() {
+        let now = Now { mono: Instant::now(), unix_nanos: 0 };
+        let mut view = RoomView::new(Participant { number: 0, turns: None });
+        let mut tally = Tally::new(Duration::from_secs(1));
+        let mut nanos = 0;
+        for place in 0..3 {
+            for source in 0..3 {
+                for n in [0, u64::from(u32::MAX), 1, u64::from(u32::MAX)] {
+                    nanos += 1;
+                    let sequence = Stamp::first_of(source) + n;
+                    view.picture(now, place, Stamp { sequence, unix_nanos: nanos }, &mut tally);
+                }
+            }
+        }
+        view.before.lost = u64::MAX - 1;
+        let stamp = |source| Stamp { sequence: Stamp::first_of(source), unix_nanos: u64::MAX };
+        (3..6).for_each(|source| view.picture(now, 0, stamp(source), &mut tally));
+        let Score::Got([video, _]) = view.score() else { panic!() };
+        assert_eq!(video.lost, u64::MAX);
     }
 }

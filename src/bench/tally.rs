@@ -148,12 +148,19 @@ impl Sequence {
         if stamp.sequence >= expected {
             self.lost = self.lost.saturating_add(stamp.sequence - expected);
         } else if stamp.unix_nanos <= self.newest_nanos {
-            self.repeated += 1;
+            self.repeated = self.repeated.saturating_add(1);
             return;
         }
         // A smaller number with a newer time means that the publisher restarted.
         self.newest_nanos = stamp.unix_nanos;
         self.next = Some(stamp.sequence.saturating_add(1));
+    }
+
+    /// Returns the lost and repeated numbers of both.
+    pub(super) const fn plus(self, other: &Self) -> Self {
+        let lost = self.lost.saturating_add(other.lost);
+        let repeated = self.repeated.saturating_add(other.repeated);
+        Self { next: None, newest_nanos: 0, lost, repeated }
     }
 
     /// Returns the count of missing numbers, given that the publisher made `made`.

@@ -34,7 +34,7 @@ pub(super) struct Rooms {
 struct Watched {
     main: StreamKey,
     role: Arc<str>,
-    /// True while the viewer plays the main track's own stream, because there are no subtracks yet.
+    /// True while the viewer plays the main track's own stream, because it sees no subtracks yet.
     waits: bool,
 }
 
@@ -93,7 +93,7 @@ impl Rooms {
         self.watched.insert(watcher, watched);
     }
 
-    /// Makes a viewer of a main track's own stream a watcher, once there are subtracks.
+    /// Makes a viewer of a main track's own stream a watcher, once there are subtracks that it sees.
     pub(super) fn wait(&mut self, main: StreamKey, role: &str, watcher: SubscriptionId) {
         self.note(Watched { main, role: role.into(), waits: true }, watcher);
     }
@@ -228,8 +228,8 @@ impl Live {
         }
         if let Some(to) = to {
             self.tell_who_sees(turn, conns, &to, stream, SubtrackNews::Came(&key));
+            admit_waiting(self, turn, conns, &to);
             if !had_any {
-                admit_waiting(self, turn, conns, &to);
                 for conn in self.awaited.take(&to) {
                     conns.reply(turn, conn, Reply::Request(RequestNews::StreamBegun(&to)));
                     conns.touch(turn, conn);
@@ -250,7 +250,7 @@ impl Live {
 
     /// Applies a participant's new role: some viewers begin to see its stream, others no longer do.
     fn change_role(
-        &self,
+        &mut self,
         turn: &mut Turn,
         conns: &mut Conns,
         room: &StreamKey,
@@ -270,11 +270,12 @@ impl Live {
             };
             conns.tell_watcher(turn, watcher, news);
         }
+        admit_waiting(self, turn, conns, room);
     }
 
     /// Applies changed visibility settings of an application to the viewers of its rooms. `saw` is the former rule.
     pub(super) fn review_visibility(
-        &self,
+        &mut self,
         turn: &mut Turn,
         conns: &mut Conns,
         app: &str,
@@ -293,6 +294,7 @@ impl Live {
                     }
                 }
             }
+            admit_waiting(self, turn, conns, &room);
         }
     }
 
@@ -373,12 +375,15 @@ impl Live {
     }
 }
 
-/// Makes viewers of a main track's own stream watch it, now that it has subtracks.
+/// Makes viewers of a main track's own stream watch it, once it has a subtrack that they see.
 fn admit_waiting(live: &mut Live, turn: &mut Turn, conns: &mut Conns, main: &StreamKey) {
     if live.details.has_renditions(main) {
         return;
     }
     for (watcher, role) in live.rooms.waiting(main) {
+        if !live.rooms.members(main).any(|stream| live.sees(turn, &main.app, &role, stream)) {
+            continue;
+        }
         let SubscriptionId { conn: id, handle } = watcher;
         let subscription = conns.get(id).and_then(|conn| conn.subscription(handle));
         let Some(told) = subscription.and_then(Subscription::playing).map(|playing| playing.told) else {

@@ -74,9 +74,8 @@ mod kind {
     /// Hashes with an expiry for each field (Redis 7.4).
     pub(super) const HASH_METADATA: u8 = 24;
     pub(super) const HASH_LISTPACK_EX: u8 = 25;
-    /// Streams with the entries of idempotent producers, and with those that consumers have refused (Redis 8.6).
+    /// A stream with the entries of idempotent producers (Redis 8.6). The next kind comes with version 14, which is not read.
     pub(super) const STREAM_4: u8 = 26;
-    pub(super) const STREAM_5: u8 = 27;
 }
 
 /// A wanted hash that was found in the file.
@@ -266,9 +265,7 @@ fn skip_value<R: Read>(input: &mut Input<R>, writer: Writer, encoding: u8) -> io
             input.skip(8)?;
             input.skip_string()
         }
-        kind::STREAM | kind::STREAM_2 | kind::STREAM_3 | kind::STREAM_4 | kind::STREAM_5 => {
-            skip_stream(input, encoding)
-        }
+        kind::STREAM | kind::STREAM_2 | kind::STREAM_3 | kind::STREAM_4 => skip_stream(input, encoding),
         kind::MODULE_2 => {
             input.skip_lengths(1)?;
             skip_module(input)
@@ -305,8 +302,7 @@ fn skip_stream<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
             consumer.skip_string()?;
             consumer.skip(if is_later(kind::STREAM_3) { 16 } else { 8 })?;
             each(consumer, |pending| pending.skip(16))
-        })?;
-        if is_later(kind::STREAM_5) { each(group, |refused| refused.skip(16)) } else { Ok(()) }
+        })
     })?;
     if is_later(kind::STREAM_4) { skip_producers(input) } else { Ok(()) }
 }

@@ -173,8 +173,8 @@ fn files_of_valkey_9_and_redis_8_6_are_read_by_their_own_numbers() {
     };
     assert_eq!(texts(&file("VALKEY080", &parts)), ["v1", "12345", "v2"]);
 
-    // An entry, its ids, a group with the entry pending, and, in the second form, a refused entry.
-    let stream = |kind: u8, refused: &[u8]| {
+    // An entry, its ids, a group that has it pending, and producers.
+    let stream = |kind: u8| {
         let group =
             [&[0; 16 + 8][..], b"\x01", b"\x01", &string(b"me"), &[0; 16], b"\x01", &[0; 16]].concat();
         let producers = b"\x0a\x0b\x01\x01p\x02\x01a\x01\x02\x01b\x01\x03\x05\x06";
@@ -188,19 +188,12 @@ fn files_of_valkey_9_and_redis_8_6_are_read_by_their_own_numbers() {
             &string(b"group"),
             b"\x01\x01\x01\x01",
             &group,
-            refused,
             producers,
         ]
         .concat()
     };
     let metadata = [&[op::KEY_METADATA_OR_SLOT_IMPORT, 1][..], b"spec", b"\x02\x07\x05\x03abc\x00"].concat();
-    let refused = [&[1][..], &[0; 16]].concat();
-    let parts: [&[u8]; 4] = [
-        &metadata,
-        b"\x04\x01h\x01\x01k\x02v1",
-        &stream(kind::STREAM_4, &[]),
-        &stream(kind::STREAM_5, &refused),
-    ];
+    let parts: [&[u8]; 3] = [&metadata, b"\x04\x01h\x01\x01k\x02v1", &stream(kind::STREAM_4)];
     let bytes = file("REDIS0013", &[&parts.concat(), b"\x04\x01h\x01\x01k\x02v2"]);
     assert_eq!(texts(&bytes), ["v1", "v2"]);
 }

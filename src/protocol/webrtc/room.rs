@@ -65,6 +65,29 @@ impl Choice {
     }
 }
 
+/// The first offer to a viewer that may watch the main track later: the room then keeps its sections and payload types.
+#[derive(Debug, Default)]
+pub(super) struct FirstOffer {
+    /// The choice of the client.
+    pub(super) choice: Choice,
+    kinds: Vec<MediaKind>,
+    numbers: Numbers,
+}
+
+impl FirstOffer {
+    /// Makes the state before the offer.
+    pub(super) fn new(choice: Choice) -> Self {
+        Self { choice, ..Self::default() }
+    }
+
+    /// Notes the sections of the offer, without that of data channels.
+    pub(super) fn note(&mut self, sections: &[(MediaKind, MediaPreference)]) {
+        self.kinds = sections.iter().map(|(kind, _)| kind.clone()).collect();
+        let formats = sections.iter().flat_map(|(_, preference)| &preference.formats);
+        formats.for_each(|format| self.numbers.keep(format));
+    }
+}
+
 /// The use of a place.
 #[derive(Debug)]
 enum Holder {
@@ -134,6 +157,8 @@ pub(super) struct Room {
     members: BTreeMap<Handle, Member>,
     ids: BTreeMap<Arc<str>, Handle>,
     places: Vec<Place>,
+    /// The index of the place whose section carries the transport.
+    transport: usize,
     numbers: Numbers,
     seats: Seats,
     loud: Loud,
@@ -158,6 +183,7 @@ impl Room {
             members: BTreeMap::new(),
             ids: BTreeMap::new(),
             places: std::iter::once(transport).chain(data).collect(),
+            transport: 0,
             numbers: Numbers::default(),
             seats: Seats::new(limits, codecs),
             loud: Loud::default(),
@@ -171,40 +197,46 @@ impl Room {
         room
     }
 
-    /// Makes the room of a viewer that has played the main track's own stream, in these sections. Returns the room,
-    /// and the handle under which to subscribe to that stream, if the viewer still wants it; `None` if the sections
-    /// are not all that were offered.
+    /// Makes the room of a viewer that has played the main track's own stream, by this offer; `sections` are those that the
+    /// client accepted, and `all` counts the offered ones with the section of data channels. Returns the room, and the
+    /// handle under which to subscribe to that stream, if the viewer still wants it; `None` if the client made the
+    /// offer, so that a second one is impossible.
     pub(super) fn of_viewer(
         mut self,
         own: &Arc<str>,
         mut viewer: Box<Viewer>,
-        sections: &[Section],
-        offered: usize,
+        offer: FirstOffer,
+        (sections, all): (&[Section], usize),
     ) -> Option<(Self, Option<Handle>)> {
-        let data = self.places.iter().filter(|place| matches!(place.holder, Holder::Data)).count();
-        if offered > sections.len() + data
-            || !(0..).zip(sections).all(|(n, section)| section.id == SectionId(n))
-        {
+        if all == 0 {
             return None;
         }
-        let handle = self.came(own);
-        // Seats and data channels follow the sections that the peer already has.
-        let more = std::mem::take(&mut self.places);
+        let handle = self.add(own, viewer.wants());
+        let takes_data = self.places.iter().any(|place| matches!(place.holder, Holder::Data));
+        // No place of the room was offered yet.
+        (self.places, self.numbers) = (Vec::new(), offer.numbers);
         let keeps = handle.filter(|_| !self.seats.are_any());
-        for section in sections {
-            let formats: Vec<Format> = section.formats.iter().map(|format| format.local.clone()).collect();
-            formats.iter().for_each(|format| self.numbers.keep(format));
-            let direction = Direction::SendOnly;
-            let preference = MediaPreference { direction, formats, msid: section.msid.clone() };
-            let holder = match keeps {
-                Some(handle) => Holder::Track(handle, preference),
-                None if self.places.is_empty() => Holder::Idle(preference),
-                None => Holder::GivenUp,
+        let has_data = all > offer.kinds.len();
+        let first = sections.iter().map(|section| section.id).min();
+        self.transport = first.map_or(offer.kinds.len(), |id| usize::from(id.0));
+        for (id, kind) in (0..).map(SectionId).zip(offer.kinds) {
+            let agreed = sections.iter().find(|section| section.id == id);
+            let preference = agreed.map(|section| {
+                let formats = section.formats.iter().map(|format| format.local.clone()).collect();
+                MediaPreference { direction: Direction::SendOnly, formats, msid: section.msid.clone() }
+            });
+            let holder = match (preference, keeps) {
+                (Some(preference), Some(handle)) => Holder::Track(handle, preference),
+                (Some(preference), None) if Some(id) == first => Holder::Idle(preference),
+                // Rejected by the client, or replaced by seats.
+                _ => Holder::GivenUp,
             };
-            self.places.push(Place { kind: section.kind.clone(), holder });
+            self.places.push(Place { kind, holder });
         }
-        let is_transport = |place: &Place| matches!(place.holder, Holder::Transport);
-        self.places.extend(more.into_iter().filter(|place| !is_transport(place)));
+        if has_data || takes_data {
+            self.places.push(Place { kind: MediaKind::Application, holder: Holder::Data });
+        }
+        self.offer_seats();
         if let Some(member) = keeps.and_then(|handle| self.members.get_mut(&handle)) {
             viewer.resubscribe();
             member.viewer = Some(viewer);
@@ -214,6 +246,10 @@ impl Room {
 
     /// Adds a stream. Returns the handle to subscribe under, if the stream is wanted and there is room.
     pub(super) fn came(&mut self, id: &Arc<str>) -> Option<Handle> {
+        self.add(id, (!self.choice.is_off, !self.choice.is_off))
+    }
+
+    fn add(&mut self, id: &Arc<str>, wants: (bool, bool)) -> Option<Handle> {
         let most = if self.seats.are_all() { CANDIDATES_MAX } else { STREAMS_MAX };
         if self.ids.contains_key(id) || !self.choice.takes(id) || self.members.len() >= most {
             return None;
@@ -227,7 +263,7 @@ impl Room {
             state: Subscribed::No,
             tracks: Arc::default(),
             viewer: None,
-            wants: (!self.choice.is_off, !self.choice.is_off),
+            wants,
             lacks: (false, false),
             spoke: None,
             level: SILENCE,
@@ -267,8 +303,8 @@ impl Room {
             if let Holder::Track(of, preference) = &place.holder
                 && *of == handle
             {
-                // The first section stays, for the transport.
-                let idle = (at == 0).then(|| Holder::Idle(preference.clone()));
+                // Its section stays, for the transport.
+                let idle = (at == self.transport).then(|| Holder::Idle(preference.clone()));
                 (place.holder, self.is_stale) = (idle.unwrap_or(Holder::GivenUp), true);
             }
         }
@@ -332,7 +368,8 @@ impl Room {
 
     fn take_place(&mut self, kind: MediaKind, holder: Holder) {
         let is_free = |place: &&mut Place| place.kind == kind && matches!(place.holder, Holder::Free);
-        if let Some(place) = self.places.iter_mut().find(is_free) {
+        // The first section in use carries the transport, so those before it stay unused.
+        if let Some(place) = self.places.iter_mut().skip(self.transport).find(is_free) {
             place.holder = holder;
         } else if self.places.len() < ::webrtc::OFFERED_SECTIONS_MAX {
             self.places.push(Place { kind, holder });
@@ -467,6 +504,14 @@ impl Room {
         }
         self.apply_wants();
         self.viewer(handle).map(|_| handle)
+    }
+
+    /// Sets the height wanted of a stream; `None` to choose by the path.
+    pub(super) fn force(&mut self, id: &str, height: Option<u32>) {
+        let member = self.ids.get(id).and_then(|handle| self.members.get_mut(handle));
+        if let Some(viewer) = member.and_then(|member| member.viewer.as_mut()) {
+            viewer.force(height);
+        }
     }
 
     /// Sets the range of streams whose video is sent, for pages that show a part of a large room. If there are seats for video, these

@@ -13,6 +13,8 @@ mod data;
 mod later;
 mod publishing;
 mod rooms;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -31,7 +33,7 @@ use super::data::{DataRelay, DataSettings};
 use super::ingest::Ingest;
 use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use super::negotiation::{self, Shown};
-use super::room::{Choice, Room};
+use super::room::{FirstOffer, Room};
 use super::settings::RtcAppSettings;
 use super::statistics::RtcFigures;
 use super::viewer::{Outcome, Viewer};
@@ -65,8 +67,8 @@ enum Role {
     Publisher(Box<Ingest>),
     /// Waits for the verdict on a play, or for tracks; holds the client's offer, if it made one.
     AskedPlay(Option<Box<Description>>),
-    /// Was sent our offer for these tracks. The main track has these streams by now, if any.
-    Offered(Arc<Tracks>, Vec<StreamKey>),
+    /// Our offer for these tracks was sent. Holds the streams of the main track, if the viewer was admitted to its room meanwhile.
+    Offered(Arc<Tracks>, Option<Vec<StreamKey>>),
     /// Plays.
     Viewer(Box<Viewer>),
     /// Plays a main track.
@@ -91,8 +93,8 @@ pub(super) struct RtcSession {
     asker: Asker,
     key: StreamKey,
     publishes: bool,
-    /// The streams of a main track that the client wants, until they were applied.
-    choice: Option<Choice>,
+    /// The first offer to a client that takes subtracks, until it watches its main track.
+    first_offer: Option<Box<FirstOffer>>,
     /// True if the stream has been live for a while.
     is_seasoned: bool,
     events: VecDeque<Event>,
@@ -123,7 +125,7 @@ impl RtcSession {
             asker: Asker { session: asker, secret: ask.secret },
             key: ask.key.clone(),
             publishes: ask.publishes,
-            choice: ask.choice.clone(),
+            first_offer: ask.choice.clone().map(|choice| Box::new(FirstOffer::new(choice))),
             is_seasoned: false,
             events: VecDeque::new(),
             describe_by: ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3)),
@@ -159,8 +161,14 @@ impl RtcSession {
         self.role = Role::AskedPlay(ask.offer.map(Box::new));
         let Ask { key, params, origin, .. } = ask;
         let format = Format::new(&super::FORMAT, 0);
-        let ask =
-            PlayAsk { key, format, params, origin, via: Vec::new(), takes_subtracks: self.choice.is_some() };
+        let ask = PlayAsk {
+            key,
+            format,
+            params,
+            origin,
+            via: Vec::new(),
+            takes_subtracks: self.first_offer.is_some(),
+        };
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
@@ -287,15 +295,19 @@ impl RtcSession {
                     Err(error) => self.refuse(Refused::Description(error)),
                 }
             }
-            None => match self.peer.offer(&negotiation::offered(stream)) {
-                Ok(offer) => {
-                    let names = negotiation::names(&offer);
-                    let described = self.describe(&offer, names);
-                    self.role = Role::Offered(Arc::new(tracks.clone()), Vec::new());
-                    self.send_description(described);
+            None => {
+                let sections = negotiation::offered(stream);
+                match self.peer.offer(&sections) {
+                    Ok(offer) => {
+                        self.first_offer.iter_mut().for_each(|first| first.note(&sections));
+                        let names = negotiation::names(&offer);
+                        let described = self.describe(&offer, names);
+                        self.role = Role::Offered(Arc::new(tracks.clone()), None);
+                        self.send_description(described);
+                    }
+                    Err(error) => self.refuse(Refused::Description(error)),
                 }
-                Err(error) => self.refuse(Refused::Description(error)),
-            },
+            }
         }
     }
 
@@ -326,7 +338,7 @@ impl RtcSession {
         match self.peer.offer(sections) {
             Ok(offer) => {
                 let described = self.describe(&offer, Vec::new());
-                self.role = Role::Offered(Arc::new(tracks.clone()), Vec::new());
+                self.role = Role::Offered(Arc::new(tracks.clone()), None);
                 self.listen();
                 self.tell(FromSession::Countered(described));
             }
@@ -350,22 +362,13 @@ impl RtcSession {
                     viewer.tell_bitrates(ctx.now.mono);
                 }
             }
-            ToSession::Want { video, audio } => {
-                if let Role::Viewer(viewer) = &mut self.role {
-                    viewer.want(*video, *audio);
-                    self.select();
-                }
-            }
+            ToSession::Want { video, audio } => self.want(ctx, *video, *audio),
             ToSession::Assignments => self.say_assignments(ctx),
             ToSession::TurnOver(window) => self.turn_room_over(ctx, window.clone()),
             ToSession::WantOf { name, video, audio } => self.want_of_room(ctx, name, *video, *audio),
             ToSession::Pin { name, pins } => self.pin_in_room(ctx, name, *pins),
             ToSession::LimitVideos(count) => self.limit_videos(ctx, *count),
-            ToSession::Force(height) => {
-                if let Role::Viewer(viewer) = &mut self.role {
-                    viewer.force(*height);
-                }
-            }
+            ToSession::Force(height) => self.force(*height),
             ToSession::Info => {
                 let tracks = match &self.role {
                     Role::Viewer(viewer) => viewer.info(),
@@ -398,11 +401,13 @@ impl RtcSession {
             return Some(taken);
         }
         let Role::Offered(tracks, streams) = &mut self.role else { return None };
-        let (tracks, streams) = (Arc::clone(tracks), std::mem::take(streams));
+        let (tracks, streams) = (Arc::clone(tracks), streams.take());
         let taken = self.peer.handle_answer(ctx.now.mono, answer);
         if taken.is_ok() {
             self.begin_viewing(ctx, &tracks);
-            self.join_room(ctx, &streams);
+            if let Some(streams) = streams {
+                self.join_room(ctx, &streams);
+            }
         }
         Some(taken)
     }

@@ -35,7 +35,7 @@ const IDR: &[u8] = &[0x65, 0x88, 0x84, 0, 0x10];
 const VIDEO: SectionId = SectionId(0);
 const AUDIO: SectionId = SectionId(1);
 
-fn config(number: u64, lite: bool) -> Arc<Config> {
+pub(super) fn config(number: u64, lite: bool) -> Arc<Config> {
     let identity = Arc::new(dtls::Identity::self_signed(&Seed::from_number(number)).unwrap());
     let ice = match lite {
         true => IceMode::Lite { config: Arc::default(), addresses: vec!["192.0.2.1:5000".parse().unwrap()] },
@@ -44,7 +44,7 @@ fn config(number: u64, lite: bool) -> Arc<Config> {
     Arc::new(Config::new(ice, identity))
 }
 
-fn anchor(now: Instant) -> NtpAnchor {
+pub(super) fn anchor(now: Instant) -> NtpAnchor {
     NtpAnchor::new(now, Duration::from_secs(1_790_000_000))
 }
 
@@ -121,13 +121,13 @@ fn a_codec_that_is_switched_off_is_neither_taken_nor_given() {
     assert_eq!(kinds(with("h264Enabled", "false")), [TrackKind::Audio], "viewers have the sound");
 }
 
-fn h264(profile: u8) -> CodecConfig {
+pub(super) fn h264(profile: u8) -> CodecConfig {
     let mut sps = SPS.to_vec();
     sps[1] = profile;
     CodecConfig::H264(h264::Config::of_sets(&[&sps], &[PPS]).unwrap())
 }
 
-fn tracks(video: CodecConfig) -> Tracks {
+pub(super) fn tracks(video: CodecConfig) -> Tracks {
     let audio = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
     let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };
     Tracks::new(1, [track(TrackId::VIDEO, video), track(TrackId::AUDIO, audio)])

@@ -204,6 +204,11 @@ impl Viewer {
         self.wants = (video, audio);
     }
 
+    /// True for video and for audio if the viewer wants the kind.
+    pub(super) const fn wants(&self) -> (bool, bool) {
+        self.wants
+    }
+
     /// Sets the height that the viewer wants; `None` to choose by the path.
     pub(super) const fn force(&mut self, height: Option<u32>) {
         if let Some(layers) = &mut self.layers {

@@ -230,3 +230,61 @@ fn a_viewer_of_another_protocol_is_given_a_stream_that_it_sees() {
     };
     assert_eq!([plays("speaker"), plays("stranger")], [StreamId(11), StreamId(12)]);
 }
+
+impl Rig {
+    /// A publisher sends a stream under the name of the main track.
+    fn own_of_room(&mut self) {
+        let (key, settings) =
+            (StreamKey::new("live", "room"), Arc::new(AppSettings::defaults("live").unwrap()));
+        let (source, ingest, details) = (WorkerId(0), Ingest::PULL, StreamDetails::default());
+        let up = ToWorker::StreamUp { stream: StreamId(10), key, source, ingest, details, settings };
+        self.worker.handle_mail(self.now, up);
+    }
+
+    /// A viewer that takes subtracks plays the main track.
+    fn plays_main_track(&mut self, role: &str) -> (ConnId, Actor) {
+        let viewer = self.connect();
+        let (key, params) = (StreamKey::new("live", "room"), vec![("role".to_owned(), role.to_owned())]);
+        let format = Format::find("flv", 0).unwrap();
+        let ask =
+            PlayAsk { key, format, params, origin: String::new(), via: Vec::new(), takes_subtracks: true };
+        self.say(viewer.0, &viewer.1, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask))]);
+        viewer
+    }
+}
+
+#[test]
+fn a_viewer_of_a_main_tracks_own_stream_watches_it_with_the_first_subtrack_that_it_sees() {
+    let mut rig = Rig::new();
+    rig.own_of_room();
+    let (anybody, attendee) = (rig.plays_main_track(""), rig.plays_main_track("attendee"));
+    rig.up(11, "guest", "");
+    assert_eq!(
+        (streams(&anybody), streams(&attendee)),
+        (vec!["=room".to_owned(), "=guest".to_owned()], vec![])
+    );
+    assert_eq!(rig.subscriber(attendee.0).stream, StreamId(10), "it plays on");
+    rig.up(12, "other", "");
+    assert_eq!((streams(&anybody), streams(&attendee)), (vec!["+other".to_owned()], vec![]));
+    rig.up(12, "other", "speaker");
+    assert_eq!(
+        (streams(&anybody), streams(&attendee)),
+        (vec!["-other".to_owned()], vec!["=other".to_owned()])
+    );
+}
+
+#[test]
+fn another_matrix_makes_viewers_of_a_main_tracks_own_stream_watch_it() {
+    let mut rig = Rig::new();
+    let matrix = |rig: &mut Rig, text: &str| {
+        let app = AppSettings::with("live", &[("participantVisibilityMatrix", text)]).unwrap();
+        rig.worker.handle_mail(rig.now, ToWorker::App(Arc::new(app)));
+    };
+    matrix(&mut rig, r#"{"default":[]}"#);
+    rig.own_of_room();
+    let viewer = rig.plays_main_track("attendee");
+    rig.up(11, "guest", "");
+    assert_eq!(streams(&viewer), [""; 0]);
+    matrix(&mut rig, "{}");
+    assert_eq!(streams(&viewer), ["=room", "=guest"]);
+}

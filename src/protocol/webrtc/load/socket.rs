@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use crypto::Seed;
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use wire::SendQueue;
 
@@ -36,11 +37,12 @@ impl Wish {
         let mut wish = Self::default();
         let query = target.split_once('?').map_or("", |(_, query)| query);
         for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            let value = percent_decode_str(value).decode_utf8_lossy();
             match name {
-                "streamId" => value.clone_into(&mut wish.id),
-                "room" => value.clone_into(&mut wish.room),
+                "streamId" => wish.id = value.into_owned(),
+                "room" => wish.room = value.into_owned(),
                 "loudest" => wish.loudest = value.parse().ok(),
-                "token" => value.clone_into(&mut wish.token),
+                "token" => wish.token = value.into_owned(),
                 _ => {}
             }
         }
@@ -232,5 +234,20 @@ impl Messages {
         if !self.over {
             self.events.push_back(SignalEvent::Closed(why));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_query_are_decoded_once() {
+        let wish = Wish::read("/live/websocket?streamId=a%20b&room=r%C3%A4um&loudest=%33&token=x%2By%253D");
+        assert_eq!(
+            (&*wish.id, &*wish.room, wish.loudest, &*wish.token),
+            ("a b", "r\u{e4}um", Some(3), "x+y%3D")
+        );
+        assert!(names_room("/live/websocket?room=r") && !names_room("/live/websocket?streamId=room"));
     }
 }

@@ -35,6 +35,8 @@ struct Bench {
     room: Room,
     peer: Peer,
     page: Peer,
+    /// A codec that the page lacks.
+    unknown: &'static str,
     offers: Vec<Description>,
 }
 
@@ -56,7 +58,49 @@ impl Bench {
             room: Room::new(choice, false, limits, Codecs::ALL),
             peer: peer(IceMode::Lite { config: Arc::default(), addresses: Vec::new() }, false, 1),
             page: peer(IceMode::Full(Arc::default()), true, 2),
+            unknown: "",
             offers: Vec::new(),
+        }
+    }
+
+    /// A bench whose viewer has played the stream `own` alone, with these codecs and wants.
+    fn of_viewer(
+        choice: Choice,
+        limits: Limits,
+        unknown: &'static str,
+        wants: (bool, bool),
+    ) -> (Self, Handle) {
+        let mut bench = Self { unknown, ..Self::new(choice.clone()) };
+        let tracks = Arc::new(tracks(1, &[Codec::Vp9, Codec::Opus]));
+        let stream = negotiation::Shown { tracks: &tracks, codecs: Codecs::ALL, to_come: &[], id: "own" };
+        let sections = negotiation::offered(stream);
+        let mut first = FirstOffer::default();
+        first.note(&sections);
+        bench.send(&sections);
+        bench.reply();
+        let mut viewer = Viewer::new(bench.now, &mut bench.peer, &tracks);
+        viewer.want(wants.0, wants.1);
+        let room = Room::new(choice, false, limits, Codecs::ALL);
+        let sections = (bench.peer.sections(), bench.peer.offered_sections());
+        let (room, handle) = room.of_viewer(&"own".into(), Box::new(viewer), first, sections).unwrap();
+        bench.room = room;
+        let handle = handle.unwrap();
+        bench.room.take_tracks(handle, &tracks, Codecs::ALL);
+        (bench, handle)
+    }
+
+    fn selected(&mut self, handle: Handle) -> [bool; 2] {
+        let selection = self.room.viewer(handle).unwrap().0.selection();
+        [selection.video, selection.audio].map(|pick| pick != crate::hub::Pick::None)
+    }
+
+    /// Asserts that no payload type has had two meanings.
+    fn check_numbers(&self) {
+        let mut known = BTreeMap::new();
+        for format in self.offers.iter().flat_map(|offer| &offer.media).flat_map(sdp::Media::rtp_formats) {
+            let name = Numbers::name(&format);
+            let first = known.entry(format.payload_type()).or_insert_with(|| name.clone());
+            assert_eq!(*first, name, "{}", format.payload_type().number());
         }
     }
 
@@ -74,21 +118,31 @@ impl Bench {
 
     fn offer(&mut self) -> Option<()> {
         let sections = self.room.poll_offer()?;
-        let offer = self.peer.offer(&sections).unwrap().write();
-        self.offers.push(Description::read(offer.as_bytes()).unwrap());
+        self.send(&sections);
         Some(())
     }
 
+    fn send(&mut self, sections: &[(MediaKind, MediaPreference)]) {
+        let offer = self.peer.offer(sections).unwrap().write();
+        self.offers.push(Description::read(offer.as_bytes()).unwrap());
+    }
+
     fn answer(&mut self) -> Vec<Handle> {
+        self.reply();
+        self.room.answered(self.now, &mut self.peer)
+    }
+
+    fn reply(&mut self) {
         let offer = self.offers.last().unwrap();
         let takes = |_: SectionId, media: &sdp::Media| {
             let direction = offer.direction(media).reverse();
-            Some(MediaPreference { direction, formats: media.rtp_formats().collect(), msid: None })
+            let formats: Vec<Format> =
+                media.rtp_formats().filter(|format| format.rtpmap.encoding != self.unknown).collect();
+            (!formats.is_empty()).then_some(MediaPreference { direction, formats, msid: None })
         };
         let answer = self.page.handle_offer(self.now, offer, takes).unwrap().write();
         let answer = Description::read(answer.as_bytes()).unwrap();
         self.peer.handle_answer(self.now, &answer).unwrap();
-        self.room.answered(self.now, &mut self.peer)
     }
 
     /// The names of the tracks of the last offer.
@@ -440,4 +494,117 @@ fn seats_agree_with_subscriptions_whatever_happens() {
             }
         }
     }
+}
+
+// ---- viewers that were there before the room
+
+#[test]
+fn the_stream_played_so_far_goes_on_in_its_sections() {
+    let (mut bench, own) = Bench::of_viewer(Choice::default(), Limits::NONE, "", (true, true));
+    assert_eq!([0, 1].map(|n| bench.room.carries(SectionId(n)).map(|(handle, _)| handle)), [Some(own); 2]);
+    let ann = bench.came("ann", &BOTH).unwrap();
+    assert_eq!(bench.negotiate(), Some(vec![own, ann]));
+    assert_eq!(bench.names(), ["ARDAMSaown", "ARDAMSvown", "ARDAMSaann", "ARDAMSvann"]);
+    bench.check_numbers();
+    // The first section stays for the transport.
+    assert_eq!(bench.room.left("own"), Some(own));
+    bench.negotiate().unwrap();
+    let rejected: Vec<bool> =
+        bench.offers.last().unwrap().media.iter().map(sdp::Media::is_rejected).collect();
+    assert_eq!(rejected, [false, true, false, false]);
+}
+
+#[test]
+fn a_choice_without_the_stream_played_so_far_ends_it_and_no_other_offer_can_follow_one_of_the_client() {
+    let without = Choice { without: vec!["own".to_owned()], ..Choice::default() };
+    let mut bench = Bench::new(without.clone());
+    let tracks = Arc::new(tracks(1, &BOTH));
+    let viewer = |bench: &mut Bench| Box::new(Viewer::new(bench.now, &mut bench.peer, &tracks));
+    let room = |choice| Room::new(choice, false, Limits::NONE, Codecs::ALL);
+    let client = (bench.peer.sections().to_vec(), bench.peer.offered_sections());
+    let viewer_of_client = viewer(&mut bench);
+    let none = room(Choice::default()).of_viewer(
+        &"own".into(),
+        viewer_of_client,
+        FirstOffer::default(),
+        (&client.0, client.1),
+    );
+    assert!(none.is_none());
+    let sections = negotiation::offered(negotiation::Shown {
+        tracks: &tracks,
+        codecs: Codecs::ALL,
+        to_come: &[],
+        id: "own",
+    });
+    let mut first = FirstOffer::default();
+    first.note(&sections);
+    bench.send(&sections);
+    bench.reply();
+    let viewer = viewer(&mut bench);
+    let agreed = (bench.peer.sections(), bench.peer.offered_sections());
+    let (room, handle) = room(without).of_viewer(&"own".into(), viewer, first, agreed).unwrap();
+    assert_eq!(handle, None);
+    bench.room = room;
+    bench.came("ann", &BOTH).unwrap();
+    bench.negotiate().unwrap();
+    let media = &bench.offers.last().unwrap().media;
+    assert_eq!([media[0].is_rejected(), media[1].is_rejected()], [false, true]);
+    assert_eq!(bench.names(), ["ARDAMSaann", "ARDAMSvann"]);
+}
+
+#[test]
+fn a_section_that_the_client_has_rejected_does_not_keep_it_from_its_room() {
+    let (mut bench, own) = Bench::of_viewer(Choice::default(), Limits::NONE, "VP9", (true, true));
+    assert_eq!(bench.room.carries(SectionId(1)), None);
+    let ann = bench.came("ann", &BOTH).unwrap();
+    let began = bench.negotiate().unwrap();
+    assert!(began.contains(&ann), "{began:?}");
+    assert!(bench.room.carries(SectionId(0)).is_some_and(|(handle, _)| handle == own));
+    bench.check_numbers();
+    let places = bench.offers.last().unwrap().media.len();
+    bench.came("ben", &[Codec::Vp8]).unwrap();
+    bench.negotiate().unwrap();
+    assert_eq!(bench.offers.last().unwrap().media.len(), places, "the rejected one is used again");
+    bench.check_numbers();
+    // Its first section was rejected: the second one carries the transport, and nothing comes before it.
+    let (mut bench, own) = Bench::of_viewer(Choice::default(), Limits::NONE, "opus", (true, true));
+    assert!(bench.room.carries(SectionId(1)).is_some_and(|(handle, _)| handle == own));
+    bench.came("ann", &[Codec::Vp8]).unwrap();
+    bench.negotiate().unwrap();
+    bench.unknown = "";
+    bench.came("ben", &[Codec::Opus]).unwrap();
+    bench.room.left("own");
+    bench.negotiate().unwrap();
+    let rejected: Vec<bool> =
+        bench.offers.last().unwrap().media.iter().map(sdp::Media::is_rejected).collect();
+    assert_eq!(rejected[..2], [true, false]);
+    assert_eq!(bench.names(), ["ARDAMSvann", "ARDAMSaben"]);
+}
+
+#[test]
+fn what_the_page_chose_of_the_stream_played_so_far_holds_in_the_room() {
+    let (mut bench, own) = Bench::of_viewer(Choice::default(), Limits::NONE, "", (false, true));
+    assert_eq!(bench.selected(own), [false, true]);
+    let ann = bench.came("ann", &BOTH).unwrap();
+    bench.negotiate().unwrap();
+    assert_eq!((bench.selected(own), bench.selected(ann)), ([false, true], [true, true]));
+    assert_eq!(bench.room.want("own", Some(true), Some(true)), Some(own));
+    assert_eq!(bench.selected(own), [true, true]);
+    let off = Choice { is_off: true, ..Choice::default() };
+    let (mut bench, own) = Bench::of_viewer(off, Limits::NONE, "", (true, true));
+    let ann = bench.came("ann", &BOTH).unwrap();
+    bench.negotiate().unwrap();
+    assert_eq!((bench.selected(own), bench.selected(ann)), ([true, true], [false, false]));
+}
+
+#[test]
+fn seats_come_behind_the_sections_of_a_viewer_with_numbers_of_their_own() {
+    let limits = Limits { video: Some(1), audio: Some(1) };
+    let (mut bench, own) = Bench::of_viewer(Choice::default(), limits, "", (true, true));
+    assert!(bench.room.viewer(own).is_none() && bench.room.carries(SectionId(0)).is_none());
+    bench.negotiate().unwrap();
+    assert_eq!(bench.names(), ["ARDAMSaaudioTrack0", "ARDAMSvvideoTrack0"]);
+    bench.steps(&BOTH);
+    assert_eq!(bench.shown(), ["videoTrack0=own"]);
+    bench.check_numbers();
 }

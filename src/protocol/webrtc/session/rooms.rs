@@ -11,7 +11,7 @@ use super::{
 };
 use crate::hub::Delivery;
 use crate::protocol::SubtrackNews;
-use crate::protocol::webrtc::room::{Limits, Room, Step};
+use crate::protocol::webrtc::room::{Choice, Limits, Room, Step};
 use crate::protocol::webrtc::settings::RtcAppSettings;
 use crate::types::StreamKey;
 
@@ -22,12 +22,13 @@ impl RtcSession {
             SubtrackNews::Room(streams) => match &mut self.role {
                 Role::AskedPlay(_) => {
                     self.granted = true;
-                    let room = self.room(ctx);
+                    let choice = self.first_offer.take().unwrap_or_default().choice;
+                    let room = self.room(ctx, choice);
                     self.role = Role::Room(Box::new(room));
                     streams.iter().for_each(|key| self.came(key));
                 }
                 // The session joins these streams once the answer has arrived.
-                Role::Offered(_, known) => known.extend(streams.iter().cloned()),
+                Role::Offered(_, known) => *known = Some(streams.to_vec()),
                 Role::Viewer(_) => self.join_room(ctx, streams),
                 Role::None
                 | Role::AskedPublish(_)
@@ -46,7 +47,7 @@ impl RtcSession {
                 room.speaks(ctx.now.mono, &key.id, level);
             }
             SubtrackNews::Left(key) => {
-                if let Role::Offered(_, known) = &mut self.role {
+                if let Role::Offered(_, Some(known)) = &mut self.role {
                     known.retain(|one| one != key);
                 }
                 let Role::Room(room) = &mut self.role else { return };
@@ -66,12 +67,11 @@ impl RtcSession {
     }
 
     /// Makes the room of the main track, without streams.
-    fn room(&mut self, ctx: &Context<'_>) -> Room {
+    fn room(&mut self, ctx: &Context<'_>, choice: Choice) -> Room {
         let has_data = self.data_settings(ctx).enabled;
         if has_data {
             self.peer.take_data();
         }
-        let choice = self.choice.take().unwrap_or_default();
         let limits = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app).limits);
         Room::new(choice, has_data, limits.unwrap_or(Limits::NONE), self.codecs(ctx))
     }
@@ -79,14 +79,15 @@ impl RtcSession {
     /// Turns a viewer of the main track's own stream into one of all its streams, because others have joined. The
     /// main track's own stream is subscribed to under another handle from here on.
     pub(super) fn join_room(&mut self, ctx: &Context<'_>, streams: &[StreamKey]) {
-        if streams.is_empty() || !matches!(self.role, Role::Viewer(_)) {
+        if !matches!(self.role, Role::Viewer(_)) {
             return;
         }
-        let room = self.room(ctx);
+        let mut offer = self.first_offer.take().unwrap_or_default();
+        let room = self.room(ctx, std::mem::take(&mut offer.choice));
         let Role::Viewer(viewer) = std::mem::replace(&mut self.role, Role::None) else { return };
         let own = self.key.clone();
         let Some((room, handle)) =
-            room.of_viewer(&own.id, viewer, self.peer.sections(), self.peer.offered_sections())
+            room.of_viewer(&own.id, viewer, *offer, (self.peer.sections(), self.peer.offered_sections()))
         else {
             // The page begins to play again.
             return self.end(ctx, Departure::Clean);
@@ -103,7 +104,7 @@ impl RtcSession {
     }
 
     fn came(&mut self, key: &StreamKey) {
-        if let Role::Offered(_, known) = &mut self.role {
+        if let Role::Offered(_, Some(known)) = &mut self.role {
             known.push(key.clone());
         }
         let Role::Room(room) = &mut self.role else { return };
@@ -124,10 +125,15 @@ impl RtcSession {
         let codecs = self.codecs(ctx);
         let Role::Room(room) = &mut self.role else { return };
         match news {
-            // Held until the peer knows of it.
             SubscriptionNews::Verdict(Ok(tracks)) => {
                 room.take_tracks(handle, tracks, codecs);
-                self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Pause(true)));
+                let event = match room.viewer(handle).filter(|_| self.connected) {
+                    // Goes on in sections that the peer knows.
+                    Some((viewer, _)) => SubscriptionEvent::Select(viewer.selection()),
+                    // Held until the peer knows of it.
+                    None => SubscriptionEvent::Pause(true),
+                };
+                self.events.push_back(Event::Subscription(handle, event));
             }
             SubscriptionNews::TracksKnown(tracks) => room.take_tracks(handle, tracks, codecs),
             SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => room.remove(handle),
@@ -191,12 +197,16 @@ impl RtcSession {
         self.take_steps(ctx);
         let Role::Room(room) = &mut self.role else { return };
         let Some(sections) = room.poll_offer() else { return };
+        // Without an answer, what the peer has agreed to goes on.
+        let sends = self.connected && room.viewers().next().is_some();
         match self.peer.offer(&sections) {
             Ok(offer) => {
                 let names = negotiation::names(&offer);
                 let described: Described = self.describe(&offer, names);
                 self.send_description(described);
-                self.describe_by = ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3));
+                if !sends {
+                    self.describe_by = ctx.now.mono.checked_add(DESCRIBE_WAIT.saturating_mul(3));
+                }
             }
             Err(error) => self.refuse(Refused::Description(error)),
         }
@@ -328,6 +338,26 @@ impl RtcSession {
             self.tell(FromSession::Bitrates(bitrates));
         }
         self.say_speakers(ctx);
+    }
+
+    /// Sets the kinds of tracks wanted of the stream that the client plays; of a main track, its own stream.
+    pub(super) fn want(&mut self, ctx: &Context<'_>, video: bool, audio: bool) {
+        if let Role::Viewer(viewer) = &mut self.role {
+            viewer.want(video, audio);
+            self.select();
+        } else {
+            let own = Arc::clone(&self.key.id);
+            self.want_of_room(ctx, &own, Some(video), Some(audio));
+        }
+    }
+
+    /// Sets the height wanted of the stream that the client plays; `None` to choose by the path.
+    pub(super) fn force(&mut self, height: Option<u32>) {
+        if let Role::Viewer(viewer) = &mut self.role {
+            viewer.force(height);
+        } else if let Role::Room(room) = &mut self.role {
+            room.force(&self.key.id, height);
+        }
     }
 
     /// Changes the kinds of tracks that the page wants of a stream.

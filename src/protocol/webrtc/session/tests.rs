@@ -1,0 +1,234 @@
+//! A viewer whose main track gets subtracks.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of event")]
+
+use ::webrtc::IceMode;
+
+use super::*;
+use crate::hub::{Blobs, Pick};
+use crate::mail::SessionSettings;
+use crate::protocol::webrtc::room::Choice;
+use crate::protocol::webrtc::tests::{anchor, config, h264, tracks};
+use crate::protocol::{Apps, SubtrackNews};
+use crate::types::{ConnId, Now, WorkerId};
+
+/// A session that plays `live/s`, and a page that takes all that it is offered.
+struct Bench {
+    now: Now,
+    apps: Apps,
+    server: SessionSettings,
+    blobs: Blobs,
+    session: RtcSession,
+    page: Peer,
+    tracks: Tracks,
+}
+
+impl Bench {
+    /// The page was offered the stream.
+    fn offered() -> (Self, Description) {
+        let now = Now { mono: Instant::now(), wall_ms: 0 };
+        let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
+        let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+        let ask = Ask {
+            publishes: false,
+            key: StreamKey::new("live", "s"),
+            params: Vec::new(),
+            user_agent: String::new(),
+            origin: String::new(),
+            of_foreign_page: false,
+            offer: None,
+            choice: Some(Choice::default()),
+            secret: 1,
+        };
+        let asker = SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 });
+        let parts = (config(2, true), anchor(now.mono), "192.0.2.1:5000".parse().unwrap());
+        let session = RtcSession::new(&ctx, parts, asker, ask, Seed::from_number(2)).unwrap();
+        let of_page = Config { takes_changes: true, ..Config::clone(&config(1, false)) };
+        assert!(matches!(of_page.ice, IceMode::Full(_)));
+        let page = Peer::new(now.mono, Arc::new(of_page), anchor(now.mono), Seed::from_number(1)).unwrap();
+        let tracks = tracks(h264(0x42));
+        let mut bench = Self { now, apps, server, blobs, session, page, tracks };
+        bench.verdict(Handle::ONLY);
+        let offer = bench.offer().unwrap();
+        (bench, offer)
+    }
+
+    /// The page has answered, and media flows.
+    fn playing() -> Self {
+        let (mut bench, offer) = Self::offered();
+        bench.answer(&offer);
+        bench.session.connected = true;
+        bench.events();
+        bench
+    }
+
+    fn with<T>(&mut self, act: impl FnOnce(&mut RtcSession, &Context<'_>) -> T) -> T {
+        let Self { now, apps, server, blobs, session, .. } = self;
+        act(session, &Context { now: *now, apps, server, blobs, draining: false })
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        self.with(|session, ctx| std::iter::from_fn(|| session.poll_event(ctx)).collect())
+    }
+
+    /// The offer that the session makes now.
+    fn offer(&mut self) -> Option<Description> {
+        self.events().iter().find_map(offer_of)
+    }
+
+    fn say(&mut self, said: ToSession) {
+        let (from, message) = (self.session.asker.session, Message::new(said));
+        self.with(|session, ctx| {
+            session.handle_reply(ctx, Reply::Family(FamilyNews::Message { from, message }))
+        });
+    }
+
+    fn answer(&mut self, offer: &Description) {
+        let takes = |_: ::webrtc::SectionId, media: &sdp::Media| {
+            let direction = offer.direction(media).reverse();
+            Some(MediaPreference { direction, formats: media.rtp_formats().collect(), msid: None })
+        };
+        let answer = self.page.handle_offer(self.now.mono, offer, takes).unwrap().write();
+        self.say(ToSession::Answer(Description::read(answer.as_bytes()).unwrap()));
+    }
+
+    fn verdict(&mut self, handle: Handle) {
+        let tracks = self.tracks.clone();
+        let news = SubscriptionNews::Verdict(Ok(&tracks));
+        self.with(|session, ctx| session.handle_reply(ctx, Reply::Subscription(handle, news)));
+    }
+
+    fn news(&mut self, news: SubtrackNews<'_>) {
+        let news = SubscriptionNews::Subtracks(news);
+        self.with(|session, ctx| session.handle_reply(ctx, Reply::Subscription(Handle::ONLY, news)));
+    }
+
+    /// The streams that the session subscribes to now.
+    fn asked(&mut self) -> Vec<(Handle, String)> {
+        let asked = |event: Event| match event {
+            Event::Subscription(handle, SubscriptionEvent::Subscribe(ask)) => {
+                Some((handle, ask.key.id.to_string()))
+            }
+            _ => None,
+        };
+        self.events().into_iter().filter_map(asked).collect()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now.mono += time;
+        self.with(|session, ctx| session.handle_timeout(ctx));
+    }
+}
+
+fn offer_of(event: &Event) -> Option<Description> {
+    let Event::Family(FamilyEvent::Tell { message, .. }) = event else { return None };
+    let Some(FromSession::Described(described)) = message.content::<FromSession>() else { return None };
+    Some(Description::read(described.sdp.as_bytes()).unwrap())
+}
+
+/// The pauses and resumptions of a subscription.
+fn pauses(events: &[Event], of: Handle) -> Vec<bool> {
+    let pause = |event: &Event| match event {
+        Event::Subscription(handle, SubscriptionEvent::Pause(pauses)) if *handle == of => Some(*pauses),
+        _ => None,
+    };
+    events.iter().filter_map(pause).collect()
+}
+
+/// The kinds, video and audio, last selected of a subscription.
+fn selected(events: &[Event], of: Handle) -> Option<[bool; 2]> {
+    let select = |event: &Event| match event {
+        Event::Subscription(handle, SubscriptionEvent::Select(selection)) if *handle == of => {
+            Some([selection.video, selection.audio].map(|pick| pick != Pick::None))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(select).next_back()
+}
+
+fn key(id: &str) -> StreamKey {
+    StreamKey::new("live", id)
+}
+
+#[test]
+fn a_viewer_whose_subtracks_left_before_its_answer_goes_on_with_its_own_stream() {
+    let (mut bench, offer) = Bench::offered();
+    bench.news(SubtrackNews::Room(&[key("ann")]));
+    bench.news(SubtrackNews::Came(&key("ben")));
+    bench.news(SubtrackNews::Left(&key("ann")));
+    bench.news(SubtrackNews::Left(&key("ben")));
+    assert!(bench.asked().is_empty());
+    bench.answer(&offer);
+    let asked: Vec<String> = bench.asked().into_iter().map(|(_, id)| id).collect();
+    assert_eq!(asked, ["s"]);
+    // Without any news of the main track it stays the only subscription.
+    let (mut bench, offer) = Bench::offered();
+    bench.news(SubtrackNews::Left(&key("ann")));
+    bench.answer(&offer);
+    assert!(bench.asked().is_empty() && matches!(bench.session.role, Role::Viewer(_)));
+}
+
+#[test]
+fn subtracks_that_came_before_the_answer_are_joined_with_it() {
+    let (mut bench, offer) = Bench::offered();
+    bench.news(SubtrackNews::Room(&[key("s"), key("ann")]));
+    bench.news(SubtrackNews::Came(&key("ben")));
+    bench.news(SubtrackNews::Left(&key("ann")));
+    bench.answer(&offer);
+    let asked: Vec<String> = bench.asked().into_iter().map(|(_, id)| id).collect();
+    assert_eq!(asked, ["s", "ben"]);
+}
+
+#[test]
+fn a_stream_goes_on_while_the_page_does_not_answer_the_offer_of_others() {
+    let mut bench = Bench::playing();
+    bench.news(SubtrackNews::Room(&[key("s"), key("ann")]));
+    let asked = bench.asked();
+    let [(own, _), (ann, _)] = asked[..] else { panic!("{asked:?}") };
+    bench.verdict(own);
+    let events = bench.events();
+    assert_eq!((pauses(&events, own), selected(&events, own)), (vec![], Some([true; 2])));
+    bench.verdict(ann);
+    let events = bench.events();
+    assert_eq!(pauses(&events, ann), [true]);
+    let offer = events.iter().find_map(offer_of).unwrap();
+    assert_eq!(bench.session.describe_by, None);
+    bench.pass(DESCRIBE_WAIT);
+    let events = bench.events();
+    assert!(!bench.session.closed && pauses(&events, own).is_empty());
+    // An answer that comes at last begins the others.
+    bench.answer(&offer);
+    assert_eq!(pauses(&bench.events(), ann), [false]);
+}
+
+#[test]
+fn a_page_that_is_sent_nothing_has_to_answer() {
+    let (mut bench, offer) = Bench::offered();
+    bench.news(SubtrackNews::Room(&[key("s"), key("ann")]));
+    bench.answer(&offer);
+    for (handle, _) in bench.asked() {
+        bench.verdict(handle);
+    }
+    assert!(bench.offer().is_some() && !bench.session.closed);
+    bench.pass(DESCRIBE_WAIT * 3);
+    assert!(bench.session.closed, "it has not connected either");
+}
+
+#[test]
+fn what_a_page_wants_of_its_stream_is_heard_in_the_room_too() {
+    let mut bench = Bench::playing();
+    bench.say(ToSession::Want { video: false, audio: true });
+    assert_eq!(selected(&bench.events(), Handle::ONLY), Some([false, true]));
+    bench.news(SubtrackNews::Room(&[key("s"), key("ann")]));
+    let asked = bench.asked();
+    let [(own, _), (ann, _)] = asked[..] else { panic!("{asked:?}") };
+    bench.verdict(own);
+    assert_eq!(selected(&bench.events(), own), Some([false, true]));
+    bench.verdict(ann);
+    let offer = bench.offer().unwrap();
+    bench.answer(&offer);
+    let events = bench.events();
+    assert_eq!((selected(&events, own), selected(&events, ann)), (Some([false, true]), Some([true; 2])));
+    bench.say(ToSession::Want { video: true, audio: false });
+    assert_eq!(selected(&bench.events(), own), Some([true, false]));
+}
