@@ -13,7 +13,7 @@ fn a_write_is_answered_and_visible_only_when_it_is_on_disk() {
     rig.hold = true;
     let session = rig.send(Method::Post, CREATE, r#"{"streamId":"s"}"#);
     rig.run_for(ms(5));
-    assert_eq!(rig.held.len(), 1, "gathered for at most 5 ms");
+    assert_eq!(rig.held.len(), 1, "gathered for at most 2 ms");
     assert!(rig.answer(session).is_none());
     assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 404);
     // The pending overlay catches a second create.
