@@ -36,8 +36,8 @@ fn busy() -> Response {
 }
 
 impl ControlConfig {
-    /// Makes the refusal of a folder. It names the folder that the setting allows. Without the setting it names the
-    /// root, like the reference, although the root is refused as well.
+    /// Builds the response that refuses a folder. Its message names the folder that `vod.import_folders` allows, or `/` if
+    /// that is not set, as Ant Media Server does, although `/` is refused as well.
     fn not_allowed(&self) -> Response {
         let named = self.server.values.text("vod.import_folders");
         let named = if named.is_empty() { "/" } else { named };

@@ -29,7 +29,7 @@ pub trait Disk: fmt::Debug {
     /// The system's error.
     fn sync(&self, path: &Path) -> io::Result<()>;
 
-    /// Renames a file, replacing a file with the new name.
+    /// Renames `from` to `to`. A file that is named `to` already is replaced.
     ///
     /// # Errors
     /// The system's error.

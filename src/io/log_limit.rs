@@ -23,7 +23,7 @@ const KINDS: usize = 4096;
 /// Number of bits of a counter that hold the lines of its second.
 const LINE_BITS: u32 = 32;
 
-/// The filter before the log's lines.
+/// Limits the lines that each place of the code logs in a second. Further lines are omitted, and a notice says how many.
 pub(super) struct LogLimit {
     began: Instant,
     /// Counters: the second in the high half, its lines in the low half.

@@ -13,7 +13,7 @@ pub struct ConnId {
     pub generation: u32,
 }
 
-/// Identifies a publication, subscription, child or request within a session, which chooses it.
+/// Identifies a publication, subscription, child connection or request within one session. The session chooses the number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u16);
 

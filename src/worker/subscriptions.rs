@@ -506,7 +506,8 @@ impl Live {
 }
 
 impl Conns {
-    /// Answers a viewer, or makes it wait if it may start the missing stream.
+    /// Answers a viewer's play request. If the stream is missing and the request may cause it to be started, the answer
+    /// is held until the outcome is known.
     fn answer_or_hold(
         &mut self,
         turn: &mut Turn,

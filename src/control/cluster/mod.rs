@@ -164,7 +164,7 @@ impl Cluster {
         self.node_of(self.claims.get(key)?)
     }
 
-    /// Returns the ids of an application that other live nodes hold.
+    /// Returns the keys of those streams of the application that other live nodes hold.
     pub(in crate::control) fn live_elsewhere(&self, app: &Arc<str>) -> impl Iterator<Item = &StreamKey> {
         let first = StreamKey { app: Arc::clone(app), id: "".into() };
         let of_app = self.claims.range(first..).take_while(move |(key, _)| key.app == *app);

@@ -325,7 +325,7 @@ impl Depackager {
         let unit = |track, payload| {
             Outcome::Unit(AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 0, payload })
         };
-        // The message's own time is that of its splice; the section's time is on another clock.
+        // A cue gets the timestamp of its FLV message: the time in the splice information section is on another clock.
         match super::script::splice_of(&data) {
             Some(section) => {
                 let cue = if self.cues.takes(dts) { unit(TrackId::CUES, section) } else { Outcome::Dropped };

@@ -61,7 +61,7 @@ use url::{SrtAddress, SrtUrl};
 /// Maximum time from the end of a stream to the shutdown message. A receiver that gets it discards data that it still delays, so it is sent
 /// when that data was due.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
-/// Margin added to that time, for lines with jitter.
+/// Margin added to the time at which the last delayed data is due, for paths with jitter.
 const GOODBYE_MARGIN: Duration = Duration::from_millis(20);
 
 /// The ingest of streams published over SRT.

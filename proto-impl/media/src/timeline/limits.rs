@@ -25,7 +25,7 @@ pub(super) struct Limits {
     pub(super) near: i64,
     /// Time for which known steps of the clock are remembered.
     pub(super) step_memory: i64,
-    /// Silence of a track from which on it may have been muted.
+    /// Minimum time without units after which a track may have been muted.
     pub(super) gap: i64,
     /// After a gap, a track that is later than the others by more than this had a clock that stood still.
     pub(super) late: i64,

@@ -184,7 +184,8 @@ impl Socket {
         }
     }
 
-    /// Pins or unpins the video of a stream. Pages name the room and the stream, or the stream and the place that shows it.
+    /// Pins or unpins the video of a stream. Pages send one of two forms: `id` is the room and `videoTrackId` the stream, or `id` is the stream and
+    /// `videoTrackId` the slot that shows it. The slot is ignored: the command then applies to all rooms that are played.
     pub(super) fn pin(&mut self, id: &str, command: &Command) {
         let (track, pins) = (command.text("videoTrackId"), command.flag("enabled"));
         let plays = |stream: &&Stream| !stream.publishes && stream.session.is_some();
