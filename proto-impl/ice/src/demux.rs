@@ -166,8 +166,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
     }
 
     /// Returns a session that may try its keys on media from `path`, which is not open: one that has an open
-    /// UDP path to another port of the same address. Each call returns a different session. If there are more
-    /// than [`HOST_SESSIONS_MAX`] sessions at an address, some are never returned.
+    /// UDP path to another port of the same address. Successive calls return the sessions in turn. If there are
+    /// more than [`HOST_SESSIONS_MAX`] sessions at an address, some are never returned.
     pub fn next_of_host(&mut self, path: &Path) -> Option<K> {
         if path.protocol != Protocol::Udp {
             return None;

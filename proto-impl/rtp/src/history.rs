@@ -280,9 +280,9 @@ impl ResendHistory {
     }
 
     /// Sets the viewer's loss in thousandths. Retransmissions may take a quarter of the sent bytes, plus twice
-    /// the loss: if a third is lost, repairing it, and a third of the repairs, takes more than half. From a
-    /// fifth on, the budget is three times the loss and twice as much may be saved up, because each
-    /// retransmission is sent twice.
+    /// the loss: if a third is lost, repairing it, and a third of the repairs, takes more than half. From a loss
+    /// of a fifth on, they may take a quarter plus three times the loss, and twice as much may be saved up,
+    /// because each retransmission is sent twice.
     pub fn set_loss(&mut self, thousandths: u16) {
         let eighths = if thousandths < HEAVY_LOSS { 16 } else { 24 };
         let share =

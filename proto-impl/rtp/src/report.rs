@@ -116,8 +116,8 @@ fn since_reference(now: NtpTime, reference: u32, delay: u32) -> Option<Duration>
     Some(from_compact(units)).filter(|&round_trip| round_trip <= LONGEST)
 }
 
-/// Maps the timestamps of a source to the wall clock of its sender, which all its sources share, so that the
-/// receiver can synchronize audio and video.
+/// Maps the timestamps of a source to the wall clock of its sender, which all sources of the sender share, so
+/// that the receiver can synchronize audio and video.
 #[derive(Debug, Clone)]
 pub struct ClockMapping {
     clock_rate: u32,

@@ -56,8 +56,8 @@ impl Presentation {
             .iter()
             .position(|track| {
                 track.control.as_deref().is_some_and(|control| {
-                    // The host of an absolute control may differ from that of the request, so only the last
-                    // component is compared.
+                    // The host of an absolute control may differ from that of the request, so it is enough that
+                    // its last component matches.
                     let last = control.rsplit('/').next().unwrap_or(control);
                     ends_with_control(url, control) || control.contains("://") && ends_with_control(url, last)
                 })

@@ -46,7 +46,7 @@ pub struct Config {
     /// Maximum retransmission timeout. RFC 9260 §16 uses a minute, but ICE detects an unreachable peer earlier,
     /// and long timeouts would only delay the recovery after an outage.
     pub rto_max: Duration,
-    /// Number of consecutive timeouts, with no packet from the peer, that end the association.
+    /// Maximum number of consecutive timeouts without an answer from the peer; one more ends the association.
     pub errors_max: u32,
     /// Interval between heartbeats of an idle association.
     pub heartbeat_interval: Duration,

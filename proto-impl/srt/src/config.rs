@@ -61,8 +61,9 @@ impl std::fmt::Debug for Passphrase {
 /// Settings of a connection; the names of libsrt's options are in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Time for which received packets are held, counted from their arrival without disturbance, so that lost
-    /// packets can be retransmitted (SRTO_RCVLATENCY). The peer may request more.
+    /// Time for which received packets are held, counted from the time at which they would arrive over an
+    /// undisturbed path, so that lost packets can be retransmitted (SRTO_RCVLATENCY). The peer may request
+    /// more.
     pub latency: Duration,
     /// The minimum latency requested of the peer for what is sent to it (SRTO_PEERLATENCY).
     pub peer_latency: Duration,

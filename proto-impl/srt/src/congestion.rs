@@ -374,8 +374,8 @@ impl Congestion {
         self.rounds.iter().fold(Losses::default(), |sum, round| sum.add(round.losses))
     }
 
-    /// True if the last rounds together, or this round alone, lost more than the path itself loses. A single
-    /// round may show few losses, because acknowledgements wait for retransmissions at first.
+    /// True if the last rounds together, or this round alone, lost more than the path itself loses. False
+    /// during the first rounds, in which acknowledgements still wait for retransmissions.
     fn is_lossy(&self, now_us: i64, of_round: Losses) -> bool {
         let own = if now_us < self.own.until_us { self.own.share } else { 0 };
         let of_all = self.losses();

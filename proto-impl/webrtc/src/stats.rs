@@ -56,7 +56,7 @@ pub struct Stats {
     pub round_trip: Option<Duration>,
     /// The peer's own estimate of the bandwidth towards it, in bits per second.
     pub remote_estimate: Option<u64>,
-    /// Estimated rate of the path to the peer, as far as it was probed, in bits per second.
+    /// Estimated rate of the path to the peer, as far as it was tested, in bits per second.
     pub estimate: Option<u64>,
     /// Recent loss of sent packets, in thousandths.
     pub loss: u16,

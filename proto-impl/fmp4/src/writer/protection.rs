@@ -8,8 +8,8 @@ use super::out::Out;
 use super::{Description, FragmentSample};
 use media::TrackKind;
 
-/// Maximum number of subsamples in a sample, because the size of their list is one byte (ISO/IEC 14496-12
-/// §8.7.8).
+/// Maximum number of subsamples in a sample. More do not fit, because the size of their list is stored in one
+/// byte (ISO/IEC 14496-12 §8.7.8).
 pub const SUBSAMPLES_MAX: usize = 42;
 /// Version 1.0 of the scheme (ISO/IEC 23001-7 §4.1).
 const VERSION: u32 = 0x0001_0000;

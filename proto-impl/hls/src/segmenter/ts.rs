@@ -189,8 +189,8 @@ impl TsSegmenter {
     }
 
     /// Adds ID3 tags for this time in milliseconds to the growing segment. They are dropped if no segment is
-    /// growing, without [`Self::with_metadata`], if 64 were added since the last unit, or if the segment has
-    /// reached its maximum size.
+    /// growing, without [`Self::with_metadata`], after [`Self::set_tracks`] until the next unit, if 64 were
+    /// added since the last unit, or if the segment has reached its maximum size.
     pub fn metadata(&mut self, at_ms: i64, tags: &[u8]) {
         let is_full = self.tags >= EVENTS_MAX || self.bytes.len() >= SEGMENT_BYTES_MAX;
         if self.window.begin_ms().is_none() || self.has_new_tracks || is_full {
@@ -547,7 +547,7 @@ mod tests {
         assert_eq!((rig.segments.len(), rig.segmenter.playlist()), (2, None));
         rig.frames(25 * 6, 1, |_| true);
         assert_eq!(rig.durations(), [2000; 3]);
-        // An ended stream lists all its segments.
+        // An ended stream lists all its segments; a single long segment is enough to be shown.
         let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 10, |n| n == 0);
         rig.finish();

@@ -332,7 +332,8 @@ impl Window {
         std::mem::take(&mut self.left.new)
     }
 
-    /// Drops a file that listed segments no longer need. The file stays available as long as those segments do.
+    /// Drops a file that listed segments no longer need. The file stays available as long as the segments that
+    /// have just left the playlist.
     pub(super) fn leave(&mut self, name: String) {
         self.left.add(name, self.playlist.target_duration);
     }

@@ -105,7 +105,7 @@ impl Agent {
         }
     }
 
-    /// Returns the best pair that is being answered and is not yet nominated.
+    /// Returns the best pair whose checks are being answered, other than the selected pair if that is nominated.
     fn nominee(&self, now: Instant) -> Option<Path> {
         let nominated =
             self.nomination.selected.filter(|_| self.is_nominated()).map(|selected| selected.path);

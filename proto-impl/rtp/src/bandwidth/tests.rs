@@ -451,7 +451,7 @@ fn a_path_that_loses_before_its_queue_carries_what_passes() {
 /// Checks that there is an estimate at any round trip time.
 #[test]
 fn a_long_way_is_no_silence() {
-    // At ten seconds, only two round trips are left of the half minute.
+    // With a round trip of ten seconds, the half minute has room for only two more after the first feedback.
     for (latency, least) in [(800_000, 1_900_000), (4_000_000, 1_900_000), (10_000_000, 90_000)] {
         let start = netsim::Clock::new().now();
         let mut line = Line::new(10_000_000);

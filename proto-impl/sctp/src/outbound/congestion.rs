@@ -42,7 +42,7 @@ impl Congestion {
         self.burst = self.burst.saturating_sub(1);
     }
 
-    /// Allows packets to be sent again while nothing is in flight.
+    /// Allows another burst while nothing is in flight, so that no acknowledgement is needed to continue.
     pub(crate) fn refill(&mut self) {
         self.burst = self.burst.max(BURST_PACKETS);
     }

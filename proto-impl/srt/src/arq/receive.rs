@@ -27,8 +27,8 @@ impl Slot {
 /// The effect of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The packet is the next one expected (`None`), or it is beyond a new gap, of which this is the first
-    /// and last packet.
+    /// The packet is the next one expected (`None`), or it is beyond a new gap, of which these are the first
+    /// and last packets.
     New(Option<(Seq, Seq)>),
     /// The packet fills a gap.
     Filled,

@@ -50,8 +50,8 @@ pub(crate) struct Reported {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Acked {
     pub(crate) packets: usize,
-    /// Bytes, headers included, of the packets acknowledged as received. A peer also acknowledges packets
-    /// that it has given up; those do not count.
+    /// Bytes, headers included, of the acknowledged packets that were not waiting for retransmission: a peer
+    /// also acknowledges packets that it has given up.
     pub(crate) bytes: u64,
     /// Microseconds since the departure of the last acknowledged packet. `None` if one of the packets was
     /// retransmitted: later packets may have waited for it.

@@ -19,8 +19,9 @@ const MATRICES: u64 = 2;
 const ROWS: u64 = 4;
 /// Number of packets that may overtake the parity of a group before the packets missing from the group are reported.
 const OVERTAKING: u64 = 3;
-/// Smallest number of successive lost packets after which parity is still accepted. The window of a small
-/// matrix is shorter than an ordinary burst.
+/// Lower bound of the number of packets by which parity may be ahead of the newest data packet; further parity
+/// is refused. The window, which is the limit otherwise, is shorter than an ordinary burst if the matrix is
+/// small.
 const LEAD_MIN: u64 = 96;
 /// Number of cleared XOR buffers kept for later groups.
 const SPARE_MAX: usize = 8;
@@ -492,7 +493,7 @@ mod tests {
 
     #[test]
     fn rows_and_columns_rebuild_for_each_other() {
-        // Losses that only rows and columns in turn can rebuild.
+        // Rows and columns rebuild packets in turn, as far as they can.
         let mut line = Line::new("fec,cols:4,rows:4,layout:even");
         line.run(32, &[0, 1, 4, 5, 6, 11]);
         // 0, 1, 4 and 5 form a square that cannot be rebuilt; 6 and 11 can.

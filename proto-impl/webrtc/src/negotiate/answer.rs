@@ -124,7 +124,7 @@ fn take(
         answer.attributes.extend(media.answer_simulcast());
     }
     let formats: Vec<SectionFormat> = selected.iter().map(agreed).collect();
-    // Media is sent in the first format, with RTX if the peer supports NACK for that format.
+    // Media is sent in the first format, with RTX if the peer supports both RTX and NACK for that format.
     let repaired = |format: &SectionFormat| format.rtx.is_some() && format.has_feedback(&Feedback::Nack);
     let with_rtx = formats.first().is_some_and(repaired);
     let local_source = direction.sends().then(|| local.source(id, with_rtx));

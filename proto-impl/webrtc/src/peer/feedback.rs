@@ -261,8 +261,8 @@ impl Peer {
             compound.remb(self.reports.ssrc, bits, &rated);
         }
         if infos.is_empty() {
-            // A pure receiver sends no reports that the peer could answer, so it measures the round trip with
-            // its own request.
+            // A pure receiver sends no sender reports that the peer could answer, so it measures the round trip
+            // with its own request.
             compound.reference_time(self.reports.ssrc, self.anchor.at(now));
         } else if let Some((ssrc, reference, heard)) = self.reports.reference.take() {
             let answer = Dlrr::new(ssrc, reference, now.saturating_duration_since(heard));

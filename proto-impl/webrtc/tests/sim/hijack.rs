@@ -137,7 +137,7 @@ fn d_02_another_certificate_than_announced_gets_nothing() {
     assert!(!pair.b.connected && pair.b.peer.media_path().is_none());
 }
 
-/// Checks a publisher that makes up sources.
+/// Checks a publisher that makes up sources.
 #[test]
 fn x_07_sources_are_bounded() {
     use rtp::{Csrcs, Header, PayloadType, SequenceNumber, Ssrc};

@@ -331,7 +331,7 @@ fn d_01_the_cookie_verifier_passes_who_has_the_cookie_for_its_address() {
         ] {
             assert_eq!(verifier.check(from, &hello[0], &mut Vec::new()), passes);
         }
-        // The session only accepts a cookie in its second message.
+        // A session accepts a cookie only in the client's second message, so the verifier passes no later one.
         let mut ahead = hello[0].clone();
         ahead[13 + 4..13 + 6].copy_from_slice(&7u16.to_be_bytes());
         assert_eq!(verifier.check(from, &ahead, &mut Vec::new()), refused, "{versions:?}");

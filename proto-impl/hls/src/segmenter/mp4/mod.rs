@@ -362,7 +362,7 @@ impl Mp4Segmenter {
         self.window.note(unit, changed);
     }
 
-    /// Makes the key for samples at the first unit; later calls do nothing.
+    /// Makes the key for samples at the first unit for which one is available; later calls do nothing.
     fn begin_protection(&mut self) {
         if let Some(maker) = self.seal.maker.as_mut().filter(|_| self.seal.samples.is_none()) {
             self.seal.samples = maker.protector();
@@ -473,8 +473,7 @@ impl Mp4Segmenter {
         self.news.made.push(Made { name: uri, bytes: content, is_init: false });
     }
 
-    /// Takes the complete samples as a fragment. The first fragment of these tracks also makes their init
-    /// segment.
+    /// Takes the complete samples as a fragment. `None` if there are none, or they cannot be written.
     fn fragment(&mut self) -> Option<Vec<Bytes>> {
         if self.lanes.iter().all(Samples::is_empty) {
             return None;

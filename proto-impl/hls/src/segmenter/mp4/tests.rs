@@ -388,7 +388,7 @@ fn parts_together_are_their_segment() {
     let parts: Vec<u8> = last.parts.iter().flat_map(|part| content(&part.uri)).collect();
     assert!(content(&last.uri).ends_with(&parts));
     assert_eq!(content(&last.uri).len(), parts.len() + styp().len());
-    // Parts that are no longer listed are dropped, except those that were listed a moment ago.
+    // Only the three newest segments are listed with their parts.
     assert!(rig.rendition.playlist().segments.iter().filter(|one| !one.parts.is_empty()).count() <= 3);
 }
 

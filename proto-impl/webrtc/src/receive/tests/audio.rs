@@ -135,7 +135,7 @@ fn lost_frames_come_from_the_packets_behind_them() {
     bench.packet(OPUS, 9, &frame(9));
     bench.packet(OPUS, 12, &frame(12));
     assert_eq!(bench.frames(), [9, 10, 11, 12]);
-    // If more is lost, packets wait for the hold.
+    // Of three lost packets, the next one repeats only two: the hold decides how long the third is waited for.
     bench.redundant(16, 2);
     assert_eq!(bench.frames(), []);
     bench.wait(100);
