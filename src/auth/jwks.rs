@@ -80,7 +80,7 @@ pub struct KeySet(Vec<Key>);
 pub(super) enum Verdict {
     /// Signed with a key of the set.
     Signed,
-    /// Not signed with the key that the token names.
+    /// No key that was tried fits the signature: neither the one that the token names nor, if it names none, any other.
     Forged,
     /// The token names a key that is missing in the set.
     UnknownKey,

@@ -9,6 +9,7 @@
 //!    viewers.
 //! 3. The server is shut down ([`Output::Leave`]) when the time limit is over, or when no publisher and no viewer is
 //!    left and viewers of HLS and DASH have had time to fetch the rest of ended streams.
+//! 4. Until then an operator can cancel the drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -9,9 +9,9 @@
 //! 3. [`Driver::read_ready`] reads the bytes and datagrams that have arrived;
 //! 4. [`Driver::finish`] handles deadlines, writes, outputs, and lingering connections.
 //!
-//! Sockets are edge-triggered. A readable socket stays on the ready list until it was read until empty, with a
-//! bound per turn, so that one busy peer cannot starve the others. A socket that refuses bytes is left alone until
-//! the kernel reports it writable. `streams` implements this for byte streams, `datagrams` for datagrams.
+//! Sockets are edge-triggered. A readable socket stays on the ready list until a read has emptied it, with a bound
+//! per turn, so that one busy peer cannot starve the others. A socket that refuses bytes is left alone until the
+//! kernel reports it writable. `streams` implements this for byte streams, `datagrams` for datagrams.
 
 mod datagrams;
 mod handshakes;

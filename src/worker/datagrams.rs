@@ -1,7 +1,7 @@
 //! Datagram sessions, over a shared port or over sockets of their own.
 //!
-//! Their output differs from that of byte streams. For a byte stream, unsent units stay behind the viewer's cursor in
-//! the ring. A datagram session must keep what it has sent until the peer has received it, so it takes units while it
+//! Their output differs from that of byte streams. For a byte stream, unsent units stay in the ring, from the viewer's
+//! cursor on. A datagram session must keep what it has sent until the peer has received it, so it takes units while it
 //! has room for them and sends them as datagrams at its own pace.
 
 use std::any::Any;

@@ -155,7 +155,7 @@ impl Polled {
         let Some(asked) = self.passes.asked.remove(&id) else { return };
         match &verdict {
             Ok(()) => self.passes.note(turn.now.mono, asked),
-            // Control cannot know whether the file exists elsewhere. If the file is found, control is asked again.
+            // Control does not know every file that exists. If the file is found, control is asked again.
             Err(NoSubscription::NotFound) => {}
             Err(why) => {
                 let (key, protocol, ..) = asked.holder;

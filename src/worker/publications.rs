@@ -285,7 +285,7 @@ impl Live {
     }
 
     /// Arms the deadline for units that wait to be sent. Each stream needs a single table entry: while video flows,
-    /// each frame flushes the stream, and the entry finds nothing to do when it fires. Deadlines are rounded to a
+    /// each frame flushes the stream, and the entry finds nothing to do when it fires. Deadlines are rounded down to a
     /// grid, so that hundreds of streams share a wake-up.
     pub(super) fn arm_flush(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };

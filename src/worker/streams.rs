@@ -25,7 +25,7 @@ use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey,
 
 /// Time without a picture after which a publisher's video counts as stopped.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
-/// Age from which a publisher that has sent no video is assumed to send none.
+/// Age of a stream from which its publisher, if it has sent no video yet, is assumed to send none.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
 /// Minimum time between two log lines about stopped video.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);

@@ -3,8 +3,8 @@
 //! 1. An event occurs (`events`): the body is made at once, from the state at that time.
 //! 2. The hook joins its stream's queue, called a line. Hooks of one stream are sent one after the other, in the order
 //!    of their events; lines do not wait for each other.
-//! 3. The hook becomes a job ([`Hooks::poll_post`]). Any answer but 200 is retried, as often as the
-//!    application's settings say, while the line waits.
+//! 3. The hook becomes a job ([`Hooks::poll_post`]). Without an answer, or after any answer but 200, the hook is sent
+//!    again, as often as the application's settings say, while the line waits.
 //! 4. If more than [`WAITING_MAX`] wait, the oldest hook of the application with most hooks is dropped and counted.
 //! 5. Threads are shared ([`crate::jobs::shares`]): neither an application nor a silent receiver can occupy all of
 //!    them.

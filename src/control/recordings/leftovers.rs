@@ -33,7 +33,8 @@ pub(super) enum Windows {
 }
 
 impl Files {
-    /// At the start, finishes recordings, removes uploads, and searches for old recordings.
+    /// At the start, finishes the recordings and removes the uploads that an earlier run left incomplete, and searches
+    /// for old recordings.
     pub(in crate::control) fn boot_recordings(
         &mut self,
         cx: &mut Context,

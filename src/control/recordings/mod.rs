@@ -195,8 +195,8 @@ impl Recordings {
     }
 }
 
-/// True if a stream should be recorded in a container: decided by its own record, else by its room's, else by its
-/// application.
+/// True if a stream should be recorded in a container. Its own record decides; if that leaves the question open, the
+/// stream is recorded if its application or the record of its room wants it.
 fn is_wanted(
     container: Container,
     record: &Broadcast,

@@ -24,7 +24,8 @@ pub(super) type RootHandler = fn(&mut Control, Now, &RootCall<'_>) -> Reply;
 pub(super) enum Sender {
     /// A peer, subject to the application's filters.
     Peer(SocketAddr),
-    /// A user of the panel, who has logged in. The flag means administrator of the whole server.
+    /// A user of the panel, who has logged in, or a caller with the server's token. The flag means administrator of
+    /// the whole server.
     Panel { is_administrator: bool },
 }
 

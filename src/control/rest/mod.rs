@@ -182,7 +182,7 @@ impl Control {
         peer: Option<SocketAddr>,
         request: &Request,
     ) -> Option<Response> {
-        // A request without a peer comes from the panel, whose user has logged in.
+        // A request without a peer came by the panel's path, where a login or the server's token was checked.
         if let Some(trust) = app.security.rest_jwt.as_ref().filter(|_| peer.is_some())
             && token_of(request).is_none_or(|token| self.access.verify_token(now, trust, token).is_err())
         {

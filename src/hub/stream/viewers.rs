@@ -59,7 +59,7 @@ impl Scene {
         Self { stream: stream(), tracks, now: Instant::now(), viewers: 0 }
     }
 
-    /// Appends a unit with its DTS as payload name, and flushes it.
+    /// Appends a unit, which its DTS identifies in a viewer's text, and flushes it.
     fn push(&mut self, track: TrackId, dts_ms: i64, key_frame: bool) -> Pushed {
         let payload = Bytes::from_static(b"0123456789");
         let unit = AccessUnit { track, dts: dts_ms, pts: dts_ms, key_frame, config_epoch: 1, payload };

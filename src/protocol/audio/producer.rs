@@ -3,7 +3,8 @@
 //! 1. Units are held until the helper threads have processed the earlier ones.
 //! 2. A job takes the transcoder and the held units to a helper thread.
 //! 3. The job returns the transcoder and the units made. If the transcoder does not return, because too many jobs
-//!    wait or the work failed, a new one begins; the lost units are a gap like any other.
+//!    wait or the job panicked, a new one begins; the lost units are a gap like any other. If a transcoder cannot be
+//!    made, the session closes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -318,8 +318,8 @@ impl HlsCopy {
         }
     }
 
-    /// Hastens the end, because the server shuts down or the session is to end. Files on the disk are removed now; a
-    /// server gets only the final playlist.
+    /// Hastens the end, because the server shuts down or the session is to end. Files on the disk that are not kept
+    /// are removed now; a server gets only the final playlist.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.finish(now);
         if matches!(self.place, Place::Server(_)) {

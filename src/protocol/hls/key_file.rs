@@ -108,7 +108,8 @@ impl KeyFile {
         self.known.is_some() || self.is_failing
     }
 
-    /// True if a unit becomes part of a segment: there is a key, and a key frame has come since it was read.
+    /// True if a unit becomes part of a segment: there is a key, and if units were left out for lack of one, a key
+    /// frame has come since.
     pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         if self.known.is_none() {
             self.is_behind = true;

@@ -34,7 +34,7 @@ struct Described {
     kind: TrackKind,
     /// The transport of the track, once it is set up.
     lower: Option<Lower>,
-    /// The choice of pictures, made at the first key frame after the path was found to be narrow.
+    /// The choice of pictures, which begins at the first key frame after the path was found to be narrow.
     thinning: Option<Box<Thinning>>,
     /// True if pictures were left out before that key frame, so that none can be shown until it comes.
     waits_for_key: bool,

@@ -8,11 +8,12 @@
 //!     hub --> RtcPackage (packets, cut once) --> Viewer --> Peer (numbers, keys) --> UDP datagrams
 //! ```
 //!
-//! Each worker has its own UDP port and announces it to its clients, so that media arrives at the worker that has the
-//! session. The machines are in the crate `webrtc` and below it; the server adds the routing of datagrams ([`port`]),
-//! the permissions of a peer ([`session`]), the choice of codecs ([`negotiation`]), times and configurations of
-//! frames ([`ingest`]), packets shared by viewers ([`package`]), the beginning of a viewer ([`viewer`]), the choice
-//! of its rendition ([`layers`]), and viewers that one peer sends all streams of a main track ([`room`]).
+//! All workers share one UDP port (`super::steering`). With `webrtc.port_per_worker`, each worker has its own and
+//! announces that to its clients, so that media arrives at the worker that has the session. The machines are in the
+//! crate `webrtc` and below it; the server adds the routing of datagrams ([`port`]), the permissions of a peer
+//! ([`session`]), the choice of codecs ([`negotiation`]), times and configurations of frames ([`ingest`]), packets
+//! shared by viewers ([`package`]), the beginning of a viewer ([`viewer`]), the choice of its rendition ([`layers`]),
+//! and viewers that get all streams of a main track over one peer ([`room`]).
 
 mod candidates;
 mod codecs;

@@ -10,9 +10,9 @@
 //!            streams/{main}/{main}_adaptive.mpd                     DASH, of the same segments
 //! ```
 //!
-//! 1. A request for the first playlist starts this sink for the leading stream: the main track if it is live,
-//!    otherwise its first subtrack. The sink announces itself to the other streams ([`Rung`](crate::mail::Rung)),
-//!    whose workers then start sinks of their own; so do those of later streams.
+//! 1. A request for the playlist or the manifest of all renditions starts this sink for the leading stream: the main
+//!    track if it is live, otherwise its first subtrack. The sink announces itself to the other streams
+//!    ([`Rung`](crate::mail::Rung)), whose workers then start sinks of their own; so do those of later streams.
 //! 2. Each stream has its own sink. All share one time, and therefore the timestamps of segments ([`clock`]); the
 //!    others use the numbers and boundaries of the leading one, as far as their key frames allow ([`rung`]).
 //! 3. Of the running sinks, the one that began first publishes the playlist of all. A sink that ends while others
