@@ -17,6 +17,7 @@ use super::ingest::Ingest;
 use super::messages::{Ask, FromSession, ToSession};
 use super::negotiation::{self, Shown, Taken};
 use super::package::RtcPackage;
+use super::room::Choice;
 use super::session::RtcSession;
 use super::settings::RtcAppSettings;
 use crate::config::AppSettings;
@@ -152,13 +153,9 @@ fn a_viewer_is_answered_with_the_streams_own_profile_and_idle_where_nothing_fits
     assert_eq!((none[0].direction, none[1].direction), (Direction::Inactive, Direction::SendOnly));
 }
 
-#[test]
-fn an_offer_that_nobody_waits_for_changes_nothing() {
-    let now = Now { mono: Instant::now(), wall_ms: 0 };
-    let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
-    let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
-    let asker = SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 });
-    let ask = Ask {
+/// A play of `live/s` for which the server makes the offer.
+pub(super) fn play_ask(choice: Option<Choice>) -> Ask {
+    Ask {
         publishes: false,
         key: StreamKey::new("live", "s"),
         params: Vec::new(),
@@ -166,9 +163,18 @@ fn an_offer_that_nobody_waits_for_changes_nothing() {
         origin: String::new(),
         of_foreign_page: false,
         offer: None,
-        choice: None,
+        choice,
         secret: 1,
-    };
+    }
+}
+
+#[test]
+fn an_offer_that_nobody_waits_for_changes_nothing() {
+    let now = Now { mono: Instant::now(), wall_ms: 0 };
+    let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
+    let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+    let asker = SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 });
+    let ask = play_ask(None);
     let parts = (config(2, true), anchor(now.mono), "192.0.2.1:5000".parse().unwrap());
     let mut viewer = RtcSession::new(&ctx, parts, asker, ask, Seed::from_number(2)).unwrap();
     let message = Message::new(ToSession::Offer(offer(&[Codec::H264], Direction::SendRecv)));

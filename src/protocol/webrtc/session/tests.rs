@@ -8,7 +8,7 @@ use super::*;
 use crate::hub::{Blobs, Pick};
 use crate::mail::SessionSettings;
 use crate::protocol::webrtc::room::Choice;
-use crate::protocol::webrtc::tests::{anchor, config, h264, tracks};
+use crate::protocol::webrtc::tests::{anchor, config, h264, play_ask, tracks};
 use crate::protocol::{Apps, SubtrackNews};
 use crate::types::{ConnId, Now, WorkerId};
 
@@ -29,17 +29,7 @@ impl Bench {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
         let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
-        let ask = Ask {
-            publishes: false,
-            key: StreamKey::new("live", "s"),
-            params: Vec::new(),
-            user_agent: String::new(),
-            origin: String::new(),
-            of_foreign_page: false,
-            offer: None,
-            choice: Some(Choice::default()),
-            secret: 1,
-        };
+        let ask = play_ask(Some(Choice::default()));
         let asker = SessionRef::new(WorkerId(0), ConnId { slot: 1, generation: 0 });
         let parts = (config(2, true), anchor(now.mono), "192.0.2.1:5000".parse().unwrap());
         let session = RtcSession::new(&ctx, parts, asker, ask, Seed::from_number(2)).unwrap();
