@@ -13,24 +13,10 @@ pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 const ARRIVALS_MAX: usize = 512;
 /// Maximum number of packets covered by one feedback packet, including missing ones.
 const SPAN_MAX: u64 = 1024;
-/// Maximum number of missing packets that are remembered.
-const MISSING_MAX: usize = 256;
-/// Maximum number of packets by which a packet can be overtaken; a longer gap is a loss.
-const OVERTAKEN_MAX: u64 = 64;
-/// Maximum time for which feedback waits for packets that were overtaken.
-const HOLD_MAX_MICROS: i64 = 120_000;
-/// Part of the hold that is taken off each [`FEEDBACK_INTERVAL`], as a divisor.
-const HOLD_DECAY: i64 = 32;
-/// Shortest time between two feedback packets where packets are waited for.
-const FEEDBACK_INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// Distance, in packets: a packet this far behind the last report is ignored, one this far ahead restarts the count.
 const LEAP_MAX: u64 = 0x4000;
 
 /// Records arrival times by transport-wide sequence number.
-///
-/// A sender counts a packet that feedback reports as missing as lost, even if it arrives later. On a path where
-/// packets overtake each other, feedback therefore ends before the first missing packet that may still be on
-/// its way, judging by how late packets were in the last seconds.
 #[derive(Debug)]
 pub struct ArrivalRecorder {
     /// Origin of the times.
@@ -38,14 +24,6 @@ pub struct ArrivalRecorder {
     arrivals: BTreeMap<ExtendedSequence, i64>,
     /// Next number to report.
     next: Option<ExtendedSequence>,
-    /// Highest number received so far.
-    newest: Option<ExtendedSequence>,
-    /// Missing packets, each with the time in microseconds at which a later packet first arrived.
-    missing: BTreeMap<ExtendedSequence, i64>,
-    /// Time in microseconds that feedback waits for a missing packet.
-    hold_micros: i64,
-    /// Time at which the hold was last shortened.
-    shortened: Instant,
     due: Option<Instant>,
     feedback_count: u8,
 }
@@ -54,24 +32,14 @@ impl ArrivalRecorder {
     /// Creates the state before the first packet.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
-        Self {
-            epoch: now,
-            arrivals: BTreeMap::new(),
-            next: None,
-            newest: None,
-            missing: BTreeMap::new(),
-            hold_micros: 0,
-            shortened: now,
-            due: None,
-            feedback_count: 0,
-        }
+        Self { epoch: now, arrivals: BTreeMap::new(), next: None, due: None, feedback_count: 0 }
     }
 
     /// Records the arrival of the packet with this number.
     pub fn handle_packet(&mut self, now: Instant, number: u16) {
         let number = SequenceNumber(number);
         let next = *self.next.get_or_insert_with(|| ExtendedSequence::first(number));
-        let newest = self.newest.unwrap_or(next);
+        let newest = self.arrivals.last_key_value().map_or(next, |(&newest, _)| newest);
         let sequence = match newest.nearest(number) {
             Some(sequence) if sequence.since(newest) <= LEAP_MAX && newest.since(sequence) <= LEAP_MAX => {
                 sequence
@@ -79,60 +47,18 @@ impl ArrivalRecorder {
             _ => {
                 let sequence = ExtendedSequence::first(number);
                 self.arrivals.clear();
-                self.missing.clear();
-                (self.next, self.newest) = (Some(sequence), None);
+                self.next = Some(sequence);
                 sequence
             }
         };
-        let micros = self.micros(now);
-        self.note_order(sequence, micros);
         if self.arrivals.len() < ARRIVALS_MAX {
+            let micros =
+                i64::try_from(now.saturating_duration_since(self.epoch).as_micros()).unwrap_or(i64::MAX);
             self.arrivals.entry(sequence).or_insert(micros);
         }
         let full = self.arrivals.len() >= ARRIVALS_MAX;
         let due = if full { now } else { now + FEEDBACK_INTERVAL };
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
-    }
-
-    fn micros(&self, now: Instant) -> i64 {
-        i64::try_from(now.saturating_duration_since(self.epoch).as_micros()).unwrap_or(i64::MAX)
-    }
-
-    /// Records which packets this packet has overtaken, or how late the packet itself is.
-    fn note_order(&mut self, sequence: ExtendedSequence, micros: i64) {
-        match self.newest {
-            Some(newest) if sequence <= newest => {
-                if let Some(overtaken) = self.missing.remove(&sequence) {
-                    let late = micros.saturating_sub(overtaken);
-                    let hold = late.saturating_add(late / 4).min(HOLD_MAX_MICROS);
-                    self.hold_micros = self.hold_micros.max(hold);
-                }
-            }
-            Some(newest) => {
-                let mut at = newest.next();
-                if sequence.since(at) <= OVERTAKEN_MAX {
-                    while at < sequence {
-                        self.missing.insert(at, micros);
-                        at = at.next();
-                    }
-                }
-                while self.missing.len() > MISSING_MAX {
-                    self.missing.pop_first();
-                }
-                self.newest = Some(sequence);
-            }
-            None => self.newest = Some(sequence),
-        }
-    }
-
-    /// Returns the first missing packet from `base` on that may still arrive, and the time in microseconds
-    /// until which feedback waits for it.
-    fn awaited(&self, base: ExtendedSequence, now: Instant) -> Option<(ExtendedSequence, i64)> {
-        let micros = self.micros(now);
-        self.missing
-            .range(base..)
-            .map(|(&sequence, &overtaken)| (sequence, overtaken.saturating_add(self.hold_micros)))
-            .find(|&(_, until)| until > micros)
     }
 
     /// Adds feedback to `out` if it is due, and then returns true. Must be called until it returns false, since
@@ -155,15 +81,13 @@ impl ArrivalRecorder {
         let mut deltas = Vec::new();
         let mut at = base;
         let room = out.transport_feedback_room();
-        let is_full = self.arrivals.len() >= ARRIVALS_MAX;
-        let awaited = self.awaited(next, now).filter(|_| !is_full);
         for (arrived, (&sequence, &micros)) in (1..).zip(&self.arrivals) {
             // Deltas that do not fit go into the next part.
             let count = usize::try_from(sequence.since(base)).unwrap_or(usize::MAX).saturating_add(1);
             if sequence.since(base) >= SPAN_MAX || transport_feedback_bytes(count, arrived) > room {
                 break;
             }
-            if at < sequence && at < next || awaited.is_some_and(|(missing, _)| missing < sequence) {
+            if at < sequence && at < next {
                 break;
             }
             let ticks = micros.saturating_sub(clock).div_euclid(DELTA_MICROS);
@@ -179,8 +103,6 @@ impl ArrivalRecorder {
             at = at.next();
         }
         if deltas.is_empty() {
-            let until = awaited.map(|(_, until)| self.epoch + micros_duration(until));
-            self.due = until.map_or(self.due, |until| Some(until.max(now + FEEDBACK_INTERVAL_MIN)));
             return false;
         }
         // Only the lower 24 bits of the reference time are sent; they wrap around after 12 days.
@@ -192,10 +114,6 @@ impl ArrivalRecorder {
         self.feedback_count = self.feedback_count.wrapping_add(1);
         self.arrivals = self.arrivals.split_off(&at);
         self.next = Some(next.max(at));
-        if now.saturating_duration_since(self.shortened) >= FEEDBACK_INTERVAL {
-            self.hold_micros -= self.hold_micros / HOLD_DECAY;
-            self.shortened = now;
-        }
         if self.arrivals.is_empty() {
             self.due = None;
         }
@@ -207,10 +125,6 @@ impl ArrivalRecorder {
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.due
     }
-}
-
-fn micros_duration(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// Returns the maximum size of the chunks and deltas of a part: two bytes per chunk of seven symbols, and two
@@ -308,69 +222,6 @@ mod tests {
         assert_eq!(bench.recorder.poll_timeout(), None);
     }
 
-    /// Feedback ends before a packet that may have been overtaken, as earlier ones on the path were, and
-    /// reports it as missing if it does not arrive.
-    #[test]
-    fn feedback_waits_for_packets_that_were_overtaken() {
-        let mut bench = Bench::new();
-        bench.packets([(1_000, 5), (2_000, 7), (42_000, 6)]);
-        assert_eq!(bench.feedback(101).1, [(5, Some(1_000)), (6, Some(42_000)), (7, Some(2_000))]);
-        bench.recorder.feedback_count = 0;
-        // Packet 9 is late, packet 11 is lost.
-        bench.packets([(150_000, 8), (240_000, 10), (245_000, 12), (251_000, 9)]);
-        assert_eq!(bench.feedback(252).1, [(8, Some(150_000)), (9, Some(251_000)), (10, Some(240_000))]);
-        bench.recorder.feedback_count = 0;
-        let due = bench.recorder.poll_timeout().expect("a deadline").duration_since(bench.start);
-        assert!(due == Duration::from_millis(302), "{due:?}");
-        assert_eq!(bench.feedback(301).0, 0);
-        assert_eq!(bench.feedback(302).1, [(11, None), (12, Some(245_000))]);
-        assert_eq!(bench.recorder.poll_timeout(), None);
-    }
-
-    /// Feedback comes at most twenty times a second where packets are waited for, whatever is lost and overtaken.
-    #[test]
-    fn waiting_makes_no_more_feedback() {
-        let mut bench = Bench::new();
-        let mut parts = 0;
-        for ms in 0..10_000u64 {
-            // Every second number is left out, and now and then one of them is late.
-            let number = u16::try_from(ms * 2 % 65_536).unwrap();
-            bench.packets([(ms * 1_000, number)]);
-            if ms % 50 == 49 {
-                bench.packets([(ms * 1_000, number.wrapping_sub(61))]);
-            }
-            bench.recorder.feedback_count = 0;
-            parts += usize::from(bench.feedback(ms).0 > 0);
-        }
-        assert!((100..=210).contains(&parts), "{parts}");
-    }
-
-    /// A leap of the numbers forgets what was missing before it.
-    #[test]
-    fn a_leap_forgets_what_was_awaited() {
-        let mut bench = Bench::new();
-        bench.packets([(1_000, 5), (2_000, 7), (102_000, 6), (110_000, 30_000), (110_500, 30_001)]);
-        assert_eq!(bench.feedback(210).1, [(30_000, Some(110_000)), (30_001, Some(110_500))]);
-    }
-
-    /// Once packets keep their order again, losses are reported without delay.
-    #[test]
-    fn the_wait_for_overtaken_packets_decays() {
-        let mut bench = Bench::new();
-        bench.packets([(1_000, 5), (2_000, 7), (242_000, 6)]);
-        assert_eq!(bench.feedback(242).1.len(), 3);
-        let mut held = 0;
-        for turn in 0..100 {
-            bench.recorder.feedback_count = 0;
-            let (ms, number) = (1_000 + u64::from(turn) * 300, 10 + turn * 2);
-            bench.packets([(ms * 1_000, number), (ms * 1_000 + 10_000, number + 2)]);
-            held += usize::from(bench.feedback(ms + 100).1.len() < 3);
-            bench.recorder.feedback_count = 0;
-            bench.feedback(ms + 290);
-        }
-        assert!((5..50).contains(&held), "{held}");
-    }
-
     /// Packets reported before a late one are not reported as lost.
     #[test]
     fn a_late_packet_makes_no_losses() {
@@ -382,7 +233,7 @@ mod tests {
         assert_eq!(bench.feedback(250).1, [(6, Some(150_000))]);
         bench.recorder.feedback_count = 0;
         bench.packets([(300_000, 10)]);
-        assert_eq!(bench.feedback(440).1, [(9, None), (10, Some(300_000))]);
+        assert_eq!(bench.feedback(400).1, [(9, None), (10, Some(300_000))]);
     }
 
     #[test]
