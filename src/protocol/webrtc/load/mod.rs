@@ -45,21 +45,43 @@ pub(super) fn read_tls(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlEr
 fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
     let (host, port) = url.host_and_port(scheme.default_port)?;
     let authority = url::authority(&host, port, scheme.default_port);
-    let endpoint = Endpoint { authority, target: url.request_target() };
-    let request: Box<dyn Request> = match scheme.load.segment {
-        Some(super::SOCKET_SEGMENT) => Box::new(Socket(endpoint)),
-        _ => Box::new(endpoint),
+    let signalling = match scheme.load.segment {
+        Some(super::SOCKET_SEGMENT) => Signalling::Messages,
+        _ => Signalling::Requests,
     };
-    Ok(Outbound { host, port, transport, request })
+    let endpoint = Endpoint { signalling, authority, target: url.request_target() };
+    Ok(Outbound { host, port, transport, request: Box::new(endpoint) })
 }
 
-/// An endpoint of WHIP or WHEP.
+/// The way in which a client and the server exchange session descriptions.
+#[derive(Debug, Clone, Copy)]
+enum Signalling {
+    /// By the requests of WHIP and WHEP.
+    Requests,
+    /// By messages over the SDK's socket. The query of its URL names the participant's stream and its room.
+    Messages,
+}
+
+/// An endpoint of WHIP or WHEP, or a signalling socket.
 #[derive(Debug, Clone)]
 struct Endpoint {
+    signalling: Signalling,
     /// `Host` of the requests.
     authority: String,
     /// Path and query.
     target: String,
+}
+
+impl Endpoint {
+    fn signal(&self, publishes: bool, seed: &Seed) -> Signal {
+        match self.signalling {
+            Signalling::Requests => Signal::Requests(Box::new(Requests::new(self.clone()))),
+            Signalling::Messages => {
+                let seed = seed.derive("socket", 0);
+                Signal::Messages(Box::new(Messages::new(self.clone(), publishes, seed)))
+            }
+        }
+    }
 }
 
 impl Request for Endpoint {
@@ -68,50 +90,16 @@ impl Request for Endpoint {
         false
     }
 
-    fn play(&self, now: Instant, _patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
-        Some(Box::new(RtcPlayer::of_endpoint(
-            now,
-            Signal::Requests(Box::new(Requests::new(self.clone()))),
-            seed,
-        )?))
-    }
-
-    fn publish(
-        &self,
-        now: Instant,
-        _patience: Patience,
-        seed: Seed,
-        heads: &[(TagKind, Bytes)],
-    ) -> Option<Box<dyn LoadPublisher>> {
-        let signal = Signal::Requests(Box::new(Requests::new(self.clone())));
-        Some(Box::new(RtcPublisher::new(now, signal, seed, heads)?))
-    }
-}
-
-/// A signalling socket, whose query names the participant's stream and its room.
-#[derive(Debug, Clone)]
-struct Socket(Endpoint);
-
-impl Socket {
-    fn signal(&self, publishes: bool, seed: &Seed) -> Signal {
-        let seed = seed.derive("socket", 0);
-        Signal::Messages(Box::new(Messages::new(self.0.clone(), publishes, seed)))
-    }
-}
-
-impl Request for Socket {
-    /// Returns false, because these URLs are neither pushed to nor pulled from.
-    fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
-        false
-    }
-
     fn is_room(&self) -> bool {
-        socket::names_room(&self.0.target)
+        matches!(self.signalling, Signalling::Messages) && socket::names_room(&self.target)
     }
 
     fn play(&self, now: Instant, _patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
         let signal = self.signal(false, &seed);
-        Some(Box::new(RtcPlayer::of_socket(now, signal, seed)?))
+        Some(Box::new(match self.signalling {
+            Signalling::Requests => RtcPlayer::of_endpoint(now, signal, seed),
+            Signalling::Messages => RtcPlayer::of_socket(now, signal, seed),
+        }?))
     }
 
     fn publish(

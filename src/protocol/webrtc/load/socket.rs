@@ -93,7 +93,7 @@ impl Messages {
     }
 
     pub(super) fn begin(&mut self) {
-        let Endpoint { authority, target } = &self.endpoint;
+        let Endpoint { authority, target, signalling: _ } = &self.endpoint;
         let mut random = self.seed.derive("handshake", 0).random();
         let (request, handshake) = ClientHandshake::begin(authority, target, None, &mut random);
         (self.request, self.handshake) = (Some(request), Some(handshake));
