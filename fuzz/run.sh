@@ -18,9 +18,10 @@ if [ "${ASAN:-0}" = 1 ]; then
     flags="$flags -Zsanitizer=address"
     memory=1024
 fi
+# Instrumented builds share nothing with the server's: a folder of their own keeps both.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}"
 # An explicit target keeps the instrumentation out of build scripts and macros.
-RUSTFLAGS="$flags" cargo build --release --quiet --features libfuzzer --target "$host" --bin "$target"
+RUSTFLAGS="$flags" cargo build --profile fuzzing --quiet --features libfuzzer --target "$host" --bin "$target"
 mkdir -p "artifacts/$target/corpus"
 # Inputs that are named are run or minimised alone; without any, the corpora are explored.
 inputs="artifacts/$target/corpus corpus/$target"
@@ -28,5 +29,5 @@ for option in "$@"; do
     [ -f "$option" ] && inputs=
 done
 # shellcheck disable=SC2086
-exec "$CARGO_TARGET_DIR/$host/release/$target" -max_total_time="$seconds" -rss_limit_mb="$memory" -timeout=1 \
+exec "$CARGO_TARGET_DIR/$host/fuzzing/$target" -max_total_time="$seconds" -rss_limit_mb="$memory" -timeout=1 \
     -artifact_prefix="artifacts/$target/" -print_final_stats=1 "$@" $inputs

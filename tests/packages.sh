@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 # Siblings that no registry has are resolved among the packages themselves. The manifests name no address of the repository.
 rm -f target/package/*.crate
-cargo package --workspace --exclude millstream --offline --locked --allow-dirty --no-verify --no-metadata --quiet
+cargo package --workspace --exclude millstream --exclude millstream-fuzz --offline --locked --allow-dirty --no-verify --no-metadata --quiet
 
 outside=target/outside
 rm -rf "$outside"
