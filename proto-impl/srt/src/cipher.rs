@@ -97,7 +97,7 @@ struct Successor {
     known: bool,
 }
 
-/// When to change keys, counted in packets.
+/// Schedule of key changes, counted in packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refresh {
     pub(crate) packets: u64,

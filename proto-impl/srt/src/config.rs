@@ -75,7 +75,7 @@ pub struct Config {
     pub key_length: KeyLength,
     /// Number of packets encrypted with one key (SRTO_KMREFRESHRATE).
     pub key_refresh_packets: u64,
-    /// Number of packets before the end of a key at which its successor is announced (SRTO_KMPREANNOUNCE).
+    /// Number of packets before the end of a key at which the next key is announced (SRTO_KMPREANNOUNCE).
     pub key_announce_packets: u64,
     /// Largest message, in bytes (SRTO_PAYLOADSIZE). A peer with a smaller MSS lowers the limit.
     pub payload_size: usize,

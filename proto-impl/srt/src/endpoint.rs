@@ -45,7 +45,7 @@ pub enum DropReason {
     TooLong,
     /// The destination socket does not exist.
     UnknownSocket,
-    /// The source address is not that of the socket's peer.
+    /// The datagram does not come from the address of the socket's peer.
     WrongAddress,
     /// A conclusion lacks the cookie of its source address.
     Cookie,

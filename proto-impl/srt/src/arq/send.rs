@@ -53,8 +53,8 @@ pub(crate) struct Acked {
     /// Bytes of the acknowledged packets, headers included, except for packets waiting for retransmission: the peer
     /// acknowledges those only because it has given them up.
     pub(crate) bytes: u64,
-    /// Microseconds since the departure of the last acknowledged packet. `None` if one of the packets was
-    /// retransmitted: later packets may have waited for it.
+    /// Microseconds since the last acknowledged packet was sent. `None` if one of the acknowledged packets was
+    /// retransmitted, because later packets may have waited for it.
     pub(crate) delay_us: Option<u32>,
 }
 
