@@ -104,6 +104,7 @@ pub struct ConnectRequest {
 
 impl ConnectRequest {
     /// Returns the application by the grammar of [`crate::key`]. An owner with other naming rules uses `path` instead.
+    ///
     /// # Errors
     /// The path contains no valid application.
     pub fn app(&self) -> Result<&str, KeyError> {

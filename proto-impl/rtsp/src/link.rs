@@ -13,6 +13,7 @@ const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
 
 /// Returns the four bytes before an interleaved packet (RFC 2326 §10.12). `None` if the packet is too long for a
 /// frame.
+///
 /// Write the header and the packet as two slices, directly one after the other.
 #[must_use]
 pub fn frame_head(channel: u8, packet_bytes: usize) -> Option<[u8; 4]> {

@@ -91,6 +91,7 @@ impl Incoming {
     }
 
     /// Returns the packet filter for a connection with this caller, given the listener's settings.
+    ///
     /// # Errors
     /// If the filters are incompatible, returns the reason with which to refuse the caller.
     pub(crate) fn agree_on_filter(&self, ours: &PacketFilter) -> Result<Option<FecSettings>, RejectReason> {

@@ -111,6 +111,7 @@ impl Indexer {
     }
 
     /// Takes the requested bytes. If there are fewer bytes than requested, the file has been shortened.
+    ///
     /// # Errors
     /// The file is not fragmented, or its index is invalid. An error after the index is not returned; the file is
     /// indexed up to that point.

@@ -13,6 +13,7 @@ const OWN_DISTANCE_MAX: i64 = 2_600;
 impl Publisher {
     /// Checks the properties that must hold for every publisher, given the times assigned to its units: order, speed
     /// and lip sync.
+    ///
     /// # Errors
     /// Returns the first violated property and its place.
     pub fn judge(&self, units: &[Unit]) -> Result<(), String> {

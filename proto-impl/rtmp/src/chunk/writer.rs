@@ -9,6 +9,7 @@ use super::{CHUNK_STREAM_MAX, EXTENDED, MessageHead};
 const HEADER_BYTES_MAX: usize = 18;
 
 /// Appends the chunks of one message to `out`.
+///
 /// The body is `prefix` (an FLV tag header) followed by `payload`. Headers and the prefix are written to `scratch`
 /// and split off from it; the payload is sliced, not copied. An extended timestamp is repeated in every type 3
 /// header. ffmpeg, librtmp and all servers do and expect this (§5.3.1.3).
