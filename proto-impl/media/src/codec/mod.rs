@@ -158,13 +158,13 @@ pub enum CodecConfig {
     Av1(av1::Config),
     /// VP9 with its VPCodecConfigurationBox.
     Vp9(vp9::Config),
-    /// MP3. Its frame headers contain the configuration.
+    /// VP8 with its VPCodecConfigurationBox, which may be empty.
     Vp8(vp8::Config),
     /// AAC with its AudioSpecificConfig.
     Aac(aac::Config),
     /// Opus with its identification header, which may be empty.
     Opus(opus::Config),
-    /// MP3, configured by its frame headers.
+    /// MP3. Its frame headers contain the configuration.
     Mp3(mp3::Config),
     /// AC-3, which has no record.
     Ac3(ac3::Config),
