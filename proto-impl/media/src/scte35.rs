@@ -179,7 +179,7 @@ fn inserted(id: u32, kind: Kind, duration: Option<u64>, is_timed: bool) -> Bytes
             put_time(0xfe, 0, &mut command);
         }
         duration.into_iter().for_each(|duration| put_time(0xfe, duration & TIME_MASK, &mut command));
-        // unique_program_id, avail_num, avails_expected.
+        // Write unique_program_id, avail_num and avails_expected.
         command.put_slice(&[0, 1, 0, 0]);
     }
     let mut out = BytesMut::new();
@@ -245,7 +245,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn read(body: &'a [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
-        // cw_index, and tier with the first bits of splice_command_length.
+        // Skip cw_index and most of tier. The next 16 bits are the end of tier and splice_command_length.
         reader.u16()?;
         let length = reader.u16()? & 0x0fff;
         let command = reader.u8()?;
@@ -311,7 +311,7 @@ fn insert_of(reader: &mut Reader<'_>) -> Result<(Option<u64>, Event), Truncated>
         auto_return = first & 0x80 != 0;
         duration = Some(u64::from(first & 1) << 32 | u64::from(reader.u32()?));
     }
-    // unique_program_id, avail_num, avails_expected.
+    // Skip unique_program_id, avail_num and avails_expected.
     reader.u32()?;
     let kind = if is_out { Kind::Out } else { Kind::In };
     Ok((time, Event { id, kind, duration, auto_return }))

@@ -229,7 +229,7 @@ fn edit(reader: &mut Reader<'_>, version: u8) -> Result<(u64, i64), Truncated> {
     } else {
         (reader.u32()?.into(), reader.u32()?.cast_signed().into())
     };
-    // media_rate.
+    // Skip media_rate.
     reader.take(4)?;
     Ok(edit)
 }

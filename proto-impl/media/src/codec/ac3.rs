@@ -131,7 +131,7 @@ impl Description {
         bits.skip(32)?;
         let (fscod, frmsizecod) = (bits.bits(2)?, bits.bits(6)?);
         let (bsid, bsmod, acmod) = (bits.bits(5)?, bits.bits(3)?, bits.bits(3)?);
-        // cmixlev, surmixlev, dsurmod (§4.3.2).
+        // Skip those of cmixlev, surmixlev and dsurmod that are present (§4.3.2).
         let mixes = [acmod & 1 != 0 && acmod != 1, acmod & 4 != 0, acmod == 2];
         bits.skip(mixes.into_iter().filter(|is| *is).count() * 2)?;
         let lfe = bits.bits(1)?;
@@ -197,12 +197,12 @@ impl EnhancedHead {
         let stream_type = bits.bits(2)?;
         bits.skip(14)?;
         let fscod = bits.bits(2)?;
-        // fscod2 or numblkscod.
+        // Skip fscod2 or numblkscod.
         bits.skip(2)?;
         let (acmod, lfe, bsid) = (bits.bits(3)?, bits.bits(1)?, bits.bits(5)?);
         let mut locations = 0;
         if stream_type == DEPENDENT {
-            // dialnorm and compr, twice for 1+1 channels.
+            // Skip dialnorm and compr, which occur twice for 1+1 channels.
             for _ in 0..if acmod == 0 { 2 } else { 1 } {
                 bits.skip(5)?;
                 if bits.bit()? {

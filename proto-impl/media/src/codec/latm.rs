@@ -81,7 +81,7 @@ impl Reader {
     /// Reads an audioMuxElement without synchronization. `config_present` is muxConfigPresent of the transport.
     pub fn read_element(&mut self, element: &[u8], config_present: bool) -> Result<Vec<Bytes>, Error> {
         let mut bits = BitReader::new(element);
-        // useSameStreamMux.
+        // Read useSameStreamMux.
         if config_present && !bits.bit()? {
             self.mux = None;
             self.mux = Some(read_mux(&mut bits)?);
@@ -126,7 +126,7 @@ fn read_mux(bits: &mut BitReader<'_>) -> Result<Mux, Error> {
         return Err(Error::Invalid("audioMuxVersionA"));
     }
     if version {
-        // taraBufferFullness.
+        // Skip taraBufferFullness.
         read_value(bits)?;
     }
     let same_time = bits.bit()?;
@@ -146,13 +146,13 @@ fn read_mux(bits: &mut BitReader<'_>) -> Result<Mux, Error> {
     if bits.bits(3)? != 0 {
         return Err(Error::Invalid("frameLengthType"));
     }
-    // latmBufferFullness.
+    // Skip latmBufferFullness.
     bits.skip(8)?;
     if bits.bit()? {
         skip_other_data(bits, version)?;
     }
     if bits.bit()? {
-        // crcCheckSum.
+        // Skip crcCheckSum.
         bits.skip(8)?;
     }
     Ok(Mux { config, frames })

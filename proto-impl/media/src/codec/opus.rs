@@ -47,7 +47,7 @@ impl Config {
             return Err(Error::Invalid("channel count"));
         }
         let pre_skip = u16::from_le_bytes(reader.array()?);
-        // Input sample rate and output gain.
+        // Skip the input sample rate and the output gain.
         reader.take(4 + 2)?;
         let family = reader.u8()?;
         if family == 0 && channels > 2 {
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_box_of_mp4_is_the_header_in_another_order() {
-        // ffmpeg.
+        // The box that ffmpeg writes.
         let dops = [0, 2, 1, 0x38, 0, 0, 0xbb, 0x80, 0, 0, 0];
         let config = Config::of_dops(&dops).unwrap();
         assert_eq!((&config.record[..], config.pre_skip), (HEAD, 312));

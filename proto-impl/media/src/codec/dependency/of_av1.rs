@@ -85,7 +85,7 @@ fn sequence_header(obu: &[u8]) -> Result<Option<Sequence>, Truncated> {
     } else {
         None
     };
-    // use_128x128_superblock to enable_dual_filter.
+    // Skip the fields from use_128x128_superblock to enable_dual_filter.
     bits.skip(3 + 4)?;
     let has_order = bits.bit()?;
     if has_order {
@@ -123,7 +123,7 @@ fn frame_header(sequence: &Sequence, body: &[u8]) -> Result<Option<Dependency>, 
     if let Some((_, id_bits)) = sequence.id_bits {
         bits.bits(id_bits)?;
     }
-    // frame_size_override_flag, order_hint.
+    // Skip frame_size_override_flag and order_hint.
     if kind != SWITCH {
         bits.skip(1)?;
     }

@@ -17,10 +17,10 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     let partition = rest.get(..usize::try_from(size).ok()?).unwrap_or(rest);
     let mut bits = BoolDecoder::new(partition);
     let segments = segments(&mut bits);
-    // filter_type, loop_filter_level, sharpness_level.
+    // Skip filter_type, loop_filter_level and sharpness_level.
     bits.bits(1 + 6 + 3);
     let filter = filter_deltas(&mut bits);
-    // log2_nbr_of_dct_partitions, y_ac_qi.
+    // Skip log2_nbr_of_dct_partitions and y_ac_qi.
     bits.bits(2 + 7);
     (0..5).for_each(|_| {
         bits.skip_optional(4 + 1);
@@ -28,7 +28,7 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     let (golden, altref) = (bits.bit(), bits.bit());
     let is_copied_to_golden = !golden && bits.bits(2) > 0;
     let is_copied_to_altref = !altref && bits.bits(2) > 0;
-    // sign_bias_golden, sign_bias_alternate.
+    // Read sign_bias_golden and sign_bias_alternate.
     let is_flipped = bits.bits(2) > 0;
     let (entropy, last) = (bits.bit(), bits.bit());
     let replaces = [
