@@ -196,8 +196,8 @@ impl Cues {
             Effect::Cancels(at) => close(at, State::Cancelled, shown(SpliceKind::Command, cue)),
         };
         if let (Effect::EndsOther(_), Some(tag)) = (effect, &closed) {
-            // The return has another id than its break. Its id is remembered so that repetitions are
-            // recognized.
+            // The event id of the return is not that of its break. Remember the return, so that its
+            // repetitions are recognized.
             let id = tag.id.clone();
             self.known.push_back(Known { state: State::Ended, ..Known::of(cue, event, checksum, id) });
         }

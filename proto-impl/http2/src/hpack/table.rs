@@ -140,7 +140,7 @@ impl Table {
         }
     }
 
-    /// Searches an entry for a field.
+    /// Searches both tables for an entry that matches a field.
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Found {
         let fixed = STATIC.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let added = self.entries.iter().map(|field| (&field.name[..], &field.value[..]));

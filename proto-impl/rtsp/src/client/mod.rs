@@ -227,7 +227,7 @@ impl Client {
         self.finish(reason);
     }
 
-    /// Adds those of the tracks that exist, each once, in the order given.
+    /// Adds the tracks that exist in the description, each once, in the order given.
     fn want(&mut self, tracks: &[TrackSetup]) {
         let count = self.presentation.as_ref().map_or(0, |presentation| presentation.tracks.len());
         for setup in tracks {

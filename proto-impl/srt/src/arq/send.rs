@@ -91,7 +91,7 @@ impl SendBuffer {
         }
     }
 
-    /// Appends a message. Its sequence number is the one after the newest entry's.
+    /// Appends a message. Its sequence number is one above that of the newest entry.
     pub(crate) fn push(&mut self, payload: Bytes, timestamp: u32) {
         // Message number 0 is reserved for packets that are not messages (packet filter).
         self.message = (self.message.wrapping_add(1) & MESSAGE_MASK).max(1);
