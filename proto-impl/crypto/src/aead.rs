@@ -1,4 +1,4 @@
-//! Authenticated encryption in place, with a nonce that the protocol gives.
+//! Authenticated encryption in place, with a nonce that the protocol defines.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
@@ -31,7 +31,7 @@ impl AeadAlgorithm {
     }
 }
 
-/// Error of a failed decryption: the key, nonce or associated data is wrong, or the bytes were changed.
+/// Error of a failed decryption: the key, the nonce or the associated data is wrong, or the bytes were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("authentication failed")]
 pub struct NotAuthentic;
@@ -51,7 +51,7 @@ impl Aead {
         UnboundKey::new(algorithm, key).ok().map(|key| Self(LessSafeKey::new(key)))
     }
 
-    /// Encrypts `in_out` and returns the tag over it and over `associated`, which is not encrypted.
+    /// Encrypts `in_out`. Returns the tag over the encrypted bytes and over `associated`, which is not encrypted.
     #[must_use]
     pub fn seal(
         &self,
@@ -62,13 +62,14 @@ impl Aead {
         let nonce = Nonce::assume_unique_for_key(nonce);
         let mut tag = [0; AEAD_TAG_BYTES];
         if self.0.seal_in_place_scatter(nonce, Aad::from(associated), in_out, &[], &mut tag).is_err() {
-            // The library only refuses more than 64 GiB. Even then, no plaintext may leave.
+            // The library only fails for more than 64 GiB. Even then, no plaintext may be sent.
             in_out.fill(0);
         }
         tag
     }
 
-    /// Decrypts `in_out` if `tag` matches it and `associated`. On an error the content of `in_out` must not be used.
+    /// Decrypts `in_out` if `tag` is valid for it and for `associated`. After an error, the content of `in_out` must
+    /// not be used.
     pub fn open(
         &self,
         nonce: [u8; AEAD_NONCE_BYTES],

@@ -53,8 +53,8 @@ fn unbound(key: &[u8]) -> Option<UnboundCipherKey> {
     UnboundCipherKey::new(algorithm, key).ok()
 }
 
-/// AES in counter mode (NIST SP 800-38A §6.5) with a counter block for each message. The key schedule is made once.
-/// Encryption and decryption are the same operation.
+/// AES in counter mode (NIST SP 800-38A §6.5); each message has its own counter block. The key schedule is computed
+/// once. Encryption and decryption are the same operation.
 pub struct AesCtr(EncryptingKey);
 
 impl AesCtr {
@@ -69,7 +69,7 @@ impl AesCtr {
     pub fn apply(&self, initial: [u8; BLOCK_BYTES], in_out: &mut [u8]) {
         let context = EncryptionContext::Iv128(FixedLength::from(initial));
         if self.0.less_safe_encrypt(in_out, context).is_err() {
-            // The library only refuses contexts of another mode. Even then, no plaintext may leave.
+            // The library only fails if the context is for another mode. Even then, no plaintext may be sent.
             in_out.fill(0);
         }
     }
@@ -123,8 +123,8 @@ pub struct AesCbcSealer {
 }
 
 impl AesCbcSealer {
-    /// Creates the cipher from a key of 16, 24 or 32 bytes and the initialization vector, which must be random and used
-    /// once. Returns `None` for a key of another length.
+    /// Creates the cipher from a key of 16, 24 or 32 bytes and the initialization vector. The vector must be random and
+    /// must not be used twice. Returns `None` for a key of another length.
     #[must_use]
     pub fn new(key: &[u8], initial: [u8; BLOCK_BYTES]) -> Option<Self> {
         Some(Self { key: EncryptingKey::cbc(unbound(key)?).ok()?, previous: initial })
@@ -138,7 +138,7 @@ impl AesCbcSealer {
         }
         let context = EncryptionContext::Iv128(FixedLength::from(self.previous));
         if self.key.less_safe_encrypt(in_out, context).is_err() {
-            // The library only refuses contexts of another mode. Even then, no plaintext may leave.
+            // The library only fails if the context is for another mode. Even then, no plaintext may be sent.
             in_out.fill(0);
             return false;
         }
@@ -210,7 +210,7 @@ mod tests {
             let mut data = plain.clone();
             cipher.apply(initial, &mut data);
             assert_eq!(data, hex(wanted));
-            // The same object again, on part of a block: no state remains from the first use.
+            // The same cipher is used again, for part of a block: the first use must not have left any state.
             cipher.apply(initial, &mut data[..19]);
             assert_eq!(data[..19], plain[..19]);
         }

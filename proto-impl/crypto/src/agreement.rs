@@ -31,8 +31,8 @@ impl AgreementGroup {
         }
     }
 
-    /// Returns whether `public` has the only accepted form: 32 bytes, or an uncompressed point (RFC 8422 §5.4). The
-    /// library reads other forms too.
+    /// Returns whether `public` has the only form that is accepted: 32 bytes, or an uncompressed point (RFC 8422
+    /// §5.4). The library would accept other forms, too.
     fn has_form(self, public: &[u8]) -> bool {
         match self {
             Self::X25519 => public.len() == 32,
@@ -41,7 +41,8 @@ impl AgreementGroup {
     }
 }
 
-/// Error for an invalid public value of the peer: another form, not on the curve, at infinity, or of low order.
+/// Error for an invalid public value of the peer: it has the wrong form, is not on the curve, is the point at
+/// infinity, or has low order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the public value is not in the group")]
 pub struct NotAgreed;
@@ -53,7 +54,8 @@ pub struct AgreementKey {
 }
 
 impl AgreementKey {
-    /// Draws a key. Returns `None` if the generator gives no valid key, which does not happen in practice.
+    /// Draws a key. Returns `None` if the generator repeatedly yields invalid keys, which does not happen in
+    /// practice.
     #[must_use]
     pub fn new(group: AgreementGroup, random: &mut Random) -> Option<Self> {
         (0..DRAWS_MAX).find_map(|_| {
@@ -123,7 +125,8 @@ mod tests {
         }
     }
 
-    /// Runs the Wycheproof cases. Cases that it calls acceptable are refused if the result would be zero.
+    /// Runs the Wycheproof cases. Those that Wycheproof calls acceptable must be refused if the shared secret would
+    /// be zero.
     fn wycheproof(group: AgreementGroup, text: &str) -> [usize; 3] {
         let mut counts = [0; 3];
         for line in text.lines().filter(|line| !line.starts_with('#')) {

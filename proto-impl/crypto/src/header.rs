@@ -30,8 +30,8 @@ impl HeaderKey {
         Some(Self { algorithm, key: padded })
     }
 
-    /// Returns the first bytes of the mask for a sample, or `None` if the library fails, which it does only for other
-    /// lengths.
+    /// Returns the first bytes of the mask for a sample. Returns `None` if the library fails, which only happens if a
+    /// length is wrong.
     #[must_use]
     pub fn mask(&self, sample: &[u8; HEADER_SAMPLE_BYTES]) -> Option<[u8; 5]> {
         let algorithm = match self.algorithm {

@@ -4,7 +4,7 @@ use aws_lc_rs::{hkdf, hmac};
 
 use crate::Hash;
 
-/// Length in bytes of the longest key for the expansion: a digest of SHA-512.
+/// Maximum length of a key for the expansion, in bytes: that of an SHA-512 digest.
 const PRK_BYTES_MAX: usize = 64;
 
 impl Hash {

@@ -1,14 +1,15 @@
 //! AES key wrap (RFC 3394, NIST SP 800-38F KW).
 //!
-//! The crypto library wraps with AES-128 and AES-256. For AES-192 this module has the steps of RFC 3394 §2.2, over the
-//! library's block cipher.
+//! The crypto library supports key wrap with AES-128 and AES-256. For AES-192 this module performs the steps of RFC
+//! 3394 §2.2 with the library's block cipher.
 
 use aws_lc_rs::key_wrap::{AES_128, AES_256, AesKek, KeyWrap};
 
 use crate::aes::{AesBlock, AesKeyLength, BLOCK_BYTES};
 use crate::constant_time_eq;
 
-/// Length of the integrity check value in bytes (RFC 3394 §2.2.3). A wrapped key is longer than the key by this.
+/// Length of the integrity check value in bytes (RFC 3394 §2.2.3). A wrapped key is longer than the key by this
+/// number.
 const CHECK_BYTES: usize = 8;
 /// Initial value of the integrity check (RFC 3394 §2.2.3.1).
 const INITIAL_VALUE: [u8; CHECK_BYTES] = [0xa6; CHECK_BYTES];
@@ -34,7 +35,7 @@ pub fn wrap_key(kek: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns the unwrapped key if it was wrapped with `kek` and not changed since.
+/// Unwraps a key. Fails unless the key was wrapped with `kek` and not changed since.
 pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, NotUnwrapped> {
     let key_bytes = wrapped.len().checked_sub(CHECK_BYTES).ok_or(NotUnwrapped)?;
     if key_bytes < 2 * CHECK_BYTES || !key_bytes.is_multiple_of(CHECK_BYTES) {
@@ -191,7 +192,7 @@ mod tests {
                     assert_eq!(wrap_key(&kek, &key).as_ref(), Some(&wrapped), "{id}");
                     counts[0] += 1;
                 }
-                // Wycheproof calls keys of eight bytes "acceptable"; RFC 3394 does not have them.
+                // Wycheproof calls keys of eight bytes "acceptable", but RFC 3394 does not allow them.
                 _ => {
                     assert_eq!(unwrap_key(&kek, &wrapped), Err(NotUnwrapped), "{id} {result}");
                     counts[1] += 1;

@@ -36,7 +36,7 @@ use sha2::{Digest, Sha256};
 /// HMAC-SHA256 (RFC 2104, FIPS 180-4) over the concatenation of `parts`.
 #[must_use]
 pub fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-    // A key of any length is valid for HMAC (RFC 2104 §2), so the error branch does not exist in practice.
+    // HMAC accepts keys of any length (RFC 2104 §2), so this never fails.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
         return [0; 32];
     };

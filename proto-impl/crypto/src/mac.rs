@@ -2,7 +2,7 @@
 
 use aws_lc_rs::hmac;
 
-/// HMAC-SHA1 (RFC 2104) key whose two key blocks are hashed only once.
+/// HMAC-SHA1 (RFC 2104) key. Its two padded key blocks are hashed only once.
 pub struct HmacSha1Key(hmac::Key);
 
 impl HmacSha1Key {
@@ -20,7 +20,7 @@ impl HmacSha1Key {
             context.update(part);
         }
         let tag = context.sign();
-        // SHA-1 has 20 bytes; the other branch does not exist.
+        // An SHA-1 digest has 20 bytes, so the conversion never fails.
         tag.as_ref().try_into().unwrap_or([0; 20])
     }
 }

@@ -1,5 +1,5 @@
-//! Cheap substitutes for key agreement and signatures under `cfg(fuzzing)`, with the same form and repeatable. They
-//! detect a changed byte but are not secure.
+//! Cheap substitutes for key agreement and signatures, used under `cfg(fuzzing)`. They have the same sizes and are
+//! repeatable. They detect a changed byte but are not secure.
 
 use aws_lc_rs::agreement::{Algorithm, X25519};
 use aws_lc_rs::signature::VerificationAlgorithm;
@@ -17,7 +17,7 @@ pub(crate) struct PrivateKey(Vec<u8>);
 impl PrivateKey {
     pub(crate) fn from_private_key(group: &'static Algorithm, bytes: &[u8]) -> Result<Self, NotAuthentic> {
         let hash = sha256(&[bytes]);
-        // The first coordinate of a point is repeated as the second.
+        // The second coordinate of the point is the same as the first.
         Ok(Self(if *group == X25519 { hash.to_vec() } else { [&[4][..], &hash, &hash].concat() }))
     }
 

@@ -12,8 +12,8 @@ pub struct NoEntropy;
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// Draws a seed from the randomness of the operating system. A program does this once, as it starts, and gives each
-    /// machine its own seed with [`Seed::derive`].
+    /// Draws a seed from the randomness of the operating system. A program does this once, when it starts, and derives
+    /// a seed for each machine with [`Seed::derive`].
     ///
     /// # Errors
     /// Returns an error if the system has no randomness.
@@ -72,7 +72,7 @@ impl Random {
         }
     }
 
-    /// Draws a number from all 64-bit values.
+    /// Draws a 64-bit number.
     pub fn u64(&mut self) -> u64 {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);

@@ -18,8 +18,8 @@ use aws_lc_rs::signature::{
 use crate::null::{sign, verify};
 use crate::{Hash, NotAuthentic};
 
-/// Maximum length of an RSA key in bytes: a modulus of 4096 bits with the structure around it. The cost of a
-/// verification grows with the square of the length, and the peer selects the length.
+/// Maximum length of an RSA key in bytes: a modulus of 4096 bits and the structure around it. The limit is needed
+/// because the peer chooses the length, and the cost of a verification grows with its square.
 const RSA_KEY_BYTES_MAX: usize = 600;
 
 /// Kind of a key.
@@ -86,7 +86,7 @@ impl PublicKey {
         self.kind
     }
 
-    /// Verifies that the holder of the key signed `message`.
+    /// Verifies that `message` was signed with the private key that belongs to this key.
     pub fn verify(
         &self,
         algorithm: SignatureAlgorithm,

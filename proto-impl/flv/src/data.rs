@@ -1,6 +1,7 @@
 //! Data messages (RTMP message type 18, FLV tag type 18): a name, then AMF0 values.
 //!
-//! Encoders wrap metadata as `@setDataFrame`, `onMetaData`, object; players and files get it without the wrapper.
+//! Encoders send metadata as `@setDataFrame`, `onMetaData`, object. In files and to players it is sent without
+//! `@setDataFrame`.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -16,7 +17,7 @@ use crate::amf0::{self, Pairs, Value};
 /// Name of the wrapper in encoded form.
 const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
 
-/// Returns the body without a leading `@setDataFrame`, not copied.
+/// Returns the body without a leading `@setDataFrame`, as a slice of it.
 #[must_use]
 pub fn unwrap(body: &Bytes) -> Bytes {
     match body.strip_prefix(SET_DATA_FRAME) {
@@ -25,7 +26,7 @@ pub fn unwrap(body: &Bytes) -> Bytes {
     }
 }
 
-/// Returns the body after a leading `@setDataFrame`, as servers expect it from a publisher.
+/// Returns the body preceded by `@setDataFrame`, as servers expect it from a publisher.
 #[must_use]
 pub fn wrap(body: &[u8]) -> Bytes {
     let mut wrapped = BytesMut::with_capacity(SET_DATA_FRAME.len().saturating_add(body.len()));

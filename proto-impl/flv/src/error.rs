@@ -21,7 +21,7 @@ pub enum Error {
         /// Offset of the first value beyond the limit.
         at: usize,
     },
-    /// AMF0: a type marker that is unknown, or was only used internally by Flash (references, movie clips).
+    /// AMF0: a type marker that is unknown, or that only Flash itself used (references, movie clips).
     #[error("unknown AMF0 marker {marker:#04x} at byte {at}")]
     UnknownMarker {
         /// Value of the marker.
@@ -53,7 +53,7 @@ pub enum Error {
     /// Unknown video frame type.
     #[error("unknown video frame type {0}")]
     UnknownFrameType(u8),
-    /// Packet type that the codec does not have.
+    /// The codec has no packet type with this number.
     #[error("unknown packet type {0}")]
     UnknownPacketType(u8),
     /// A multitrack body within a multitrack body, which Enhanced RTMP v2 forbids.
@@ -65,7 +65,7 @@ pub enum Error {
     /// A body contains too many tracks.
     #[error("too many tracks in one body")]
     TooManyTracks,
-    /// A multitrack body lacks track 0, which was requested.
+    /// A multitrack body does not contain track 0, but the caller requested that track.
     #[error("no packet of the default track")]
     NoDefaultTrack,
     /// The file does not begin with an FLV header.
@@ -88,8 +88,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if the bytes are well-formed but of an unsupported codec, so that the publisher can be given the
-    /// reason.
+    /// True if the bytes are well-formed but contain an unsupported codec. The publisher can then be
+    /// informed of the reason.
     #[must_use]
     pub const fn is_unsupported(&self) -> bool {
         matches!(

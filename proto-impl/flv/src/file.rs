@@ -16,7 +16,7 @@ const TAG_HEAD_SIZE: u32 = 11;
 const PREVIOUS_SIZE_BYTES: usize = 4;
 /// Length of a [`Header`].
 const HEADER_BYTES: usize = 9;
-/// Largest valid header.
+/// Maximum length of a header. A larger one is invalid.
 const HEADER_BYTES_MAX: u32 = 1024;
 
 /// Header of a file.
@@ -27,9 +27,9 @@ const HEADER_BYTES_MAX: u32 = 1024;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Audio tags are announced.
+    /// True if audio tags are announced.
     pub audio: bool,
-    /// Video tags are announced.
+    /// True if video tags are announced.
     pub video: bool,
 }
 
@@ -95,7 +95,7 @@ impl TagHead {
         [self.kind.id(), s0, s1, s2, t0, t1, t2, high, 0, 0, 0]
     }
 
-    /// Returns the previous-tag-size, which follows the body.
+    /// Returns the previous-tag-size to be written after the body.
     #[must_use]
     pub const fn trailer(self) -> [u8; PREVIOUS_SIZE_BYTES] {
         self.size.saturating_add(TAG_HEAD_SIZE).to_be_bytes()
@@ -136,7 +136,8 @@ enum Next {
     Body(TagHead),
 }
 
-/// Reads a file in pieces of any size. Buffers at most one incomplete tag and the bytes pushed after it.
+/// Reads a file in pieces of any size. Holds at most one incomplete tag, and the bytes that were pushed after
+/// that.
 #[derive(Debug)]
 pub struct Reader {
     buffer: BytesMut,
@@ -164,8 +165,8 @@ impl Reader {
         self.header
     }
 
-    /// Returns the next complete tag, or `None` until more bytes are pushed. After an error nothing more can
-    /// be read.
+    /// Returns the next complete tag. `None` if more bytes must be pushed first. After an error nothing more
+    /// can be read.
     pub fn poll_tag(&mut self) -> Result<Option<Tag>, Error> {
         loop {
             match self.next {
@@ -198,7 +199,8 @@ impl Reader {
                     }
                     let body = self.buffer.split_to(size).freeze();
                     self.at = self.at.saturating_add(u64::from(head.size));
-                    // The size after the tag is redundant, and wrong in files of some recorders.
+                    // The size after the tag is redundant. Some recorders write it incorrectly, so it is
+                    // ignored.
                     self.next = Next::Skip(PREVIOUS_SIZE_BYTES);
                     return Ok(Some(Tag { kind: head.kind, timestamp: head.timestamp, body }));
                 }

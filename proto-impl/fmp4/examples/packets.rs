@@ -4,7 +4,8 @@
 //! cargo run -p millstream-fmp4 --example packets -- file.mp4
 //! ```
 //!
-//! If the index of a file is at its end, it is fetched first, as over HTTP with ranges.
+//! If the index of a file is at its end, the example reads it first, as a client would by an HTTP
+//! range request.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -40,7 +40,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Track>, Vec<Sample>), Failure> {
     Ok((found, samples))
 }
 
-/// Describes a track unchanged, with its first unit.
+/// Describes a track of the source file, unchanged, together with its first unit.
 fn describe(track: &Track, samples: &[Sample]) -> Description {
     let first = samples.iter().find(|sample| sample.track == track.id);
     Description {
@@ -97,7 +97,7 @@ fn fragmented(tracks: &[Description], samples: &[Sample]) -> Result<Vec<u8>, Fai
     Ok(out)
 }
 
-/// Groups the samples in the order of the file, with a new group before each key frame.
+/// Divides the samples, in file order, into groups that each begin with a key frame.
 fn groups(samples: &[Sample]) -> Vec<&[Sample]> {
     let mut cuts: Vec<usize> =
         (1..samples.len()).filter(|at| samples.get(*at).is_some_and(|sample| sample.key_frame)).collect();

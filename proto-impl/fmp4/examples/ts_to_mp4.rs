@@ -35,8 +35,8 @@ impl Track {
     fn handle_pes(&mut self, pes: &Pes) -> Result<(), Failure> {
         let Some(pts) = pes.pts else { return Ok(()) };
         let dts = self.clock.unwrap(pes.dts.unwrap_or(pts));
-        // The presentation time is taken as the value nearest to the decoding time, even if only one of them
-        // has wrapped.
+        // The presentation time is unwrapped to the value nearest to the decoding time, even if only one of
+        // the two has wrapped.
         let pts = self.clock.clone().unwrap(pts);
         if self.stream.kind == StreamKind::H264 {
             self.handle_picture(dts, pts, &pes.payload)
@@ -61,7 +61,7 @@ impl Track {
         Ok(())
     }
 
-    /// Handles a PES packet of AAC, which has several frames, each with a header.
+    /// Handles a PES packet of AAC. It contains several frames, each with an ADTS header.
     fn handle_frames(&mut self, mut pts: i64, mut frames: &[u8]) -> Result<(), Failure> {
         while !frames.is_empty() {
             let adts = aac::Adts::read(frames)?;

@@ -31,7 +31,7 @@ impl fmt::Debug for FourCc {
 /// Header of a box.
 ///
 /// ```text
-/// size(32), 1: the large one counts, 0: to the end of the file | type(32) | largesize(64)
+/// size(32), 1: largesize applies, 0: to the end of the file | type(32) | largesize(64)
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -43,7 +43,8 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads the header at the start of `bytes`. `Ok(None)` if it is incomplete. `at` is the offset for errors.
+    /// Reads the header at the start of `bytes`. `Ok(None)` if it is incomplete. `at` is its offset in the file, for
+    /// errors.
     pub(crate) fn read(bytes: &[u8], at: u64) -> Result<Option<Self>, Error> {
         let mut reader = Reader::new(bytes);
         let (Ok(size), Ok(kind)) = (reader.u32(), reader.array()) else { return Ok(None) };
@@ -57,7 +58,7 @@ impl Head {
             size => (u64::from(size), HEAD_BYTES),
         };
         let payload = size.checked_sub(head_bytes as u64).ok_or(Error::Size { kind, at })?;
-        // The end of the box must be an offset that fits 64 bits.
+        // The end of the box must not overflow 64 bits.
         at.checked_add(size).ok_or(Error::Size { kind, at })?;
         Ok(Some(Self { kind, payload: Some(payload), bytes: head_bytes }))
     }

@@ -30,7 +30,7 @@ pub enum Error {
         /// Offset of the box header: in the file for a top-level box, else in the parent.
         at: u64,
     },
-    /// The first box is of a type with which no file begins.
+    /// The first box has a type that cannot begin a file.
     #[error("no MP4: it begins with '{kind}'")]
     NotMp4 {
         /// Type of the first box.
@@ -46,7 +46,7 @@ pub enum Error {
     /// The media precedes any index and lasts to the end of the file.
     #[error("media without an index")]
     NoIndex,
-    /// A sample lies before the current position, so it cannot be read.
+    /// The next sample lies before the position of the reader, so it can no longer be read.
     #[error("a sample at byte {offset} is behind byte {position}")]
     Passed {
         /// Offset of the sample.
@@ -54,7 +54,7 @@ pub enum Error {
         /// Position of the reader.
         position: u64,
     },
-    /// A sample exceeds its `mdat`.
+    /// A sample extends beyond its `mdat`.
     #[error("a sample of {size} bytes at byte {offset} leaves its media box")]
     Outside {
         /// Offset of the sample.

@@ -89,7 +89,7 @@ fn descriptor<'a>(reader: &mut Reader<'a>, tag: u8) -> Result<Option<Reader<'a>>
     Ok(None)
 }
 
-/// Reads a sizeOfInstance: seven bits per byte; the eighth bit says that more bytes follow.
+/// Reads a sizeOfInstance: seven bits per byte. The highest bit of a byte is set if another byte follows.
 fn length(reader: &mut Reader<'_>) -> Result<usize, Error> {
     let mut length = 0;
     for _ in 0..LENGTH_BYTES_MAX {
@@ -120,8 +120,8 @@ pub(crate) fn write(out: &mut Out, track: u32, object_type: u8, info: &[u8], rat
     out.u8(2);
 }
 
-/// Returns the length of a descriptor with a payload of `bytes`. Length fields are written with four bytes, as many
-/// readers require.
+/// Returns the length of a descriptor with a payload of `bytes`. Length fields are always written with four bytes,
+/// because many readers require that.
 const fn descriptor_bytes(bytes: usize) -> usize {
     bytes.saturating_add(1 + LENGTH_BYTES_MAX)
 }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn short_lengths_and_optional_fields_are_read() {
-        // Dependence, a URL of two bytes, OCR; an unknown descriptor.
+        // Stream dependence, a URL of two bytes, and OCR; then an unknown descriptor.
         let bytes = [
             &[0, 0, 0, 0, 3, 32, 0, 1, 0xe0, 0, 2, 2, b'a', b'b', 0, 3, 0x70, 1, 9][..],
             &[4, 17, 0x6b, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 1, 2],

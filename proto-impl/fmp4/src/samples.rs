@@ -6,7 +6,7 @@ use media::{AccessUnit, CodecConfig, Track, TrackId};
 use crate::{Description, FragmentSample, Subsample};
 
 /// Samples of one track that are not yet in a fragment. A sample lasts until the next unit of the track, so
-/// the newest sample is never complete.
+/// the duration of the newest sample is never known.
 #[derive(Debug)]
 pub struct Samples {
     /// Id of the track in the stream.
@@ -15,13 +15,13 @@ pub struct Samples {
     pub description: Description,
     /// Newest sample, whose duration is not known yet, with its decode time.
     open: Option<(i64, FragmentSample)>,
-    /// Decode time of the first complete sample, in ticks of the stream.
+    /// Decode time of the first sample in `complete`, in ticks of the stream.
     at: i64,
     complete: Vec<FragmentSample>,
 }
 
 impl Samples {
-    /// Creates an empty list for a track that gets the number `number` in the file.
+    /// Creates an empty list for a track whose track_ID in the file is `number`.
     #[must_use]
     pub fn new(number: u32, track: &Track) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Samples {
         self.push_protected(unit, unit.payload.clone(), Vec::new());
     }
 
-    /// Adds a unit with an encrypted `payload`, and the clear and protected parts of that payload.
+    /// Adds a unit whose encrypted payload is `payload`, with the clear and protected parts of that payload.
     pub fn push_protected(&mut self, unit: &AccessUnit, payload: Bytes, subsamples: Vec<Subsample>) {
         let lasted = self.open.as_ref().map_or(0, |(_, sample)| sample.duration);
         let sample = FragmentSample {

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const PLAYLIST_BYTES_MAX: usize = 1024 * 1024;
 /// Maximum size of a line: a URL, or a tag with a few of them.
 pub const LINE_BYTES_MAX: usize = 16 * 1024;
-/// Maximum number of segments kept of a playlist, counted from its end: 16 hours of 6 s.
+/// Maximum number of segments kept of a playlist, the newest ones: 16 hours of 6 s segments.
 pub const SEGMENTS_MAX: usize = 10_000;
 /// Maximum number of parts in a playlist. Servers list those of the last three target durations (RFC 8216bis
 /// §6.2.2), which are far fewer.
@@ -36,7 +36,7 @@ pub const KEYS_MAX: usize = 4;
 pub const REDIRECTS_MAX: u8 = 5;
 /// Maximum number of events waiting to be polled; the stream ends if there are more.
 pub const EVENTS_MAX: usize = 4096;
-/// Number of consecutive segments given up after which their variant is given up, too.
+/// Number of consecutive failed segments after which the client gives up their variant.
 pub const FAILURES_MAX: u32 = 5;
 
 /// Minimum interval between requests for a playlist, whatever its target duration.
@@ -52,5 +52,5 @@ pub const REQUEST_SPACING: Duration = Duration::from_millis(10);
 pub const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Minimum time without a change after which a live playlist is given up.
 pub const STALL_MIN: Duration = Duration::from_secs(10);
-/// Time by which a recording is fetched ahead of its playback. A recording is pulled as if it were live.
+/// A recording is pulled at its playback speed, as if it were live; segments are fetched this much ahead.
 pub const AHEAD_MAX: Duration = Duration::from_secs(10);

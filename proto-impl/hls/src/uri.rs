@@ -67,7 +67,7 @@ impl Url {
     /// Reads an absolute URL, percent-encoding characters that are not allowed in one.
     ///
     /// # Errors
-    /// Fails if no request may be sent to the URL.
+    /// Fails if the client must not send a request to the URL, for example because of its scheme.
     pub fn read(text: &str) -> Result<Self, UrlError> {
         check(text)?;
         let parts = Parts::read(text);
@@ -79,7 +79,7 @@ impl Url {
     /// Resolves a reference found in a resource with this URL.
     ///
     /// # Errors
-    /// Fails if no request may be sent to the result.
+    /// Fails if the client must not send a request to the resolved URL.
     pub fn resolve(&self, reference: &str) -> Result<Self, UrlError> {
         check(reference)?;
         let parts = Parts::read(reference);

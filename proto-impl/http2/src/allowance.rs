@@ -1,4 +1,5 @@
-//! A budget for frames that cost the peer less than us: a burst, and a rate per second.
+//! A budget for frames that cost the peer less than they cost us: it allows a burst, and refills at
+//! a rate per second.
 
 use std::time::Instant;
 

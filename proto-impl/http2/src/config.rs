@@ -5,29 +5,30 @@ use std::time::Duration;
 /// Timeouts and limits of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Longest time from the accept to the first request, and from the first byte of a frame or header block to its
-    /// end.
+    /// Maximum time from the accept to the first request, and from the first byte of a frame or header block to its
+    /// last byte.
     pub head_time: Duration,
-    /// Longest time that a connection may be without a stream.
+    /// Maximum time for which a connection may have no open stream.
     pub idle: Duration,
-    /// Longest time without progress while output waits for the peer, on the transport or on one stream.
+    /// Maximum time for which the peer may accept no bytes although output is waiting, on the transport or on one
+    /// stream.
     pub write_stall: Duration,
-    /// Minimum rate of a DATA frame after `head_time`, in bytes per second.
+    /// Minimum rate at which a DATA frame must arrive after `head_time`, in bytes per second.
     pub body_rate_min: u32,
     /// Maximum number of concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams: u32,
-    /// Largest decoded header list in bytes, 32 added for each field (SETTINGS_MAX_HEADER_LIST_SIZE). A larger request
-    /// is answered with 431.
+    /// Maximum size of a decoded header list in bytes, plus 32 for each field (SETTINGS_MAX_HEADER_LIST_SIZE). A
+    /// request with a larger one is answered with 431.
     pub header_list_bytes: usize,
     /// Maximum number of fields in a header list. A request with more is answered with 431.
     pub fields: usize,
     /// Maximum number of bytes of one request body that wait for the application (SETTINGS_INITIAL_WINDOW_SIZE).
     pub stream_window: u32,
-    /// Maximum number of bytes of all request bodies that wait for the application; at least 65 535.
+    /// Maximum total number of bytes of request bodies that wait for the application; at least 65 535.
     pub connection_window: u32,
-    /// Number of bytes waiting for the transport from which on no more DATA is made.
+    /// If at least this number of bytes is waiting for the transport, no DATA frames are made.
     pub send_ahead_bytes: usize,
-    /// Number of bytes of a response body per [`crate::Event::Sent`], while more of the body waits.
+    /// While more of a response body is waiting, one [`crate::Event::Sent`] is returned for each this many bytes.
     pub sent_step_bytes: usize,
 }
 
@@ -49,15 +50,15 @@ impl Default for Config {
     }
 }
 
-/// Largest encoded header block, with all its frames.
+/// Maximum size of an encoded header block, over all its frames.
 pub(crate) const BLOCK_BYTES_MAX: usize = 32 * 1024;
 /// Maximum number of CONTINUATION frames of one header block (CVE-2024-27316).
 pub(crate) const CONTINUATIONS_MAX: u32 = 16;
-/// Multiple of [`Config::header_list_bytes`] at which a decoded header list ends the connection.
+/// If a decoded header list exceeds this multiple of [`Config::header_list_bytes`], the connection is ended.
 pub(crate) const BOMB_FACTOR: usize = 16;
-/// Bytes of frames other than DATA that may wait for the transport before reading stops.
+/// Maximum number of bytes of frames other than DATA that wait for the transport; beyond it, no input is read.
 pub(crate) const CONTROL_BYTES_MAX: usize = 64 * 1024;
-/// Number of closed streams remembered, to distinguish frames that crossed a reset from invalid ones.
+/// Number of closed streams remembered, to tell a frame that was in flight during a reset from an invalid frame.
 pub(crate) const CLOSED_MAX: usize = 256;
 
 /// Budget of PING, SETTINGS, PRIORITY and unknown frames, empty DATA, and stream errors (CVE-2019-9512, -9515, -9518).
@@ -66,5 +67,5 @@ pub(crate) const CONTROL: (u32, u32) = (1000, 100);
 pub(crate) const RESETS: (u32, u32) = (200, 33);
 /// Budget of WINDOW_UPDATE frames (CVE-2019-9511); sent DATA adds to it, see [`BYTES_PER_UPDATE`].
 pub(crate) const UPDATES: (u32, u32) = (1000, 100);
-/// Body bytes sent that add one WINDOW_UPDATE to the budget.
+/// Number of body bytes sent for which one WINDOW_UPDATE is added to the budget.
 pub(crate) const BYTES_PER_UPDATE: usize = 1024;

@@ -9,7 +9,7 @@ impl Code {
     pub const NO_ERROR: Self = Self(0x0);
     /// Protocol violation.
     pub const PROTOCOL_ERROR: Self = Self(0x1);
-    /// Internal error of the sender.
+    /// An internal error of the endpoint that sends this code.
     pub const INTERNAL_ERROR: Self = Self(0x2);
     /// The peer that receives this code has sent more than the flow-control window granted to it.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
@@ -27,7 +27,7 @@ impl Code {
     pub const COMPRESSION_ERROR: Self = Self(0x9);
     /// The connection of a CONNECT request was reset.
     pub const CONNECT_ERROR: Self = Self(0xa);
-    /// The receiver of the code causes excessive load.
+    /// The peer that receives this code causes excessive load.
     pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
     /// The transport is not secure enough.
     pub const INADEQUATE_SECURITY: Self = Self(0xc);
@@ -35,11 +35,11 @@ impl Code {
     pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
 }
 
-/// The reason for the fatal end of a connection.
+/// The reason for which a connection was ended by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer broke a rule of RFC 9113 or RFC 7541; GOAWAY contains the code.
+    /// The peer broke a rule of RFC 9113 or RFC 7541. GOAWAY contains `code`.
     #[error("{what} ({code:?})")]
     Peer {
         /// Error code sent to the peer.
@@ -75,7 +75,7 @@ impl Error {
         Self::Peer { code: Code::COMPRESSION_ERROR, what }
     }
 
-    /// Returns the code for GOAWAY; `None` if the peer is not reading.
+    /// Returns the code for GOAWAY; `None` if the peer is not reading, so that GOAWAY is not sent.
     #[must_use]
     pub const fn code(self) -> Option<Code> {
         match self {

@@ -19,11 +19,11 @@ pub enum Event {
         stream: StreamId,
         /// Head of the request.
         request: Box<Request>,
-        /// A body follows as [`Event::Body`]. [`Event::BodyEnd`] follows in any case.
+        /// True if a body follows, as [`Event::Body`]. [`Event::BodyEnd`] follows in any case.
         has_body: bool,
     },
-    /// A part of a request's body has arrived. Its bytes count against the peer's window until
-    /// [`crate::Connection::release`].
+    /// A part of a request's body has arrived. Its bytes use up the peer's window until they are
+    /// passed to [`crate::Connection::release`].
     Body {
         /// Stream of the request.
         stream: StreamId,
@@ -37,14 +37,15 @@ pub enum Event {
         /// Trailer fields after the body.
         trailers: Vec<Field>,
     },
-    /// Parts of a response's body moved from the stream's queue to the transport.
+    /// Parts of a response's body have moved from the stream's queue to the transport.
     Sent {
         /// Stream of the response.
         stream: StreamId,
-        /// Bytes since the last such event.
+        /// Number of bytes since the last such event of this stream.
         bytes: usize,
     },
-    /// A stream ended before its request and response were complete. No further event of it follows.
+    /// A stream ended before its request and response were complete. No further event of the stream
+    /// follows.
     Reset {
         /// Stream that was reset.
         stream: StreamId,

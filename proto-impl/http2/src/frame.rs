@@ -14,9 +14,11 @@ use wire::Reader;
 
 /// Length of the header.
 pub(crate) const HEADER_BYTES: usize = 9;
-/// Largest payload accepted, and sent until the peer's settings allow more (RFC 9113 §4.2).
+/// Maximum payload accepted, and maximum payload sent until the peer's settings allow more (RFC 9113
+/// §4.2).
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16_384;
-/// Payload length of DATA: with its header such a frame fills a TLS record, which costs both sides least.
+/// Maximum payload of DATA. Together with its header, such a frame fills a TLS record, which is cheapest
+/// for both sides.
 pub(crate) const DATA_BYTES: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
 /// Connection preface of every client (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

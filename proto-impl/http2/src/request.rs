@@ -19,7 +19,7 @@ pub struct Request {
     pub method: Bytes,
     /// Value of `:scheme`; empty for a plain CONNECT.
     pub scheme: Bytes,
-    /// Value of `:authority`, else of `Host`; empty if both are missing.
+    /// Value of `:authority`, or of `Host` if there is none; empty if both are missing.
     pub authority: Bytes,
     /// Value of `:path` with its query; empty for a plain CONNECT.
     pub path: Bytes,
@@ -27,7 +27,7 @@ pub struct Request {
     pub protocol: Option<Bytes>,
     /// All other fields except `Host`; several `Cookie` fields are joined (RFC 9113 §8.2.3).
     pub fields: Vec<Field>,
-    /// Value of `Content-Length`, which the body is checked against.
+    /// Value of `Content-Length`. The length of the body must match it.
     pub content_length: Option<u64>,
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn check_trailers(list: &[Field]) -> Result<(), &'static str> {
     })
 }
 
-/// Checks a field name (RFC 9113 §8.2.1, §8.2.2); pseudo-header fields are not allowed here.
+/// Checks a field name (RFC 9113 §8.2.1, §8.2.2). Pseudo-header fields must have been removed before.
 fn check_name(field: &Field) -> Result<(), &'static str> {
     if !is_token(&field.name) || field.name.iter().any(u8::is_ascii_uppercase) {
         return Err("the name of a field");

@@ -7,20 +7,20 @@ use bytes::Bytes;
 
 use crate::hpack::Field;
 
-/// Progress of the response, as given by the application.
+/// Progress of the response, as far as the application has provided it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sending {
     /// The head was not sent yet.
     Head,
     /// The head was sent; the body may follow.
     Body,
-    /// The body is completely queued, and these trailers follow it.
+    /// The body is completely queued. These trailers must be sent after it.
     Ending(Vec<Field>),
     /// Everything was sent.
     Done,
 }
 
-/// A send window given by the peer. Settings can make it negative (RFC 9113 §6.9.2).
+/// A send window granted by the peer. The peer's settings can make it negative (RFC 9113 §6.9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window(i64);
 
@@ -32,7 +32,7 @@ impl Window {
         Self(i64::from(bytes))
     }
 
-    /// Changes the window. Returns false if it exceeds the maximum.
+    /// Changes the window. Returns false if the window now exceeds the maximum.
     #[must_use]
     pub(crate) const fn add(&mut self, change: i64) -> bool {
         self.0 = self.0.saturating_add(change);
@@ -50,7 +50,7 @@ impl Window {
     }
 }
 
-/// A receive window given to the peer, and the bytes to return to it.
+/// A receive window granted to the peer, and the released bytes by which it will be enlarged again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credit {
     /// Bytes that the peer may still send.
@@ -66,7 +66,7 @@ impl Credit {
         Self { left: size, released: 0, size }
     }
 
-    /// Notes received bytes. Returns false if they exceed the window.
+    /// Records received bytes. Returns false if they exceed the window.
     #[must_use]
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         let left = u32::try_from(bytes).ok().and_then(|bytes| self.left.checked_sub(bytes));
@@ -74,12 +74,12 @@ impl Credit {
         left.is_some()
     }
 
-    /// Notes processed bytes. Returns the increment of a window update if one is due.
+    /// Records processed bytes. If a window update is due, returns its increment.
     pub(crate) fn release(&mut self, bytes: usize) -> Option<u32> {
         let outstanding = self.size.saturating_sub(self.left);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.released = self.released.saturating_add(bytes).min(outstanding);
-        // Half a window at a time.
+        // The window is returned in steps of at least half its size.
         if self.released < self.size / 2 {
             return None;
         }
@@ -92,28 +92,31 @@ impl Credit {
 /// An open stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// The peer's side of the stream is open.
+    /// True if the peer has not completed its side of the stream.
     pub(crate) is_receiving: bool,
     pub(crate) sending: Sending,
     pub(crate) window: Window,
     pub(crate) credit: Credit,
     /// Bytes of the request's body, padding included, that the application has not processed.
     pub(crate) unreleased: usize,
-    /// Body bytes still missing to the announced length.
+    /// Number of body bytes still missing from the announced length; `None` if no length was
+    /// announced.
     pub(crate) left: Option<u64>,
     /// Parts of the response's body that wait to be sent.
     pub(crate) queue: VecDeque<Bytes>,
     pub(crate) queued: usize,
-    /// The stream is listed among those with something to send.
+    /// True if the stream is in the list of streams with something to send.
     pub(crate) is_ready: bool,
-    /// Sent bytes not reported to the application yet.
+    /// Number of sent bytes that were not reported to the application yet.
     pub(crate) unreported: usize,
-    /// Time at which the last byte of the body was sent, or the first one was queued.
+    /// Time at which the last byte of the body was sent. If none was sent yet, the time at which
+    /// the first one was queued.
     pub(crate) progress_at: Instant,
 }
 
 impl Stream {
-    /// True if something can be sent when the connection's window allows it.
+    /// True if the stream has something to send and its own window allows it. The connection's
+    /// window may still be too small.
     pub(crate) fn can_send(&self) -> bool {
         (self.queued > 0 && self.window.room() > 0) || (self.queued == 0 && self.is_ending())
     }

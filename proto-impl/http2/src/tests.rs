@@ -1,4 +1,4 @@
-//! Tests of the server with a client that exchanges bytes with it.
+//! Tests of the server with a client that is driven byte by byte.
 
 mod bounds;
 mod errors;
@@ -20,7 +20,7 @@ pub(crate) const GET: [(&str, &str); 4] =
 pub(crate) const POST: [(&str, &str); 4] =
     [(":method", "POST"), (":scheme", "https"), (":path", "/"), (":authority", "h")];
 
-/// Arbitrary start instant. Machines use only differences of instants.
+/// An arbitrary start time. Machines only use time differences.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()
@@ -39,7 +39,7 @@ pub(crate) enum Sent {
     Pong([u8; 8]),
 }
 
-/// Connection with its peer and the time.
+/// A connection, its peer, and the current time.
 pub(crate) struct Rig {
     pub(crate) server: Connection,
     pub(crate) now: Instant,
@@ -51,7 +51,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Creates a connection without any data.
+    /// Creates a connection on which nothing has been received yet.
     pub(crate) fn silent(config: Config) -> Self {
         let now = start();
         let server = Connection::new(now, Arc::new(config));
@@ -97,7 +97,7 @@ impl Rig {
         std::iter::from_fn(|| self.server.poll_event()).collect()
     }
 
-    /// Returns the bytes that the server has for the peer and marks them as sent.
+    /// Returns the bytes that the server sends to the peer, and reports them as sent.
     pub(crate) fn bytes(&mut self) -> Bytes {
         let mut out = SendQueue::new();
         while self.server.poll_transmit(self.now, &mut out) {

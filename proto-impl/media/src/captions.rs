@@ -1,8 +1,8 @@
 //! Closed captions within video: CEA-608 and CEA-708 in the SEI of H.264 and H.265 (ANSI/CTA-708-E §4.4, ETSI
 //! TS 101 154 annex B, ATSC A/53 part 4 §6.2.3).
 //!
-//! Captions are not extracted from the video. This module only finds out which caption channels a stream has,
-//! from the channels that have content: padding does not count.
+//! Captions are not extracted from the video. This module only determines which caption channels a stream
+//! has. Channels count only if they have content, not padding.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -139,7 +139,8 @@ impl Channels {
         }
     }
 
-    /// Notes `cc_data` (A/53 part 4 table 6.10): a flag and a count, then three bytes for each pair.
+    /// Adds the channels in `cc_data` (A/53 part 4 table 6.10): a flag and a count, then three bytes for each
+    /// pair.
     fn note_data(&mut self, data: &[u8]) {
         let Some((&flags, rest)) = data.split_first() else { return };
         let is_processed = flags & 0x40 != 0;
@@ -164,16 +165,16 @@ impl Channels {
         self.note_packet(&packet);
     }
 
-    /// Notes a pair of CEA-608. Control codes name their channel (CTA-608-E §8). Text belongs to the channel
-    /// of the preceding control code, which is already noted.
+    /// Adds the channel of a pair of CEA-608. Control codes name their channel (CTA-608-E §8). Text belongs
+    /// to the channel of the control code before it, which was already added.
     const fn note_pair(&mut self, field: u8, pair: [u8; 2]) {
         let [code @ 0x10..=0x1f, 0x20..=0x7f] = pair else { return };
         let second = if code & 8 != 0 { 1 } else { 0 };
         self.add(Channel::Line21(1 + 2 * field + second));
     }
 
-    /// Notes the services of a packet of CEA-708, which may be incomplete. The packet has blocks, each with a
-    /// service number, a length and data (CTA-708-E §6.2).
+    /// Adds the services in a packet of CEA-708, which may be incomplete. The packet consists of blocks, each
+    /// with a service number, a length and data (CTA-708-E §6.2).
     fn note_packet(&mut self, packet: &[u8]) {
         let Some((&head, blocks)) = packet.split_first() else { return };
         // A length of 0 means 128 bytes.
@@ -211,8 +212,8 @@ impl<'a> Unescaped<'a> {
         Self { bytes: bytes.iter(), zeros: 0 }
     }
 
-    /// Reads the type or the size of a message: the sum of any number of bytes 255 and a last byte below 255
-    /// (§7.3.2.3.1).
+    /// Reads the type or the size of a message: the sum of any number of bytes 255 and one last byte below
+    /// 255 (§7.3.2.3.1).
     fn value(&mut self) -> Option<usize> {
         let mut value = 0_usize;
         loop {

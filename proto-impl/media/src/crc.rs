@@ -1,6 +1,7 @@
 //! The checksum of sections.
 
-/// Returns the CRC-32 of ISO/IEC 13818-1 annex A, which is zero over a section with its checksum.
+/// Returns the CRC-32 of ISO/IEC 13818-1 annex A. Over a section that includes its checksum, the
+/// result is zero.
 #[must_use]
 pub fn crc32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |crc, &byte| {

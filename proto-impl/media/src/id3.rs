@@ -11,9 +11,8 @@ const HEAD_BYTES: usize = 10;
 /// Code of the text encoding UTF-8 (§4).
 const UTF_8: u8 = 3;
 
-/// Returns a tag with one text under a name that the sender chooses (frame `TXXX`, §4.2.6), which players
-/// pass to the web page. `None` if the tag would be longer than [`TAG_BYTES_MAX`], or if the name contains a
-/// zero character.
+/// Returns a tag with one text. `name` is chosen by the sender (frame `TXXX`, §4.2.6), and players pass both to the
+/// web page. `None` if the tag would be longer than [`TAG_BYTES_MAX`], or if the name contains a zero character.
 #[must_use]
 pub fn text(name: &str, text: &str) -> Option<Bytes> {
     let frame = name.len().checked_add(text.len())?.checked_add(3)?;
@@ -34,7 +33,7 @@ pub fn text(name: &str, text: &str) -> Option<Bytes> {
     Some(out.freeze())
 }
 
-/// Returns true if the bytes are one or more whole tags of version 2.3 or 2.4, of at most [`TAG_BYTES_MAX`]
+/// Returns true if the bytes consist of one or more whole tags of version 2.3 or 2.4, of at most [`TAG_BYTES_MAX`]
 /// in total.
 #[must_use]
 pub fn is_tags(bytes: &[u8]) -> bool {
@@ -80,7 +79,7 @@ fn named_text(body: &[u8]) -> Option<(&str, &str)> {
     Some((name, text.trim_end_matches('\0')))
 }
 
-/// Returns the bytes after the tag with which `bytes` begin.
+/// Returns the bytes after the first tag in `bytes`.
 fn behind_tag(bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
     let [b'I', b'D', b'3', 3 | 4, _, flags, size @ ..] = head else { return None };

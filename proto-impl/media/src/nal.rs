@@ -62,8 +62,8 @@ impl<'a> Iterator for Nals<'a> {
     }
 }
 
-/// Checks every length of `payload` and returns it with 4-byte lengths: unchanged if it has them, else as a copy
-/// (encoders with 1- or 2-byte lengths are rare).
+/// Checks every length in `payload`, and returns the payload with 4-byte lengths. If the lengths already have 4 bytes,
+/// it is returned unchanged, otherwise as a copy (encoders with 1- or 2-byte lengths are rare).
 pub fn to_four_byte_lengths(payload: Bytes, length_size: u8) -> Result<Bytes, Error> {
     match length_size {
         4 => {
@@ -91,7 +91,7 @@ pub const START_CODE: [u8; 4] = [0, 0, 0, 1];
 /// §7.4.1).
 #[derive(Debug, Clone)]
 pub struct AnnexB<'a> {
-    /// Bytes after the latest start code.
+    /// Bytes after the last start code found.
     rest: Option<&'a [u8]>,
 }
 
@@ -120,8 +120,8 @@ impl<'a> Iterator for AnnexB<'a> {
 
 /// Splits at the first three-byte start code into the bytes before and after it.
 fn split_at_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
-    // Only looks at every third byte unless a start code may be near: a byte above 1 is not part of a start
-    // code.
+    // A byte above 1 is not part of a start code. So only every third byte is examined unless a start code may be
+    // near.
     let mut at = 2usize;
     while let Some(&byte) = bytes.get(at) {
         match byte {
@@ -145,7 +145,7 @@ pub fn put_with_length(nal: &[u8], out: &mut BytesMut) {
 /// Converts start codes to 4-byte lengths, in one pass and one copy.
 #[must_use]
 pub fn to_lengths(annex_b: &[u8]) -> Bytes {
-    // A start code of three bytes grows by one; most payloads have few NAL units.
+    // A start code of three bytes grows by one byte. Most payloads have few NAL units, so 64 bytes are enough.
     let mut out = BytesMut::with_capacity(annex_b.len().saturating_add(64));
     AnnexB::new(annex_b).for_each(|nal| put_with_length(nal, &mut out));
     out.freeze()
@@ -161,8 +161,8 @@ pub fn to_annex_b(payload: &[u8]) -> Result<Bytes, Error> {
     Ok(out.freeze())
 }
 
-/// Returns the bytes of a NAL unit without emulation_prevention_three_byte (H.264 §7.4.1.1, H.265 §7.4.2.1). Only used
-/// for parameter sets, so the copy is small.
+/// Returns the bytes of a NAL unit without emulation_prevention_three_byte (H.264 §7.4.1.1, H.265 §7.4.2.1). Meant for
+/// parameter sets, of which a copy is small.
 #[must_use]
 pub fn unescape(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len());

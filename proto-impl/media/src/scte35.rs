@@ -1,8 +1,8 @@
 //! Splice information (ANSI/SCTE 35 2020): marks in a stream where the program leaves for a break and where
 //! it returns.
 //!
-//! A section is forwarded in the form in which it was received. Only its pts_adjustment changes, which is in
-//! the clear even in encrypted sections (§9.6).
+//! A section is forwarded as it was received. Only its pts_adjustment is changed, which is not encrypted even
+//! in encrypted sections (§9.6).
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use wire::{BitReader, Reader, Truncated};
 
 use crate::crc32;
 
-/// Largest section: section_length is at most 4093 (§9.6), after three bytes.
+/// Maximum size of a section: three bytes, and a section_length of at most 4093 (§9.6).
 pub const SECTION_BYTES_MAX: usize = 4096;
 /// Maximum number of events read from one section; a time_signal may have several segmentation descriptors.
 pub const EVENTS_MAX: usize = 16;
@@ -26,7 +26,7 @@ const TIME_MASK: u64 = (1 << 33) - 1;
 const HEAD_BYTES: usize = 3;
 /// Position of encrypted_packet, encryption_algorithm and pts_adjustment.
 const ADJUSTMENT_AT: usize = 4;
-/// splice_command_length that encoders of the first edition write: unknown.
+/// Value of splice_command_length that means unknown. Encoders of the first edition write it.
 const LENGTH_UNKNOWN: u16 = 0xfff;
 /// Values of splice_command_type (§9.6.1).
 const NULL: u8 = 0x00;
@@ -53,14 +53,14 @@ pub enum Kind {
 /// An event of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// splice_event_id or segmentation_event_id. For a section without either, its [`checksum`], which is the
-    /// same for repetitions of the section.
+    /// splice_event_id or segmentation_event_id. A section without either has its [`checksum`] as the id, so
+    /// that its repetitions have the same id.
     pub id: u32,
     /// Meaning of the event.
     pub kind: Kind,
     /// Duration in ticks of 90 kHz, as announced.
     pub duration: Option<u64>,
-    /// The program returns by itself when the duration is over.
+    /// True if the program returns by itself when the duration has passed.
     pub auto_return: bool,
 }
 
@@ -126,22 +126,22 @@ pub fn is_section(bytes: &[u8]) -> bool {
         && crc32(bytes) == 0
 }
 
-/// Returns the checksum that the section would have with a pts_adjustment of zero. Repetitions of a section
-/// share it, even if their times were moved.
+/// Returns the checksum that the section would have if its pts_adjustment were zero. All repetitions of a
+/// section have the same value, even if their times were moved.
 #[must_use]
 pub fn checksum(section: &[u8]) -> u32 {
     adjusted(section, 0).last_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Returns a copy of the section whose times are later by `by` ticks, by means of its pts_adjustment. `None`
-/// if the bytes are not a section.
+/// Returns a copy of the section whose times are later by `by` ticks; this is done by changing its
+/// pts_adjustment. `None` if the bytes are not a section.
 #[must_use]
 pub fn shifted(section: &[u8], by: u64) -> Option<Bytes> {
     is_section(section).then(|| adjusted(section, adjustment(section).wrapping_add(by) & TIME_MASK))
 }
 
-/// Returns a copy of the section whose splice is at this presentation time. A section without a time, or with
-/// an encrypted one, is returned unchanged. `None` if the bytes are not a section.
+/// Returns a copy of the section in which the splice is at this presentation time. If the time is absent or
+/// encrypted, the section is returned unchanged. `None` if the bytes are not a section.
 #[must_use]
 pub fn moved_to(section: &[u8], pts: u64) -> Option<Bytes> {
     match Splice::read(section)?.pts {
@@ -150,14 +150,15 @@ pub fn moved_to(section: &[u8], pts: u64) -> Option<Bytes> {
     }
 }
 
-/// Returns a section with one splice_insert at time zero; [`moved_to`] sets the time. A duration is in ticks
-/// of 90 kHz; after it the program returns by itself.
+/// Returns a section with one splice_insert at time zero; [`moved_to`] sets another time. A duration is in
+/// ticks of 90 kHz; when it has passed, the program returns by itself.
 #[must_use]
 pub fn insert(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
     inserted(id, kind, duration, true)
 }
 
-/// Returns a section like that of [`insert`] with an immediate splice: it takes effect where it is received.
+/// Returns a section like that of [`insert`], but with an immediate splice, which takes effect where the
+/// section is received.
 #[must_use]
 pub fn immediate(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
     inserted(id, kind, duration, false)
@@ -178,7 +179,7 @@ fn inserted(id: u32, kind: Kind, duration: Option<u64>, is_timed: bool) -> Bytes
             put_time(0xfe, 0, &mut command);
         }
         duration.into_iter().for_each(|duration| put_time(0xfe, duration & TIME_MASK, &mut command));
-        // unique_program_id, avail_num, avails_expected.
+        // Write unique_program_id, avail_num and avails_expected.
         command.put_slice(&[0, 1, 0, 0]);
     }
     let mut out = BytesMut::new();
@@ -199,16 +200,16 @@ fn inserted(id: u32, kind: Kind, duration: Option<u64>, is_timed: bool) -> Bytes
     out.freeze()
 }
 
-/// Returns a copy of the section for a stream that was moved by `later_ms`. This also works if the section's
-/// times are encrypted. Bytes that are not a section are returned unchanged.
+/// Returns a copy of a section from a stream that was moved by `later_ms`. Also works if the section's times
+/// are encrypted. Bytes that are not a section are returned unchanged.
 #[must_use]
 pub fn moved_along(section: &Bytes, later_ms: i64) -> Bytes {
     let by = later_ms.saturating_mul(i64::from(TICKS_PER_SECOND / 1000)).cast_unsigned();
     shifted(section, by).unwrap_or_else(|| section.clone())
 }
 
-/// Writes a 33-bit time. Its top bit is the lowest bit of the first byte; the other seven bits are those of
-/// `flags`.
+/// Writes a 33-bit time. Its top bit becomes the lowest bit of the first byte; the other bits of that byte
+/// are those of `flags`.
 fn put_time(flags: u8, time: u64, out: &mut BytesMut) {
     out.put_u8(flags | u8::from(time >> 32 & 1 == 1));
     out.put_u32(u32::try_from(time & 0xffff_ffff).unwrap_or(0));
@@ -244,7 +245,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn read(body: &'a [u8]) -> Result<Self, Truncated> {
         let mut reader = Reader::new(body);
-        // cw_index, and tier with the first bits of splice_command_length.
+        // Skip cw_index and most of tier. The next 16 bits are the end of tier and splice_command_length.
         reader.u16()?;
         let length = reader.u16()? & 0x0fff;
         let command = reader.u8()?;
@@ -257,7 +258,7 @@ impl<'a> Parts<'a> {
         Ok(Self { command, rest, descriptors })
     }
 
-    /// Parses a section without a command length, which ends where its last field does.
+    /// Parses a section with an unknown command length. The command ends where its last field ends.
     fn of_unknown_length(command: u8, mut reader: Reader<'a>) -> Result<Self, Truncated> {
         let all = reader.rest();
         let mut ahead = Reader::new(all);
@@ -310,7 +311,7 @@ fn insert_of(reader: &mut Reader<'_>) -> Result<(Option<u64>, Event), Truncated>
         auto_return = first & 0x80 != 0;
         duration = Some(u64::from(first & 1) << 32 | u64::from(reader.u32()?));
     }
-    // unique_program_id, avail_num, avails_expected.
+    // Skip unique_program_id, avail_num and avails_expected.
     reader.u32()?;
     let kind = if is_out { Kind::Out } else { Kind::In };
     Ok((time, Event { id, kind, duration, auto_return }))
@@ -353,7 +354,7 @@ fn segmentation_of(body: &[u8]) -> Result<Event, Truncated> {
 }
 
 /// Returns the meaning of a segmentation_type_id (table 23). Breaks, advertisements, placement opportunities
-/// and ad blocks begin with even numbers and end with the following odd ones.
+/// and ad blocks begin with an even number and end with the odd number after it.
 const fn segmentation_kind(id: u8) -> Kind {
     match id {
         0x22 | 0x30 | 0x32 | 0x34 | 0x36 | 0x38 | 0x3a | 0x44 | 0x46 => Kind::Out,
@@ -500,7 +501,7 @@ mod tests {
             assert!((0..whole.len()).all(|end| Splice::read(&whole[..end]).is_none()));
             assert_eq!(Splice::read(&[&whole[..], b"x"].concat()), None);
         }
-        // Inner lengths that reach beyond the section.
+        // Lengths within the section that reach beyond its end.
         let mut lies = bytes(SIGNAL);
         for at in 11..lies.len() - 4 {
             for value in [0, 1, 0x7f, 0xff] {

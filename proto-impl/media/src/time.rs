@@ -2,7 +2,7 @@
 
 /// Timescale of a track: ticks per second of its timestamps.
 ///
-/// Each track has its own, since a global 90 kHz does not suit 44.1 kHz audio.
+/// Each track has its own timescale: a global 90 kHz, for example, does not suit audio at 44.1 kHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timescale(u32);
 
@@ -40,8 +40,8 @@ impl Timescale {
     }
 }
 
-/// Unwraps a clock of `bits` bits (RTMP 32, RTP 32, MPEG-TS 33) into 64 bits. Each value is taken as the one
-/// nearest to the previous value, so a step back of up to half of the range is possible.
+/// Unwraps a clock of `bits` bits (RTMP 32, RTP 32, MPEG-TS 33) to 64 bits. Of all values with the same low bits,
+/// the one nearest to the previous value is chosen, so a step back of up to half the range is possible.
 #[derive(Debug, Clone)]
 pub struct Unwrap {
     bits: u32,

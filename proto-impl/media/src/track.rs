@@ -7,13 +7,13 @@ use bytes::Bytes;
 
 use crate::{AccessUnit, CodecConfig, Timescale};
 
-/// Maximum number of tracks of a stream; further ones are not carried.
+/// Maximum number of tracks of a stream. Further tracks are dropped.
 pub const TRACKS_MAX: usize = 16;
 
 /// Identifies a track within its stream. Track ids are stable for the life of the stream.
 ///
-/// Published tracks are numbered within their kind: track `n` of a kind has the id `3 n + kind`. Derived tracks
-/// follow from [`TrackId::DERIVED`] on.
+/// A published track has a number within its kind: track `n` of a kind has the id `3 n + kind`. Ids of derived tracks
+/// begin at [`TrackId::DERIVED`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrackId(u8);
 
@@ -31,7 +31,7 @@ impl TrackId {
     pub const CUES: Self = Self(8);
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
-    /// Upper bound of ids.
+    /// Ids are below this number.
     const END: u8 = 64;
 
     /// Returns the id of published track `n` of a kind. `None` if `n` is too large.
@@ -64,7 +64,7 @@ impl TrackId {
         if number < Self::END { Some(Self(number)) } else { None }
     }
 
-    /// The id as a number below 64, for formats whose fields are numbered like tracks.
+    /// The id as a number below 64.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
@@ -178,7 +178,7 @@ pub enum Origin {
         /// Source track of the derived track.
         from: TrackId,
     },
-    /// Made by this server because the stream has no track of this kind, while a subscriber requires one.
+    /// Made by this server because the stream has no track of this kind, as long as a subscriber requires one.
     StandIn {
         /// Track whose timestamps the stand-in follows.
         from: TrackId,
@@ -186,7 +186,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the source track, or the track whose timestamps are followed; `None` for a published track.
+    /// Returns the source track of a derived track, or the track whose timestamps a stand-in follows. `None` for a
+    /// published track.
     #[must_use]
     pub const fn from(self) -> Option<TrackId> {
         match self {
@@ -228,8 +229,8 @@ pub struct Track {
     pub epoch: u32,
     /// Timescale of the timestamps.
     pub timescale: Timescale,
-    /// Information of Enhanced RTMP about the track besides its parameter sets, as last received: for video the body of
-    /// its Metadata (colour and HDR), for audio that of its MultichannelConfig. Only forwarded in FLV.
+    /// Additional information of Enhanced RTMP about the track, as last received: for video the body of its Metadata
+    /// (colour and HDR), for audio that of its MultichannelConfig. Only forwarded in FLV.
     pub extra: Option<Bytes>,
     /// Human-readable name.
     pub label: Option<Arc<str>>,
@@ -242,7 +243,7 @@ pub struct Track {
 }
 
 impl Track {
-    /// Creates a published track of which only the configuration is known.
+    /// Creates a published track; everything but its configuration is unknown.
     #[must_use]
     pub const fn new(id: TrackId, config: CodecConfig, timescale: Timescale) -> Self {
         Self {
@@ -258,7 +259,7 @@ impl Track {
         }
     }
 
-    /// True if the track stands in for a kind that the stream does not have.
+    /// True if the track replaces a kind of track that the stream lacks.
     #[must_use]
     pub const fn is_stand_in(&self) -> bool {
         matches!(self.origin, Origin::StandIn { .. })
@@ -270,7 +271,7 @@ impl Track {
         self.config.codec().kind()
     }
 
-    /// Returns width and height of the pictures: from the configuration, else from the rendition.
+    /// Returns width and height of the pictures, from the configuration or else from the rendition.
     #[must_use]
     pub fn picture_size(&self) -> Option<(u32, u32)> {
         let told = || {
@@ -289,14 +290,14 @@ impl Track {
         i64::try_from(ticks.checked_div(i128::from(rate))?).ok()
     }
 
-    /// Returns the bytes of parameter sets held.
+    /// Returns the number of bytes that the parameter sets take.
     fn bytes(&self) -> usize {
         self.config.record().len() + self.extra.as_ref().map_or(0, Bytes::len)
     }
 }
 
-/// The tracks of a stream at one time. Any change makes a new value with the next epoch; units refer to the value that
-/// decodes them.
+/// The tracks of a stream at one time. Every change creates a new value with the next epoch. A unit names the epoch of
+/// the configuration that decodes it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tracks {
     /// Number of changes since the stream began; 0 means that nothing is known yet.
@@ -357,7 +358,8 @@ impl Tracks {
         self.default_of(TrackKind::Audio)
     }
 
-    /// Adds a track, or replaces the one with its id. Returns false if there are [`TRACKS_MAX`] others already.
+    /// Adds a track, or replaces the track with the same id. Returns false if the track is new and there are
+    /// [`TRACKS_MAX`] already.
     pub fn put(&mut self, track: Track) -> bool {
         match self.list.binary_search_by_key(&track.id, |track| track.id) {
             Ok(at) => {
@@ -376,14 +378,14 @@ impl Tracks {
         self.list.retain(keep);
     }
 
-    /// Returns the bytes of parameter sets and metadata held.
+    /// Returns the number of bytes that parameter sets and metadata take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let tracks: usize = self.list.iter().map(Track::bytes).sum();
         tracks + self.metadata.as_ref().map_or(0, Bytes::len)
     }
 
-    /// Returns the track to send if one of several is wanted: the first, or the largest in the group of the first.
+    /// Chooses one of several tracks: the first, or the largest track in the group of the first.
     pub fn preferred<'a>(tracks: impl Iterator<Item = &'a Track> + Clone) -> Option<&'a Track> {
         let first = tracks.clone().next()?;
         let group = |track: &Track| track.rendition.as_ref().map_or(0, |rendition| rendition.group);

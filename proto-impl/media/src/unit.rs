@@ -1,4 +1,5 @@
-//! The access unit: the common form between all protocols, each of which converts its media to and from it.
+//! The access unit: the form of media that all protocols have in common. Each protocol converts its media to and from
+//! this form.
 
 use bytes::Bytes;
 
@@ -27,7 +28,8 @@ pub struct AccessUnit {
     pub dts: i64,
     /// Presentation time in ticks of the track's timescale.
     pub pts: i64,
-    /// A decoder can start here: a video random access point. Always false for units of other tracks.
+    /// True if a decoder can start with this unit: a video random access point. Always false for units of other kinds
+    /// of tracks.
     pub key_frame: bool,
     /// The [`crate::Track::epoch`] whose configuration decodes the unit; 0 for data.
     pub config_epoch: u32,

@@ -29,7 +29,7 @@ const WITHOUT_FLAGS: [u8; 8] = [0xbc, 0xbe, 0xbf, 0xf0, 0xf1, 0xf2, 0xf8, 0xff];
 pub struct PesHeader {
     /// stream_id (table 2-22).
     pub stream_id: u8,
-    /// Number of bytes after this field; 0 if the packet ends where the next begins.
+    /// Number of bytes after this field; 0 if the packet lasts until the next one begins.
     pub packet_length: u16,
     /// The payload is encrypted.
     pub scrambled: bool,
@@ -44,8 +44,8 @@ pub struct PesHeader {
 }
 
 impl PesHeader {
-    /// Returns the total length of the packet that begins with `bytes`: `None` if there are too few bytes to tell,
-    /// `Some(None)` if it is unbounded.
+    /// Returns the total length of the packet that begins with `bytes`. `None` if there are too few bytes to
+    /// decide, `Some(None)` if the packet has no stated length.
     #[must_use]
     pub(crate) fn total(bytes: &[u8]) -> Option<Option<usize>> {
         let length = u16::from_be_bytes(*bytes.get(4..FIXED_BYTES)?.first_chunk()?);
@@ -90,8 +90,8 @@ impl PesHeader {
         FIXED_BYTES + FLAGS_BYTES + if dts { 2 * TIME_BYTES } else { TIME_BYTES }
     }
 
-    /// Writes the header of a packet with `payload` bytes after it. The length is written if it fits its
-    /// field, so that a reader can complete the packet at its last byte. A DTS equal to the PTS is omitted.
+    /// Writes the header of a packet whose payload has `payload` bytes. The packet's length is written if it fits
+    /// its field, so that a reader can complete the packet at its last byte. A DTS equal to the PTS is omitted.
     pub(crate) fn write(
         stream_id: u8,
         aligned: bool,
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn heads_that_lie_are_refused() {
         assert!(PesHeader::read(&[0, 0, 2, 0xe0, 0, 0, 0x80, 0, 0]).is_err());
-        // MPEG-1 has no flags here.
+        // In MPEG-1, these bytes are not flags.
         assert!(PesHeader::read(&[0, 0, 1, 0xe0, 0, 0, 0x21, 0, 0]).is_err());
-        // A PTS that does not fit into the announced header data.
+        // The PTS does not fit into the announced header data.
         assert!(PesHeader::read(&[0, 0, 1, 0xe0, 0, 0, 0x80, 0x80, 4, 0x21, 0, 1, 0, 1]).is_err());
         assert_eq!(PesHeader::read(&[0, 0, 1, 0xbe, 0, 1, 7]).unwrap().payload_at, 6);
     }

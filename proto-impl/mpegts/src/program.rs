@@ -1,10 +1,11 @@
-//! The tracks of a stream as a program: access units to transport packets.
+//! Writes the tracks of a stream as a program: turns access units into transport packets.
 //!
-//! Times count in ticks of 90 kHz, and the stream's zero is written as [`ZERO`]. A transport stream of ffmpeg
-//! begins there, so a stream that is received as MPEG-TS and sent as MPEG-TS again keeps its timestamps.
+//! Times are in ticks of 90 kHz, and the stream's zero is written as [`ZERO`]. ffmpeg's transport streams
+//! also begin at this time, so a stream that is received as MPEG-TS and sent as MPEG-TS again keeps its
+//! timestamps.
 //!
-//! Codecs that MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) are left
-//! out, and not announced.
+//! Tracks with codecs that MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS
+//! form) are left out of the program.
 
 use alloc::vec::Vec;
 
@@ -19,24 +20,24 @@ use crate::{
 
 /// Timescale of PTS and DTS.
 const TICKS: Timescale = Timescale::new(TICKS_PER_SECOND);
-/// Time of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock, which
-/// is at most [`LATE_MAX`](crate::LATE_MAX) earlier than the unit, is then never negative.
+/// A stream's zero in the time of the transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock
+/// is at most [`LATE_MAX`](crate::LATE_MAX) earlier than the unit, so with this offset it is never negative.
 pub const ZERO: u64 = 126_000;
-/// Sample rates below this are those of MPEG-2 (ISO/IEC 13818-3).
+/// Sample rates below this are only defined in MPEG-2 (ISO/IEC 13818-3).
 const MPEG2_RATE: u32 = 32_000;
-/// Pieces of a payload. Most frames need no more than fit here without an allocation.
+/// The slices of a payload. Most frames have at most this many, so that they need no allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 
 /// A program made from the tracks of a stream.
 #[derive(Debug)]
 pub struct Program {
     muxer: Muxer,
-    /// Ids of the first video and the first audio track. They are the first streams of their kinds,
-    /// regardless of these ids.
+    /// Ids of the first video track and of the first audio track. Their streams have the number 0, whatever
+    /// these ids are.
     firsts: [Option<TrackId>; 2],
-    /// True if a stream of timed metadata is announced beside the tracks.
+    /// True if a stream of timed metadata is announced in addition to the tracks.
     has_metadata: bool,
-    /// True if a stream of splice information is announced beside the tracks.
+    /// True if a stream of splice information is announced in addition to the tracks.
     has_splices: bool,
     /// Streams of the tracks, with their kinds.
     streams: Vec<(StreamNumber, StreamKind)>,
@@ -55,8 +56,8 @@ impl Program {
         }
     }
 
-    /// Announces a stream of timed metadata beside the tracks, from the next [`Self::set_tracks`] on. Such a
-    /// program can carry one track fewer.
+    /// Announces a stream of timed metadata in addition to the tracks, from the next [`Self::set_tracks`] on.
+    /// The program can then carry one track fewer.
     #[must_use]
     pub const fn with_metadata(mut self) -> Self {
         self.has_metadata = true;
@@ -85,8 +86,8 @@ impl Program {
         self.announce();
     }
 
-    /// Sets the muxer's program: the streams of the tracks and those beside them. Splice information gets a
-    /// stream only if there is room beside all tracks, so that it never displaces a track.
+    /// Sets the muxer's program: the streams of the tracks, and the additional ones. Splice information gets
+    /// a stream only if there is room for it after all tracks, so that it never displaces a track.
     fn announce(&mut self) {
         let media = self.streams.len().saturating_add(usize::from(self.has_metadata));
         let has_splices = self.has_splices && media < PROGRAM_STREAMS_MAX;
@@ -100,7 +101,7 @@ impl Program {
         self.muxer.set_program(tracks.chain(others));
     }
 
-    /// Begins a segment: the tables are written before the next unit.
+    /// Begins a segment: the next unit is preceded by the tables.
     pub const fn begin(&mut self) {
         self.muxer.begin();
     }
@@ -117,7 +118,7 @@ impl Program {
         self.muxer.flush()
     }
 
-    /// Returns the packets of ID3 tags for this time in milliseconds. Empty if the program announces no
+    /// Returns packets that carry ID3 tags for this time in milliseconds. Empty if the program announces no
     /// metadata, or if `tags` are not ID3 tags.
     #[must_use]
     pub fn write_metadata(&mut self, pts_ms: i64, tags: &[u8]) -> Bytes {
@@ -136,9 +137,10 @@ impl Program {
         })
     }
 
-    /// Returns the packets of a splice_info_section whose splice is at this time in milliseconds. Empty if
-    /// `section` is not one. The first section causes its stream to be announced; if there is no room for the
-    /// stream beside the tracks, the section is left out. While tables are due the section waits for them.
+    /// Returns packets that carry a splice_info_section whose splice is at this time in milliseconds. Empty
+    /// if `section` is not a valid section. The first section causes its stream to be announced; if there is
+    /// no room for the stream, the section is dropped. If the tables must be written first, the section is
+    /// kept until then.
     #[must_use]
     pub fn write_splice(&mut self, pts_ms: i64, section: &[u8]) -> Bytes {
         let Some(section) = scte35::moved_to(section, ticks(Timescale::MILLISECONDS, pts_ms)) else {
@@ -151,8 +153,8 @@ impl Program {
         self.muxer.write_section(&section)
     }
 
-    /// Returns the packets of a unit of this track, together with the frames held before it. Empty if the
-    /// unit itself is held, `None` if the track cannot be carried.
+    /// Returns the packets of a unit of this track, preceded by those of frames held before. Empty if the
+    /// unit itself is held. `None` if the track cannot be carried.
     pub fn write(&mut self, unit: &AccessUnit, track: &Track) -> Option<Bytes> {
         stream_kind(track)?;
         let head = audio_head(&track.config, &unit.payload);
@@ -200,7 +202,7 @@ pub fn carries(track: &Track) -> bool {
 
 /// Converts a time of the stream to a time in the transport stream.
 fn ticks(scale: Timescale, time: i64) -> u64 {
-    // In two's complement, times before zero become times before the wrap of the clock.
+    // In two's complement, a time before zero becomes a time before the clock wraps.
     scale.convert(time, TICKS).cast_unsigned().wrapping_add(ZERO) & CLOCK_MASK
 }
 
@@ -254,8 +256,8 @@ fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
     }
 }
 
-/// Writes a coded picture with start codes: an access unit delimiter first (H.264 in MPEG-TS must have one,
-/// ISO/IEC 13818-1 §2.14.1), then the parameter sets, unless the picture contains its own.
+/// Writes a coded picture with start codes. An access unit delimiter comes first, because H.264 in MPEG-TS
+/// must have one (ISO/IEC 13818-1 §2.14.1); then the parameter sets, unless the picture contains its own.
 fn picture<'a>(
     delimiter: &'a [u8],
     sets: impl Iterator<Item = &'a [u8]>,
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn splice_information_is_announced_with_the_first_section_and_comes_back_at_its_time() {
         let tracks = [track(TrackId::AUDIO)];
-        // Two packets, and one.
+        // The first section needs two packets, the second one.
         let long = scte35::insert(1, scte35::Kind::Out, Some(900_000));
         let sections = [long, scte35::insert(1, scte35::Kind::Cancel, None)];
         let mut program = Program::with_packing(Packing::NONE);

@@ -54,7 +54,7 @@ pub enum StreamKind {
     AacLatm,
     /// MPEG audio of any layer: stream_type 0x03, or 0x04 for the low sample rates of MPEG-2.
     MpegAudio {
-        /// The stream is announced as MPEG-2.
+        /// True if the stream is announced as MPEG-2.
         mpeg2: bool,
     },
     /// AC-3.
@@ -75,8 +75,8 @@ pub enum StreamKind {
 }
 
 impl StreamKind {
-    /// Reads stream_type and descriptors. Descriptors identify private data (6); if one has an invalid length, all are
-    /// ignored.
+    /// Determines the kind from stream_type and descriptors. Private data (stream_type 6) is identified by its
+    /// descriptors. If one of them has an invalid length, all are ignored.
     fn read(stream_type: u8, descriptors: &[u8]) -> Self {
         match stream_type {
             0x03 => Self::MpegAudio { mpeg2: false },
@@ -89,7 +89,8 @@ impl StreamKind {
             0x24 => Self::H265,
             // ATSC A/53 part 3 and A/52 annex G.
             0x81 => Self::Ac3,
-            // Elsewhere this stream_type has another meaning (DTS on discs), so the identifier decides.
+            // In other contexts this stream_type has another meaning (DTS on discs), so it only counts with the
+            // identifier.
             0x86 if has_identifier(descriptors, CUEI) => Self::Splice,
             0x87 => Self::Eac3,
             other => Self::Other(other),
@@ -160,7 +161,7 @@ impl StreamKind {
         !self.is_video() && !matches!(self, Self::Id3 | Self::Splice | Self::Other(_))
     }
 
-    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG.
+    /// Returns the stream_id of the PES packets (table 2-22). Formats that MPEG does not define use private_stream_1.
     /// (Splice information is sent in sections, without PES packets.)
     #[must_use]
     pub const fn stream_id(self) -> u8 {
@@ -195,7 +196,7 @@ impl StreamKind {
     }
 }
 
-/// Returns true unless metadata descriptors say that the data is something other than ID3 tags.
+/// Returns false only if a metadata descriptor states that the data is something other than ID3 tags.
 fn is_id3(descriptors: &[u8]) -> bool {
     let mut reader = Reader::new(descriptors);
     while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
@@ -237,7 +238,7 @@ pub struct Stream {
     pub kind: StreamKind,
 }
 
-/// A program association section, of which only the first program is used.
+/// A program association section. Only its first program is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pat {
     /// transport_stream_id.
@@ -254,7 +255,7 @@ impl Pat {
         let mut reader = Reader::new(section.body);
         while !reader.is_empty() {
             let (program, pid) = (reader.u16()?, Pid::new(reader.u16()?));
-            // Program 0 is the network information.
+            // Program number 0 stands for the network information.
             if program != 0 && pid.is_assignable() {
                 return Ok(Some(Self { transport_stream: section.id, program, pmt_pid: pid }));
             }
@@ -306,7 +307,7 @@ pub struct Pmt {
     pub pcr_pid: Pid,
     /// Streams of the program, each PID once.
     pub streams: Vec<Stream>,
-    /// Number of streams left out: too many, or with a PID already in use.
+    /// Number of streams left out, because there are too many or their PID is already in use.
     pub streams_left_out: usize,
     /// Languages of the streams that announce one.
     pub(crate) languages: Vec<(Pid, Language)>,
@@ -320,7 +321,7 @@ impl Pmt {
         core::str::from_utf8(language).ok()
     }
 
-    /// Reads a section and keeps at most `streams_max` of its streams.
+    /// Reads a section. Keeps at most `streams_max` of its streams.
     pub(crate) fn read(section: &Section<'_>, streams_max: usize) -> Result<Self, Error> {
         let mut reader = Reader::new(section.body);
         let pcr_pid = Pid::new(reader.u16()?);
@@ -332,7 +333,8 @@ impl Pmt {
             let stream_type = reader.u8()?;
             let pid = Pid::new(reader.u16()?);
             let info = usize::from(reader.u16()? & 0x0fff);
-            // A list of descriptors that exceeds the section is ignored, and the section ends there.
+            // If the list of descriptors exceeds the section, the descriptors are ignored, and this is the last
+            // stream.
             let descriptors = match reader.take(info) {
                 Ok(descriptors) => descriptors,
                 Err(_) => {
@@ -341,8 +343,8 @@ impl Pmt {
                 }
             };
             let kind = StreamKind::read(stream_type, descriptors);
-            // The registration should be in the program's descriptors (ANSI/SCTE 35 §8.1); some encoders put
-            // it into the stream's.
+            // The registration should be among the program's descriptors (ANSI/SCTE 35 §8.1), but some encoders put it
+            // among those of the stream.
             let is_splice = is_of_cues && kind == StreamKind::Other(0x86);
             let kind = if is_splice { StreamKind::Splice } else { kind };
             let taken = !pid.is_assignable() || streams.iter().any(|stream| stream.pid == pid);
@@ -370,7 +372,7 @@ impl Pmt {
         if self.streams.iter().any(|stream| stream.kind == StreamKind::Id3) {
             descriptors.put_slice(&[TAG_METADATA_POINTER, 15]);
             put_id3_service(&mut descriptors);
-            // No locator; the metadata is in this stream, and its program number follows; reserved bits.
+            // No locator. The metadata is in this transport stream; the program number follows. Then reserved bits.
             descriptors.put_u8(0x1f);
             descriptors.put_u16(self.program);
         }

@@ -24,7 +24,7 @@ pub(crate) struct Section<'a> {
     /// Program number, or transport stream id.
     pub(crate) id: u16,
     pub(crate) version: u8,
-    /// The section is valid now; if false, it is valid next.
+    /// True if the section is valid now; false if it will be valid next.
     pub(crate) current: bool,
     pub(crate) number: u8,
     pub(crate) body: &'a [u8],
@@ -54,7 +54,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Writes the section with its CRC, as the only one of its table.
+    /// Writes the section with its CRC. It is the only section of its table.
     pub(crate) fn write(&self, out: &mut BytesMut) {
         let start = out.len();
         let length = u16::try_from(self.body.len().saturating_add(LENGTH_MIN)).unwrap_or(u16::MAX);
@@ -72,10 +72,10 @@ impl<'a> Section<'a> {
 /// Reassembles the sections of one PID.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    /// Bytes of the largest section.
+    /// Maximum size of a section in bytes.
     largest: usize,
     held: Vec<u8>,
-    /// A section is being received, or the next one begins directly after the last.
+    /// True if a section is being received, or if the next one may begin directly after the last.
     open: bool,
     last: Option<u8>,
 }
@@ -97,8 +97,8 @@ impl Assembler {
         *self = Self::with_largest(self.largest);
     }
 
-    /// Handles the payload of a packet. Calls `take` with every complete section, and with the error of each invalid
-    /// one.
+    /// Handles the payload of a packet. Calls `take` with each complete section, or with the error if the section is
+    /// invalid.
     pub(crate) fn push(
         &mut self,
         continuity: u8,
@@ -109,8 +109,7 @@ impl Assembler {
         self.push_any(continuity, unit_start, payload, |bytes| take(bytes.and_then(Section::read)));
     }
 
-    /// Handles the payload of a packet with sections of any syntax. Calls `take` with the bytes of each,
-    /// unchecked.
+    /// Like [`Self::push`], for sections of any syntax. Calls `take` with the bytes of each section, unchecked.
     pub(crate) fn push_any(
         &mut self,
         continuity: u8,
@@ -207,7 +206,7 @@ mod tests {
             let out = results(&mut Assembler::default(), &packets);
             assert_eq!(out, [Ok(vec![1; 300]), Ok(vec![2; 20])], "cut {cut}");
         }
-        // The end of one section before the pointer, the next section after it.
+        // The first section ends before the position that the pointer states; the second begins there.
         let packets = [
             (true, [&[0], &first[..183]].concat()),
             (true, [&[u8::try_from(first.len() - 183).unwrap()], &first[183..], &second].concat()),

@@ -1,12 +1,12 @@
 //! Splits bytes into packets of 188, with resynchronization after lost or inserted bytes.
 //!
-//! Packets are 188 bytes apart, or 192 with four bytes of arrival time before each (M2TS), or 204 with parity
-//! after each (ETSI EN 300 429 §6.2). Only the distance of their sync bytes distinguishes these, so the bytes
-//! between two packets are skipped without knowing to which they belong.
+//! Packets are 188 bytes apart, or 192 with four bytes of arrival time before each (M2TS), or 204 with parity after
+//! each (ETSI EN 300 429 §6.2). These formats are distinguished only by the distance of their sync bytes. So the bytes
+//! between two packets are skipped without knowing whether they belong to the packet before or after them.
 //!
 //! In sync, a packet is accepted if its first byte is the sync byte, without waiting for more. Out of sync, a sync byte
-//! counts only if another follows at the known distance (ISO/IEC 13818-1 annex G.1 recommends checking more than one),
-//! or two more at one of the other distances. So synchronization returns after one good packet, and the skipped bytes
+//! is accepted only if another one follows at the known distance (ISO/IEC 13818-1 annex G.1 recommends checking more
+//! than one), or two more at one of the other distances. So one good packet restores synchronization. The skipped bytes
 //! are counted.
 
 use alloc::vec::Vec;
@@ -15,7 +15,8 @@ use crate::packet::{PACKET_BYTES, SYNC_BYTE};
 
 /// Possible distances of packets, in bytes.
 const STRIDES: [usize; 3] = [PACKET_BYTES, 192, 204];
-/// Maximum number of buffered bytes: an incomplete packet, or a search, each pass of which drops at least half.
+/// Maximum number of buffered bytes. They are an incomplete packet, or bytes being searched; each pass of a search
+/// drops at least half of them.
 const HELD_MAX: usize = 1024;
 
 /// Finds the packets in a byte stream.
@@ -25,7 +26,7 @@ pub(crate) struct Sync {
     in_step: bool,
     /// Distance of packets in bytes, one of [`STRIDES`].
     stride: usize,
-    /// Bytes still to be skipped before the next packet.
+    /// Number of bytes to skip before the next packet.
     gap: usize,
     /// Number of losses of synchronization.
     pub(crate) losses: u64,
@@ -47,7 +48,7 @@ pub(crate) enum Next<'a> {
 }
 
 impl Default for Sync {
-    /// Starts in sync: the first byte is assumed to begin a packet.
+    /// Starts in sync: the first byte of the stream is assumed to begin a packet.
     fn default() -> Self {
         Self { held: Vec::new(), in_step: true, stride: PACKET_BYTES, gap: 0, losses: 0, bytes_skipped: 0 }
     }
@@ -70,7 +71,7 @@ impl Sync {
         self.next_held(input)
     }
 
-    /// Skips the bytes between two packets, as far as they have arrived.
+    /// Skips the bytes between two packets that have arrived so far.
     fn pass_gap(&mut self, input: &mut &[u8]) {
         let held = self.gap.min(self.held.len());
         self.held.drain(..held);
@@ -106,15 +107,15 @@ impl Sync {
         }
     }
 
-    /// Drops the bytes before the first sync byte that is followed by others at the distance of packets.
-    /// Returns true if there is one.
+    /// Drops the bytes before the first sync byte that is followed by others at the distance of packets. Returns true
+    /// if there is such a sync byte.
     fn search(&mut self) -> bool {
         let mut skip = self.held.len();
         for at in 0..self.held.len() {
             match self.stride_at(at) {
                 Verdict::Packets(stride) => {
                     (self.stride, self.in_step) = (stride, true);
-                    // Do not wait for an earlier candidate that is still undecided.
+                    // A certain beginning is better than an earlier one that is still undecided.
                     skip = at;
                     break;
                 }
@@ -127,7 +128,7 @@ impl Sync {
         self.in_step
     }
 
-    /// Tells whether packets begin at an offset of the held bytes, and their distance.
+    /// Checks whether packets begin at an offset of the held bytes, and at which distance.
     fn stride_at(&self, at: usize) -> Verdict {
         if self.held.get(at) != Some(&SYNC_BYTE) {
             return Verdict::Nothing;

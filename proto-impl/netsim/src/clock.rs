@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Start of the virtual wall clock in milliseconds: 2026-01-01T00:00:00Z.
 const WALL_MS_START: u64 = 1_767_225_600_000;
 
-/// Virtual clock whose time passes only on request.
+/// A virtual clock. Its time passes only when a test advances it.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     base: Instant,
@@ -13,7 +13,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Creates a clock at an arbitrary instant, of which only differences matter.
+    /// Creates a clock at an arbitrary instant. Only differences of instants matter.
     #[must_use]
     #[allow(
         clippy::disallowed_methods,
@@ -23,7 +23,7 @@ impl Clock {
         Self { base: Instant::now(), elapsed: Duration::ZERO }
     }
 
-    /// Current instant for machines.
+    /// Current instant, to be passed to machines.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.base + self.elapsed
@@ -58,7 +58,7 @@ impl Clock {
         self.elapsed = self.elapsed.saturating_add(time);
     }
 
-    /// Advances the clock to `instant`. An earlier instant changes nothing.
+    /// Advances the clock to `instant`. Does nothing if the instant is in the past.
     pub fn advance_to(&mut self, instant: Instant) {
         self.elapsed = self.elapsed.max(self.offset(instant));
     }

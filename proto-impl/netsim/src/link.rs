@@ -12,17 +12,17 @@ use crate::Scheduler;
 const BURST_PACKETS: f64 = 5.0;
 /// Maximum delay of a reordered packet.
 const REORDER_MAX: Duration = Duration::from_millis(20);
-/// Maximum queue of a bottleneck, as time at its rate. Beyond it packets are dropped.
+/// Maximum queue of a bottleneck, as the time that it takes to send. Further packets are dropped.
 const QUEUE_MAX: Duration = Duration::from_millis(500);
 
-/// Counters of a link. `sent + duplicated == delivered + in flight +` all the losses.
+/// Counters of a link. `sent + duplicated` equals `delivered`, plus the datagrams in flight, plus all losses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Datagrams handed to the link.
     pub sent: u64,
     /// Datagrams delivered at the receiving end of the link.
     pub delivered: u64,
-    /// Datagrams lost by chance, single or in bursts.
+    /// Datagrams lost by chance, alone or in bursts.
     pub lost: u64,
     /// Datagrams sent during a blackout of the link.
     pub dark: u64,
@@ -47,8 +47,8 @@ pub struct BottleneckBytes {
     pub overflowed: u64,
 }
 
-/// Fate of a datagram. It is drawn before anything that depends on time is considered, so that the n-th datagram of a
-/// link always has the same fate.
+/// Fate of a datagram. It is drawn before anything that depends on time, so that the n-th datagram of a link always has
+/// the same fate.
 #[derive(Debug)]
 struct Fate {
     lost: bool,
@@ -62,17 +62,17 @@ struct Flight {
     held_back: Option<Duration>,
 }
 
-/// Fading of a path: periods without loss alternate with periods of total loss. Both lengths are drawn.
+/// Fading of a path: periods without loss alternate with periods of total loss. The length of each period is random.
 #[derive(Debug)]
 struct Fading {
     random: Random,
     every: Duration,
     length: Duration,
-    /// Begin and end of the current or next fade.
+    /// Begin and end of the current fade, or of the next one.
     next: Option<(Instant, Instant)>,
 }
 
-/// Queue of limited bytes at the bottleneck. Datagrams that do not fit are dropped.
+/// Queue of a bottleneck, limited in bytes. Datagrams that do not fit are dropped.
 #[derive(Debug)]
 struct DropTail {
     bytes_max: usize,
@@ -107,15 +107,15 @@ struct Chance {
     duplicate: f64,
 }
 
-/// Additional delay of each datagram, up to `most`, and whether it lets datagrams overtake each other.
+/// Random additional delay of each datagram, up to `most`. With `overtaking`, datagrams may overtake each other.
 #[derive(Debug)]
 struct Jitter {
     most: Duration,
     overtaking: bool,
 }
 
-/// A direction of a path, perfect by default. All randomness comes from the seed: the n-th datagram always
-/// has the same fate, regardless of its time, its length and the other datagrams.
+/// A direction of a path, perfect by default. All randomness comes from the seed: the n-th datagram always has
+/// the same fate, regardless of its time and length, and of the other datagrams.
 #[derive(Debug)]
 pub struct Link {
     seed: Seed,
@@ -136,7 +136,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Creates an immediate link without loss.
+    /// Creates a link without delay or loss.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         Self {
@@ -172,14 +172,14 @@ impl Link {
         self
     }
 
-    /// Sets an additional delay, evenly distributed up to `jitter`. The order is kept.
+    /// Sets an additional delay, evenly distributed up to `jitter`. Datagrams stay in order.
     #[must_use]
     pub const fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter.most = jitter;
         self
     }
 
-    /// Lets datagrams overtake each other by their jitter, as on a path of several routes. The order is kept otherwise.
+    /// Lets datagrams overtake each other because of their jitter, as on a path with several routes.
     #[must_use]
     pub const fn overtaking(mut self) -> Self {
         self.jitter.overtaking = true;
@@ -193,14 +193,15 @@ impl Link {
         self
     }
 
-    /// Sets the average share of lost datagrams, in bursts of five (Gilbert model, whose bad state loses all).
+    /// Sets the average share of lost datagrams. They are lost in bursts of five on average (Gilbert model in whose bad
+    /// state all datagrams are lost).
     #[must_use]
     pub const fn burst_loss(mut self, probability: f64) -> Self {
         self.chance.burst_loss = probability;
         self
     }
 
-    /// Sets the probability with which a datagram is held back, for up to 20 ms.
+    /// Sets the probability with which a datagram is held back for up to 20 ms.
     #[must_use]
     pub const fn reorder(mut self, probability: f64) -> Self {
         self.chance.reorder = probability;
@@ -214,8 +215,8 @@ impl Link {
         self
     }
 
-    /// Sets fades: all datagrams are lost for about `length`, about once in `every` (Gilbert model in time instead of
-    /// packets). Each pause and each fade has between half and one and a half of its length.
+    /// Sets fades: about once in `every`, all datagrams are lost for about `length` (Gilbert model with times instead
+    /// of packets). Each pause and each fade lasts between half and one and a half times its nominal length.
     #[must_use]
     pub fn fading(mut self, every: Duration, length: Duration) -> Self {
         let random = self.seed.derive("netsim fading", 0).random();
@@ -223,22 +224,22 @@ impl Link {
         self
     }
 
-    /// Sets a bottleneck in bits per second, with a queue of half a second.
+    /// Limits the link to this many bits per second, with a queue of half a second.
     #[must_use]
     pub const fn rate(mut self, bits_per_second: u64) -> Self {
         self.bits_per_second = Some(bits_per_second);
         self
     }
 
-    /// Sets another bottleneck from `from` until before `to`, instead of the rate of [`Self::rate`].
+    /// Limits the link to another rate from `from` until just before `to`; it replaces the rate of [`Self::rate`].
     #[must_use]
     pub fn rate_between(mut self, from: Instant, to: Instant, bits_per_second: u64) -> Self {
         self.rates.push((from, to, bits_per_second));
         self
     }
 
-    /// Gives the bottleneck a queue of limited bytes instead of half a second. Datagrams in the queue when the rate
-    /// changes leave at the new rate.
+    /// Limits the queue of the bottleneck to this many bytes instead of half a second. When the rate changes, datagrams
+    /// in the queue leave at the new rate.
     #[must_use]
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue = Some(DropTail { bytes_max: bytes, bytes: 0, waiting: VecDeque::new() });
@@ -252,7 +253,7 @@ impl Link {
         self
     }
 
-    /// Sets a blackout from `from` until before `to`, in which all sent datagrams are lost.
+    /// Sets a blackout from `from` until just before `to`. All datagrams sent in this time are lost.
     #[must_use]
     pub fn blackout(mut self, from: Instant, to: Instant) -> Self {
         self.blackouts.push((from, to));
@@ -265,9 +266,9 @@ impl Link {
         self.send_sized(now, datagram, bytes);
     }
 
-    /// Sends a datagram that takes as much of the link's rate and queue as one of `bytes` bytes. Needed for
-    /// datagrams whose length differs from run to run, such as those with an ECDSA signature: they would
-    /// otherwise move all later datagrams.
+    /// Sends a datagram that uses as much of the link's rate and queue as a datagram of `bytes` bytes would. Use this
+    /// for datagrams whose length differs from run to run, such as those with an ECDSA signature: their actual length
+    /// would change the times of all later datagrams.
     pub fn send_sized(&mut self, now: Instant, datagram: Bytes, bytes: usize) {
         self.stats.sent += 1;
         let fate = self.draw_fate();
@@ -303,7 +304,7 @@ impl Link {
         }
     }
 
-    /// Returns the next datagram that has arrived by `now`.
+    /// Returns the next datagram that has arrived by `now`, if any.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<Bytes> {
         let due = self.in_flight.pop(now)?;
         self.stats.delivered += 1;
@@ -316,7 +317,7 @@ impl Link {
         self.in_flight.next_at()
     }
 
-    /// Returns the time until the datagrams in the queue of the bottleneck have been sent.
+    /// Returns the time that the bottleneck needs to send the datagrams in its queue.
     #[must_use]
     pub fn backlog(&self, now: Instant) -> Duration {
         self.busy_until.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
@@ -334,7 +335,7 @@ impl Link {
         self.stats
     }
 
-    /// Draws the fate of a datagram. The number of draws depends only on the settings of the link.
+    /// Draws the fate of a datagram. The number of random draws depends only on the settings of the link.
     fn draw_fate(&mut self) -> Fate {
         let lost = self.draw_loss();
         let doubled = self.chance.random.chance(self.chance.duplicate);
@@ -346,7 +347,7 @@ impl Link {
     fn draw_loss(&mut self) -> bool {
         if self.chance.burst_loss > 0.0 {
             let leave = 1.0 / BURST_PACKETS;
-            // The stationary share of the bad state is then `burst_loss`.
+            // With this probability, the share of time spent in the bad state is `burst_loss`.
             let enter = leave * self.chance.burst_loss / (1.0 - self.chance.burst_loss).max(f64::EPSILON);
             self.chance.in_burst = if self.chance.in_burst {
                 !self.chance.random.chance(leave)
@@ -416,7 +417,7 @@ impl Fading {
     }
 
     fn after(&mut self, end: Instant) -> (Instant, Instant) {
-        // At least a microsecond, so that time passes with any settings.
+        // The pause lasts at least a microsecond, so that time passes with any settings.
         let pause = self.every.saturating_sub(self.length).max(Duration::from_micros(1));
         let from = end + pause / 2 + draw_up_to(&mut self.random, pause);
         (from, from + self.length / 2 + draw_up_to(&mut self.random, self.length))
@@ -440,8 +441,7 @@ mod tests {
     use super::*;
     use crate::{Clock, ms, secs};
 
-    /// Sends `count` numbered datagrams, each a millisecond after the last, and returns their numbers in the order of
-    /// arrival.
+    /// Sends `count` numbered datagrams, one per millisecond. Returns their numbers in the order of arrival.
     fn run(mut link: Link, count: u32) -> (Vec<u32>, LinkStats) {
         let mut clock = Clock::new();
         let mut arrived = Vec::new();
@@ -529,7 +529,7 @@ mod tests {
         for _ in 0..100 {
             link.send(clock.now(), Bytes::from_static(&[0; 1250]));
         }
-        // 10 ms each, and half a second of them queues.
+        // Each datagram takes 10 ms to send. The queue holds half a second of them.
         assert_eq!((link.next_at(), link.stats().overflowed), (Some(clock.at(ms(10))), 49));
     }
 
@@ -544,10 +544,10 @@ mod tests {
         );
         (0..10).for_each(|_| link.send(clock.now(), datagram()));
         assert_eq!(link.bottleneck_bytes(), BottleneckBytes { offered: 12_500, overflowed: 2_500 });
-        // Two datagrams take a millisecond each, six take ten.
+        // The first two datagrams take a millisecond each, the other six take ten.
         assert_eq!(link.backlog(clock.now()), ms(62));
         assert_eq!(link.backlog(clock.at(ms(60))), ms(2));
-        // A packet has left the queue, so another fits.
+        // A datagram has left the queue, so there is room for another.
         (0..2).for_each(|_| link.send(clock.at(ms(1)), datagram()));
         assert_eq!((link.stats().overflowed, link.backlog(clock.at(ms(1)))), (3, ms(71)));
     }
@@ -573,7 +573,7 @@ mod tests {
             assert!(link.poll_delivery(clock.at(secs(1))).is_some());
         }
         assert_eq!(arrivals, [1, 110, 160, 201].map(|at| Some(ms(at))));
-        // Packets queued at a bottleneck are not overtaken after the bottleneck has ended.
+        // Datagrams queued at a bottleneck are not overtaken by those sent after the bottleneck has ended.
         let mut link = seeded(7).rate_between(clock.at(ms(0)), clock.at(ms(10)), 1_000_000);
         for at in [0, 0, 0, 10] {
             link.send(clock.at(ms(at)), datagram());
@@ -593,8 +593,8 @@ mod tests {
         );
     }
 
-    /// Applies `change` to a link. Returns which of the datagrams `0..500` were lost by chance or dropped for
-    /// another reason, and the number of those lost by chance.
+    /// Applies `change` to a link. Returns which of the datagrams `0..500` were lost by chance or dropped for another
+    /// reason, and how many of them were lost by chance.
     fn losses(change: impl Fn(Link) -> Link, bytes: usize) -> (Vec<u32>, u64) {
         let link = change(seeded(9).loss(0.1).duplicate(0.1).jitter(ms(3)).reorder(0.1));
         let (mut clock, mut link, mut lost) = (Clock::new(), link, Vec::new());

@@ -1,13 +1,13 @@
-//! Media of a publisher without an encoder: access units of the right form, each with a stamp that identifies it.
+//! Media of a publisher without an encoder: valid access units. Each contains a stamp that identifies it.
 //!
-//! Each payload carries a stamp in ASCII, so that no NAL unit needs emulation prevention (H.264 §7.4.1):
+//! The stamp is in ASCII, so that no NAL unit needs emulation prevention (H.264 §7.4.1):
 //!
 //! ```text
 //! "MSYN" kind(1) counter(16 hex) dts_ms(16 hex) filler length(8 hex) checksum(16 hex) filler
 //! ```
 //!
-//! The checksum is over everything between the magic and the checksum, and over the filler. [`crate::Verifier`] reads
-//! it.
+//! The checksum covers the bytes between the magic and the checksum, and the filler. [`crate::Verifier`] reads the
+//! stamp.
 
 use bytes::{Bytes, BytesMut};
 use crypto::Seed;
@@ -19,7 +19,7 @@ pub(crate) const MAGIC: &[u8; 4] = b"MSYN";
 const AAC_SAMPLES: u64 = 1024;
 const AAC_RATE: u64 = 48_000;
 
-/// Kind of a key frame in the stamp.
+/// Value of `kind` in the stamp of a key frame.
 pub(crate) const KIND_KEY: u8 = b'K';
 pub(crate) const KIND_INTER: u8 = b'V';
 pub(crate) const KIND_AUDIO: u8 = b'A';
@@ -74,7 +74,7 @@ impl MediaSource {
         }
     }
 
-    /// Sets the number in the stamp of the first unit of each kind, which distinguishes the sources of a simulation.
+    /// Sets the counter in the stamp of the first unit of each kind, to distinguish several sources in one simulation.
     #[must_use]
     pub const fn numbered_from(mut self, number: u64) -> Self {
         self.first_number = number;
@@ -95,8 +95,8 @@ impl MediaSource {
         self
     }
 
-    /// Sets the mean length in bytes of a frame between key frames, and of an audio frame. Video lengths vary by half,
-    /// and key frames are eight times as long. 0 disables the kind.
+    /// Sets the mean length in bytes of a frame that is no key frame, and of an audio frame. Video lengths vary by
+    /// half, and key frames are eight times as long. 0 disables video or audio.
     #[must_use]
     pub const fn sizes(mut self, video_bytes: usize, audio_bytes: usize) -> Self {
         self.video_bytes = video_bytes;
@@ -110,14 +110,14 @@ impl MediaSource {
         self.audio_bytes > 0
     }
 
-    /// Enables presentation times as with two B-frames between references.
+    /// Enables presentation times as if there were two B-frames between any two reference frames.
     #[must_use]
     pub const fn reordering(mut self, on: bool) -> Self {
         self.reordering = on;
         self
     }
 
-    /// Marks the frames with odd numbers in their GOP as not referenced by others (`nal_ref_idc` 0, H.264 §7.4.1), as
+    /// Marks the frames with odd numbers in their GOP as not used for reference (`nal_ref_idc` 0, H.264 §7.4.1), as
     /// with two temporal layers.
     #[must_use]
     pub const fn layers(mut self, on: bool) -> Self {
@@ -204,8 +204,8 @@ impl MediaSource {
         unit
     }
 
-    /// Presentation time minus decode time of a frame in milliseconds. Decode order is I P B B P B B, and P is
-    /// presented after the two B frames that follow it.
+    /// Presentation time minus decode time of a frame in milliseconds. The decode order is I P B B P B B; each P frame
+    /// is presented after the two B frames that follow it.
     fn cts_ms(&self, number: u64) -> u32 {
         if !self.reordering {
             return 0;
@@ -228,7 +228,7 @@ impl Iterator for MediaSource {
     }
 }
 
-/// Kind, counter, time and filler length of a stamp, as they follow the magic.
+/// Writes the part of a stamp that follows the magic: kind, counter, time and filler length.
 pub(crate) fn stamp_head(kind: u8, counter: u64, dts_ms: u64, filler: usize) -> Vec<u8> {
     format!("{}{counter:016x}{dts_ms:016x}{filler:08x}", char::from(kind)).into_bytes()
 }
@@ -239,7 +239,7 @@ pub(crate) fn stamp_checksum(head: &[u8], filler: &[u8]) -> Vec<u8> {
     format!("{:016x}", checksum(&both)).into_bytes()
 }
 
-/// Generator of filler bytes: `SplitMix64`, which is fast, because an hour of media needs many of them.
+/// Generator of filler bytes. It is `SplitMix64`, which is fast: an hour of media needs many bytes.
 #[derive(Debug)]
 struct Filler(u64);
 
@@ -255,7 +255,7 @@ impl Filler {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// Makes bytes from 0x40 to 0x7f. Without a zero byte there is no start code.
+    /// Makes bytes from 0x40 to 0x7f. They contain no zero byte and therefore no start code.
     fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(n.saturating_add(8));
         while bytes.len() < n {
@@ -311,7 +311,7 @@ fn pps() -> Vec<u8> {
     bits.finish(&[0x68])
 }
 
-/// Writer of the bits of a parameter set. The parameter sets here have no zero byte, so they need no emulation
+/// Writes the bits of a parameter set. These parameter sets contain no zero byte, so they need no emulation
 /// prevention.
 #[derive(Default)]
 struct Bits(Vec<bool>);

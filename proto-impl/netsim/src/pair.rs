@@ -1,4 +1,4 @@
-//! Two datagram machines with two links and a clock.
+//! Simulation of two datagram machines, with a link in each direction and a clock.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use crypto::Seed;
 
 use crate::{Clock, Input, Link, Peer, Trace};
 
-/// Maximum number of rounds within an instant of virtual time. A transfer over links without latency may need many.
+/// Maximum number of rounds at one instant of virtual time. A transfer over links without latency may need many.
 pub(crate) const ROUNDS_MAX: u32 = 100_000;
-/// Maximum number of consecutive timeouts that neither move the deadline nor send anything.
+/// Maximum number of consecutive timeouts that neither change the deadline nor send anything.
 pub(crate) const FRUITLESS_MAX: u32 = 100;
 
-/// Error of a simulation that did not reach its condition. Its trace contains the seed.
+/// Error of a simulation whose condition did not become true. The trace contains the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Stuck {
     /// The condition did not become true in time.
@@ -22,7 +22,7 @@ pub enum Stuck {
         /// Trace up to the stop.
         trace: Trace,
     },
-    /// Nothing is in flight and no deadline is set, so that the condition can no longer become true.
+    /// Nothing is in flight and no deadline is set, so the condition can no longer become true.
     #[error("nothing will ever happen again at {at:?} ({trace})")]
     Quiet {
         /// Time since the start.
@@ -30,7 +30,7 @@ pub enum Stuck {
         /// Trace up to the stop.
         trace: Trace,
     },
-    /// The machines are busy without time passing, or a deadline remains in the past.
+    /// The machines do something all the time without time passing, or a deadline stays in the past.
     #[error("livelock at {at:?} ({trace})")]
     Livelock {
         /// Time since the start.
@@ -59,14 +59,15 @@ pub struct Pair<A, B> {
 }
 
 impl<A: Peer, B: Peer> Pair<A, B> {
-    /// Joins both machines over perfect links. `clock` must be the clock with whose `now` the machines were made.
+    /// Connects both machines over perfect links. The machines must have been created with the current time of
+    /// `clock`.
     pub fn new(seed: u64, clock: Clock, a: A, b: B) -> Self {
         let seeds = Seed::from_number(seed);
         let (a_to_b, b_to_a) = (Link::new(&seeds.derive("a to b", 0)), Link::new(&seeds.derive("b to a", 0)));
         Self { clock, a, b, a_to_b, b_to_a, trace: Trace::new(seed), rounds: 0, fruitless: 0 }
     }
 
-    /// Changes both links, which keep separate random generators.
+    /// Changes the settings of both links. Each keeps its own random generator.
     #[must_use]
     pub fn links(mut self, change: impl Fn(Link) -> Link) -> Self {
         self.a_to_b = change(self.a_to_b);
@@ -74,7 +75,7 @@ impl<A: Peer, B: Peer> Pair<A, B> {
         self
     }
 
-    /// Runs until `reached` is true, at most for `limit`, and returns the time that it took.
+    /// Runs until `reached` returns true, but no longer than `limit`. Returns the time that it took.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -119,7 +120,8 @@ impl<A: Peer, B: Peer> Pair<A, B> {
         self.trace
     }
 
-    /// Performs an exchange at the current instant. Returns false if there was nothing to do.
+    /// Lets both machines send, receive and handle deadlines at the current instant. Returns false if there was
+    /// nothing to do.
     fn round(&mut self) -> bool {
         let (now, at) = (self.clock.now(), self.clock.elapsed());
         let sent =
@@ -189,7 +191,7 @@ mod tests {
     use super::*;
     use crate::{ms, secs};
 
-    /// Machine that sends a counter until it is echoed, with a retry timer.
+    /// A machine that sends a counter repeatedly, by a timer, until the counter is echoed.
     struct Pinger {
         next: u32,
         send: bool,

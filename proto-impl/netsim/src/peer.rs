@@ -1,4 +1,5 @@
-//! Trait by which the simulations here drive a machine. It is the only such trait in the tree, and only for tests.
+//! The traits by which simulations drive a machine. There are no other such traits in the tree, and these are only
+//! for tests.
 
 use std::time::Instant;
 
@@ -14,7 +15,8 @@ pub enum Input {
     Timeout,
 }
 
-/// Machine that sends and receives datagrams. The wrapper in a test must drain the machine's events inside `handle`.
+/// A machine that sends and receives datagrams. The implementation in a test must poll the machine's events inside
+/// `handle`.
 pub trait Peer {
     /// Handles an input.
     fn handle(&mut self, now: Instant, input: Input);
@@ -39,8 +41,8 @@ pub enum StreamInput {
     Timeout,
 }
 
-/// Machine that sends and receives a byte stream. The first three methods are required; the others are for machines
-/// that need them.
+/// A machine that sends and receives a byte stream. Every machine needs the first three methods; the others have
+/// defaults.
 pub trait StreamPeer {
     /// Handles an input.
     fn handle(&mut self, now: Instant, input: StreamInput);
@@ -49,12 +51,12 @@ pub trait StreamPeer {
     /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// True if the machine accepts bytes now. Otherwise they stay in the link, and its window fills.
+    /// True if the machine accepts bytes now. Otherwise the bytes stay in the link, and its window fills up.
     fn wants_bytes(&self) -> bool {
         true
     }
 
-    /// True if this direction closes once all bytes are sent.
+    /// True if the machine closes its direction once all its bytes are sent.
     fn is_closing(&self) -> bool {
         false
     }

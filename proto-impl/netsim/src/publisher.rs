@@ -1,7 +1,8 @@
-//! Publishers with every kind of faulty clock, over virtual time, made by hand or from a seed.
+//! Publishers with faulty clocks of every kind, in virtual time. Their faults are listed by hand or drawn from a
+//! seed.
 //!
-//! A [`Publisher`] gives the sampling time, arrival time and timestamp of its units. The receiver under test fills in
-//! [`Unit::out`], and [`Publisher::judge`] checks the result.
+//! A [`Publisher`] makes units with their sampling time, arrival time and timestamp. The receiver under test sets
+//! [`Unit::out`]; then [`Publisher::judge`] checks the result.
 
 mod judge;
 mod reports;
@@ -28,10 +29,10 @@ impl Of {
     }
 }
 
-/// Fault of a publisher. Times are milliseconds of the true time.
+/// A fault of a publisher. All times are in milliseconds of true time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Timestamps are off by `by` from this moment on.
+    /// From this time on, timestamps are off by `by`.
     Jump {
         /// Affected tracks.
         of: Of,
@@ -40,7 +41,7 @@ pub enum Fault {
         /// Offset in milliseconds; positive values are ahead.
         by: i64,
     },
-    /// The first unit from this moment on has a timestamp that is off by `by`.
+    /// The timestamp of the first unit from this time on is off by `by`; later ones are correct.
     Outlier {
         /// Affected tracks.
         of: Of,
@@ -49,7 +50,7 @@ pub enum Fault {
         /// Offset in milliseconds; positive values are ahead.
         by: i64,
     },
-    /// The clock runs too fast by `ppm` millionths from this moment on.
+    /// From this time on, the clock runs too fast by `ppm` millionths.
     Drift {
         /// Affected tracks.
         of: Of,
@@ -58,7 +59,7 @@ pub enum Fault {
         /// Millionths by which the clock is too fast.
         ppm: i64,
     },
-    /// Missing units for this long. Meanwhile the clock stands still or continues.
+    /// No units are sampled for this long. Meanwhile the clock stands still or continues.
     Mute {
         /// Affected tracks.
         of: Of,
@@ -66,17 +67,17 @@ pub enum Fault {
         at: i64,
         /// Length in milliseconds.
         ms: i64,
-        /// True if the clock stands still.
+        /// True if the clock stands still meanwhile.
         stands: bool,
     },
-    /// The network holds everything for this long and then delivers it all at once.
+    /// The network holds back all units for this long and then delivers them at once.
     Stall {
         /// Time of the fault.
         at: i64,
         /// Length in milliseconds.
         ms: i64,
     },
-    /// Timestamps do not advance for this long and then continue from there.
+    /// Timestamps stand still for this long and then continue from there.
     Frozen {
         /// Affected tracks.
         of: Of,
@@ -102,9 +103,9 @@ pub struct Publisher {
     pub offsets: Vec<i64>,
     /// Delay from sampling to arrival in milliseconds, by track.
     pub delays: Vec<i64>,
-    /// Maximum addition to a delay in milliseconds.
+    /// Maximum random time added to a delay, in milliseconds.
     pub jitter: i64,
-    /// Faults of the clocks.
+    /// Faults of the clocks and of the network.
     pub faults: Vec<Fault>,
     /// Sender reports, if the protocol has them.
     pub reports: Reports,
@@ -123,7 +124,7 @@ pub struct Unit {
     pub arrives: i64,
     /// Timestamp of the unit.
     pub raw: u64,
-    /// Time that the receiver under test assigned to it.
+    /// Time that the receiver under test has assigned to the unit.
     pub out: i64,
     /// True if only the timestamp of this unit is off.
     pub is_outlier: bool,
@@ -153,7 +154,7 @@ impl Publisher {
         Self { faults: faults.to_vec(), ..Self::clean() }
     }
 
-    /// Publisher made from a seed. Its faults are far enough apart that each can be judged.
+    /// Creates a publisher whose faults are drawn from a seed. They are far enough apart to be judged separately.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let mut random = Random::new(seed);
@@ -187,8 +188,8 @@ impl Publisher {
         Self { seed, bits, start, tracks, offsets, delays, jitter, faults, seconds: 130, ..Self::clean() }
     }
 
-    /// Returns the timestamp of a track at a true time, and whether it is an outlier: the first one after `previous`
-    /// that such a fault affects.
+    /// Returns the timestamp of a track at a true time. Also returns whether it is an outlier, that is, the first
+    /// timestamp after `previous` that an outlier fault affects.
     #[must_use]
     pub fn stamp(&self, track: usize, sampled: i64, previous: i64) -> (u64, bool) {
         let ran = self.running(track, sampled);
@@ -215,7 +216,7 @@ impl Publisher {
         (stamp.cast_unsigned() & ((1 << self.bits) - 1), is_outlier)
     }
 
-    /// Returns how long the clock of a track has run at a true time, without the periods in which it stood still.
+    /// Returns how long the clock of a track has run until a true time. Periods in which it stood still do not count.
     fn running(&self, track: usize, sampled: i64) -> i64 {
         let stood = self.faults.iter().map(|fault| match *fault {
             Fault::Frozen { of, at, ms } if of.has(track) && sampled > at => (sampled - at).min(ms),
@@ -238,7 +239,7 @@ impl Publisher {
         })
     }
 
-    /// Returns the arrival time of a unit that is due at `due`, with stalls considered.
+    /// Returns the time at which a unit arrives that would arrive at `due` if nothing stalled.
     #[must_use]
     pub fn stalled(&self, due: i64) -> i64 {
         self.faults.iter().fold(due, |arrives, fault| match *fault {

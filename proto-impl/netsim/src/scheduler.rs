@@ -15,8 +15,8 @@ pub struct Due<T> {
     pub payload: T,
 }
 
-/// Event queue ordered by time, then source, then the order in which the source scheduled them. Two sources that run in
-/// either order within the same instant therefore still give the same history.
+/// Event queue ordered by time, then by source, then by the order in which the source scheduled the events. So the
+/// result does not depend on which of two sources runs first at one instant.
 #[derive(Debug)]
 pub struct Scheduler<T> {
     heap: BinaryHeap<Entry<T>>,
@@ -78,7 +78,7 @@ struct Entry<T> {
     payload: T,
 }
 
-/// Reversed order, because the heap returns its greatest entry and the earliest is needed.
+/// The order is reversed, because the heap returns its greatest entry and the earliest one is needed.
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |e: &Self| (e.at, e.source, e.sequence);

@@ -8,14 +8,14 @@ use crypto::{Random, Seed};
 
 use crate::link::transmission_time;
 
-/// Points at which the stream is split for its reader, independent of the writes.
+/// Positions at which the stream is split for the reader, whatever the sizes of the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// Everything that has arrived is delivered at once.
     Never,
     /// The stream is split after this many bytes. 1 is the hardest case.
     Every(usize),
-    /// The stream is split after a random number of bytes, from 1 to this, drawn from the seed.
+    /// The stream is split into pieces of random length, from 1 to this many bytes.
     Random(usize),
 }
 
@@ -26,7 +26,7 @@ pub enum StreamDelivery {
     Bytes(Bytes),
     /// The end of the stream.
     Fin,
-    /// Reset of the connection, with the loss of all bytes in flight.
+    /// The connection was reset. All bytes in flight are lost.
     Reset,
 }
 
@@ -36,7 +36,7 @@ pub struct StreamLink {
     random: Random,
     latency: Duration,
     bits_per_second: Option<u64>,
-    /// Another rate between two times.
+    /// Another rate, which applies between two times.
     between: Option<(Instant, Instant, u64)>,
     window: usize,
     cut: Cut,
@@ -51,7 +51,7 @@ pub struct StreamLink {
 }
 
 impl StreamLink {
-    /// Creates an immediate direction with a window of 64 KiB, without splits.
+    /// Creates a direction without delay and without splits, with a window of 64 KiB.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         Self {
@@ -86,21 +86,22 @@ impl StreamLink {
         self
     }
 
-    /// Sets another rate for bytes that begin to leave from `from` until before `to`.
+    /// Sets another rate for bytes that leave between `from` and just before `to`.
     #[must_use]
     pub const fn rate_between(mut self, from: Instant, to: Instant, bits_per_second: u64) -> Self {
         self.between = Some((from, to, bits_per_second));
         self
     }
 
-    /// Sets the number of bytes that may be written and not yet read: the buffers of both ends together.
+    /// Sets the maximum number of bytes that were written but not read: the size of the buffers of both ends
+    /// together.
     #[must_use]
     pub const fn window(mut self, bytes: usize) -> Self {
         self.window = bytes;
         self
     }
 
-    /// Sets where the stream is split for the reader.
+    /// Sets how the stream is split for the reader.
     #[must_use]
     pub const fn cut(mut self, cut: Cut) -> Self {
         self.cut = cut;
@@ -112,7 +113,7 @@ impl StreamLink {
         self.reset_at = Some(at);
     }
 
-    /// Stops all deliveries from this time on without signalling an end, as with a half-open connection.
+    /// From this time on, nothing is delivered and the end is not signalled either, as with a half-open connection.
     pub const fn dark_from(&mut self, at: Instant) {
         self.dark_from = Some(at);
     }
@@ -123,7 +124,7 @@ impl StreamLink {
         self.window.saturating_sub(self.in_flight_bytes)
     }
 
-    /// Accepts as much from the front of `bytes` as the window allows and returns the count.
+    /// Accepts bytes from the front of `bytes`, as many as the window allows. Returns their number.
     pub fn send(&mut self, now: Instant, bytes: &[u8]) -> usize {
         if self.fin.is_some() || self.ended {
             return 0;
@@ -149,7 +150,7 @@ impl StreamLink {
         }
     }
 
-    /// Returns the bytes that have arrived by `now`. A reader that does not call it causes back-pressure.
+    /// Returns the next bytes that have arrived by `now`. If the reader does not call this, the window fills up.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<StreamDelivery> {
         if self.ended {
             return None;
@@ -186,13 +187,14 @@ impl StreamLink {
         }
     }
 
-    /// Like [`StreamLink::next_at`] for a reader that may not accept bytes now. In that case only a reset reaches it.
+    /// Like [`StreamLink::next_at`], for a reader that may not accept bytes now. If it does not, only a reset is
+    /// delivered to it.
     #[must_use]
     pub fn next_wanted(&self, wants_bytes: bool) -> Option<Instant> {
         if wants_bytes { self.next_at() } else { self.reset_at.filter(|_| !self.ended) }
     }
 
-    /// True if a reset is due for delivery.
+    /// True if a reset must be delivered now.
     #[must_use]
     pub fn is_reset_by(&self, now: Instant) -> bool {
         !self.ended && self.reset_at.is_some_and(|at| now >= at)
@@ -214,7 +216,7 @@ impl StreamLink {
         at <= now && self.dark_from.is_none_or(|dark| at < dark)
     }
 
-    /// Takes the next piece with the set split. Pieces that arrived together are joined first.
+    /// Takes the next piece. Bytes that have arrived together are joined and then split according to `cut`.
     fn take_arrived(&mut self, now: Instant) -> Option<Bytes> {
         let (at, _) = self.in_flight.front()?;
         if !self.has_arrived(*at, now) {

@@ -1,4 +1,4 @@
-//! Two stream machines and the connection between them.
+//! Simulation of two stream machines, with the connection between them.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use wire::{Gather, SendQueue};
 use crate::pair::{FRUITLESS_MAX, ROUNDS_MAX};
 use crate::{Clock, StreamDelivery, StreamInput, StreamLink, StreamPeer, Stuck, Trace};
 
-/// Maximum number of pieces delivered before a machine may answer, because a real event loop reads in batches too.
+/// Maximum number of pieces delivered to a machine before it may answer. Real event loops read in batches, too.
 const BATCH: usize = 64;
 
 /// Simulation of `a` and `b` over a connection of two [`StreamLink`]s.
@@ -32,8 +32,8 @@ pub struct StreamPair<A, B> {
 }
 
 impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
-    /// Joins both machines over a perfect connection. `clock` must be the clock with whose `now` the machines were
-    /// made.
+    /// Connects both machines over a perfect connection. The machines must have been created with the current time of
+    /// `clock`.
     pub fn new(seed: u64, clock: Clock, a: A, b: B) -> Self {
         let seeds = Seed::from_number(seed);
         Self {
@@ -50,7 +50,7 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
         }
     }
 
-    /// Changes both directions, which keep separate random generators.
+    /// Changes the settings of both directions. Each keeps its own random generator.
     #[must_use]
     pub fn links(mut self, change: impl Fn(StreamLink) -> StreamLink) -> Self {
         self.a_to_b = change(self.a_to_b);
@@ -72,7 +72,7 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
         self.b_to_a.dark_from(at);
     }
 
-    /// Runs until `reached` is true, at most for `limit`, and returns the time that it took.
+    /// Runs until `reached` returns true, but no longer than `limit`. Returns the time that it took.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -159,7 +159,8 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
     }
 }
 
-/// Moves bytes of the machine into the connection as far as the window allows, then the FIN if the machine is closing.
+/// Moves bytes from the machine into the connection as far as the window allows. If the machine is closing, the FIN
+/// follows.
 fn write(from: &mut impl StreamPeer, queue: &mut SendQueue, link: &mut StreamLink, now: Instant) -> bool {
     from.poll_transmit(now, queue);
     let mut taken = 0;
@@ -168,7 +169,7 @@ fn write(from: &mut impl StreamPeer, queue: &mut SendQueue, link: &mut StreamLin
         queue.gather(&mut gather);
         let n: usize = gather.slices().iter().map(|slice| link.send(now, slice)).sum();
         if n == 0 {
-            // The direction has ended, so the connection accepts no more bytes.
+            // This direction has ended, so it accepts no more bytes.
             queue.advance(usize::MAX);
             break;
         }
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
     use crate::{Cut, ms, secs};
 
-    /// Machine that sends a body and closes, or receives one as long as it accepts bytes.
+    /// A machine that sends a body and then closes. It also receives a body for as long as it accepts bytes.
     #[derive(Default)]
     struct Copier {
         give: Vec<u8>,
@@ -284,7 +285,8 @@ mod tests {
             let mut pair = pair(3).links(|l| l.latency(ms(20)).rate(80_000_000).cut(cut));
             let took = pair.run_until(secs(60), |_, b| b.fin).unwrap();
             assert!(pair.b.got == body() && pair.a.sent == body().len(), "{cut:?}");
-            // The rate alone takes 40 ms. The window of 64 KiB is read at once, so the latency is paid once.
+            // At this rate alone, the transfer takes 40 ms. Each window of 64 KiB is read as soon as it has arrived,
+            // so it adds the latency once.
             assert!((ms(60)..ms(200)).contains(&took), "{cut:?}: {took:?}");
         }
     }

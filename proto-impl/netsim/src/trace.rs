@@ -1,9 +1,9 @@
-//! Fingerprint of everything that was delivered.
+//! Fingerprint of all deliveries of a simulation.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Start value of FNV-1a with 64 bits, a small hash that is sensitive to order. A test has no attacker.
+/// Start value of FNV-1a with 64 bits, a small hash that depends on the order. It need not resist attackers.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
@@ -62,7 +62,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Continues a hash that [`checksum`] started.
+/// Continues a hash with more bytes.
 fn fnv(start: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }

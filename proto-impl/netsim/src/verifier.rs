@@ -1,4 +1,5 @@
-//! Receiver of a [`crate::MediaSource`] that checks integrity and order, and counts missing units.
+//! Receiver of the units of a [`crate::MediaSource`]. Checks their integrity and order, and counts missing
+//! units.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ pub enum Corrupt {
     /// The payload has no stamp.
     #[error("no stamp")]
     NoStamp,
-    /// The payload is shorter than its stamp says.
+    /// The payload is shorter than its stamp states.
     #[error("truncated")]
     Truncated,
     /// The checksum differs.
@@ -57,7 +58,7 @@ pub struct Counts {
     pub last: Option<u64>,
 }
 
-/// Counts the units that a subscriber receives. A subscriber may join at any time, and units before its first
+/// Counts the units that a subscriber receives. The subscriber may join at any time: units before its first
 /// one do not count as lost.
 #[derive(Debug, Default)]
 pub struct Verifier {
@@ -73,7 +74,7 @@ impl Verifier {
         Self::default()
     }
 
-    /// Takes the payload of an access unit. Parameter sets and similar data may precede the stamp.
+    /// Handles the payload of an access unit. Other data, such as parameter sets, may precede the stamp.
     pub fn feed(&mut self, payload: &[u8]) -> Result<Seen, Corrupt> {
         let seen = read_stamp(payload).inspect_err(|_| self.corrupt += 1)?;
         let lane = if seen.is_video { &mut self.video } else { &mut self.audio };
@@ -117,7 +118,7 @@ impl Lane {
         self.counts.first.get_or_insert(counter);
         match self.counts.last {
             Some(last) if counter <= last => {
-                // A unit before the first received one is neither missing nor a duplicate, only late.
+                // A unit before the first received one is late. It is neither missing nor a duplicate.
                 if self.missing.remove(&counter) || self.counts.first.is_some_and(|first| counter < first) {
                     self.counts.reordered += 1;
                     self.counts.received += 1;

@@ -1,4 +1,5 @@
-//! Decoders: turn a key frame into the planes of its picture, which are scaled in place.
+//! Decoders: turn a key frame into the planes of its picture. The planes are scaled without being
+//! copied.
 
 use bytes::BytesMut;
 use image_webp::vp8::Vp8Decoder;
@@ -13,7 +14,7 @@ use crate::{Error, Request, Shape};
 
 /// Maximum width and height of the video.
 pub const SIDE_MAX: u32 = 4096;
-/// Minimum height from which on video without a colour description is assumed to be ITU-R BT.709.
+/// Video without a colour description is assumed to be ITU-R BT.709 if it has at least this height.
 const HD_HEIGHT: usize = 720;
 
 /// The codecs that can be decoded.
@@ -92,7 +93,7 @@ fn of_h264(config: &h264::Config, request: &Request) -> Result<Small, Error> {
     for nal in Nals::new(&request.payload, 4) {
         put(nal.map_err(|_| Error::Damaged)?);
     }
-    // Each picture has its own decoder, so that no state of one stream leaks into another.
+    // Each picture gets a new decoder, so that no state of one stream leaks into another.
     let mut decoder = Decoder::new().map_err(|_| Error::Damaged)?;
     let options = DecodeOptions::new().flush_after_decode(Flush::Flush);
     let decoded = decoder.decode_with_options(&annex_b, options);
@@ -111,7 +112,7 @@ fn of_h264(config: &h264::Config, request: &Request) -> Result<Small, Error> {
 fn of_vp8(request: &Request) -> Result<Small, Error> {
     let frame = Vp8Decoder::decode_frame(&*request.payload).map_err(|_| Error::Damaged)?;
     let (width, height) = (usize::from(frame.width), usize::from(frame.height));
-    // The decoder's rows are whole macroblocks (RFC 6386 §2).
+    // The decoder pads each row to whole macroblocks (RFC 6386 §2).
     let stride = width.next_multiple_of(16);
     let planes = Planes {
         size: (width, height),

@@ -45,7 +45,7 @@ impl Format {
     }
 }
 
-/// The form of a picture.
+/// The wanted form of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// The file format.
@@ -69,7 +69,7 @@ pub struct Request {
     pub shape: Shape,
 }
 
-/// The reason why there is no picture.
+/// The reason why no picture was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -10,7 +10,7 @@ pub(crate) struct Planes<'a> {
     pub(crate) luma: &'a [u8],
     /// Cb and Cr, half as wide and high.
     pub(crate) chroma: (&'a [u8], &'a [u8]),
-    /// Bytes from one row to the next in each plane.
+    /// Distance from one row to the next in each plane, in bytes.
     pub(crate) strides: (usize, usize, usize),
     /// True for the coefficients of ITU-R BT.709, false for those of BT.601.
     pub(crate) is_hd: bool,
@@ -58,7 +58,7 @@ pub(crate) fn small(planes: &Planes<'_>, to: (usize, usize)) -> Option<Small> {
     let (width, height) = planes.size;
     let half = (width.div_ceil(2), height.div_ceil(2));
     let luma = shrink(planes.luma, planes.strides.0, planes.size, to)?;
-    // With odd dimensions a decoder may leave out the last half pixel.
+    // If a dimension is odd, a decoder may leave out the last half pixel of the chroma planes.
     let of_chroma = |plane: &[u8], stride: usize| {
         let floor = ((width / 2).max(1), (height / 2).max(1));
         shrink(plane, stride, half, to).or_else(|| shrink(plane, stride, floor, to))
@@ -110,7 +110,8 @@ fn shrink(plane: &[u8], stride: usize, from: (usize, usize), to: (usize, usize))
     Some(made)
 }
 
-/// Returns the range of source pixels for a pixel, at least one: the first, and the end.
+/// Returns the range of source pixels that a pixel covers: the first, and the end. The range has at least
+/// one pixel.
 fn span(at: usize, from: usize, to: usize) -> Option<(usize, usize)> {
     let start = at.checked_mul(from)?.checked_div(to)?;
     let end = at.checked_add(1)?.checked_mul(from)?.checked_div(to)?;
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_colours_are_those_of_the_standards() {
-        // ITU-R BT.601 and BT.709: the primaries in limited range.
+        // Primary colours in limited range, by ITU-R BT.601 and by BT.709.
         for (is_hd, ycc, rgb) in [
             (false, (16, 128, 128), [0, 0, 0]),
             (false, (235, 128, 128), [255, 255, 255]),

@@ -1,7 +1,7 @@
 //! The messages between a server and the process that makes its pictures.
 //!
 //! ```text
-//! length (u32, of what follows) | message
+//! length (u32, of the message) | message
 //! request: codec (u8) | format (u8) | quality (u8) | width (u16) | height (u16) | record's length (u32) | record | payload
 //! answer:  code (u8: 0 for a picture) | picture
 //! ```
@@ -24,7 +24,7 @@ pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 const H264: u8 = 1;
 const VP8: u8 = 2;
 
-/// Returns the length of the message that follows a head.
+/// Returns the length of the message that follows a length field.
 ///
 /// # Errors
 /// [`Error::Message`] if the message is longer than `max`.

@@ -1,4 +1,4 @@
-//! Calls of the API that belong to another node, and their answers. Both are bodies of frames.
+//! Calls of the API that must be performed by another node, and the answers. Both are bodies of frames.
 
 use bytes::Bytes;
 use wire::{Reader, Writer};
@@ -8,11 +8,12 @@ use crate::frame::{self, BODY_BYTES_MAX, kind, put_name, read_name};
 
 /// Maximum length in bytes of the frame of a call.
 pub const CALL_BYTES_MAX: u32 = 512 * 1024;
-/// Maximum number of pairs of a query and of fields of an answer.
+/// Maximum number of query pairs of a call, and of header fields of an answer.
 const PAIRS_MAX: usize = 256;
 const SEES_CREDENTIALS: u8 = 1;
 
-/// API request, forwarded by the node that received it. That node has checked the permissions of the user.
+/// An API request that is forwarded by the node that received it. That node has already checked the user's
+/// permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// Token of the method (RFC 9110 §9).

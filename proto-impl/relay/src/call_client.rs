@@ -1,6 +1,7 @@
 //! Client side of a call: the node that sends a call to another node.
 //!
-//! Flow: the hello and the call are sent, the hello and a single answer are received, and the connection ends.
+//! Flow: the client sends the hello and the call, receives the server's hello and a single answer, and the connection
+//! ends.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::call::{Answer, Call};
 use crate::error::{Error, Refused};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, FrameReader, kind, read_name};
 
-/// Time in which the whole answer should arrive. A server closes a connection that is silent for longer.
+/// Time within which the whole answer should arrive. A server closes a connection that is silent for longer than this.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(9);
 
 /// Event of a call from the other node.
@@ -19,7 +20,7 @@ pub const ANSWER_WITHIN: Duration = Duration::from_secs(9);
 pub enum CallEvent {
     /// Answer to the call.
     Answered(Answer),
-    /// The node refused the call, with its reason.
+    /// The node refused the call for this reason, explained by the text.
     Refused(Refused, String),
     /// End of the connection.
     Closed,
@@ -37,8 +38,8 @@ pub struct CallClient {
 }
 
 impl CallClient {
-    /// Creates a client that calls a node of this cluster and waits for its answer until `until`. Returns `None` if the
-    /// call is larger than its frame may be.
+    /// Creates a client that calls a node of this cluster. It waits for the answer until `until`. Returns `None` if the
+    /// call does not fit in a frame.
     #[must_use]
     pub fn new(cluster: &str, call: &Call, until: Instant) -> Option<Self> {
         let mut out = SendQueue::new();

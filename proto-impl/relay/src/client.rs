@@ -14,7 +14,7 @@ use crate::viewers::Viewers;
 
 /// Interval of the pings.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// Time without data after which the server counts as dead. A server answers each ping.
+/// Time without data after which the server is considered dead. A living server answers each ping.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
 /// Response of the server at the start of the stream.
@@ -31,7 +31,7 @@ pub struct Playing {
 pub enum ClientEvent {
     /// The stream exists, and the server sends it.
     Playing(Playing),
-    /// Unit of the stream with the current tracks.
+    /// Unit of the stream, together with the current tracks.
     Unit {
         /// Unit of the stream.
         unit: AccessUnit,
@@ -40,9 +40,9 @@ pub enum ClientEvent {
     },
     /// The server is alive, whether or not it has anything to send.
     Alive,
-    /// The server refused the stream, with its reason.
+    /// The server refused to send the stream, for this reason, explained by the text.
     Refused(Refused, String),
-    /// The server stopped sending the stream, with its reason.
+    /// The server stopped sending the stream, for this reason, explained by the text.
     Ended(Ended, String),
     /// End of the connection.
     Closed,
@@ -67,8 +67,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client that asks a server of this cluster for a stream. `via` lists the nodes that the copy
-    /// is for, beginning with the client's own.
+    /// Creates a client that requests a stream from a server of this cluster. `via` lists the nodes that
+    /// will get the copy, beginning with the client's own.
     #[must_use]
     pub fn new(now: Instant, cluster: &str, (app, id): (&str, &str), via: &[String]) -> Self {
         let mut out = SendQueue::new();
@@ -158,7 +158,7 @@ impl Client {
 
     fn take_unit(&mut self, body: &bytes::Bytes) -> Result<(), Error> {
         let unit = frame::read_unit(body)?;
-        // Data tracks have no parameter sets, and are not in the list of tracks.
+        // Data tracks have no parameter sets, so they are not in the list of tracks.
         let epoch = match self.tracks.get(unit.track) {
             Some(track) => track.epoch,
             None if unit.track.is_data() => 0,
@@ -191,14 +191,14 @@ impl Client {
         }
     }
 
-    /// Reports the number of viewers of the copy at this node and at the nodes that copy from it.
+    /// Reports the viewers of the copy: those at this node, and those at nodes that copy from it.
     pub fn tell_viewers(&mut self, viewers: &Viewers) {
         if !self.is_closed {
             self.out.push(viewers.frame());
         }
     }
 
-    /// Stops the stream and closes.
+    /// Informs the server that the stream is no longer wanted, and closes the connection.
     pub fn leave(&mut self) {
         if !self.is_closed {
             self.out.push(frame::frame(kind::LEAVE, &[]));

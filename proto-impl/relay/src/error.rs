@@ -1,4 +1,4 @@
-//! Errors of the connection, and the reasons that the nodes give each other.
+//! Errors of the connection, and reasons that nodes give each other.
 
 /// Fatal error that ends a connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,16 +36,16 @@ impl From<media::codec::Error> for Error {
     }
 }
 
-/// Reason for which a node refuses to send a stream.
+/// The reason why a node refuses to send a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The node does not have this stream.
     NotFound,
     /// The node is shutting down or short of resources.
     Unavailable,
-    /// The stream has already passed the node that requests it.
+    /// The stream has already passed the node that requests it, so sending it would close a loop.
     Loop,
-    /// The versions or the clusters of the nodes differ.
+    /// The nodes have different protocol versions or belong to different clusters.
     Stranger,
 }
 
@@ -59,7 +59,7 @@ impl Refused {
         }
     }
 
-    /// Returns the reason of a code. Unknown codes count as a temporary failure.
+    /// Returns the reason with this code. Unknown codes count as [`Refused::Unavailable`].
     pub(crate) const fn of_code(code: u8) -> Self {
         match code {
             1 => Self::NotFound,
@@ -70,12 +70,12 @@ impl Refused {
     }
 }
 
-/// Reason for which a node stops sending a stream.
+/// The reason why a node stops sending a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// The stream has ended.
     Over,
-    /// The node can no longer send the stream, which may continue elsewhere.
+    /// The node can no longer send the stream, but another node may still have it.
     Left,
 }
 

@@ -1,4 +1,4 @@
-//! Frames: the hello, the header of a frame, a reader of frames in pieces of any size, and the frame of a unit.
+//! Frames: the hello, the header of a frame, a reader that accepts pieces of any size, and the frame of a unit.
 
 use bytes::{Buf, Bytes, BytesMut};
 use media::{AccessUnit, TrackId};
@@ -48,7 +48,7 @@ pub(crate) struct Frame {
     pub(crate) body: Bytes,
 }
 
-/// Makes the hello, the first bytes of either side. A name that is too long is cut.
+/// Makes the hello, which each side sends first. A cluster name that is too long is truncated.
 pub(crate) fn hello(cluster: &str) -> Bytes {
     let mut out = Writer::new();
     out.bytes(&MAGIC).u8(VERSION);
@@ -56,7 +56,7 @@ pub(crate) fn hello(cluster: &str) -> Bytes {
     out.take()
 }
 
-/// Appends a text of at most 255 bytes after its length. A longer one is cut.
+/// Appends a text of at most 255 bytes after its length. Longer text is truncated.
 pub(crate) fn put_name(out: &mut Writer, name: &str) {
     let name = name.get(..name.floor_char_boundary(255)).unwrap_or_default();
     out.u8(u8::try_from(name.len()).unwrap_or(u8::MAX)).bytes(name.as_bytes());
@@ -68,14 +68,14 @@ pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<String, Error> {
     std::str::from_utf8(name).map(str::to_owned).map_err(|_| Error::Invalid("name"))
 }
 
-/// Makes a frame with this body, which the caller must keep small.
+/// Makes a frame with this body. The caller must keep the body small.
 pub(crate) fn frame(kind: u8, body: &[u8]) -> Bytes {
     let mut out = Writer::with_capacity(HEAD_BYTES.saturating_add(body.len()));
     out.u8(kind).u32(u32::try_from(body.len()).unwrap_or(u32::MAX)).bytes(body);
     out.take()
 }
 
-/// Makes the bytes before the payload of a unit, which complete the frame together with the payload. Returns `None` if
+/// Makes the bytes that precede the payload in the frame of a unit; the payload completes the frame. Returns `None` if
 /// the unit is too large to be sent.
 #[must_use]
 pub fn unit_head(unit: &AccessUnit) -> Option<[u8; UNIT_HEAD_BYTES]> {
@@ -90,8 +90,8 @@ pub fn unit_head(unit: &AccessUnit) -> Option<[u8; UNIT_HEAD_BYTES]> {
     out.take().first_chunk().copied()
 }
 
-/// Reads the body of the frame of a unit. The caller must check that its track and epoch are known and that its time is
-/// valid.
+/// Reads the body of the frame of a unit. The caller must check that the unit's track and epoch are known and that its
+/// time is valid.
 pub(crate) fn read_unit(body: &Bytes) -> Result<AccessUnit, Error> {
     let mut reader = Reader::new(body);
     let track = TrackId::from_number(reader.u8()?).ok_or(Error::Invalid("track"))?;
@@ -106,7 +106,7 @@ pub(crate) fn read_unit(body: &Bytes) -> Result<AccessUnit, Error> {
     Ok(AccessUnit { track, dts, pts, key_frame, config_epoch, payload })
 }
 
-/// Next part to read.
+/// The part that is read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Hello,
@@ -114,13 +114,13 @@ enum Next {
     Body { kind: u8, length: usize },
 }
 
-/// Reader of the hello and the frames after it. It holds at most a single incomplete frame and the bytes
-/// pushed after it.
+/// Reader of the hello and the frames after it. It holds at most one incomplete frame, and the bytes that were pushed
+/// after that.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     buffer: BytesMut,
     next: Next,
-    /// Maximum length of a frame body in bytes, by kind.
+    /// Returns the maximum length of a frame's body in bytes, given the frame's kind.
     body_max: fn(u8) -> u32,
 }
 
@@ -134,7 +134,7 @@ impl FrameReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the cluster in the peer's hello, only once.
+    /// Returns the cluster named in the peer's hello, once it has arrived. Later calls return `None`.
     pub(crate) fn poll_hello(&mut self) -> Result<Option<String>, Error> {
         if self.next != Next::Hello {
             return Ok(None);

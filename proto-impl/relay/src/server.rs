@@ -12,13 +12,13 @@ use crate::error::{Ended, Error, Refused};
 use crate::frame::{self, Frame, FrameReader, kind, put_name, read_name};
 use crate::viewers::Viewers;
 
-/// Time without data after which the client counts as dead. A client pings once per second.
+/// Time without data after which the client is considered dead. A living client pings once per second.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Maximum length in bytes of a client's frames, except calls.
 const BODY_BYTES_MAX: u32 = 8 * 1024;
 /// Maximum number of nodes that a stream may have passed.
 const VIA_MAX: usize = 16;
-/// Maximum number of queued events. A client that causes more with a single piece of data violates the protocol.
+/// Maximum number of queued events. A client that causes more events in one call violates the protocol.
 const EVENTS_MAX: usize = 1024;
 
 /// Event from a client.
@@ -30,14 +30,14 @@ pub enum ServerEvent {
         app: String,
         /// Id of the stream.
         id: String,
-        /// Nodes that the copy is for: the client's own and those that copy from it.
+        /// Nodes that will get the copy: the client's own, and those that copy from it.
         via: Vec<String>,
     },
-    /// Request for only these tracks from now on, or for all if `None`.
+    /// From now on the client wants only these tracks; `None` means all.
     Want(Option<TrackSet>),
     /// Request for a key frame of this track.
     KeyFrame(TrackId),
-    /// API call to be performed here, sent once and instead of a stream request. The response is [`Server::answer`] or
+    /// API call to be performed by this node. Sent once, instead of `Play`. The response is [`Server::answer`] or
     /// [`Server::refuse`].
     Call(Call),
     /// Number of viewers of the copy.
@@ -80,7 +80,8 @@ impl Server {
     /// Handles bytes from the client.
     ///
     /// # Errors
-    /// Returns an error if the client violates the protocol. The queued data is still sent, then the connection closes.
+    /// Returns an error if the client violates the protocol. Queued data must still be sent; then the connection
+    /// closes.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());
@@ -141,8 +142,8 @@ impl Server {
         Ok(())
     }
 
-    /// Starts the stream with the name of the node and the wall clock time at the zero of the stream's clock
-    /// (milliseconds since the Unix epoch). Frames of tracks and units must follow.
+    /// Accepts the request: sends the name of the node, and the wall clock time at the zero of the stream's clock
+    /// (milliseconds since the Unix epoch). The caller must then send frames of tracks and units.
     pub fn accept(&mut self, node: &str, zero_ms: i64) {
         let mut body = Writer::new();
         put_name(&mut body, node);
@@ -150,8 +151,8 @@ impl Server {
         self.out.push(frame::frame(kind::PLAYING, &body.take()));
     }
 
-    /// Answers a call and closes. If the answer is too large for a frame, it is replaced by an error response with
-    /// status 500.
+    /// Answers a call and closes the connection. If the answer is too large for a frame, an error response with status
+    /// 500 is sent instead.
     pub fn answer(&mut self, answer: &Answer) {
         if self.is_closed {
             return;
@@ -163,13 +164,13 @@ impl Server {
         self.close();
     }
 
-    /// Refuses the request and closes.
+    /// Refuses the request and closes the connection.
     pub fn refuse(&mut self, why: Refused, reason: &str) {
         self.say(kind::REFUSED, why.code(), reason);
         self.close();
     }
 
-    /// Ends the stream and closes.
+    /// Ends the stream and closes the connection.
     pub fn end(&mut self, why: Ended, reason: &str) {
         self.say(kind::ENDED, why.code(), reason);
         self.close();

@@ -1,4 +1,5 @@
-//! Tests of both machines with each other, in pieces of any size, and with meaningless bytes.
+//! Tests of both machines with each other, with data in pieces of any size, and with meaningless
+//! bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,7 +101,7 @@ impl Pair {
         Self { now, client, server: Server::new(now, clusters[1]), to_client: Vec::new(), piece }
     }
 
-    /// Delivers data until nothing moves and returns the results of both sides.
+    /// Delivers data until neither side sends any more. Returns the results of both sides.
     fn run(&mut self) -> (Result<(), Error>, Result<(), Error>) {
         let (mut of_server, mut of_client) = (Ok(()), Ok(()));
         loop {
@@ -152,7 +153,8 @@ fn a_stream_comes_as_it_is_with_every_kind_of_track_and_any_cut() {
         let mut expected = vec![ClientEvent::Playing(Playing { node: "north".into(), zero_ms: -5 })];
         expected.extend(units.map(|unit| ClientEvent::Unit { unit, tracks: first.clone() }));
         assert_eq!(pair.client_events(), expected);
-        // A second description of the tracks applies to the units after it.
+        // After the tracks were described again, the new description applies to the units that
+        // follow.
         let second = Arc::new(tracks(3));
         let later = AccessUnit { config_epoch: 3, ..unit(TrackId::AUDIO, 1, vec![9]) };
         pair.to_client.extend_from_slice(&tracks_frame(&second));
@@ -326,7 +328,8 @@ fn what_is_announced_and_too_large_is_refused_before_it_comes() {
     assert_eq!(unit_head(&unit(TrackId::VIDEO, 0, vec![0; BODY_BYTES_MAX as usize])), None);
 }
 
-/// Checks the bound for a client that never reads, for which each ping would otherwise queue a pong.
+/// Checks a client that never reads. Without a bound, the server would queue a pong for each of its
+/// pings.
 #[test]
 fn a_server_queues_no_more_than_a_client_may_be_owed() {
     let mut server = Server::new(begin(), "c");

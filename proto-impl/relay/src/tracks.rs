@@ -10,10 +10,10 @@ use wire::{Reader, Writer};
 use crate::Error;
 use crate::frame::{self, kind, put_name, read_name};
 
-/// Maximum length in bytes of metadata that is sent. Longer metadata is left out.
+/// Maximum length of metadata in bytes. Longer metadata is not sent.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 
-/// Bits for the optional parts of a track that follow.
+/// Bits that state which optional parts of a track follow.
 mod part {
     pub(super) const EXTRA: u8 = 1;
     pub(super) const LABEL: u8 = 2;
@@ -21,7 +21,7 @@ mod part {
     pub(super) const RENDITION: u8 = 8;
 }
 
-/// Makes the frame of these tracks. Tracks that this server derived are left out.
+/// Makes the frame with these tracks. Tracks that this server has derived from others are left out.
 #[must_use]
 pub fn tracks_frame(tracks: &Tracks) -> Bytes {
     let mut out = Writer::new();
@@ -54,7 +54,7 @@ fn put_track(out: &mut Writer, track: &Track) {
     }
 }
 
-/// Appends the codec and its record. Codecs without a record have fields from the container instead.
+/// Appends the codec and its record. Codecs without a record have other fields instead.
 fn put_config(out: &mut Writer, config: &CodecConfig) {
     out.u8(codec_number(config.codec()));
     match config {
@@ -87,7 +87,8 @@ fn read_bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Error> {
     Ok(reader.take(length)?)
 }
 
-/// Position of a codec in [`Codec::ALL`], which only ever grows at its end.
+/// Position of a codec in [`Codec::ALL`]. New codecs are only appended there, so positions do not
+/// change.
 fn codec_number(codec: Codec) -> u8 {
     let place = Codec::ALL.iter().position(|known| *known == codec);
     place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)

@@ -6,20 +6,20 @@ use wire::{Reader, Writer};
 use crate::Error;
 use crate::frame::{frame, kind, put_name, read_name};
 
-/// Maximum number of protocols with a separate count.
+/// Maximum number of protocols whose viewers are counted separately.
 const COUNTS_MAX: usize = 16;
 
 /// Number of viewers by protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Viewers {
-    /// Viewers of protocols without a separate count.
+    /// Number of viewers of all protocols that are not in `counted`.
     pub connected: u32,
-    /// Names of the other protocols with their viewers. Only the first sixteen are sent.
+    /// Protocols whose viewers are counted separately, by name. Only the first sixteen are sent.
     pub counted: Vec<(String, u32)>,
 }
 
 impl Viewers {
-    /// Returns the number of viewers under a name.
+    /// Returns the number of viewers counted under a protocol's name.
     #[must_use]
     pub fn counted(&self, name: &str) -> u32 {
         self.counted.iter().find(|(counted, _)| counted == name).map_or(0, |(_, count)| *count)

@@ -1,5 +1,5 @@
-//! Live server that sends each stream published at `rtmp://HOST/live/NAME` to all its players. It has a single thread
-//! with a loop of mio.
+//! A live server: sends each stream published at `rtmp://HOST/live/NAME` to all its players. A single thread runs a
+//! mio event loop.
 //!
 //! ```text
 //! cargo run -p millstream-rtmp --example server -- 127.0.0.1:1935
@@ -26,7 +26,7 @@ use rtmp::flv::{AudioTag, VideoTag, data};
 use rtmp::{Config, Event, Gather, MediaKind, MediaMessage, PlayTracks, Rejection, Seed, SendQueue, Server};
 
 const LISTENER: Token = Token(0);
-/// Maximum number of unsent bytes of a player. A slower player is disconnected.
+/// Maximum number of bytes that wait to be sent to a player. A slower player is disconnected.
 const UNSENT_BYTES_MAX: usize = 8 << 20;
 
 enum Role {
@@ -47,7 +47,7 @@ struct Connection {
 #[derive(Default)]
 struct App {
     connections: BTreeMap<usize, Connection>,
-    /// Metadata and parameter sets of each live stream, which a player receives first.
+    /// Metadata and parameter sets of each live stream. A player receives them before any media.
     streams: BTreeMap<String, Vec<MediaMessage>>,
 }
 
@@ -77,7 +77,7 @@ impl Connection {
 }
 
 impl App {
-    /// Reads until there is no more data, because mio reports it only once.
+    /// Reads until the socket has no more data, because mio reports each readiness only once.
     fn read(&mut self, now: Instant, id: usize) {
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -88,7 +88,7 @@ impl App {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return connection.is_over = true,
             };
-            // An error is fatal: the `Closed` event handled below reports it.
+            // After an error, the machine reports `Closed`, which is handled below.
             let _ = connection.machine.handle_bytes(now, bytes);
             self.drain(now, id);
         }
@@ -178,7 +178,7 @@ impl App {
     }
 }
 
-/// Returns whether the message has metadata or parameter sets.
+/// Returns whether the message contains metadata or parameter sets.
 fn is_head(message: &MediaMessage) -> bool {
     let body = &message.payload;
     match message.kind {
@@ -224,7 +224,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 next += 1;
             }
         }
-        // A server keeps a heap of deadlines; a few connections are looked at one by one.
+        // A real server would keep a heap of deadlines. For a few connections, looking at each of them is enough.
         for id in app.connections.keys().copied().collect::<Vec<_>>() {
             let Some(connection) = app.connections.get_mut(&id) else { continue };
             if connection.machine.poll_timeout().is_some_and(|at| at <= now) {

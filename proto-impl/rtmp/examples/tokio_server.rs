@@ -25,12 +25,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// Maximum number of messages by which a player may lag. A slower player continues with the next key frame.
+/// Maximum number of messages by which a player may fall behind. A slower player continues with the next
+/// key frame.
 const LAG_MESSAGES_MAX: usize = 1024;
-/// Maximum time that a player takes no bytes.
+/// Maximum time for which a player may accept no bytes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Live stream: metadata and parameter sets, which a player receives first, and the messages as they come.
+/// A live stream: metadata and parameter sets, which a player receives first, and the channel of its
+/// messages.
 struct Stream {
     heads: Vec<MediaMessage>,
     feed: broadcast::Sender<MediaMessage>,
@@ -102,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Gives a publisher's message to its players.
+    /// Passes a publisher's message on to its players.
     fn forward(&self, mut message: MediaMessage) {
         if message.kind == MediaKind::Data {
             message.payload = data::unwrap(&message.payload);
@@ -149,7 +151,7 @@ impl Session {
     }
 }
 
-/// Takes the name of a stream; false if another publisher has it.
+/// Reserves the name of a stream. Returns false if another publisher has it.
 fn publish(streams: &mut BTreeMap<String, Stream>, name: &str) -> bool {
     let is_free = !streams.contains_key(name);
     if is_free {
@@ -159,7 +161,7 @@ fn publish(streams: &mut BTreeMap<String, Stream>, name: &str) -> bool {
     is_free
 }
 
-/// Returns whether the message has metadata or parameter sets.
+/// Returns whether the message contains metadata or parameter sets.
 fn is_head(message: &MediaMessage) -> bool {
     let body = &message.payload;
     match message.kind {
@@ -178,7 +180,7 @@ fn refusal(code: &'static str) -> Rejection {
     Rejection { code: code.into(), description: "not here".to_owned(), close: true }
 }
 
-/// Waits for the next message of a player's feed. Without a player it waits for ever.
+/// Waits for the next message of a player's feed. If there is no player, waits for ever.
 async fn next(player: &mut Option<Player>) -> Result<MediaMessage, RecvError> {
     match player {
         Some(player) => player.feed.recv().await,
@@ -201,7 +203,7 @@ async fn serve(session: &mut Session, mut socket: TcpStream) -> std::io::Result<
         tokio::select! {
             length = socket.read(&mut buffer) => match length? {
                 0 => return Ok(()),
-                // An error is fatal: the `Closed` event handled above reports it.
+                // After an error, the machine reports `Closed`, which is handled above.
                 length => drop(session.machine.handle_bytes(Instant::now(), buffer.get(..length).unwrap_or_default())),
             },
             message = next(&mut session.player) => session.play(Instant::now(), message),

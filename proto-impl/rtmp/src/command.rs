@@ -1,4 +1,4 @@
-//! Commands (§7.2): reading them, and writing answers.
+//! Commands (§7.2): reads them, and writes answers.
 
 use bytes::Bytes;
 use flv::amf0::{self, Value};
@@ -30,12 +30,12 @@ impl Command {
         Ok(Self { name, transaction, values })
     }
 
-    /// Returns the command object, or the value that was sent instead of it.
+    /// Returns the command object, or the value that the peer sent in its place.
     pub(crate) fn object(&self) -> &Value {
         self.values.first().unwrap_or(&Value::Null)
     }
 
-    /// Returns an argument after the command object.
+    /// Returns an argument by its position after the command object.
     pub(crate) fn argument(&self, index: usize) -> &Value {
         self.values.get(index.saturating_add(1)).unwrap_or(&Value::Null)
     }
@@ -63,7 +63,7 @@ pub(crate) fn information(level: &str, code: &str, description: &str) -> Value {
     ])
 }
 
-/// Returns a text member of an object; empty if there is none.
+/// Returns a text member of an object; empty if there is no such member.
 pub(crate) fn text<'a>(object: &'a Value, name: &str) -> &'a str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::FourCcs;
 
-/// Number of bad messages within [`BAD_MESSAGES_WINDOW`] that ends a connection. An encoder whose messages are all bad
-/// is disconnected within the window; one that occasionally sends a bad message is not.
+/// Number of bad messages within [`BAD_MESSAGES_WINDOW`] after which a connection is ended. An encoder whose messages
+/// are all bad is disconnected within the window; an encoder that occasionally sends a bad message is not.
 const BAD_MESSAGES_MAX: u32 = 1000;
 /// Window in which [`BAD_MESSAGES_MAX`] applies.
 const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
@@ -13,16 +13,16 @@ const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
 /// The limits and timeouts of a [`crate::Server`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Longest time from the connection to the end of the handshake.
+    /// Maximum time from the start of the connection to the end of its handshake.
     pub handshake_timeout: Duration,
-    /// Longest time to the next request while nothing is published, played or pending.
+    /// Maximum time without a publish, a play, or a request for one that waits for the owner.
     pub command_timeout: Duration,
     /// Longest time from an accepted publish to its first media message.
     pub first_media_timeout: Duration,
     /// Longest time between two media messages of a publisher.
     pub publisher_idle_timeout: Duration,
-    /// Longest time without media written to a player and without a byte from it. The player is pinged after half of
-    /// it.
+    /// Maximum time without media written to a player and without a byte received from it. After half of this time the
+    /// player is pinged.
     pub player_idle_timeout: Duration,
     /// Longest video, audio or aggregate message, in bytes.
     pub media_bytes_max: usize,
@@ -30,7 +30,7 @@ pub struct Config {
     pub command_bytes_max: usize,
     /// Maximum memory for incomplete messages before a publish is granted, in bytes.
     pub pending_bytes_max: usize,
-    /// Maximum memory for incomplete messages afterwards, in bytes.
+    /// Maximum memory for incomplete messages after a publish was granted, in bytes.
     pub pending_bytes_max_granted: usize,
     /// Maximum number of chunk streams that a peer may open.
     pub chunk_streams_max: usize,
@@ -38,15 +38,15 @@ pub struct Config {
     pub message_streams_max: u32,
     /// Maximum number of bytes buffered while a request waits for the owner's decision.
     pub held_bytes_max: usize,
-    /// Maximum number of commands and pings in one second.
+    /// Maximum number of commands and pings per second.
     pub commands_per_second_max: u32,
-    /// Maximum number of messages of unknown type, or out of place, within [`Self::bad_messages_window`].
+    /// Maximum number of unknown or misplaced messages within [`Self::bad_messages_window`].
     pub bad_messages_max: u32,
-    /// Window in which bad messages are counted: a long stream may occasionally have some.
+    /// Window in which bad messages are counted. A long stream may have a few of them now and then.
     pub bad_messages_window: Duration,
     /// Value of `fmsVer` in the `_result` of `connect`.
     pub server_version: String,
-    /// FourCCs that the owner can forward; announced to peers that announce FourCCs themselves.
+    /// FourCCs that the owner can forward. They are announced only to peers that announce FourCCs themselves.
     pub four_ccs: FourCcs,
 }
 
@@ -85,17 +85,17 @@ pub struct ClientConfig {
     pub stream: String,
     /// Value of `flashVer` in `connect`.
     pub flash_ver: String,
-    /// Nodes that the stream has passed, for loop prevention; not sent when empty.
+    /// Nodes that the stream has passed, for loop prevention. Nothing is sent if the list is empty.
     pub via: Vec<String>,
-    /// FourCCs that a push may send, or a pull can decode; not announced when empty.
+    /// FourCCs that a push may send, or that a pull can decode. Nothing is announced if the set is empty.
     pub four_ccs: FourCcs,
-    /// The handshake contains the digest that Adobe's servers require.
+    /// True if the handshake contains the digest that Adobe's servers require.
     pub digest: bool,
     /// Longest time from the start to the end of the handshake.
     pub handshake_timeout: Duration,
-    /// Longest time from the handshake to the server's acceptance.
+    /// Maximum time from the handshake until the server accepts the publish or play.
     pub ready_timeout: Duration,
-    /// Longest time between two media messages; for pulls only.
+    /// Maximum time between two media messages. Only applies to pulls.
     pub stall_timeout: Duration,
 }
 
@@ -116,7 +116,7 @@ impl Default for ClientConfig {
     }
 }
 
-/// Prints neither the URL nor the stream name, since both may contain the key of another server.
+/// Prints neither the URL nor the stream name, since both may contain the key of a stream on another server.
 impl std::fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientConfig")

@@ -1,4 +1,4 @@
-//! Errors, each of which ends the connection.
+//! Errors. Each of them ends the connection.
 
 /// The reason a machine failed. Every variant is fatal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum Error {
         /// Rule that was violated.
         violation: Violation,
     },
-    /// The peer went over a limit.
+    /// The peer exceeded a limit.
     #[error("limit reached at byte {at}: {limit}")]
     Limit {
         /// Number of bytes received when the limit was exceeded.
@@ -26,10 +26,10 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// C0 or S0 has this version instead of 3.
+    /// The version in C0 or S0 is this one instead of 3.
     #[error("handshake version {0}")]
     Version(u8),
-    /// The first header of a chunk stream refers to an earlier one.
+    /// The first header on a chunk stream refers to an earlier header, but there is none.
     #[error("chunk stream {chunk_stream} begins with a type {format} header")]
     FirstHeader {
         /// Chunk stream id.

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use crate::key::{self, KeyError};
 use crate::{Error, FourCcs, MediaMessage, Target};
 
-/// An event of a [`crate::Server`]. `Connect`, `Publish` and `Play` are requests: the machine reads no further
-/// until the owner accepts or rejects.
+/// An event of a [`crate::Server`]. `Connect`, `Publish` and `Play` are requests: the machine processes no further
+/// input until the owner accepts or rejects the request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The peer requests to connect to an application.
@@ -15,11 +15,11 @@ pub enum Event {
     Publish(PublishRequest),
     /// The peer requests to play.
     Play(PlayRequest),
-    /// The machine refused a request without asking the owner: the message stream is busy or does not exist.
+    /// The machine refused a request itself, because the message stream is busy or does not exist.
     Refused {
         /// The refused request.
         verb: Verb,
-        /// Stream key as far as it can be read, without credentials, for logs.
+        /// Stream key without credentials, for logs; incomplete if the request is malformed.
         key: String,
         /// Reason, for logs.
         reason: &'static str,
@@ -30,7 +30,7 @@ pub enum Event {
     PublishEnded {
         /// Message stream of the publisher.
         message_stream: u32,
-        /// The publisher announced the end with FCUnpublish, closeStream or deleteStream.
+        /// True if the publisher announced the end with FCUnpublish, closeStream or deleteStream.
         clean: bool,
     },
     /// The player has stopped.
@@ -49,16 +49,16 @@ pub enum Event {
     ReceiveMedia {
         /// Message stream of the player.
         message_stream: u32,
-        /// The player wants audio.
+        /// True if the player wants audio.
         audio: bool,
-        /// The player wants video.
+        /// True if the player wants video.
         video: bool,
     },
     /// The connection has ended; always the last event. Send the rest of `poll_transmit`, then close the connection.
     Closed(CloseReason),
 }
 
-/// Kind of a request that the owner decides about.
+/// Kind of a request about which the owner decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// `connect`.
@@ -84,7 +84,7 @@ impl Verb {
 /// The arguments of `connect` (§7.2.1.1).
 #[derive(Clone, PartialEq)]
 pub struct ConnectRequest {
-    /// `app` before its `?`, as sent; [`ConnectRequest::app`] parses it.
+    /// Part of `app` before its `?`, as sent. [`ConnectRequest::app`] parses it.
     pub path: String,
     /// Part of `app` after its `?`; not used for any security decision.
     pub query: String,
@@ -96,14 +96,14 @@ pub struct ConnectRequest {
     pub via: Vec<String>,
     /// Object encoding: 0 for AMF0, 3 for AMF3.
     pub object_encoding: f64,
-    /// FourCCs that the peer can decode beyond the legacy codecs; `None` if it announces none.
+    /// FourCCs that the peer can decode in addition to the legacy codecs; `None` if it announces none.
     pub four_ccs: Option<FourCcs>,
-    /// The peer supports several tracks of a kind (`capsEx` of Enhanced RTMP v2).
+    /// True if the peer supports several tracks of a kind (`capsEx` of Enhanced RTMP v2).
     pub multitrack: bool,
 }
 
 impl ConnectRequest {
-    /// Returns the application by the grammar of [`crate::key`]. An owner with other naming rules uses `path`.
+    /// Returns the application by the grammar of [`crate::key`]. An owner with other naming rules uses `path` instead.
     ///
     /// # Errors
     /// The path contains no valid application.
@@ -128,7 +128,7 @@ impl std::fmt::Debug for ConnectRequest {
 pub struct PublishRequest {
     /// Message stream to accept or reject.
     pub message_stream: u32,
-    /// Path of `connect`'s `app`, with all its components.
+    /// Path of the `app` of `connect`, with all its components.
     pub app: String,
     /// Stream name as sent, with its query.
     pub name: String,
@@ -138,16 +138,16 @@ pub struct PublishRequest {
 
 impl PublishRequest {
     /// Returns the stream to publish, by the grammar of [`crate::key`]. An owner with other naming rules uses `app` and
-    /// `name`.
+    /// `name` instead.
     ///
     /// # Errors
-    /// The reason the name is not a stream key; [`KeyError::rejection`] makes the answer.
+    /// The reason why the name is not a stream key. [`KeyError::rejection`] makes the answer from it.
     pub fn target(&self) -> Result<Target, KeyError> {
         key::parse(&self.app, &self.name)
     }
 }
 
-/// Prints no credentials, which may follow the name.
+/// Does not print credentials, which may follow the name.
 impl std::fmt::Debug for PublishRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PublishRequest")
@@ -175,30 +175,30 @@ pub enum PublishMode {
 pub struct PlayRequest {
     /// Message stream to accept or reject.
     pub message_stream: u32,
-    /// Path of `connect`'s `app`, with all its components.
+    /// Path of the `app` of `connect`, with all its components.
     pub app: String,
     /// Stream name as sent, with its query.
     pub name: String,
     /// Start in seconds; -2 means live or recorded, -1 live only.
     pub start: f64,
-    /// Duration in seconds; -1 means all.
+    /// Duration in seconds; -1 means the whole stream.
     pub duration: f64,
-    /// An earlier playlist must be flushed.
+    /// True if an earlier playlist must be discarded.
     pub reset: bool,
 }
 
 impl PlayRequest {
     /// Returns the stream to play, by the grammar of [`crate::key`]. An owner with other naming rules uses `app` and
-    /// `name`.
+    /// `name` instead.
     ///
     /// # Errors
-    /// The reason the name is not a stream key; [`KeyError::rejection`] makes the answer.
+    /// The reason why the name is not a stream key. [`KeyError::rejection`] makes the answer from it.
     pub fn target(&self) -> Result<Target, KeyError> {
         key::parse(&self.app, &self.name)
     }
 }
 
-/// Prints no credentials, which may follow the name.
+/// Does not print credentials, which may follow the name.
 impl std::fmt::Debug for PlayRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PlayRequest")
@@ -225,7 +225,7 @@ pub struct Rejection {
     pub code: Cow<'static, str>,
     /// Human-readable text, which ffmpeg prints.
     pub description: String,
-    /// The connection ends with the refusal.
+    /// True if the connection ends after the refusal.
     pub close: bool,
 }
 
@@ -235,13 +235,13 @@ pub enum Timer {
     /// End of the handshake.
     #[error("the handshake took too long")]
     Handshake,
-    /// Next publish or play; in a client, the server's acceptance.
+    /// Next publish or play. In a client: the server's acceptance.
     #[error("no request or no answer to one came in time")]
     Command,
     /// Next media message of the publisher.
     #[error("the publisher sent no media")]
     Publisher,
-    /// Next media message to, or byte from, the player; in a playing client, the next media message.
+    /// Next media message to the player, or next byte from the player. In a client that plays: the next media message.
     #[error("the player was silent")]
     Player,
 }
@@ -283,8 +283,8 @@ pub struct Stats {
     pub media_received: u64,
     /// Commands and pings received.
     pub commands_received: u64,
-    /// Messages of unknown type or out of place.
+    /// Messages that were unknown or misplaced.
     pub bad_messages: u32,
-    /// Latest acknowledgement of the peer; it wraps, and cannot be trusted.
+    /// Latest acknowledgement of the peer. The value wraps, and the peer may send any number.
     pub acknowledged: u32,
 }

@@ -1,16 +1,16 @@
-//! Codecs announced in `connect` (Enhanced RTMP v2, "Enhancing NetConnection connect Command"): FourCCs and each side's
-//! abilities. The meaning of a FourCC is not interpreted here.
+//! Codecs announced in `connect` (Enhanced RTMP v2, "Enhancing NetConnection connect Command"): FourCCs, and what each
+//! side can do with them. The meaning of a FourCC is not interpreted here.
 
 use flv::amf0::{Pairs, Value};
 
-/// Every FourCC of the standard, in the order of [`FourCcs`]' bits: video, then audio.
+/// All FourCCs of the standard: first video, then audio. The bit of a FourCC in [`FourCcs`] is its index in this list.
 const NAMES: [&str; 12] =
     ["avc1", "hvc1", "av01", "vp09", "vp08", "vvc1", "mp4a", "Opus", "ac-3", "ec-3", ".mp3", "fLaC"];
-/// Number of video FourCCs, which come first.
+/// Number of video FourCCs in [`NAMES`].
 const VIDEO: usize = 6;
-/// Represents all FourCCs.
+/// Stands for all FourCCs.
 const WILDCARD: &str = "*";
-/// Maximum number of entries of a list or map that are read.
+/// Maximum number of entries that are read from a list or map.
 const ENTRIES_MAX: usize = 64;
 
 /// Names of the properties in the command object.
@@ -21,7 +21,7 @@ mod property {
     pub(super) const CAPS_EX: &str = "capsEx";
 }
 
-/// Abilities of a peer for a codec (`FourCcInfoMask`).
+/// Abilities of a peer for a codec: to decode, to encode, to forward it (`FourCcInfoMask`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ability(u32);
 
@@ -35,8 +35,8 @@ impl Ability {
         Self(self.0 | other.0)
     }
 
-    /// True if a value of a map contains one of these abilities. The fraction of the number is ignored. False
-    /// unless the value is a number from 0 to 2^32 - 1.
+    /// True if a value of a map contains one of these abilities. The number's fraction is ignored. False if the value
+    /// is not a number from 0 to 2^32 - 1.
     fn meets(self, value: &Value) -> bool {
         let Some(number) = value.as_number().filter(|n| (0.0..=f64::from(u32::MAX)).contains(n)) else {
             return false;
@@ -97,7 +97,7 @@ impl FourCcs {
         self.0 == 0
     }
 
-    /// Returns a number that identifies the set; 0 for the empty one.
+    /// Returns the set as a number, which is 0 for the empty set.
     #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
@@ -117,8 +117,8 @@ impl FourCcs {
             .map(|(i, name)| (i, *name))
     }
 
-    /// Reads the FourCCs that the peer lists, or maps to the wanted ability; `None` if it announces none. A listed
-    /// entry has every ability.
+    /// Reads the FourCCs that the peer lists, or for which its maps contain one of the wanted abilities. `None` if the
+    /// peer announces no FourCCs. A listed FourCC has every ability.
     pub(crate) fn read(object: &Value, wanted: Ability) -> Option<Self> {
         let list = object.get(property::LIST).and_then(list_entries);
         let maps =
@@ -150,12 +150,12 @@ impl FourCcs {
     }
 }
 
-/// Returns the bit of a FourCC; 0 for one outside the standard.
+/// Returns the bit of a FourCC; 0 if it is outside the standard.
 fn bit(four_cc: &[u8]) -> u16 {
     NAMES.iter().position(|name| name.as_bytes() == four_cc).map_or(0, |index| 1 << index)
 }
 
-/// Returns the elements of a list. Descendants of librtmp write objects instead of arrays.
+/// Returns the elements of a list. Programs derived from librtmp write an object instead of an array.
 fn list_entries(value: &Value) -> Option<Vec<&Value>> {
     let array = value.as_array().map(|values| values.iter().take(ENTRIES_MAX).collect());
     array.or_else(|| Some(value.pairs()?.iter().take(ENTRIES_MAX).map(|(_, value)| value).collect()))
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((ours.and(FourCcs::NONE).is_empty(), ours.and(FourCcs::ALL)), (true, ours));
     }
 
-    /// Connects to a server whose owner forwards `ours`, with these additional members in `connect`.
+    /// Connects to a server whose owner forwards `ours`. `connect` contains `members` as well.
     fn asked(ours: FourCcs, members: &[(&str, Value)]) -> Rig {
         let mut rig = Rig::new();
         rig.server = Server::new(

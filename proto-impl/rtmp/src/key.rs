@@ -3,22 +3,22 @@
 //!
 //! Publishers use these forms:
 //! 1. `stream`, with or without a leading slash;
-//! 2. `app/stream` in `connect` and the rest in the name: parsers like that of librtmp take two path components as the
-//!    app;
-//! 3. `stream?token=..&subscriberId=..`; values are not decoded, and names without a value are allowed as in HTTP;
+//! 2. `app/stream` in `connect` and the rest in the name, because parsers like that of librtmp take two path
+//!    components as the app;
+//! 3. `stream?token=..&subscriberId=..`; as in HTTP, a name may lack a value. Values are not decoded;
 //! 4. `stream/token/subscriberId/subscriberCode`, or the same with `%2F`.
 
 use crate::Rejection;
 
 /// Longest application or stream id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
-/// Longest name with its parameters, in bytes. Elsewhere tokens may have up to 8 KiB.
+/// Maximum length of a name with its parameters, in bytes. Other parts of the server accept tokens of up to 8 KiB.
 const NAME_BYTES_MAX: usize = 16 << 10;
 /// Maximum number of parameters of one name.
 const PARAMETERS_MAX: usize = 32;
-/// Maximum number of characters of a refused id that are repeated in the answer.
+/// Maximum number of characters of a refused id that the answer repeats.
 const ECHO_CHARS_MAX: usize = 256;
-/// Parameter names of the path segments after the id.
+/// Names given to the path segments after the stream id, as parameters.
 const PATH_PARAMETERS: [&str; 3] = ["token", "subscriberId", "subscriberCode"];
 
 /// The stream named by a publish or play.
@@ -40,7 +40,7 @@ impl Target {
     }
 }
 
-/// Prints only the names of parameters, which are credentials.
+/// Prints only the names of parameters. Their values are credentials.
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<&str> = self.params.iter().map(|(name, _)| name.as_str()).collect();
@@ -59,7 +59,7 @@ pub enum KeyError {
     /// The application is not a valid id.
     #[error("application name is invalid")]
     App,
-    /// The stream name is not a valid id. Contains the name, shortened and without control characters.
+    /// The stream name is not a valid id. The value is the name, shortened and without control characters.
     #[error("stream name is invalid. Don't use special characters. stream name: {0}")]
     Stream(String),
     /// Too many parameters.
@@ -68,7 +68,7 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// Returns a description without anything that the peer sent.
+    /// Returns a description that contains nothing sent by the peer.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ pub fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= ID_BYTES_MAX && !id.starts_with('.') && id.bytes().all(allowed)
 }
 
-/// Returns the application: the first component of `connect`'s `app`, which may have a leading slash and a query.
+/// Returns the application: the first component of the `app` of `connect`, which may have a leading slash and a query.
 pub fn parse_app(connect_app: &str) -> Result<&str, KeyError> {
     let path = connect_app.split('?').next().unwrap_or_default();
     let path = path.strip_prefix('/').unwrap_or(path);
@@ -119,7 +119,7 @@ pub fn parse(connect_app: &str, name: &str) -> Result<Target, KeyError> {
         None => name.to_owned(),
     };
     let (stream, params) = match name.split_once('?') {
-        // An `app` of two parts leaves a trailing slash if the name consists only of parameters.
+        // If the name consists only of parameters, the stream id comes from an `app` of two parts and ends in a slash.
         Some((stream, query)) => (stream.strip_suffix('/').unwrap_or(stream).to_owned(), query_form(query)?),
         None => path_form(&name),
     };
@@ -129,8 +129,8 @@ pub fn parse(connect_app: &str, name: &str) -> Result<Target, KeyError> {
     Ok(Target { app: app.to_owned(), stream, params })
 }
 
-/// Returns application and stream as sent, valid or not, for logs: shortened, without control characters, and
-/// without anything after the stream, which may be a token.
+/// Returns application and stream as sent, even if invalid, for logs: shortened, without control characters, and
+/// without anything after the stream id, because a token may follow it.
 #[must_use]
 pub fn without_credentials(connect_app: &str, name: &str) -> String {
     let first = |text: &str| {
@@ -149,8 +149,8 @@ fn second_component(connect_app: &str) -> Option<&str> {
     path.split('/').nth(1).filter(|component| !component.is_empty())
 }
 
-/// Parses `k=v&k=v` as in HTTP requests: empty pairs are skipped, and a name without `=` has an empty value. A value
-/// may contain `=`, and is not decoded.
+/// Parses `k=v&k=v` as in HTTP requests: skips empty pairs, and gives a name without `=` an empty value. A value may
+/// contain `=`. Values are not decoded.
 fn query_form(query: &str) -> Result<Vec<(String, String)>, KeyError> {
     let mut params = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -163,7 +163,8 @@ fn query_form(query: &str) -> Result<Vec<(String, String)>, KeyError> {
     Ok(params)
 }
 
-/// Parses `stream/token/subscriberId/subscriberCode`. Empty segments give no parameter; further segments are ignored.
+/// Parses `stream/token/subscriberId/subscriberCode`. An empty segment yields no parameter. Further segments are
+/// ignored.
 fn path_form(name: &str) -> (String, Vec<(String, String)>) {
     let name = name.replace("%2F", "/").replace("%2f", "/");
     let mut segments = name.split('/');

@@ -1,5 +1,5 @@
 //! The layer below commands, shared by both machines: chunks in both directions, control messages (§5.4), user control
-//! (§7.1.7), acknowledgements, and the counters against floods.
+//! (§7.1.7), acknowledgements, and limits on the rate of messages.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,15 @@ use crate::{CHUNK_SIZE_OUT, Config, Error, Limit, MediaMessage, Stats, Violation
 
 /// Acknowledgement window that we announce, for both directions of a connection.
 const WINDOW_BYTES: u32 = 2_500_000;
-/// Smallest acknowledgement window that is honoured: an acknowledgement takes 16 bytes, and a peer may request one per
-/// byte.
+/// Minimum acknowledgement window that is honoured. An acknowledgement takes 16 bytes; without a minimum, a peer could
+/// request one for each byte.
 const WINDOW_BYTES_MIN: u32 = 16 << 10;
 /// Set Peer Bandwidth, limit type dynamic (§5.4.5).
 const LIMIT_DYNAMIC: u8 = 2;
 
-/// Largest part of a message that is copied into the send queue.
+/// Maximum size of a part of a message that is copied into the send queue; larger parts are shared.
 const SMALL_BYTES: usize = 128;
-/// Buffer length that our client announces; for a live stream servers send no faster because of it.
+/// Buffer length that our client announces. Servers do not send a live stream faster because of it.
 const BUFFER_MS: u32 = 1000;
 
 /// User control events (§7.1.7).
@@ -69,7 +69,7 @@ impl Link {
         }
     }
 
-    /// Takes the next message other than control messages off the front of `input`.
+    /// Takes the next message off the front of `input`. Control messages are handled and not returned.
     pub(crate) fn read(&mut self, now: Instant, input: &mut &[u8]) -> Result<Option<Message>, Error> {
         while let Some(message) = self.reader.read(input)? {
             self.stats.messages_received = self.stats.messages_received.saturating_add(1);
@@ -91,24 +91,24 @@ impl Link {
         }
     }
 
-    /// Counts a command or ping; fails beyond the allowed rate.
+    /// Counts a command or ping. Fails if there are more per second than allowed.
     pub(crate) fn count_command(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.commands_received = self.stats.commands_received.saturating_add(1);
         if self.commands.take(now) { Ok(()) } else { Err(self.fault(Limit::CommandRate)) }
     }
 
-    /// Counts a misplaced message; fails beyond the allowed rate.
+    /// Counts a misplaced message. Fails if there are more within the window than allowed.
     pub(crate) fn count_bad(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.bad_messages = self.stats.bad_messages.saturating_add(1);
         if self.bad_messages.take(now) { Ok(()) } else { Err(self.fault(Limit::BadMessages)) }
     }
 
-    /// Returns the error with the current position of the input.
+    /// Converts a fault to an error at the current position of the input.
     pub(crate) fn fault(&self, fault: impl Into<Fault>) -> Error {
         fault.into().at(self.stats.bytes_received)
     }
 
-    /// Sends window, bandwidth and chunk size, which a server announces before it accepts `connect`.
+    /// Sends window, bandwidth and chunk size. A server announces them before it accepts `connect`.
     pub(crate) fn announce(&mut self) {
         self.announce_window();
         let [a, b, c, d] = WINDOW_BYTES.to_be_bytes();
@@ -159,13 +159,13 @@ impl Link {
         self.send(chunk::STATUS, kind::COMMAND_AMF0, message_stream, &body);
     }
 
-    /// Sends `onStatus` (§7.2.2). Clients act on the level: ffmpeg fails at `error` and prints the description.
+    /// Sends `onStatus` (§7.2.2). Clients react to the level: at `error`, ffmpeg fails and prints the description.
     pub(crate) fn send_status(&mut self, message_stream: u32, level: &str, code: &str, description: &str) {
         let information = command::information(level, code, description);
         self.send_stream_command(message_stream, "onStatus", 0.0, &[Value::Null, information]);
     }
 
-    /// Sends a data message that is not a command: values without a name and transaction id.
+    /// Sends a data message: AMF values without the name and transaction id of a command.
     pub(crate) fn send_data(&mut self, message_stream: u32, values: &[Value]) {
         let mut w = Writer::new();
         flv::amf0::write_all(values, &mut w);
@@ -183,7 +183,7 @@ impl Link {
         self.write(&head, &message.payload);
     }
 
-    /// Handles protocol and user control messages. Returns false for any other.
+    /// Handles protocol and user control messages. Returns false for all other messages.
     fn handle_control(&mut self, now: Instant, message: &Message) -> Result<bool, Error> {
         let mut r = wire::Reader::new(&message.payload);
         let malformed = Violation::Malformed { kind: message.kind };
@@ -197,7 +197,8 @@ impl Link {
                 self.reader.abort(chunk_stream);
             }
             kind::ACKNOWLEDGEMENT => {
-                // The value wraps, and may exceed what was sent. The real acknowledgement is that of TCP.
+                // The value wraps, and may exceed the number of bytes sent. It is not used: TCP acknowledges bytes
+                // itself.
                 self.stats.acknowledged = r.u32().map_err(|_| self.fault(malformed))?;
             }
             kind::WINDOW_ACK_SIZE => {
@@ -211,7 +212,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Answers Set Peer Bandwidth with our window (§5.4.5), once.
+    /// Answers the first Set Peer Bandwidth with our window (§5.4.5). Later ones are not answered.
     fn answer_bandwidth(&mut self) {
         if !self.bandwidth_answered {
             self.bandwidth_answered = true;
@@ -253,8 +254,8 @@ impl Link {
         for part in self.parts.drain(..) {
             self.stats.bytes_sent =
                 self.stats.bytes_sent.saturating_add(u64::try_from(part.len()).unwrap_or(0));
-            // Headers and small bodies are joined in the queue's scratch buffer: one slice of the vectored
-            // write.
+            // Headers and small bodies are copied together into the queue's scratch buffer, so that they become one
+            // slice of the vectored write.
             if part.len() <= SMALL_BYTES { self.out.push_slice(&part) } else { self.out.push(part) }
         }
     }

@@ -1,4 +1,4 @@
-//! Message types (§5.4, §6, §7.1) and the contents of messages: media, aggregates.
+//! Message types (§5.4, §6, §7.1), and the contents of messages: media and aggregates.
 
 use bytes::Bytes;
 use wire::Reader;
@@ -22,7 +22,7 @@ pub(crate) mod kind {
     pub(crate) const AGGREGATE: u8 = 22;
 }
 
-/// Maximum number of parts in one aggregate message; encoders use some dozens.
+/// Maximum number of parts in one aggregate message. Encoders send a few dozen.
 const AGGREGATE_PARTS_MAX: usize = 1024;
 
 /// The kind of a media message.
@@ -93,7 +93,7 @@ impl std::fmt::Debug for MediaMessage {
 }
 
 impl MediaMessage {
-    /// Returns a single media message; `None` for any other type.
+    /// Returns the media message in a message; `None` if the message is of any other type.
     pub(crate) fn of(message: &crate::chunk::Message) -> Option<Self> {
         let kind = MediaKind::of(message.kind)?;
         Some(Self {
@@ -105,8 +105,7 @@ impl MediaMessage {
     }
 }
 
-/// Removes the format byte 0 that precedes the AMF0 values in AMF3 messages (types 15 and 17); some senders omit the
-/// byte.
+/// Removes the format byte 0 before the AMF0 values of AMF3 messages (types 15 and 17). Some senders omit this byte.
 pub(crate) fn amf0_part(message_type: u8, payload: &Bytes) -> Bytes {
     let wrapped = matches!(message_type, kind::DATA_AMF3 | kind::COMMAND_AMF3);
     match payload.strip_prefix(&[0]) {
@@ -115,8 +114,8 @@ pub(crate) fn amf0_part(message_type: u8, payload: &Bytes) -> Bytes {
     }
 }
 
-/// Splits an aggregate message (§7.1.6). The first part has the time of the aggregate, the others keep their distance
-/// to it. Parts other than media are dropped, and so is a truncated rest.
+/// Splits an aggregate message (§7.1.6). The first part gets the time of the aggregate; the others keep their
+/// distance to the first. Parts that are not media are dropped, and so is a truncated rest.
 pub(crate) fn split_aggregate(message: &crate::chunk::Message) -> Result<Vec<MediaMessage>, Limit> {
     let mut parts = Vec::new();
     let mut r = Reader::new(&message.payload);
@@ -138,7 +137,7 @@ pub(crate) fn split_aggregate(message: &crate::chunk::Message) -> Result<Vec<Med
     Ok(parts)
 }
 
-/// Reads one part: an FLV tag with its previous-tag-size, which the last part may lack.
+/// Reads one part: an FLV tag and its previous-tag-size. The last part may lack the previous-tag-size.
 fn aggregate_part<'a>(r: &mut Reader<'a>) -> Option<(u8, u32, &'a [u8])> {
     let message_type = r.u8().ok()?;
     let size = r.u24().ok()?;

@@ -16,7 +16,7 @@ impl Rate {
         Self { max, window, begun: None, count: 0 }
     }
 
-    /// Counts an event. Returns false if there are too many.
+    /// Counts an event. Returns false if the window now has more events than allowed.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         if self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= self.window) {
             self.begun = Some(now);

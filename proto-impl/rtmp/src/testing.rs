@@ -1,5 +1,5 @@
-//! Test helpers: a peer that sends raw bytes, a server with an owner that accepts or rejects requests, and a
-//! pump between two machines.
+//! Test helpers: a peer that sends raw bytes, a server whose owner accepts or rejects requests, and a pump
+//! between two machines.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use wire::{Reader, SendQueue, Writer};
 use crate::chunk::{self, Message, MessageHead};
 use crate::{Client, ClientEvent, Config, Event, MediaKind, MediaMessage, PlayTracks, Server};
 
-/// An arbitrary start time; machines only use differences.
+/// An arbitrary start time. Machines only use time differences.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()
@@ -100,7 +100,7 @@ impl Reply {
         Some(Self { message_stream: message.message_stream, name, transaction, values })
     }
 
-    /// Returns `level code` of the last value, if that is an information object.
+    /// Returns `level code` if the last value is an information object.
     pub(crate) fn status(&self) -> Option<String> {
         let information = self.values.last()?;
         let member = |name| information.get(name).and_then(Value::as_str);
@@ -112,7 +112,7 @@ impl Reply {
     }
 }
 
-/// A server whose owner answers requests at once, if configured to.
+/// A server, and its owner, who answers requests at once if configured to.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) now: Instant,
@@ -205,7 +205,7 @@ impl Rig {
         self.sent.extend_from_slice(&out.take_all());
     }
 
-    /// Returns everything sent after the handshake so far.
+    /// Returns all messages that the server has sent after the handshake.
     pub(crate) fn messages(&self) -> Vec<Message> {
         let mut reader = chunk::Reader::new((&Config::default()).into());
         reader.grant(true);
@@ -224,7 +224,7 @@ impl Rig {
         self.messages().iter().filter_map(Reply::of).collect()
     }
 
-    /// Returns the `level code` of every reply that has one.
+    /// Returns the `level code` of every reply that has an information object.
     pub(crate) fn statuses(&self) -> Vec<String> {
         self.replies().iter().filter_map(Reply::status).collect()
     }

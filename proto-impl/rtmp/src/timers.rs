@@ -5,7 +5,7 @@ use crate::Timer;
 /// The deadlines of a machine.
 pub(crate) type Timers = wire::Timers<Timer, 4>;
 
-/// Every timer, in the order in which they are reported when several have expired.
+/// All timers. If several have expired, they are reported in this order.
 const ALL: [Timer; 4] = [Timer::Handshake, Timer::Command, Timer::Publisher, Timer::Player];
 
 /// Makes the timers of a machine. All are stopped.

@@ -1,4 +1,4 @@
-//! Camera: the H.264 of a transport stream from standard input is sent to all players over RTSP.
+//! A camera: sends the H.264 of a transport stream from standard input to all players over RTSP.
 //!
 //! ```text
 //! ffmpeg -re -i file.mp4 -c copy -f mpegts - | cargo run -p millstream-rtsp --example camera -- 127.0.0.1:8554
@@ -31,13 +31,13 @@ use rtsp::{CloseReason, Config, Event, Seed, SendQueue, Server, Status, Transpor
 
 type Failure = Box<dyn Error>;
 
-/// Maximum number of pictures by which a player may lag. A slower player is disconnected.
+/// Maximum number of pictures by which a player may fall behind. A slower player is disconnected.
 const LAG_PICTURES_MAX: usize = 256;
 const PAYLOAD_TYPE: u8 = 96;
 /// Largest payload: no packet becomes longer than 1400 bytes.
 const PAYLOAD_BYTES_MAX: usize = 1400 - 12;
 
-/// Encoded picture, cut for all players at once.
+/// Encoded picture, split into RTP payloads once for all players.
 #[derive(Clone)]
 struct Picture {
     timestamp: u32,
@@ -81,7 +81,7 @@ struct Encoder {
 }
 
 impl Encoder {
-    /// Creates it from a picture with parameter sets, and describes the stream.
+    /// Creates the encoder from a picture with parameter sets. Also returns the description of the stream.
     fn new(unit: &[u8]) -> Result<Option<(Self, String)>, Failure> {
         let of_type = |kind| {
             let nals = Nals::new(unit, 4).flatten();
@@ -112,7 +112,7 @@ impl Encoder {
     }
 }
 
-/// Player with its machine, its feed while it plays, and the numbers of its packets.
+/// A player: its machine, the feed of pictures while it plays, and the numbers of its packets.
 struct Session {
     machine: Server,
     camera: Arc<Camera>,
@@ -144,7 +144,7 @@ impl Session {
                 }
                 Event::Pause | Event::Teardown => self.feed = None,
                 Event::Announce(_) | Event::Record => self.machine.reject(now, Status::METHOD_NOT_ALLOWED),
-                // Receiver reports.
+                // Receiver reports of the player are ignored.
                 Event::Interleaved(_) => {}
                 Event::Closed(reason) => {
                     eprintln!("a player has left: {reason}");
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Sends the packets that have arrived in the meantime, beginning at a key frame.
+    /// Sends the pictures that have arrived in the meantime. The first one sent is a key frame.
     fn play(&mut self, now: Instant) {
         while let Some(feed) = &self.feed {
             let picture = match feed.try_recv() {
@@ -200,7 +200,7 @@ impl Session {
             let now = Instant::now();
             match read {
                 Ok(0) => self.machine.close(now, CloseReason::PeerClosed),
-                // An error is fatal: the `Closed` event handled below reports it.
+                // After an error, the machine reports `Closed`, which is handled below.
                 Ok(length) => drop(self.machine.handle_bytes(now, buffer.get(..length).unwrap_or_default())),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(error.into()),

@@ -106,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         socket.set_read_timeout(Some(wait.max(Duration::from_millis(1))))?;
         match socket.read(&mut buffer) {
             Ok(0) => client.close(Instant::now(), rtsp::CloseReason::PeerClosed),
-            // An error is fatal: the `Closed` event handled above reports it.
+            // After an error, the client reports `Closed`, which is handled above.
             Ok(length) => drop(client.handle_bytes(Instant::now(), buffer.get(..length).unwrap_or_default())),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(error) => return Err(error.into()),

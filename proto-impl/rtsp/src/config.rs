@@ -12,21 +12,21 @@ pub struct Config {
     pub server_name: String,
     /// Realm of challenges.
     pub realm: String,
-    /// Challenges include Basic, with which clients send the password itself.
+    /// True if challenges offer Basic, for which clients send the password itself.
     pub allows_basic: bool,
-    /// Longest time without a session, from the connection or the end of the last session, excluding the owner's
-    /// decisions. Requests do not extend it.
+    /// Maximum time without a session, from the start of the connection or the end of the last session. Time in which
+    /// the owner decides does not count. Requests do not extend it.
     pub request_timeout: Duration,
-    /// Time without a request, a frame or [`crate::Server::keep_alive`] after which a session ends; announced in whole
-    /// seconds (RFC 2326 §12.37).
+    /// A session ends after this time without a request, a frame, or a call of [`crate::Server::keep_alive`]. Clients
+    /// are informed of it in whole seconds (RFC 2326 §12.37).
     pub session_timeout: Duration,
     /// Maximum number of bytes buffered while a request waits for the owner's decision.
     pub held_bytes_max: usize,
-    /// Maximum number of requests in one second.
+    /// Maximum number of requests per second.
     pub requests_per_second_max: u32,
-    /// Maximum number of requests with credentials that are answered with a challenge.
+    /// Maximum number of requests that have credentials and are nevertheless answered with a challenge.
     pub authentications_max: u32,
-    /// Maximum number of misplaced messages in a minute.
+    /// Maximum number of misplaced messages per minute.
     pub bad_messages_max: u32,
 }
 
@@ -51,21 +51,23 @@ impl Default for Config {
 pub struct ClientConfig {
     /// URL of the stream. Its credentials are not used: see [`ClientConfig::credentials`].
     pub uri: Uri,
-    /// Credentials to answer a challenge with.
+    /// Credentials with which a challenge is answered.
     pub credentials: Option<Credentials>,
-    /// The password itself may be sent to a server that offers only Basic, as many cameras do.
+    /// True if the password itself may be sent to a server that offers only Basic, as many cameras do.
     pub allows_basic: bool,
     /// Value of the `User-Agent` header field.
     pub user_agent: String,
-    /// Servers that a published stream has passed, first to last, for the `Via` field of `ANNOUNCE` (RFC 2326 §12.43).
+    /// Servers that a published stream has passed, from the first to the last, for the `Via` field of `ANNOUNCE` (RFC
+    /// 2326 §12.43).
     pub via: Vec<String>,
-    /// A track that the server refuses over UDP (461) is tried interleaved.
+    /// True if a track that the server refuses over UDP (461) is requested again, interleaved.
     pub falls_back_to_tcp: bool,
-    /// The owner of a pull chooses again if the server refuses to interleave the first track.
+    /// True if the owner of a pull can request UDP when the server refuses to interleave the first track.
     pub falls_back_to_udp: bool,
     /// Longest time from a request to its answer.
     pub request_timeout: Duration,
-    /// Longest time between two calls of [`crate::Client::media_progress`], for pulls only. `None` means no limit.
+    /// Maximum time between two calls of [`crate::Client::media_progress`]. Only applies to pulls. `None` means no
+    /// limit.
     pub stall_timeout: Option<Duration>,
 }
 

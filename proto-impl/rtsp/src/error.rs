@@ -1,4 +1,4 @@
-//! Errors, each of which ends the connection.
+//! Errors. Each of them ends the connection.
 
 use crate::Status;
 
@@ -14,7 +14,7 @@ pub enum Error {
         /// Rule that was violated.
         violation: Violation,
     },
-    /// The peer went over a limit.
+    /// The peer exceeded a limit.
     #[error("limit reached at byte {at}: {limit}")]
     Limit {
         /// Number of bytes received when the limit was exceeded.
@@ -78,7 +78,7 @@ pub enum Limit {
     /// The message has more than [`crate::limits::HEADERS_MAX`] header fields.
     #[error("header fields")]
     Headers,
-    /// The name or value of a header field is too long, or all of them together are.
+    /// The name or the value of a header field is too long, or all fields together are.
     #[error("bytes of the header")]
     HeaderBytes,
     /// The body exceeds [`crate::limits::BODY_BYTES_MAX`].

@@ -6,8 +6,8 @@ use sdp::Description;
 use crate::auth::Authorization;
 use crate::{Error, Mode, Status, Target, Transport};
 
-/// An event of a [`crate::Server`]. `Describe`, `Announce`, `Setup`, `Play` and `Record` are requests: the machine reads
-/// no further until the owner accepts, rejects or challenges.
+/// An event of a [`crate::Server`]. `Describe`, `Announce`, `Setup`, `Play` and `Record` are requests: the machine
+/// processes no further input until the owner accepts, rejects or challenges the request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The peer requests the description of a stream to play.
@@ -16,13 +16,14 @@ pub enum Event {
     Announce(Box<AnnounceRequest>),
     /// The peer requests to set up a track.
     Setup(SetupRequest),
-    /// The peer requests media. Media may be sent after the answer.
+    /// The peer requests media. The owner may send media once it has accepted the request.
     Play,
     /// The peer requests to send media.
     Record,
-    /// The peer pauses, as a player or a publisher. The request was answered.
+    /// The peer, a player or a publisher, pauses. The machine has already answered the request.
     Pause,
-    /// The peer ended the session. The request was answered, and the connection may begin another session.
+    /// The peer ended the session. The machine has already answered the request. The connection may begin another
+    /// session.
     Teardown,
     /// An interleaved packet was received.
     Interleaved(Frame),
@@ -37,7 +38,7 @@ pub struct StreamRequest {
     pub target: Target,
     /// Name of the client's program; empty if not given.
     pub user_agent: String,
-    /// Credentials of the request, not verified yet; [`crate::Server::verify`] does that.
+    /// Credentials of the request. They are not verified yet: call [`crate::Server::verify`].
     pub authorization: Option<Authorization>,
 }
 

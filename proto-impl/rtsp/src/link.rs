@@ -11,9 +11,10 @@ use crate::{Config, Error, Item, Limit, Reader, Request, Response, Stats};
 /// The window in which messages out of place are counted.
 const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
 
-/// Returns the four bytes before an interleaved packet (RFC 2326 §10.12). `None` for a packet that exceeds a frame.
+/// Returns the four bytes before an interleaved packet (RFC 2326 §10.12). `None` if the packet is too long for a
+/// frame.
 ///
-/// Write header and packet as two slices, with nothing between them.
+/// Write the header and the packet as two slices, directly one after the other.
 #[must_use]
 pub fn frame_head(channel: u8, packet_bytes: usize) -> Option<[u8; 4]> {
     let [high, low] = u16::try_from(packet_bytes).ok()?.to_be_bytes();
@@ -57,14 +58,14 @@ impl Link {
         fault.into().at(self.reader.position())
     }
 
-    /// Counts a message; fails beyond the allowed rate.
+    /// Counts a message. Fails if there are more messages per second than allowed.
     pub(crate) fn count_message(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.messages_received = self.stats.messages_received.saturating_add(1);
         let count = count_in(&mut self.second, now, Duration::from_secs(1));
         if count > self.messages_per_second_max { Err(self.fault(Limit::RequestRate)) } else { Ok(()) }
     }
 
-    /// Counts a misplaced message; fails beyond the allowed rate.
+    /// Counts a misplaced message. Fails if there are more per minute than allowed.
     pub(crate) fn count_bad(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.bad_messages = self.stats.bad_messages.saturating_add(1);
         let count = count_in(&mut self.bad_window, now, BAD_MESSAGES_WINDOW);
@@ -88,7 +89,7 @@ impl Link {
         self.push(bytes.into());
     }
 
-    /// Queues an interleaved frame. Returns false for a packet that exceeds a frame.
+    /// Queues an interleaved frame. Returns false if the packet is too long for a frame.
     pub(crate) fn send_frame(&mut self, channel: u8, packet: Bytes) -> bool {
         let Some(head) = frame_head(channel, packet.len()) else { return false };
         self.out.push_slice(&head);
@@ -103,7 +104,8 @@ impl Link {
     }
 }
 
-/// Counts an event in a window that begins with its first event. Returns the count.
+/// Counts an event within a window of `length`. A window begins with the first event after the last window. Returns
+/// the count.
 fn count_in(window: &mut Option<(Instant, u32)>, now: Instant, length: Duration) -> u32 {
     let (since, count) = match *window {
         Some((since, count)) if now.saturating_duration_since(since) < length => {

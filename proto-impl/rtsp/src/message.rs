@@ -84,7 +84,8 @@ impl Method {
     }
 }
 
-/// The header fields of a message in order, without `Content-Length`, which the reader removes and the writer adds.
+/// The header fields of a message, in order. `Content-Length` is not among them: the reader removes it, and the
+/// writer adds it.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Headers(Vec<(String, String)>);
 
@@ -200,7 +201,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request with only a number.
+    /// Creates a request whose only header field is `CSeq`.
     #[must_use]
     pub fn new(method: Method, uri: &str, cseq: u32) -> Self {
         let mut headers = Headers::default();
@@ -247,7 +248,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Creates a response with only the number of its request.
+    /// Creates a response whose only header field is the `CSeq` of its request.
     #[must_use]
     pub fn new(status: Status, cseq: Option<u32>) -> Self {
         let mut headers = Headers::default();

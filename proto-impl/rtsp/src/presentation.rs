@@ -8,7 +8,7 @@ use crate::{Channels, Frame, Lower, Mode, Transport, limits};
 /// A track: a section of the description.
 #[derive(Debug)]
 pub(crate) struct Track {
-    /// Value of the `control` attribute; without one the track has the URL of the presentation.
+    /// Value of the `control` attribute. A track without the attribute has the URL of the presentation.
     control: Option<String>,
     pub(crate) transport: Option<Transport>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Presentation {
 }
 
 impl Presentation {
-    /// Creates a presentation; `None` when the description has no section, or too many.
+    /// Creates a presentation. `None` if the description has no section or too many.
     pub(crate) fn new(mode: Mode, base: &str, description: &Description) -> Option<Self> {
         let tracks: Vec<Track> = description
             .media
@@ -49,8 +49,8 @@ impl Presentation {
         })
     }
 
-    /// Returns the track that a URL names. Host and path are ignored: a proxy may have changed them, and the session is
-    /// that of the connection anyway.
+    /// Returns the track that a URL names. Host and path of the URL are ignored: a proxy may have changed them, and the
+    /// URL can only refer to the session of this connection.
     pub(crate) fn track_of(&self, url: &str) -> Option<usize> {
         self.tracks
             .iter()
@@ -95,7 +95,7 @@ impl Presentation {
         (0..=u8::MAX).step_by(2).filter_map(Channels::from_rtp).find(|channels| self.are_free(*channels))
     }
 
-    /// Returns the frame on a channel with its track; `None` if the channel was not set up.
+    /// Converts a frame received on a channel to one that names its track. `None` if the channel was not set up.
     pub(crate) fn frame(&self, channel: u8, payload: bytes::Bytes) -> Option<Frame> {
         (0..self.tracks.len())
             .filter_map(|track| Some((track, self.channels(track)?)))

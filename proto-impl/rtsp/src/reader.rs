@@ -2,8 +2,9 @@
 //!
 //! The reader accepts common deviations of real peers: lines that end with a bare LF, empty lines between messages, and
 //! field values that are not UTF-8. It refuses whatever could hide a message inside another: a repeated or malformed
-//! `Content-Length`, control characters, fields that continue on another line. After the first frame, bytes that are
-//! neither frame nor message are skipped, up to a limit ([`stray`]). An announced length alone allocates no memory.
+//! `Content-Length`, control characters, fields that continue on another line. After the first frame, bytes that belong
+//! to neither a frame nor a message are skipped, up to a limit ([`stray`]). Memory is only allocated for bytes that
+//! have arrived, never for an announced length.
 
 mod stray;
 
@@ -30,7 +31,7 @@ pub enum Item {
     Response(Response),
     /// An interleaved frame.
     Interleaved {
-        /// Channel, whose meaning `Transport` defines.
+        /// Channel number. The `Transport` field assigns it to a track.
         channel: u8,
         /// Contents: an RTP or RTCP packet.
         payload: Bytes,
@@ -79,8 +80,8 @@ impl Reader {
         Self::default()
     }
 
-    /// Takes bytes off the front of `input` up to the end of one item. `None` means that all input was taken. After an
-    /// error the reader must not be used again.
+    /// Takes bytes off the front of `input` up to the end of one item. `None` means that all input was taken and more
+    /// is needed. After an error the reader must not be used again.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Item>, Error> {
         let before = input.len();
         let result = self.step(input);
@@ -89,7 +90,7 @@ impl Reader {
         result.map_err(|fault| fault.at(self.at))
     }
 
-    /// Returns the buffered bytes of an incomplete item.
+    /// Returns the number of buffered bytes of an incomplete item.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.buffer.len()
@@ -149,7 +150,7 @@ impl Reader {
         }
     }
 
-    /// Skips stray bytes, one by one, up to the beginning of a frame or message. Returns false if it has not arrived.
+    /// Skips stray bytes, one by one, until a frame or message begins. Returns false if `input` ends first.
     fn search(&mut self, mut stray: usize, input: &mut &[u8]) -> Result<bool, Fault> {
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;
@@ -190,7 +191,7 @@ impl Reader {
         fill(&mut self.buffer, length, input).then(|| std::mem::take(&mut self.buffer).freeze())
     }
 
-    /// Reads up to the empty line after the header fields. Returns false if it has not arrived.
+    /// Reads up to the empty line after the header fields. Returns false if `input` ends first.
     fn read_head(&mut self, input: &mut &[u8]) -> Result<bool, Fault> {
         let State::Head { mut line, mut lines } = self.state else { return Ok(true) };
         while let Some((&byte, rest)) = input.split_first() {
@@ -232,7 +233,7 @@ impl Reader {
     }
 }
 
-/// Moves bytes from `input` to `buffer` until it has `length` bytes. Returns true if it has.
+/// Moves bytes from `input` to `buffer` until `buffer` has `length` bytes. Returns true once it has them.
 fn fill(buffer: &mut BytesMut, length: usize, input: &mut &[u8]) -> bool {
     let missing = length.saturating_sub(buffer.len()).min(input.len());
     if let Some((taken, rest)) = input.split_at_checked(missing) {
@@ -283,8 +284,8 @@ fn parse_head(text: &str) -> Result<(Head, usize), Fault> {
 /// Splits a header field into name and value. `None` for a line without a name: some cameras send `: `.
 fn field(line: &str) -> Result<Option<(&str, &str)>, Fault> {
     let (name, value) = line.split_once(':').ok_or(Violation::Header)?;
-    // A space at the start would continue the previous field. No peer sends that, and not all would
-    // understand it.
+    // A space at the start would continue the previous field. No peer sends such a field, and peers do not agree on its
+    // meaning.
     let name = name.trim_ascii_end();
     if name.contains(char::is_whitespace) || !name.is_ascii() {
         return Err(Violation::Header.into());
@@ -305,7 +306,7 @@ fn parse_start(line: &str) -> Result<Head, Fault> {
         let (headers, body) = (Headers::default(), Bytes::new());
         return Ok(Head::Response(Response { status, reason, headers, body }));
     }
-    // A response of another version, or of an HTTP server at that port.
+    // The response has another version, or comes from an HTTP server at this port.
     if line.starts_with("RTSP/") || line.starts_with("HTTP/") {
         return Err(Violation::Version.into());
     }

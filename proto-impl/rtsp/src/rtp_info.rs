@@ -23,7 +23,7 @@ pub(crate) fn read(value: &str, presentation: &Presentation) -> Vec<RtpInfo> {
     split_unquoted(value, ',').take(crate::limits::TRACKS_MAX).filter_map(entry).collect()
 }
 
-/// Returns the field's value; empty without tracks.
+/// Returns the value of the field; empty if no track has a URL.
 pub(crate) fn write(infos: &[RtpInfo], presentation: &Presentation) -> String {
     let entry = |info: &RtpInfo| {
         let mut text = format!("url={}", presentation.url_of(info.track)?);

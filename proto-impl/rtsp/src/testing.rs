@@ -8,7 +8,7 @@ use wire::SendQueue;
 
 use crate::{Client, ClientEvent, Config, Event, Lower, Ports, RtpInfo, Server, Status, Transport};
 
-/// An arbitrary start time; machines only use differences.
+/// An arbitrary start time. Machines only use time differences.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()
@@ -31,12 +31,12 @@ pub(crate) const ANNOUNCED: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=No Name
     a=fmtp:97 profile-level-id=1;mode=AAC-hbr;sizelength=13;indexlength=3;indexdeltalength=3; config=1210\r\n\
     a=control:streamid=1\r\n";
 
-/// A server with an owner.
+/// A server machine and its owner, who decides about requests.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) now: Instant,
     pub(crate) events: Vec<Event>,
-    /// Credentials that the owner accepts; `None` accepts everyone.
+    /// Credentials that the owner requires; `None` if everyone is accepted.
     pub(crate) login: Option<(&'static str, &'static str)>,
     /// Transports that the owner accepts.
     pub(crate) takes: &'static [Lower],
@@ -49,7 +49,7 @@ impl Rig {
         Self { server, now, events: Vec::new(), login: None, takes: &[Lower::Tcp, Lower::Udp] }
     }
 
-    /// Passes bytes to the server, lets the owner decide, and returns the server's output.
+    /// Passes bytes to the server, makes the owner's decisions, and returns the server's output.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> String {
         let _ = self.server.handle_bytes(self.now, bytes);
         self.decide();
@@ -106,14 +106,14 @@ impl Rig {
     }
 }
 
-/// A line between a client and a server, which cuts the data into pieces.
+/// A line between a client and a server. It delivers the data in pieces.
 pub(crate) struct Line {
     pub(crate) client: Client,
     pub(crate) rig: Rig,
     pub(crate) events: Vec<ClientEvent>,
     /// Tracks that the client's owner sets up after the description.
     pub(crate) wanted: Vec<crate::TrackSetup>,
-    /// Tracks that the client's owner sets up if the server refuses interleaving.
+    /// Tracks that the client's owner sets up if the server refuses to interleave.
     pub(crate) wanted_instead: Vec<crate::TrackSetup>,
     /// Everything the client has sent.
     pub(crate) asked: String,
@@ -126,7 +126,7 @@ impl Line {
         Self { client, rig, events: Vec::new(), wanted, wanted_instead, asked: String::new(), cut }
     }
 
-    /// Carries bytes until neither side has any.
+    /// Carries bytes in both directions until neither side sends any more.
     pub(crate) fn run(&mut self) {
         for _ in 0..100 {
             let mut out = SendQueue::new();

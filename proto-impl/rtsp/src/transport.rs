@@ -22,13 +22,13 @@ pub enum Lower {
 /// Direction of media, as seen by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// From the server, the default if the field has no mode.
+    /// From the server to the client. This is the default if the field has no mode.
     Play,
-    /// To the server. ffmpeg writes `record`, rtspclientsink `RECORD`, some old clients `receive`.
+    /// From the client to the server. ffmpeg writes `record`, rtspclientsink `RECORD`, some old clients `receive`.
     Record,
 }
 
-/// The ports of RTP and RTCP, both nonzero. If a field names only one, RTCP's is the next.
+/// The ports of RTP and RTCP, both nonzero. If a field names only one port, RTCP uses the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ports {
     /// Port of RTP.
@@ -54,7 +54,7 @@ impl Ports {
     }
 }
 
-/// The interleaved channels of RTP and RTCP. If a field names only one, RTCP's is the next.
+/// The interleaved channels of RTP and RTCP. If a field names only one channel, RTCP uses the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Channels {
     /// Channel of RTP.
@@ -64,7 +64,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Returns an RTP channel and the next one for RTCP. `None` if there is no next.
+    /// Returns the pair of an RTP channel and the next channel, for RTCP. `None` if there is no next channel.
     #[must_use]
     pub fn from_rtp(rtp: u8) -> Option<Self> {
         Some(Self { rtp, rtcp: rtp.checked_add(1)? })
@@ -101,13 +101,13 @@ fn pair<T: std::str::FromStr>(value: &str) -> Option<(T, Option<T>)> {
 pub struct Transport {
     /// Transport below RTP: UDP or interleaved.
     pub lower: Lower,
-    /// Multicast is requested, which no server of this crate grants.
+    /// True if multicast is requested. No server of this crate grants it.
     pub multicast: bool,
-    /// The client's ports, for UDP.
+    /// The client's ports; only for UDP.
     pub client_ports: Option<Ports>,
-    /// The server's ports, for UDP, in responses.
+    /// The server's ports; only for UDP, and only in responses.
     pub server_ports: Option<Ports>,
-    /// Channels, if interleaved.
+    /// Channels; only if interleaved.
     pub channels: Option<Channels>,
     /// SSRC of the RTP packets, eight hexadecimal digits on the wire.
     pub ssrc: Option<u32>,
@@ -146,8 +146,8 @@ impl Transport {
         }
     }
 
-    /// Reads the supported alternatives in the peer's order of preference. Those with another profile (SAVP, SAVPF,
-    /// AVPF, RAW) or an unknown mode are skipped; a malformed one makes the field invalid.
+    /// Reads the supported alternatives in the peer's order of preference. Skips alternatives with another profile
+    /// (SAVP, SAVPF, AVPF, RAW) or an unknown mode. A malformed alternative makes the whole field invalid.
     pub fn read_all(value: &str) -> Result<Vec<Self>, BadTransport> {
         let mut all = Vec::new();
         for (count, text) in split_unquoted(value, ',').enumerate() {
@@ -179,11 +179,12 @@ impl Transport {
                 "unicast" => transport.multicast = false,
                 "multicast" => transport.multicast = true,
                 "client_port" => transport.client_ports = Some(Ports::read(value).ok_or(BadTransport)?),
-                // Some cameras answer a request for interleaving with `server_port=0-0`.
+                // Some cameras answer a request for interleaving with `server_port=0-0`, so an invalid value is no
+                // error.
                 "server_port" => transport.server_ports = Ports::read(value),
                 "interleaved" => transport.channels = Some(Channels::read(value).ok_or(BadTransport)?),
-                // Some servers write `ssrc` with spaces or more digits. No decision depends on it, so an
-                // unreadable one is ignored.
+                // Some servers write `ssrc` with spaces or more digits. An unreadable value is ignored, because no
+                // decision depends on it.
                 "ssrc" => transport.ssrc = u32::from_str_radix(value, 16).ok(),
                 "mode" => match mode(value) {
                     Some(mode) => transport.mode = Some(mode),
@@ -203,7 +204,7 @@ impl Transport {
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.lower {
-            // Without "/UDP", which is the default and which some cameras do not understand.
+            // "/UDP" is the default and is omitted, because some cameras do not understand it.
             Lower::Udp => "RTP/AVP",
             Lower::Tcp => "RTP/AVP/TCP",
         })?;
@@ -234,7 +235,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Reads a mode, or the first of a quoted list.
+/// Reads a mode. If the value is a quoted list, reads its first entry.
 fn mode(value: &str) -> Option<Mode> {
     let first = value.split(',').next().unwrap_or_default();
     let first = first.trim_ascii().trim_matches(|c| c == '"' || c == '\'');

@@ -25,8 +25,8 @@ pub struct Uri {
 }
 
 impl Uri {
-    /// Parses an absolute URL with scheme `rtsp`, `rtsps` or `rtspu` (which requests a control connection over UDP and
-    /// is taken as `rtsp`). A fragment is dropped.
+    /// Parses an absolute URL with scheme `rtsp`, `rtsps` or `rtspu`. (`rtspu` requests a control connection over UDP,
+    /// but is treated as `rtsp`.) A fragment is dropped.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if text.contains(|c: char| c.is_control() || c.is_whitespace()) {
@@ -90,7 +90,7 @@ fn split_port(host: &str) -> Option<(&str, Option<u16>)> {
     };
     // `host:` has no port (RFC 3986 §3.2.3).
     let port = if port.is_empty() { None } else { Some(crate::message::number(port)?) };
-    // A colon or a bracket elsewhere would be ambiguous.
+    // A colon or a bracket at another place would be ambiguous.
     let inner = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_host = match inner {
         Some(address) => !address.is_empty() && !address.contains(['[', ']']),
@@ -118,7 +118,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Target of a request: a stream, and possibly a track named by the last component.
+/// Target of a request: a stream, and possibly one of its tracks, named by the last component of the URL.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Target {
     /// Path without leading and trailing slashes; percent-encoding is kept.
@@ -133,7 +133,7 @@ impl Target {
     /// Returns the target of `DESCRIBE` and `ANNOUNCE`. The whole path names the stream, even if it looks like a track.
     #[must_use]
     pub fn of_stream(uri: &Uri) -> Self {
-        // A Content-Base ends in a slash, which some clients keep after the query.
+        // A Content-Base ends in a slash. Some clients keep this slash after the query.
         let query = uri.query.as_deref().map(|query| query.trim_end_matches('/').to_owned());
         Self { path: uri.path.trim_matches('/').to_owned(), query, control: None }
     }
@@ -206,7 +206,7 @@ pub fn resolve_control(base: &str, control: Option<&str>) -> String {
     }
 }
 
-/// True if the text is an absolute URL (RFC 3986 §3.1). A URL in a control's query does not count.
+/// True if the text is an absolute URL (RFC 3986 §3.1). A URL that occurs only in the query does not count.
 fn has_scheme(text: &str) -> bool {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())

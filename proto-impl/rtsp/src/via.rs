@@ -1,4 +1,5 @@
-//! The `Via` header field (RFC 2326 §12.43, RFC 2068 §14.44): servers that a stream has passed, first to last.
+//! The `Via` header field (RFC 2326 §12.43, RFC 2068 §14.44): the servers that a stream has passed, from the
+//! first to the last.
 
 use crate::limits::{HEADER_VALUE_BYTES_MAX, VIA_MAX};
 use crate::message::Headers;
@@ -8,8 +9,8 @@ pub(crate) const NAME: &str = "Via";
 /// Protocol by which a server was reached, as in a status line.
 const PROTOCOL: &str = "RTSP/1.0";
 
-/// Returns the value of a field that lists these servers. Names with characters that are not allowed there
-/// are left out. `None` if no name remains, or if the value would be too long.
+/// Returns the value of a field that lists these servers. Omits names with characters that are not allowed in
+/// the field. `None` if no name remains, or if the value would be too long.
 pub(crate) fn written(servers: &[String]) -> Option<String> {
     let is_name = |name: &&String| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b",()".contains(&byte))
@@ -19,7 +20,7 @@ pub(crate) fn written(servers: &[String]) -> Option<String> {
     (!value.is_empty() && value.len() <= HEADER_VALUE_BYTES_MAX).then_some(value)
 }
 
-/// Returns the servers listed by all `Via` fields of a message. Entries without a name are left out.
+/// Returns the servers listed by all `Via` fields of a message. Entries without a name are skipped.
 pub(crate) fn read(headers: &Headers) -> Vec<String> {
     let entries = headers.all(NAME).flat_map(|value| value.split(','));
     let names = entries.filter_map(|entry| entry.split_ascii_whitespace().nth(1));

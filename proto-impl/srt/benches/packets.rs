@@ -1,8 +1,8 @@
-//! Counts the instructions for one data packet with callgrind: sent, acknowledged, received; in the clear, encrypted,
-//! with a packet filter.
+//! Counts the instructions that one data packet takes, with callgrind: when it is sent, acknowledged and received; in
+//! the clear, encrypted, and with a packet filter.
 //!
 //! Run it with `make instructions`. For each row the program runs itself under `valgrind --tool=callgrind`, which
-//! counts only inside [`counted`], so a figure excludes the other end of the connection.
+//! counts only inside [`counted`]. So the work of the other end of the connection is not counted.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -27,7 +27,7 @@ use wire::Datagrams;
 const PACKETS: usize = 5;
 /// Simulated duration of a turn.
 const TURN: Duration = Duration::from_millis(25);
-/// Number of turns before counting, until buffers have grown to their final size.
+/// Number of turns that are not counted, in which buffers grow to their final size.
 const WARM_UP: usize = 200;
 /// Number of counted turns.
 const TURNS: usize = 2000;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             run(step, manner);
             ExitCode::SUCCESS
         }
-        // `cargo test` runs benches too, without this argument.
+        // `cargo test` runs benches too, without the argument `--bench`.
         arguments if arguments.contains(&"--bench") => table(),
         _ => {
             println!("nothing counted: run it with `make instructions`");
@@ -86,7 +86,7 @@ fn counted(step: &mut dyn FnMut()) {
     black_box(());
 }
 
-/// A sender and the viewer that has called it.
+/// A sender, and a viewer that is connected to it.
 struct Line {
     now: Instant,
     sender: Connection,
@@ -147,7 +147,7 @@ impl Line {
         black_box(self.viewer.poll_timeout());
     }
 
-    /// Lets the sender handle the viewer's datagrams until the next turn.
+    /// Passes the sender the datagrams that the viewer has sent since the last turn.
     fn acknowledge(&mut self) {
         self.back.clear();
         while self.sender.has_transmit(self.now) && self.sender.poll_transmit(self.now, &mut self.there) {}

@@ -64,7 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         while connection.poll_transmit(now, &mut out) {
             for datagram in out.iter() {
-                // Packets that do not fit into a full buffer are lost, as they may be on the network.
+                // Packets that do not fit into the socket's buffer are lost, as they may be on the
+                // network.
                 let _ = socket.send_to(datagram, *peer);
             }
             out.clear();

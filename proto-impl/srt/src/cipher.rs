@@ -1,13 +1,15 @@
 //! Keys of a connection: encryption and decryption of payload with AES-CTR, and the key refresh
 //! (draft-sharabayko-srt-01 §6.1.6, §6.2, §6.3).
 //!
-//! 1. The caller draws a salt and the even key and sends both in its conclusion, and the listener sends them back. From
-//!    then on both directions use this key, as in libsrt: two sides that both send media share a key stream until each
-//!    has refreshed its key. (Live media is sent in one direction.)
-//! 2. `key_announce_packets` before the end of a key, the sender draws the next key. It announces both in a message,
-//!    which it repeats until the peer sends it back.
-//! 3. At the end of a key's packets the sender changes to the next key, but not before the peer knows it.
-//! 4. Retransmitted packets keep their key, so a further key is drawn only when no packets under the old key are left.
+//! 1. The caller draws a salt and the even key and sends both in its conclusion. The listener sends them back. From
+//!    then on both directions use this key, as in libsrt. So two sides that both send media use the same key stream
+//!    until each has refreshed its key. (Live media is sent in one direction only.)
+//! 2. `key_announce_packets` packets before a key is used up, the sender draws the next key. It announces both keys in
+//!    a message, which it repeats until the peer sends it back.
+//! 3. When a key is used up, the sender changes to the next key. If the peer has not confirmed that key yet, the sender
+//!    waits for the confirmation.
+//! 4. Retransmitted packets keep their key, so the key after the next is drawn only when no packet encrypted with the
+//!    old key is left.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,9 +22,10 @@ use crate::km::{self, Kek, KeyMaterial, Keys, KmError, Parity, SALT_BYTES, Sek};
 use crate::packet::KeyFlag;
 use crate::seq::Seq;
 
-/// Shortest time between two key derivations for one peer, since a key message with a new salt costs a millisecond.
+/// Minimum time between two key derivations for one peer, because a key message with a new salt costs a millisecond of
+/// work.
 const DERIVATION_PAUSE: Duration = Duration::from_secs(1);
-/// Number of replaced keys that are remembered: those of more than a day.
+/// Number of replaced keys that are remembered. It covers more than a day.
 const RETIRED_MAX: usize = 8;
 
 /// A key that is expanded on first use: a connection that only sends never expands its receive keys.
@@ -68,8 +71,8 @@ impl Direction {
         }
     }
 
-    /// The counter block: the salt's first 112 bits, the packet's number over their last 32, and a counter of blocks
-    /// (§6.2.2).
+    /// The counter block: the salt's first 112 bits, with the packet's sequence number XORed over the last 32 of them,
+    /// and then a counter of blocks (§6.2.2).
     fn counter(&self, seq: Seq) -> [u8; 16] {
         let salt = u128::from_be_bytes(self.salt) & !0xffff;
         (salt ^ (u128::from(seq.value()) << 16)).to_be_bytes()
@@ -114,7 +117,7 @@ pub(crate) struct SessionKeys {
     refreshes: u64,
     random: Random,
     derived_at: Option<Instant>,
-    /// Keys of the peer that were replaced; a replayed key message restores none of them.
+    /// Keys of the peer that were replaced. A replayed key message cannot bring them back.
     retired: VecDeque<Sek>,
 }
 
@@ -173,8 +176,8 @@ impl SessionKeys {
         km::write(&self.send.kek, &self.send.salt, &self.send.keys()).unwrap_or_default()
     }
 
-    /// Appends the payload, encrypted with the `Even` or `Odd` key that `key` names, else with the current key. Returns the
-    /// key used.
+    /// Encrypts the payload and appends it to `out`. Uses the `Even` or `Odd` key if `key` names one, otherwise the
+    /// current key. Returns the key used.
     pub(crate) fn seal(&mut self, key: KeyFlag, seq: Seq, payload: &[u8], out: &mut Vec<u8>) -> KeyFlag {
         let parity = match key {
             KeyFlag::Even => Parity::Even,
@@ -190,13 +193,13 @@ impl SessionKeys {
         flag(parity)
     }
 
-    /// Returns the key for packets sent for the first time.
+    /// Returns the key that encrypts packets sent for the first time.
     pub(crate) const fn current(&self) -> KeyFlag {
         flag(self.current)
     }
 
-    /// Counts a packet sent for the first time, which may start a change of keys; `oldest` is the key of the oldest packet
-    /// that may be retransmitted.
+    /// Counts a packet sent for the first time, which may start or complete a change of keys. `oldest` is the key of
+    /// the oldest packet that may still be retransmitted.
     pub(crate) fn count(&mut self, refresh: Refresh, oldest: KeyFlag) {
         self.packets = self.packets.saturating_add(1);
         match &self.successor {
@@ -221,7 +224,7 @@ impl SessionKeys {
         self.successor = Some(Successor { message: self.message().into(), told_at: None, known: false });
     }
 
-    /// True if the next key has not been announced yet.
+    /// True if the next key was drawn but not announced to the peer yet.
     pub(crate) fn is_untold(&self) -> bool {
         self.successor.as_ref().is_some_and(|successor| successor.told_at.is_none())
     }
@@ -232,7 +235,7 @@ impl SessionKeys {
         Some(successor.told_at.map_or(now, |at| at + pause))
     }
 
-    /// Returns the message that announces the next key, if it is due.
+    /// Returns the message that announces the next key, if it is time to send the message.
     pub(crate) fn tell(&mut self, now: Instant, pause: Duration) -> Option<Bytes> {
         self.tell_at(now, pause).filter(|at| *at <= now)?;
         let successor = self.successor.as_mut()?;
@@ -240,8 +243,8 @@ impl SessionKeys {
         Some(successor.message.clone())
     }
 
-    /// Handles the peer's confirmation of an announced key. Any other content is ignored, above all a forged "unsecured"
-    /// (CVE-2026-55868).
+    /// Handles the peer's confirmation of an announced key. Every other answer is ignored, in particular a forged
+    /// "unsecured" (CVE-2026-55868).
     pub(crate) fn handle_response(&mut self, body: &[u8]) -> bool {
         let Some(successor) = &mut self.successor else { return false };
         let same = successor.message.as_ref() == body;
@@ -254,7 +257,7 @@ impl SessionKeys {
         KeyMaterial::read(body).is_ok_and(|km| self.is_foreign(&km)) && !self.has_derived(now)
     }
 
-    /// True if the key material is wrapped with a key other than the known one.
+    /// True if opening this key material requires another wrapping key than the one that is known.
     fn is_foreign(&self, km: &KeyMaterial<'_>) -> bool {
         *km.salt() != self.receive.salt || km.key_length() != self.length
     }
@@ -263,7 +266,7 @@ impl SessionKeys {
         self.derived_at.is_some_and(|at| now < at + DERIVATION_PAUSE)
     }
 
-    /// Handles a key material message of the peer. On success the same message is the reply.
+    /// Handles a key material message of the peer. On success, the same message must be sent back as the reply.
     pub(crate) fn handle_request(&mut self, now: Instant, body: &[u8]) -> Result<(), KmError> {
         let km = KeyMaterial::read(body)?;
         if self.is_foreign(&km) {
@@ -402,7 +405,7 @@ mod tests {
         for body in [&[][..], &[0; 4], &[0x5a; 1400], &foreign.message()] {
             assert!(listener.handle_request(clock.now(), body).is_err());
         }
-        // A second key derivation within the second is refused, even if it would succeed.
+        // A second key derivation within a second is refused, even if the message is valid.
         let fresh = SessionKeys::draw(
             &Passphrase::new("0123456789").unwrap(),
             KeyLength::Bytes32,
@@ -410,7 +413,7 @@ mod tests {
         );
         assert!(listener.handle_request(clock.at(ms(10)), &fresh.message()).is_err());
         assert!(pass(&mut caller, &mut listener, 1));
-        // The cipher can tell in advance whether a message makes it derive a key.
+        // `derives` predicts whether a message would cause a key derivation.
         assert!(listener.derives(clock.at(secs(2)), &fresh.message()));
         assert!(!listener.derives(clock.at(ms(10)), &fresh.message()));
         assert!(!listener.derives(clock.at(secs(2)), &caller.message()));

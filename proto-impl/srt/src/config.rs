@@ -15,7 +15,7 @@ pub const PASSPHRASE_BYTES_MAX: usize = 80;
 pub const STREAM_ID_BYTES_MAX: usize = 512;
 /// Default payload of a message: seven MPEG-TS packets.
 pub const PAYLOAD_BYTES: usize = 1316;
-/// IPv4 and UDP headers, which the MSS of SRT includes (libsrt counts the same for IPv6).
+/// Length of the IPv4 and UDP headers, which the MSS of SRT includes. libsrt uses this number for IPv6, too.
 pub(crate) const UDP_HEAD_BYTES: u32 = 28;
 /// Header of every SRT packet.
 pub(crate) const HEAD_BYTES: usize = 16;
@@ -61,22 +61,21 @@ impl std::fmt::Debug for Passphrase {
 /// Settings of a connection; the names of libsrt's options are in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Time for which received packets are held, counted from the time at which they would arrive over an
-    /// undisturbed path, so that lost packets can be retransmitted (SRTO_RCVLATENCY). The peer may request
-    /// more.
+    /// Time for which received packets are held so that lost packets can be retransmitted (SRTO_RCVLATENCY). It counts
+    /// from the time at which a packet would arrive over an undisturbed path. The peer may request a longer time.
     pub latency: Duration,
-    /// The minimum latency requested of the peer for what is sent to it (SRTO_PEERLATENCY).
+    /// Minimum latency that the peer is asked to apply to the packets it receives from this side (SRTO_PEERLATENCY).
     pub peer_latency: Duration,
-    /// Upper limit of the latency granted in either direction.
+    /// Upper limit of the latency in either direction, whatever the peer requests.
     pub latency_max: Duration,
     /// Passphrase of the connection. Both sides must have the same one, or neither may have one (SRTO_PASSPHRASE with
     /// SRTO_ENFORCEDENCRYPTION).
     pub passphrase: Option<Passphrase>,
-    /// The length of the key that a caller creates (SRTO_PBKEYLEN); a listener uses the caller's.
+    /// Length of the keys that a caller creates (SRTO_PBKEYLEN). A listener uses the length that the caller has chosen.
     pub key_length: KeyLength,
     /// Number of packets encrypted with one key (SRTO_KMREFRESHRATE).
     pub key_refresh_packets: u64,
-    /// Number of packets before the end of a key at which its successor is announced (SRTO_KMPREANNOUNCE).
+    /// Number of packets before the end of a key at which the next key is announced (SRTO_KMPREANNOUNCE).
     pub key_announce_packets: u64,
     /// Largest message, in bytes (SRTO_PAYLOADSIZE). A peer with a smaller MSS lowers the limit.
     pub payload_size: usize,
@@ -84,18 +83,18 @@ pub struct Config {
     pub flow_window: u32,
     /// Maximum number of bytes buffered in either direction (SRTO_SNDBUF, SRTO_RCVBUF).
     pub buffer_bytes: usize,
-    /// True if the peer's payload is accepted. If false, received payload is counted and discarded, so that a peer cannot
-    /// make an application that only sends buffer it.
+    /// True if the peer's payload is accepted. If false, received payload is counted and discarded, so that a peer
+    /// cannot fill the buffers of an application that only sends.
     pub receives: bool,
-    /// Share of the sending rate that retransmissions may add, in percent (SRTO_OHEADBW).
+    /// Bandwidth that retransmissions may add, in percent of the sending rate (SRTO_OHEADBW).
     pub overhead_percent: u32,
     /// Forward error correction (SRTO_PACKETFILTER).
     pub packet_filter: PacketFilter,
-    /// Maximum number of bytes per second, over all packets (SRTO_MAXBW). `None` sends at once.
+    /// Maximum number of bytes per second, for packets of all kinds (SRTO_MAXBW). `None`: packets are not delayed.
     pub max_bandwidth: Option<u64>,
-    /// Limits the sending rate to the rate of the path once the path is found to carry less than is sent:
-    /// packets then wait here instead of in the queues of the path. If false, packets leave at once, as with
-    /// libsrt.
+    /// If true, the sending rate is limited to the rate of the path once the path is found to carry less than is sent:
+    /// packets then wait in the send buffer instead of in the queues of the path. If false, packets leave at once, as
+    /// with libsrt.
     pub adapts: bool,
     /// Time after which a caller gives up (SRTO_CONNTIMEO).
     pub connect_timeout: Duration,

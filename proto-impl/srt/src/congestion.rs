@@ -4,17 +4,17 @@
 //!
 //! Time is divided into rounds of a round trip, but of at least [`ROUND_MIN_US`]. A round measures:
 //!
-//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that were sent
-//!   once and did not wait for a missing one. The excess of a delay over the shortest of the last [`BASE_US`]
-//!   is the queue of the path;
+//! - the *delay*, from the departure of a packet to its acknowledgement. Packets that were retransmitted, or that had
+//!   to wait for a missing packet, are not measured. The excess of a delay over the shortest of the last [`BASE_US`] is
+//!   the queue of the path;
 //! - the *rate* at which packets were acknowledged;
 //! - the share of packets that the peer reported as lost.
 //!
 //! The path counts as full when the queue exceeds [`QUEUE_MAX_US`] during a whole round, or when packets are
 //! lost while there is a queue. The limit is then set to the rate that the path has just delivered, and
-//! sending stays below it until the queue is empty. After that the limit grows, slowly at first, as long as
-//! packets wait for it. There is no limit before the path is first found to be full, and the limit is lifted
-//! when no packet has waited for it for [`RELEASE_US`].
+//! sending stays below it until the queue is empty. After that the limit grows, slowly at first, as long as packets
+//! wait because of it. There is no limit before the path is first found to be full, and the limit is lifted when it has
+//! held back no packet for [`RELEASE_US`].
 //!
 //! Losses without a queue can have three causes: a queue that was full before the first delay was measured, a
 //! short queue, or the path itself. A [`Trial`] distinguishes them by sending less for a while. If the losses
@@ -26,63 +26,64 @@ use std::collections::VecDeque;
 use crate::arq::send::Acked;
 use crate::packet::AckFigures;
 
-/// The shortest round: acknowledgements come every 10 ms.
+/// Minimum duration of a round. Acknowledgements arrive every 10 ms.
 const ROUND_MIN_US: i64 = 100_000;
-/// The longest round, whatever the round trip.
+/// Maximum duration of a round, even if the round trip is longer.
 const ROUND_MAX_US: i64 = 1_000_000;
-/// Number of delays in a round that suffice to show a queue; with fewer, the smoothed round trip must agree.
+/// Minimum number of delays in a round that prove a queue. If there are fewer, the smoothed round trip must confirm the
+/// queue.
 const DELAYS_MIN: u32 = 3;
-/// Number of rounds from which the rate of the path is taken.
+/// Number of the latest rounds from which the rate of the path is taken.
 const ROUNDS: usize = 8;
 /// Longest acceptable queue, in microseconds that it takes to drain: less than the default latency of a receiver.
 const QUEUE_MAX_US: u32 = 80_000;
-/// Longest queue that counts as empty: the interval of acknowledgements and some jitter.
+/// Longest queue that counts as empty: the interval of acknowledgements plus some jitter.
 const QUEUE_NONE_US: u32 = 30_000;
-/// Share of losses in the last rounds, in a thousand, above which the path counts as full if its queue is longer than
-/// `LOSS_QUEUE_US`: a short queue overflows early.
+/// Share of losses in the last rounds, in thousandths. Above it, the path counts as full even with a queue of only
+/// `LOSS_QUEUE_US`, because a short queue overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// Minimum number of losses that count as caused by a burst, in a round whose queue was too long for a
-/// moment.
+/// Minimum number of losses, in a round whose queue was only briefly too long, after which a burst is assumed to have
+/// caused them.
 const BURST_LOSSES_MIN: u64 = 3;
-/// Share of losses in one round, in thousandths, from which on a burst is assumed to have overflowed a short
-/// queue. Delays do not show such a queue, because acknowledgements are held back until the lost packets have
-/// been retransmitted.
+/// Share of losses in one round, in thousandths, from which on a burst is assumed to have overflowed a short queue.
+/// Delays do not show such a queue, because the peer acknowledges only after the lost packets have been retransmitted.
 const BURST_SHARE: u64 = 300;
-/// Number of losses below which their share is not judged.
+/// Minimum number of losses before their share is evaluated.
 const LOSSES_MIN: u64 = 10;
 /// Number of rounds in a trial.
 const TRIAL_ROUNDS: u32 = 10;
-/// Number of rounds at the start of a trial that do not count because they show earlier packets.
+/// Number of rounds at the start of a trial that do not count, because they still report on packets sent before the
+/// trial.
 const TRIAL_SKIPS: u32 = 4;
 /// Time for which losses that were found to be caused by the path itself start no new trial, even if they
 /// increase by half.
 const OWN_US: i64 = 30_000_000;
-/// Span of time over which the shortest delay is taken; the last one or two spans count.
+/// Interval over which the shortest delay is measured. The current interval and the one before it count.
 const BASE_US: i64 = 10_000_000;
 /// Limit set when the path is full, in percent of the delivered rate.
 const TAKEN_PERCENT: u64 = 95;
 /// Limit while the queue drains, in percent of the limit set when the path is full.
 const DRAIN_PERCENT: u64 = 75;
-/// Minimum time, in microseconds, in which a queue must become shorter before the limit is halved. If
-/// [`DRAIN_ROUNDS`] times the queue's length is longer, that applies.
+/// Minimum time in microseconds that a queue is given to become shorter before the limit is halved. A longer queue is
+/// given [`DRAIN_ROUNDS`] times its length.
 const DRAIN_US: i64 = 500_000;
-/// Multiple of the queue's length that is allowed for draining if it is longer than [`DRAIN_US`].
+/// A queue is given this many times its length to drain, but at least [`DRAIN_US`].
 const DRAIN_ROUNDS: i64 = 3;
-/// Number of halvings after which a delay that has not fallen is taken for a longer path.
+/// If the delay has not fallen after this many halvings, the path is assumed to have become longer.
 const HALVINGS: u32 = 3;
-/// Margin of the rate that a receiver reports, in percent: the report is an average or a median, and the path may carry
-/// this much.
+/// Upper limit of the path's rate, in percent of the rate that the receiver reports. The report is an average or a
+/// median, so the path may carry this much.
 const REPORTED_PERCENT: u64 = 120;
 /// Initial growth of the limit in percent per second. It doubles each second plus two round trips.
 const GROWTH_MIN: u64 = 6;
 /// Maximum growth of the limit in percent per second.
 const GROWTH_MAX: u64 = 100;
-/// Share of a round, in percent, for which packets must wait to show that the stream needs more than the
-/// limit. Single packets wait for their pace at any limit.
+/// Share of a round, in percent, during which packets must wait to show that the stream needs more than the limit.
+/// Below that, single packets only wait for their turn, as at any limit.
 const WAITED_PERCENT: i64 = 45;
-/// Growth of the limit in percent per second if packets waited in at most half of the last rounds: then only
-/// bursts need more.
+/// Growth of the limit in percent per second if packets waited in at most half of the last rounds: then only bursts
+/// need more than the limit.
 const GROWTH_AMPLE: u64 = 3;
 /// Time without a waiting packet after which the limit is lifted.
 const RELEASE_US: i64 = 10_000_000;
@@ -126,7 +127,8 @@ struct Round {
     delay_us: Option<u32>,
     delays: u32,
     longest_us: u32,
-    /// An acknowledgement covered a retransmitted packet, and thus also packets that had waited for it.
+    /// True if an acknowledgement covered a retransmitted packet. It then also covers packets that the peer had held
+    /// back until that one arrived.
     is_mended: bool,
     /// Time in this round during which packets waited for their pace.
     waited_us: i64,
@@ -147,7 +149,7 @@ fn rate(bytes: u64, us: u64) -> u64 {
     bytes.saturating_mul(1_000_000) / us.max(1)
 }
 
-/// Deadline and progress of emptying the queue of a full path.
+/// Start and progress of emptying the queue of a full path.
 #[derive(Debug, Clone, Copy)]
 struct Drain {
     since_us: i64,
@@ -155,7 +157,7 @@ struct Drain {
     halvings: u32,
 }
 
-/// Packets in some rounds, and how many of them were lost.
+/// Numbers of packets delivered and lost in some rounds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
     packets: u64,
@@ -170,13 +172,13 @@ impl Losses {
         }
     }
 
-    /// Share of lost packets, in a thousand.
+    /// Share of lost packets, in thousandths.
     fn share(self) -> u64 {
         self.lost.saturating_mul(1000) / self.lost.saturating_add(self.packets).max(1)
     }
 }
 
-/// A period of slower sending that shows whether fewer packets are then lost.
+/// A period of slower sending, which shows whether fewer packets are lost at a lower rate.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     rounds: u32,
@@ -186,7 +188,7 @@ struct Trial {
     losses: Losses,
 }
 
-/// Losses found to be the path's own: their share, and the time until which that finding holds.
+/// Losses that were found to be caused by the path itself: their share, and the time until which this finding holds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Own {
     share: u64,
@@ -207,7 +209,7 @@ pub(crate) struct Congestion {
     drain: Option<Drain>,
     trial: Option<Trial>,
     own: Own,
-    /// Time since which packets have been waiting; `None` when none waits.
+    /// Time since which packets have been waiting for their pace; `None` if no packet is waiting.
     waits_since: Option<i64>,
     /// Time at which the path was last found to be full.
     full_us: i64,
@@ -239,7 +241,7 @@ impl Congestion {
         self.limit.map(|limit| limit.saturating_mul(percent) / 100)
     }
 
-    /// Notes whether packets wait for their pace from now on.
+    /// Records whether packets are waiting for their pace from now on.
     pub(crate) fn wait(&mut self, now_us: i64, waits: bool) {
         if let Some(since) = self.waits_since.take() {
             let waited = now_us.saturating_sub(since.max(self.round.since_us));
@@ -291,7 +293,8 @@ impl Congestion {
             self.waited_us = now_us;
         }
         let (queue, peak) = self.queue_of(now_us, &round, rtt_us);
-        // Packets after the burst are acknowledged at once, except those that wait for a lost one.
+        // Only packets that wait for a lost one are acknowledged late; all others are acknowledged right after the
+        // burst.
         let overflows = peak > QUEUE_MAX_US && losses.lost >= BURST_LOSSES_MIN;
         let is_lossy = self.is_lossy(now_us, losses);
         if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
@@ -313,7 +316,7 @@ impl Congestion {
         let Some(shortest) = round.delay_us else { return (by_rtt, 0) };
         let by_delay = self.delay.above(now_us, shortest);
         let peak = by_delay.saturating_add(round.longest_us.saturating_sub(shortest));
-        // A single delay may be that of an acknowledgement that was sent again.
+        // A single delay may be too long because its acknowledgement was lost and sent again.
         let queue = if round.delays >= DELAYS_MIN { by_delay } else { by_delay.min(by_rtt) };
         (queue, peak)
     }
@@ -336,7 +339,8 @@ impl Congestion {
             .map(|round| rate(round.bytes, round.us))
             .max()
             .map_or(together, |fastest| fastest.max(together));
-        // The reported rate is an upper limit, because acknowledgements also cover packets that the peer has given up.
+        // The rate reported by the peer is an upper limit, because acknowledgements also cover packets that the peer
+        // has given up.
         let reported = self.reported.saturating_mul(REPORTED_PERCENT) / 100;
         if reported > 0 { fastest.min(reported) } else { fastest }
     }
@@ -359,7 +363,7 @@ impl Congestion {
         if now_us.saturating_sub(self.waited_us) >= RELEASE_US {
             self.limit = None;
         } else if has_waited {
-            // On a long path a queue becomes visible late.
+            // On a long path, a queue takes longer to become visible.
             let step = i64::try_from(us.saturating_mul(2)).unwrap_or(i64::MAX).saturating_add(1_000_000);
             let steps = u32::try_from(now_us.saturating_sub(self.full_us) / step).unwrap_or(0);
             let is_ample = self.rounds.iter().filter(|round| round.has_waited).count() <= ROUNDS / 2;
@@ -374,8 +378,8 @@ impl Congestion {
         self.rounds.iter().fold(Losses::default(), |sum, round| sum.add(round.losses))
     }
 
-    /// True if the last rounds together, or this round alone, lost more than the path itself loses. False
-    /// during the first rounds, in which acknowledgements still wait for retransmissions.
+    /// True if the last rounds together, or this round alone, lost more packets than the path itself loses. Always
+    /// false during the first rounds, in which acknowledgements still wait for retransmissions.
     fn is_lossy(&self, now_us: i64, of_round: Losses) -> bool {
         let own = if now_us < self.own.until_us { self.own.share } else { 0 };
         let of_all = self.losses();
@@ -462,7 +466,7 @@ mod tests {
         acknowledge(&mut this, 1600, 6000, 45, 2);
         let grown = this.rate().unwrap();
         assert!(grown > limit * 2, "{limit} has grown to {grown}");
-        // Only one burst per second waits for the limit.
+        // Packets wait for the limit only during one burst per second.
         for ms in (6000..7000).step_by(10) {
             this.wait(ms * 1000, ms % 1000 < 300);
             let acked = Acked { packets: 1, bytes: 1000, delay_us: Some(45_000) };
@@ -491,7 +495,7 @@ mod tests {
             }
             this.limit.unwrap()
         };
-        // 95 % of 120 % of the rate that it received.
+        // The limit is 95 % of 120 % of the rate that the peer reported.
         assert_eq!(limit(50_000), 57_000);
         assert!(limit(0) > 150_000, "it reports nothing");
     }

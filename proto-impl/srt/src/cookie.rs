@@ -1,4 +1,5 @@
-//! The cookie of a shared port: it proves that a caller receives at its address, and costs no memory.
+//! Cookies for a port that accepts connections. A cookie proves that a caller receives at its address, without any
+//! memory for the caller.
 //!
 //! `HMAC-SHA256(secret; address, port, minute)`, cut to 32 bits. (libsrt hashes host, port and minute with MD5 and without
 //! a secret, so an attacker who spoofs an address can compute the cookie.)
@@ -30,8 +31,8 @@ impl Cookies {
         self.of_minute(self.minute(now), from)
     }
 
-    /// True if the cookie was made for this address in this minute or the one before. A cookie is valid for one to two
-    /// minutes.
+    /// True if the cookie was made for this address in the current minute or the previous one. So a cookie is valid for
+    /// one to two minutes.
     pub(crate) fn check(&self, now: Instant, from: SocketAddr, cookie: u32) -> bool {
         let minute = self.minute(now);
         self.of_minute(minute, from) == cookie
@@ -49,7 +50,7 @@ impl Cookies {
         };
         let hash = hmac_sha256(&self.secret, &[&address, &from.port().to_be_bytes(), &minute.to_be_bytes()]);
         let [a, b, c, d, ..] = hash;
-        // Zero is the cookie of an induction request.
+        // The result must not be zero, which is the cookie of an induction request.
         u32::from_be_bytes([a, b, c, d]).max(1)
     }
 }

@@ -1,10 +1,11 @@
 //! The demultiplexer of a UDP port that accepts connections.
 //!
-//! 1. An induction is answered with a cookie and forgotten. The answer is no longer than the request.
-//! 2. A conclusion with the cookie of its source address becomes an [`Incoming`], once; a repeated conclusion goes to the
-//!    connection made from it.
+//! 1. An induction is answered with a cookie, and no state is kept. The answer is no longer than the request.
+//! 2. The first conclusion with the cookie of its source address becomes an [`Incoming`]. If the caller repeats its
+//!    conclusion, it is routed to the connection made from the first one.
 //! 3. [`Endpoint::accept`] makes a connection from an `Incoming`, and routes its datagrams from then on.
-//! 4. Every other datagram names a destination socket, and is accepted only from that socket's peer.
+//! 4. Every other datagram names a destination socket. It is dropped unless it comes from the address of that socket's
+//!    peer.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -44,16 +45,17 @@ pub enum DropReason {
     TooLong,
     /// The destination socket does not exist.
     UnknownSocket,
-    /// The source address is not that of the socket's peer.
+    /// The datagram does not come from the address of the socket's peer.
     WrongAddress,
     /// A conclusion lacks the cookie of its source address.
     Cookie,
-    /// A shutdown from an address that has sent shutdowns for many unknown sockets, and is probably guessing.
+    /// A shutdown from an address that has sent shutdowns for many unknown sockets, and is therefore probably guessing
+    /// socket ids.
     Guessed,
 }
 
-/// Shutdowns for unknown sockets, from an address that has a connection, after which no shutdown of this address is
-/// believed. An honest peer repeats the shutdown of an ended connection a few times.
+/// Maximum number of shutdowns for unknown sockets from an address with connections. After more, all its shutdowns are
+/// ignored. An honest peer repeats the shutdown of an ended connection a few times.
 const STRAYS_MAX: u32 = 16;
 /// The first bit of a control packet (draft-sharabayko-srt-01 §3.2).
 const CONTROL: u16 = 0x8000;
@@ -64,12 +66,12 @@ const STRAYS_REMEMBERED: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy)]
 struct Neighbour {
     connections: u32,
-    /// Number of shutdowns received for sockets that do not belong to this address.
+    /// Number of shutdowns from this address for sockets of which it is not the peer.
     strays: u32,
     stray_at: Instant,
 }
 
-/// The remote end of a connection.
+/// The remote end of a connection: its address and its socket id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Peer {
     address: SocketAddr,
@@ -83,15 +85,15 @@ pub struct Endpoint<T> {
     epoch: Instant,
     sockets: HashMap<SocketId, (Peer, T)>,
     peers: HashMap<Peer, SocketId>,
-    /// State of each address that has connections; no other address has an entry.
+    /// State of each address that has connections. Other addresses have no entry.
     neighbours: HashMap<SocketAddr, Neighbour>,
     /// Number of connections made by [`Endpoint::accept`].
     accepted: u64,
 }
 
 impl<T: Copy + Eq> Endpoint<T> {
-    /// Creates an endpoint. Endpoints with the same `secret` and `epoch`, as those of workers that share a port, accept
-    /// each other's cookies.
+    /// Creates an endpoint. Endpoints with the same `secret` and `epoch` accept each other's cookies; workers that
+    /// share a port need this.
     #[must_use]
     pub fn new(epoch: Instant, secret: &Seed) -> Self {
         Self {
@@ -104,7 +106,8 @@ impl<T: Copy + Eq> Endpoint<T> {
         }
     }
 
-    /// Returns the destination of a datagram. An answer, no longer than the datagram, is appended to `reply`.
+    /// Returns the destination of a datagram. If the datagram must be answered, appends the answer to `reply`; it is no
+    /// longer than the datagram.
     pub fn route(
         &mut self,
         now: Instant,
@@ -205,15 +208,16 @@ impl<T: Copy + Eq> Endpoint<T> {
         }
     }
 
-    /// Accepts a caller. Creates a connection with an unused socket id; [`Endpoint::route`] then returns `session` for its
-    /// datagrams, until [`Endpoint::remove`] is called with [`Connection::local`]. If the passphrases differ, the
-    /// connection is closed at once, with a refusal to send.
+    /// Accepts a caller. Creates a connection with an unused socket id. From then on, [`Endpoint::route`] returns
+    /// `session` for the connection's datagrams, until [`Endpoint::remove`] is called with [`Connection::local`]. If
+    /// the passphrases differ, the connection is closed at once; its refusal still has to be sent.
     ///
-    /// `seed` may be the same for all connections of this port; each port needs a different one, even where several share
-    /// an address.
+    /// `seed` may be the same for all connections of this port. Each port needs a different seed, even if several ports
+    /// share an address.
     ///
     /// With a passphrase this derives a key, which takes 0.3 to 0.6 ms. An owner that decides later can create the
-    /// connection with [`Connection::incoming`] and [`Endpoint::insert`]; [`Incoming::reject`] needs no connection.
+    /// connection with [`Connection::incoming`] and add it with [`Endpoint::insert`]; to refuse a caller,
+    /// [`Incoming::reject`] needs no connection.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -226,7 +230,7 @@ impl<T: Copy + Eq> Endpoint<T> {
         self.accepted = self.accepted.saturating_add(1);
         let mut random = seed.derive("srt socket", 0).random();
         let mut local = SocketId::draw(&mut random);
-        // An unused id is found quickly, since few of all ids are in use.
+        // An unused id is found quickly, because only a small share of the ids is in use.
         while !self.insert(local, incoming.from(), incoming.peer_socket(), session) {
             local = SocketId::draw(&mut random);
         }
@@ -235,9 +239,9 @@ impl<T: Copy + Eq> Endpoint<T> {
         connection
     }
 
-    /// Adds a connection: datagrams for `local` from `address` are routed to it, and so are repeated conclusions of `peer`
-    /// from there. Call it before the application decides, so that a repeated conclusion is not taken for another caller.
-    /// Returns false, without any change, when `local` is in use.
+    /// Adds a connection. Datagrams for `local` from `address` are routed to it, and so are repeated conclusions of the
+    /// socket `peer` at that address. Call this before the application decides, so that a repeated conclusion is not
+    /// taken for another caller. Returns false, without any change, if `local` is in use.
     pub fn insert(&mut self, local: SocketId, address: SocketAddr, peer: SocketId, session: T) -> bool {
         if self.sockets.contains_key(&local) || local.0 == 0 {
             return false;

@@ -12,9 +12,10 @@ use crate::reject::RejectReason;
 pub enum Event {
     /// The handshake is complete; payload may be sent.
     Connected(Connected),
-    /// A message, in order and at its delivery time.
+    /// A complete message. Messages are in order, and each is returned at its delivery time.
     Payload(Bytes),
-    /// Number of packets that did not arrive in time or were given up by the sender.
+    /// Number of packets missing before the next message, because they did not arrive in time or
+    /// the sender has given them up.
     Skipped(u32),
     /// The connection has ended.
     Closed(CloseReason),
@@ -25,7 +26,7 @@ pub enum Event {
 pub struct Connected {
     /// Time for which this side holds received packets.
     pub receive_latency: Duration,
-    /// Time for which the peer holds the packets sent to it.
+    /// Time for which the peer holds the packets that it receives from this side.
     pub send_latency: Duration,
     /// Length of the encryption keys; `None` when unencrypted.
     pub encryption: Option<KeyLength>,

@@ -45,7 +45,7 @@ pub(crate) const SRT_VERSION: u32 = 0x01_05_03;
 pub mod request {
     /// The caller requests a cookie.
     pub const INDUCTION: u32 = 1;
-    /// The caller returns the cookie, with its extensions; also the type of the listener's answer.
+    /// The caller returns the cookie and sends its extensions. The listener's answer has this type, too.
     pub const CONCLUSION: u32 = 0xffff_ffff;
 }
 
@@ -65,7 +65,7 @@ pub(crate) mod flag {
     pub(crate) const PERIODIC_NAK: u32 = 0x10;
     pub(crate) const RETRANSMIT: u32 = 0x20;
     pub(crate) const STREAM: u32 = 0x40;
-    /// The sender understands packet filters (libsrt `SRT_OPT_FILTERCAP`).
+    /// Set if the sender of the handshake understands packet filters (libsrt `SRT_OPT_FILTERCAP`).
     pub(crate) const FILTER: u32 = 0x80;
     /// Flags sent by this crate: live mode only.
     pub(crate) const OURS: u32 =
@@ -87,7 +87,7 @@ pub(crate) mod extension {
 /// The fixed part of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
-    /// Handshake version: 4 in an induction, else 5.
+    /// Handshake version: 4 in an induction, otherwise 5.
     pub version: u32,
     /// Advertised key length in units of eight bytes; 0 means not stated.
     pub encryption: u16,
@@ -99,18 +99,18 @@ pub struct Handshake {
     pub mss: u32,
     /// Maximum number of packets in flight.
     pub flow_window: u32,
-    /// Request type, one of [`request`]; from 1000 on a refusal.
+    /// Request type, one of [`request`]. A value of 1000 or more is a refusal.
     pub request: u32,
     /// Socket id of the sender.
     pub socket: SocketId,
-    /// Cookie that proves the caller's address.
+    /// Cookie with which the caller proves its address.
     pub cookie: u32,
     /// IP address of the receiver.
     pub peer_ip: [u8; 16],
 }
 
 impl Handshake {
-    /// Reads the fixed part; the reader continues at the extensions.
+    /// Reads the fixed part. The reader is then at the extensions.
     pub fn read(r: &mut Reader<'_>) -> Result<Self, Truncated> {
         Ok(Self {
             version: r.u32()?,
@@ -140,7 +140,8 @@ impl Handshake {
     }
 }
 
-/// Encodes the address field: libsrt swaps the bytes of each word, and writes an IPv4 address into the first.
+/// Encodes an IP address for the handshake. libsrt swaps the bytes of each word, and writes an IPv4 address
+/// into the first word.
 #[must_use]
 pub fn address_field(address: IpAddr) -> [u8; 16] {
     let mut field = match address {
@@ -196,7 +197,7 @@ impl HsExtension {
     }
 }
 
-/// Returns milliseconds as the wire's sixteen bits; longer latencies are capped.
+/// Converts a latency to the 16-bit milliseconds of the handshake. Longer latencies are capped.
 pub(crate) fn wire_latency(latency: Duration) -> u16 {
     u16::try_from(latency.as_millis()).unwrap_or(u16::MAX)
 }
@@ -223,7 +224,7 @@ pub(crate) fn write_text(kind: u16, text: &str, out: &mut Vec<u8>) {
 pub struct Extensions<'a> {
     /// Handshake extension: the request or the response.
     pub hs: Option<HsExtension>,
-    /// Key material, or a one-word state.
+    /// Key material, or a single word with a state.
     pub km: Option<&'a [u8]>,
     /// Stream id; `None` when absent or empty.
     pub stream_id: Option<String>,
@@ -232,9 +233,9 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Reads the extension blocks after the fixed part. Unsupported ones are refused: groups, unknown
-    /// filters, congestion controls other than live. Unknown blocks are skipped, as in libsrt. When a block
-    /// repeats, the first counts.
+    /// Reads the extension blocks after the fixed part. Refuses unsupported features: groups, unknown
+    /// filters, and congestion controls other than live. Skips unknown blocks, as libsrt does. If a block
+    /// occurs twice, the first one counts.
     pub fn read(mut r: Reader<'a>) -> Result<Self, RejectReason> {
         let mut out = Self::default();
         let rogue = |_: Truncated| RejectReason::ROGUE;
@@ -262,7 +263,7 @@ impl<'a> Extensions<'a> {
     }
 }
 
-/// Decodes text in swapped words, without its zero padding.
+/// Decodes text whose words have swapped bytes, and removes its zero padding.
 fn unswapped(body: &[u8]) -> Vec<u8> {
     let mut bytes = body.to_vec();
     swap_words(&mut bytes);
@@ -272,7 +273,7 @@ fn unswapped(body: &[u8]) -> Vec<u8> {
 }
 
 fn is_live(body: &[u8]) -> bool {
-    // An empty name means the default, which is live.
+    // An empty name selects the default, which is live.
     body.len() <= 64 && matches!(unswapped(body).as_slice(), b"live" | b"")
 }
 

@@ -1,4 +1,4 @@
-//! A caller that has proven its address and waits for a decision.
+//! A caller that has proven its address. The application has not yet decided about it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -90,10 +90,10 @@ impl Incoming {
         (ms(self.hs.receive_latency_ms), ms(self.hs.send_latency_ms))
     }
 
-    /// Returns the packet filter of a connection with this caller, given the listener's settings.
+    /// Returns the packet filter for a connection with this caller, given the listener's settings.
     ///
     /// # Errors
-    /// The reason for which to refuse the caller, if the filters are incompatible.
+    /// If the filters are incompatible, returns the reason with which to refuse the caller.
     pub(crate) fn agree_on_filter(&self, ours: &PacketFilter) -> Result<Option<FecSettings>, RejectReason> {
         let Some(asked) = self.filter else { return Ok(None) };
         let agreed = match ours {
@@ -117,7 +117,7 @@ impl Incoming {
         self.km.as_deref().and_then(|km| KeyMaterial::read(km).ok()).map(|km| km.key_length())
     }
 
-    /// Refuses the caller; the answer is appended to `out`. No connection is needed.
+    /// Refuses the caller by appending the answer to `out`. No connection is needed.
     pub fn reject(&self, now: Instant, reason: RejectReason, out: &mut Vec<u8>) {
         let timestamp = micros(self.arrived, now);
         write_rejection(&self.handshake, self.from, timestamp, reason, out);
@@ -131,8 +131,8 @@ pub(crate) fn micros(from: Instant, to: Instant) -> u32 {
     micros
 }
 
-/// Writes a refusal: the caller's fixed part with the reason as request type. Never longer than the conclusion it
-/// answers.
+/// Writes a refusal: a copy of the caller's fixed part with the reason as its request type. It is never longer
+/// than the conclusion that it answers.
 pub(crate) fn write_rejection(
     to: &Handshake,
     address: SocketAddr,

@@ -33,7 +33,8 @@ const ITERATIONS: NonZeroU32 = match NonZeroU32::new(2048) {
     None => NonZeroU32::MIN,
 };
 const WRAP_BYTES: usize = 8;
-/// Largest message: two keys of the longest kind. Longer ones are refused (CVE-2026-55869 copied more).
+/// Size of the largest message: two keys of the maximum length. Longer messages are refused (CVE-2026-55869 copied
+/// more).
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 + SALT_BYTES + WRAP_BYTES + 2 * 32;
 
 /// Parity of a key: even or odd.
@@ -62,7 +63,7 @@ pub enum KmError {
     /// A cipher other than AES in counter mode.
     #[error("unknown cipher")]
     Cipher,
-    /// The keys do not unwrap: the passphrases differ, or the message is damaged.
+    /// The keys cannot be unwrapped, because the passphrases differ or the message is damaged.
     #[error("wrong passphrase")]
     Secret,
 }
@@ -90,7 +91,7 @@ impl std::fmt::Debug for Sek {
 }
 
 /// Key encrypting key, which wraps stream keys. Deriving it takes about a millisecond, to make guessing passphrases
-/// slow, so it is derived once for each salt.
+/// slow. It is derived only once for each salt.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Kek(Vec<u8>);
 
@@ -109,7 +110,7 @@ impl std::fmt::Debug for Kek {
     }
 }
 
-/// The stream keys of a message: one or both parities.
+/// The stream keys in a message: the even key, the odd key, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) even: Option<Sek>,
@@ -127,7 +128,7 @@ pub struct KeyMaterial<'a> {
 }
 
 impl<'a> KeyMaterial<'a> {
-    /// Parses a message, whose length fields must agree with each other and with its end.
+    /// Parses a message. Its length fields must agree with each other and with the length of the message.
     pub fn read(bytes: &'a [u8]) -> Result<Self, KmError> {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err(KmError::Malformed);

@@ -1,13 +1,14 @@
-//! The rate at which packets leave: the sending period of live congestion control (draft-sharabayko-srt-01 §5.1), and
-//! the share of retransmissions (§5.1.1, SRTO_OHEADBW).
+//! The rate at which packets may be sent: the sending period of live congestion control (draft-sharabayko-srt-01
+//! §5.1), and the share of retransmissions (§5.1.1, SRTO_OHEADBW).
 
 use std::time::{Duration, Instant};
 
 /// Initial budget for retransmissions, in bytes: enough for the first losses of a small stream.
 const OVERHEAD_BYTES_MIN: u64 = 64 * 1024;
-/// Time in seconds for which an unused share is kept: a second without connectivity uses it all at once.
+/// Time in seconds for which unused budget is kept: after a second without connectivity, much of it is needed at
+/// once.
 const OVERHEAD_KEPT_S: u64 = 5;
-/// Time by which packets may leave early, so that several leave together.
+/// Time by which packets may leave early, so that several can be sent in one turn.
 const BURST: Duration = Duration::from_millis(2);
 
 /// The budget for retransmissions.
@@ -15,7 +16,7 @@ const BURST: Duration = Duration::from_millis(2);
 pub(crate) struct Overhead {
     percent: u32,
     tokens: u64,
-    /// Bytes sent for the first time, decaying over [`OVERHEAD_KEPT_S`].
+    /// Number of bytes sent for the first time; older bytes fade over [`OVERHEAD_KEPT_S`].
     recent: u64,
     faded_at: i64,
 }
@@ -29,7 +30,7 @@ impl Overhead {
         bytes.saturating_mul(u64::from(self.percent)) / 100
     }
 
-    /// Adds the budget for bytes sent for the first time.
+    /// Adds to the budget for bytes that were sent for the first time.
     pub(crate) fn earn(&mut self, now_us: i64, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(0);
         if now_us.saturating_sub(self.faded_at) >= 1_000_000 {
@@ -57,24 +58,24 @@ impl Overhead {
     }
 }
 
-/// Bytes of a burst that leave unpaced.
+/// Number of bytes of a burst that are sent without pacing.
 const AT_ONCE_BYTES: usize = 16 * 1024;
-/// Divisor of the latency over which larger bursts are spread, up to `SPREAD_MAX`: a key frame then does not overflow
-/// short queues, and its lost packets can still be retransmitted in time. Playback is unaffected, since it follows
-/// timestamps.
+/// A larger burst is spread over the latency divided by this, at most over `SPREAD_MAX`. A key frame then does not
+/// overflow short queues, and its lost packets can still be retransmitted in time. Playback is unaffected, since it
+/// follows timestamps.
 const SPREAD_DIVISOR: u32 = 2;
 /// Maximum time over which a burst is spread.
 const SPREAD_MAX: Duration = Duration::from_millis(60);
 
-/// A burst that leaves gradually.
+/// A burst that is sent gradually.
 #[derive(Debug)]
 struct Spread {
     bytes_per_second: u64,
-    /// Bytes that may still leave unpaced.
+    /// Number of bytes that may still be sent without pacing.
     free: usize,
 }
 
-/// Pacing of packets; unlimited when no bandwidth is set.
+/// Pacing of packets. There is none if no bandwidth is set.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     bytes_per_second: Option<u64>,
@@ -95,8 +96,8 @@ impl Pacer {
         }
     }
 
-    /// Spreads a large burst over part of the receiver's `latency`. `waiting` is the bytes queued, the new message
-    /// included; 0 ends the burst.
+    /// Spreads a large burst over part of the receiver's `latency`. `waiting` is the number of bytes queued,
+    /// including the new message; 0 ends the burst.
     pub(crate) fn spread(&mut self, waiting: usize, latency: Duration) {
         if waiting == 0 {
             if self.spread.take().is_some() && self.bytes_per_second.is_none() {
@@ -112,7 +113,7 @@ impl Pacer {
         if us == 0 {
             return;
         }
-        // The rate empties the whole queue in that time, not only its part above `AT_ONCE_BYTES`.
+        // At this rate, the whole queue is emptied in that time, not only the bytes above `AT_ONCE_BYTES`.
         let rate = bytes.saturating_mul(1_000_000) / us;
         let spread = self.spread.get_or_insert(Spread { bytes_per_second: 0, free: AT_ONCE_BYTES });
         spread.bytes_per_second = spread.bytes_per_second.max(rate);
@@ -123,7 +124,7 @@ impl Pacer {
         self.next_at.filter(|at| now + BURST < *at)
     }
 
-    /// Accounts for a packet that has left.
+    /// Records that a packet of this size has been sent.
     pub(crate) fn sent(&mut self, now: Instant, bytes: usize) {
         let mut rate = self.bytes_per_second;
         if let Some(spread) = &mut self.spread {
@@ -158,7 +159,7 @@ mod tests {
             }
         }
         assert!((15_000..15_100).contains(&again), "{again}");
-        // A minute without loss keeps five seconds' share.
+        // A minute without loss leaves the budget of five seconds.
         (60_000..90_000).for_each(|n| overhead.earn(n * 2000, 1000));
         assert!((500_000..800_000).contains(&overhead.tokens), "{}", overhead.tokens);
     }
@@ -189,7 +190,7 @@ mod tests {
         assert!(overhead.is_ample());
         overhead.spend(1);
         assert!(!overhead.is_ample() && overhead.allows(32 * 1024 - 1) && !overhead.allows(32 * 1024));
-        // Half of the sent bytes' share is ample.
+        // Half of the budget for the sent bytes is ample.
         overhead.earn(0, 800_000);
         assert!(overhead.is_ample());
         overhead.spend(100_000);
@@ -253,7 +254,7 @@ mod tests {
             assert!((at_least..=at_most).contains(&took), "{bytes} bytes in {took} ms");
             assert_eq!(pacer.wait(clock.now()), None);
         }
-        // Packets that are queued while a burst leaves are not held back for ever.
+        // Packets that are queued while a burst is sent are not held back for ever.
         let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
         let mut waiting = 17 * 1024;
         pacer.spread(waiting, ms(120));

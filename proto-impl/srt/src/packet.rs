@@ -23,7 +23,7 @@ use crate::seq::Seq;
 pub struct SocketId(pub u32);
 
 impl SocketId {
-    /// Draws an id from `seed`: never 0, and of 30 bits, since libsrt uses the next bit to mark groups.
+    /// Draws an id from `seed`. The id is not 0 and has at most 30 bits, because libsrt marks groups with the next bit.
     #[must_use]
     pub fn random(seed: &Seed) -> Self {
         Self::draw(&mut seed.derive("srt socket", 0).random())
@@ -38,7 +38,7 @@ impl SocketId {
 const NAMES: u64 = (1 << 30) - 1;
 
 const CONTROL_BIT: u32 = 0x8000_0000;
-/// Mask of the message number, which has 26 bits next to the retransmission flag.
+/// Mask of the message number. It has 26 bits, beside the retransmission flag.
 pub(crate) const MESSAGE_MASK: u32 = 0x03ff_ffff;
 
 /// The key that encrypts a payload.
@@ -94,13 +94,14 @@ impl KeyFlag {
 pub struct DataHead {
     /// The sequence number.
     pub seq: Seq,
-    /// Position in the message, two bits: 2 for its first packet, 1 for its last, 3 for a whole message.
+    /// Position of the packet in its message, two bits: 2 for the first packet, 1 for the last, 3 for a packet that is
+    /// a whole message.
     pub position: u32,
-    /// The message must be delivered in order (without meaning in live mode).
+    /// True if the message must be delivered in order. Meaningless in live mode.
     pub in_order: bool,
-    /// The key.
+    /// Key that encrypts the payload.
     pub key: KeyFlag,
-    /// The packet is a retransmission.
+    /// True if the packet is a retransmission.
     pub retransmitted: bool,
     /// The message number.
     pub message: u32,
@@ -133,7 +134,7 @@ pub enum Control<'a> {
     Handshake(&'a [u8]),
     /// Keep-alive (§3.2.3).
     KeepAlive,
-    /// Acknowledgement with its number, which is 0 for light ones (§3.2.4).
+    /// Acknowledgement with its number. The number of a light acknowledgement is 0 (§3.2.4).
     Ack(u32, Ack),
     /// Loss report (§3.2.5).
     Nak(Losses<'a>),
@@ -143,11 +144,11 @@ pub enum Control<'a> {
     Shutdown,
     /// Confirmation of the acknowledgement with this number (§3.2.8).
     AckAck(u32),
-    /// Message number, then first and last packet that the sender has given up (§3.2.9).
+    /// Message number, and the first and last packet that the sender has given up (§3.2.9).
     DropRequest(u32, Seq, Seq),
     /// Peer error with its code (§3.2.10).
     PeerError(u32),
-    /// Type 0x7fff with its subtype: a handshake extension sent later, such as key material.
+    /// Type 0x7fff with its subtype: a handshake extension sent after the handshake, such as key material.
     User(u16, &'a [u8]),
     /// An unknown type.
     Unknown(u16),
@@ -170,7 +171,7 @@ pub(crate) mod kind {
 /// An acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// Sequence number of the first missing packet, or of the next expected.
+    /// Sequence number of the first missing packet, or of the next expected packet if none is missing.
     pub next: Seq,
     /// Figures of a full acknowledgement; `None` in a light one.
     pub figures: Option<AckFigures>,
@@ -183,7 +184,7 @@ pub struct AckFigures {
     pub rtt_us: u32,
     /// Variation of the round-trip time, in microseconds.
     pub rtt_var_us: u32,
-    /// Packets for which the receiver has room.
+    /// Number of packets for which the receiver has room.
     pub room_packets: u32,
     /// Receive rate, in packets per second.
     pub rate_packets: u32,
@@ -193,8 +194,8 @@ pub struct AckFigures {
     pub rate_bytes: u32,
 }
 
-/// Iterates over the ranges of a loss report. The first word of a range has the highest bit set and the last follows; a
-/// word without that bit is a single packet (§3.2.5, appendix A).
+/// Iterates over the ranges of a loss report. The first word of a range has its highest bit set, and the word after it
+/// is the end of the range. A word without that bit is a single packet (§3.2.5, appendix A).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Losses<'a>(&'a [u8]);
 
@@ -268,7 +269,7 @@ fn read_control<'a>(kind: u16, subtype: u16, info: u32, mut r: Reader<'a>) -> Re
     })
 }
 
-/// Reads an acknowledgement of any kind; full ones have a fast path.
+/// Reads an acknowledgement of any kind. There is a fast path for full ones.
 fn read_ack(r: &mut Reader<'_>) -> Result<Ack, Truncated> {
     if let Ok(full) = r.array::<28>() {
         let [next, rtt_us, rtt_var_us, room_packets, rate_packets, bandwidth_packets, rate_bytes] =
@@ -289,7 +290,7 @@ fn read_words<const N: usize, const BYTES: usize>(bytes: [u8; BYTES]) -> [u32; N
     words
 }
 
-/// Reads the figures of a full acknowledgement, or of a small one, which ends after the room (§3.2.4).
+/// Reads the figures of a full acknowledgement, or of a small one, which ends after `room_packets` (§3.2.4).
 fn read_figures(r: &mut Reader<'_>) -> Option<AckFigures> {
     let (rtt_us, rtt_var_us, room_packets) = (r.u32().ok()?, r.u32().ok()?, r.u32().ok()?);
     let mut or_zero = || r.u32().unwrap_or(0);
@@ -325,7 +326,7 @@ impl ControlWriter {
     pub fn write(&self, control: &Control<'_>, out: &mut Vec<u8>) {
         match control {
             Control::Handshake(body) => self.parts(kind::HANDSHAKE, 0, 0, body, out),
-            // libsrt sends a zero word in packets without a body, and so does this writer.
+            // Like libsrt, this writer sends a zero word in packets that have no body.
             Control::KeepAlive => self.parts(kind::KEEP_ALIVE, 0, 0, &[0; 4], out),
             Control::Ack(number, ack) => self.ack(*number, ack, out),
             Control::Nak(losses) => self.parts(kind::NAK, 0, 0, losses.0, out),
@@ -418,7 +419,7 @@ mod tests {
         assert_eq!(losses(&body[..8]).count(), 1);
     }
 
-    /// S-01 for the reader: no length, and no truncation at any byte, makes it panic.
+    /// S-01 for the reader: it does not panic at any length field or any truncation.
     #[test]
     fn s_01_no_length_harms_the_reader() {
         for first in [0u32, 0x8000_0000, 0x8002_0000, 0x8003_0000, 0x8007_0000, 0xffff_0003, 0x9234_0000] {

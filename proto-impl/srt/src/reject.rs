@@ -1,6 +1,6 @@
 //! Reasons for refusing a connection (libsrt `docs/API/rejection-codes.md`).
 
-/// Offset of refusals on the wire: a refusal is a handshake whose request type is this plus the code.
+/// A refusal is a handshake whose request type is this number plus the code.
 const WIRE_BASE: u32 = 1000;
 /// First code for applications; codes from 2000 on are free for private use.
 const PREDEFINED: u32 = 1000;
@@ -30,7 +30,7 @@ reasons! {
     UNKNOWN = 0,
     /// A system call failed.
     SYSTEM = 1,
-    /// The peer refused without a reason.
+    /// The peer refused without giving a reason.
     PEER = 2,
     /// Resources could not be allocated.
     RESOURCE = 3,

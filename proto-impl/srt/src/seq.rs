@@ -1,10 +1,10 @@
 //! Sequence numbers of data packets: 31 bits that wrap (draft-sharabayko-srt-01 §3.1).
 
 const MASK: u32 = 0x7fff_ffff;
-/// Half of the number space. A number farther ahead counts as earlier.
+/// Half of the number space. A number that is further ahead than this counts as earlier.
 const HALF: u32 = 0x4000_0000;
 
-/// A sequence number. Numbers wrap, so they have distances but no order.
+/// A sequence number. Numbers wrap, so two of them have a distance but no order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seq(u32);
 
@@ -39,8 +39,8 @@ impl Seq {
         self.plus(MASK)
     }
 
-    /// Returns the distance from `base` to this number; `None` when this number is before `base` by the
-    /// shorter way around.
+    /// Returns the distance from `base` to this number. `None` if this number is before `base`, that
+    /// is, if the shorter way around leads backwards.
     #[must_use]
     pub const fn ahead_of(self, base: Self) -> Option<u32> {
         let distance = self.0.wrapping_sub(base.0) & MASK;

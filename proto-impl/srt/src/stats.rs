@@ -20,14 +20,14 @@ pub struct Stats {
     pub pkt_recv_unique: u64,
     /// Data packets found missing when a later one arrived.
     pub pkt_rcv_loss: u64,
-    /// Data packets given up because a later one was due.
+    /// Data packets given up because they were still missing when a later packet was due.
     pub pkt_rcv_drop: u64,
     /// Data packets received that were marked as retransmitted.
     pub pkt_rcv_retrans: u64,
     /// Data packets received after they were delivered or given up.
     pub pkt_rcv_belated: u64,
-    /// Data packets that could not be decrypted: the key is unknown, or only one of the packet and the connection is
-    /// encrypted.
+    /// Data packets that could not be decrypted: their key is unknown, or the packet is encrypted and the connection
+    /// is not, or the other way around.
     pub pkt_rcv_undecrypt: u64,
     /// Data packets dropped because the receive buffer had no room.
     pub pkt_rcv_no_room: u64,
@@ -70,13 +70,13 @@ pub struct Stats {
     pub byte_snd_buf: u64,
     /// Age of the oldest packet in the send buffer, in milliseconds.
     pub ms_snd_buf: u32,
-    /// Packets in the receive buffer, missing ones between them included.
+    /// Packets in the receive buffer, including the missing ones between them.
     pub pkt_rcv_buf: u32,
     /// Bytes in the receive buffer.
     pub byte_rcv_buf: u64,
     /// The receive latency, in milliseconds.
     pub ms_rcv_tsb_pd_delay: u32,
-    /// Send latency, for which the peer holds packets, in milliseconds.
+    /// Send latency in milliseconds: the time for which the peer holds the packets that it receives.
     pub ms_snd_tsb_pd_delay: u32,
     /// Drift of the peer's clock against the local clock, in microseconds.
     pub us_drift: i64,

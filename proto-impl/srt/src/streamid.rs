@@ -3,7 +3,8 @@
 /// The prefix of the standard form.
 const PREFIX: &str = "#!::";
 
-/// The keys of a stream id in the standard form. Values are not validated; check them before using them as names.
+/// The keys of a stream id in the standard form. Values are not validated; check them before using them, for
+/// example as file names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamIdKeys<'a> {
     /// `r`: resource name.
@@ -54,7 +55,7 @@ pub enum StreamIdError {
 /// Maximum number of items accepted.
 const ITEMS_MAX: usize = 32;
 
-/// Parses the standard form; `None` when the id does not begin with its prefix.
+/// Parses the standard form; `None` if the id does not begin with `#!::`.
 #[must_use]
 pub fn parse(stream_id: &str) -> Option<Result<StreamIdKeys<'_>, StreamIdError>> {
     stream_id.strip_prefix(PREFIX).map(parse_items)

@@ -12,8 +12,8 @@ use crate::{Error, SAMPLE_RATE};
 
 /// Number of samples per channel in an Opus packet: 20 ms, as browsers send.
 const OPUS_FRAMES: usize = 960;
-/// Effort of the Opus encoder, from 0 to 10. A higher value costs half as much again without an audible difference at
-/// the bit rates of music.
+/// Effort of the Opus encoder, from 0 to 10. At a higher value it needs half as much time again, without an audible
+/// difference at the bit rates of music.
 const OPUS_COMPLEXITY: i32 = 5;
 /// Maximum length of an Opus packet in bytes (RFC 6716 §3.4).
 const OPUS_BYTES_MAX: usize = 1275;
@@ -72,7 +72,7 @@ impl Encoder {
         Ok(Self::Aac { encoder, frame: Vec::new(), delay: i64::from(info.nDelay) })
     }
 
-    /// Refuses: this build has no encoder of AAC.
+    /// Always fails, because this build has no encoder of AAC.
     #[cfg(not(feature = "fdk-aac"))]
     pub(crate) const fn aac(_: u32) -> Result<Self, Error> {
         Err(Error::Codec)
@@ -87,7 +87,7 @@ impl Encoder {
         }
     }
 
-    /// Number of samples by which the decoded output of a unit lags behind its input.
+    /// Number of samples by which the decoded output of a unit is later than the input of the encoder.
     pub(crate) fn delay(&mut self) -> i64 {
         match self {
             Self::Opus(encoder) => encoder.get_lookahead().map_or(0, i64::from),

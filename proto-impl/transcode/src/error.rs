@@ -2,11 +2,11 @@
 
 use thiserror::Error;
 
-/// Reason for which a unit or a configuration could not be used.
+/// The reason why a unit or a configuration could not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The codec cannot be decoded here.
+    /// A codec that this build cannot decode.
     #[error("this codec is not decoded")]
     Codec,
     /// The decoder refused the configuration.
@@ -15,7 +15,7 @@ pub enum Error {
     /// The unit is damaged.
     #[error("the unit is damaged")]
     Damaged,
-    /// The library failed at an operation that should not fail, from lack of memory or an internal fault.
+    /// The library failed although the input was valid, because of a lack of memory or an internal fault.
     #[error("the library failed")]
     Library,
 }

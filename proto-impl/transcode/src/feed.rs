@@ -1,4 +1,4 @@
-//! Feed from units to the line: decoding, resampling, and keeping samples in step with the times of their units.
+//! Decodes units, resamples them, and keeps the samples in step with the times of the units.
 
 use media::{CodecConfig, Timescale, Track};
 
@@ -8,26 +8,26 @@ use crate::resampler::Resampler;
 use crate::transcoder::Stats;
 use crate::{CHANNELS, CLOCK, Error};
 
-/// Ticks by which a unit may be early or late (60 ms). Encoders set timestamps with a clock that differs from that of
-/// the samples. A larger difference is a gap or a repetition.
+/// Number of ticks by which a unit may be early or late (60 ms). Encoders set timestamps with another clock than that
+/// of the samples. A larger difference means that samples are missing or repeated.
 const STRAY_MAX: i64 = 2880;
-/// Number of consecutive units that are off by more than [`LOST_MIN`] to the same side before they count as loss or
-/// excess instead of clock jitter.
+/// If this many consecutive units are off by more than [`LOST_MIN`] in the same direction, samples are missing or
+/// repeated. Fewer are considered jitter.
 const STRAYS_MAX: u32 = 8;
-/// Minimum gap in ticks that a codec with concealment fills: 10 ms, half a packet.
+/// Minimum gap in ticks that is filled by concealment if the codec has it: 10 ms, half a packet.
 const LOST_MIN: i64 = 480;
-/// Mean distance of samples from their times, in ticks, above which samples are stretched.
+/// Mean distance of samples from the times of their units, in ticks, above which samples are stretched.
 const DRIFT_MAX: i64 = 240;
-/// Mean distance in ticks below which stretching ends.
+/// Mean distance in ticks below which stretching stops.
 const DRIFT_MIN: i64 = 48;
 /// Limit of stretching: at most one sample in this many, which is inaudible.
 const STRETCH: i64 = 200;
-/// Approximate number of units in the mean distance.
+/// Approximate number of units over which the mean distance is taken.
 const DRIFT_UNITS: i64 = 32;
 /// Number of consecutive damaged units after which the decoder is restarted.
 const DAMAGED_MAX: u32 = 8;
 
-/// Decoder of a configuration with the position of its samples.
+/// Decoder for one configuration, and the position of its samples.
 #[derive(Debug)]
 pub(crate) struct Feed {
     config: CodecConfig,
@@ -45,33 +45,33 @@ pub(crate) struct Feed {
     stretched: Vec<f32>,
 }
 
-/// Relation of times and samples.
+/// Relation between the times of units and their samples.
 #[derive(Debug, Default)]
 struct Clock {
     /// Sample rate of the decoded audio in Hz.
     rate: u32,
-    /// Time of the first sample since the last jump. With `None`, the next sample is the first.
+    /// Time of the first sample since the last jump. `None`: the next sample becomes the first.
     base: Option<i64>,
     /// Number of samples per channel since the last jump.
     frames: i64,
-    /// Mean lateness of units, times `DRIFT_UNITS`; positive if samples are missing.
+    /// Mean lateness of units in ticks, multiplied by `DRIFT_UNITS`. Positive if samples are missing.
     drift: i64,
     /// True if stretching is reducing the distance.
     stretches: bool,
-    /// Number of consecutive units that were off by more than [`LOST_MIN`] to the same side.
+    /// Number of consecutive units that were off by more than [`LOST_MIN`] in the same direction.
     strays: u32,
     /// True if those units were late; otherwise they were early.
     strays_late: bool,
 }
 
 impl Clock {
-    /// Time by which a unit at `start` is late, or 0 after a jump.
+    /// Number of ticks by which a unit at `start` is late; 0 after a jump.
     fn late(&self, start: i64) -> i64 {
         let since = Timescale::new(self.rate).convert(self.frames, CLOCK);
         self.base.map_or(0, |base| start.saturating_sub(base.saturating_add(since)))
     }
 
-    /// Returns whether the samples must be moved to their time at once, for a unit that is late by `late`.
+    /// Returns whether the samples must be moved to the time of their unit at once; the unit is late by `late`.
     fn is_stray(&mut self, late: i64) -> bool {
         if late.abs() <= LOST_MIN {
             self.strays = 0;
@@ -83,8 +83,8 @@ impl Clock {
         late.abs() > STRAY_MAX || self.strays >= STRAYS_MAX
     }
 
-    /// Records how late a unit in its place is. Returns the number of samples to add to its `frames`;
-    /// negative values remove samples.
+    /// Records the lateness of a unit that needs no jump. Returns the number of samples to add to its `frames`; a
+    /// negative number of samples must be removed.
     fn stretch(&mut self, late: i64, frames: i64) -> i64 {
         // The mean is scaled, so that small distances are not rounded away.
         self.drift += (late * DRIFT_UNITS - self.drift) / DRIFT_UNITS;
@@ -117,7 +117,7 @@ impl Feed {
         }
     }
 
-    /// Returns whether the feed can continue with the current state of the track.
+    /// Returns whether the feed can continue although the track has this state now.
     pub(crate) fn fits(&mut self, track: &Track) -> bool {
         if self.epoch != track.epoch && self.config == track.config {
             self.epoch = track.epoch;
@@ -125,7 +125,7 @@ impl Feed {
         self.epoch == track.epoch
     }
 
-    /// Decodes a unit with its time in ticks of 48 kHz and appends it to the line.
+    /// Decodes a unit and appends its samples to the line. `start` is its time in ticks of 48 kHz.
     pub(crate) fn handle_unit(&mut self, start: i64, payload: &[u8], line: &mut Line, stats: &mut Stats) {
         let Some(decoder) = &mut self.decoder else {
             stats.damaged = stats.damaged.saturating_add(1);
@@ -156,7 +156,7 @@ impl Feed {
         }
     }
 
-    /// Replaces a damaged unit with silence of the length of the previous unit.
+    /// Appends silence instead of a damaged unit. The silence is as long as the previous unit.
     fn stand_in(&mut self, start: i64, line: &mut Line, stats: &mut Stats) {
         if self.clock.base.is_some() && self.unit_frames > 0 {
             self.pcm.rate = self.clock.rate;
@@ -202,7 +202,8 @@ impl Feed {
         Ok(())
     }
 
-    /// Number of ticks by which samples lag behind the times of their units.
+    /// Number of ticks by which the samples are later than the times of their units, because of decoder and
+    /// resampler.
     fn delay(&self) -> i64 {
         let decoder = self.decoder.as_ref().map_or(0, Decoder::delay);
         let decoder = Timescale::new(self.clock.rate).convert(i64::from(decoder), CLOCK);

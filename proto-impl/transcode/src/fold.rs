@@ -2,7 +2,7 @@
 
 use std::f32::consts::FRAC_1_SQRT_2 as HALF_POWER;
 
-/// Shares of a channel in left and right.
+/// Shares of a channel in the left and the right output channel.
 type Share = [f32; 2];
 
 const LEFT: Share = [1.0, 0.0];
@@ -10,11 +10,11 @@ const RIGHT: Share = [0.0, 1.0];
 const CENTRE: Share = [HALF_POWER, HALF_POWER];
 const SURROUND_LEFT: Share = [HALF_POWER, 0.0];
 const SURROUND_RIGHT: Share = [0.0, HALF_POWER];
-/// Share of the low frequency channel, which is left out as in ITU-R BS.775.
+/// Shares of the low frequency channel. As in ITU-R BS.775, the channel is not mixed in.
 const NOTHING: Share = [0.0, 0.0];
 
-/// Shares of one to eight channels in the order of Vorbis (RFC 7845 §5.1.1.2), as ITU-R BS.775-3 annex 4 mixes them
-/// down.
+/// Shares for one to eight channels in the order of Vorbis (RFC 7845 §5.1.1.2). They are those of ITU-R BS.775-3
+/// annex 4.
 const SHARES: [&[Share]; 8] = [
     &[[1.0, 1.0]],
     &[LEFT, RIGHT],
@@ -26,8 +26,8 @@ const SHARES: [&[Share]; 8] = [
     &[LEFT, CENTRE, RIGHT, SURROUND_LEFT, SURROUND_RIGHT, SURROUND_LEFT, SURROUND_RIGHT, NOTHING],
 ];
 
-/// Appends interleaved samples of `channels` channels in the order of Vorbis as interleaved stereo. If the mix could
-/// exceed full scale, all channels are attenuated.
+/// Mixes interleaved samples of `channels` channels in the order of Vorbis down to interleaved stereo, and appends
+/// the result. If the mix could exceed full scale, all channels are attenuated.
 pub(crate) fn vorbis(samples: &[f32], channels: usize, out: &mut Vec<f32>) {
     if channels == crate::CHANNELS {
         out.extend_from_slice(samples);

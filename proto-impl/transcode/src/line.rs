@@ -1,18 +1,18 @@
-//! Line of samples in the order of their times.
+//! A line of samples, in the order of their times.
 
 use crate::CHANNELS;
 
-/// Maximum gap in ticks that is filled with silence (two seconds). After a longer one the source has restarted, and the
-/// gap remains.
+/// Maximum gap in ticks that is filled with silence (two seconds). If a gap is longer, the source has restarted, and
+/// the gap remains in the times.
 const FILLED_MAX: i64 = 2 * 48_000;
 
-/// Samples at 48 kHz that wait for their frame, with the time of the first. Times never decrease.
+/// Samples at 48 kHz that wait until they fill a frame, and the time of the first one. Times never decrease.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     samples: Vec<f32>,
     /// Time of the first sample in ticks of 48 kHz.
     start: Option<i64>,
-    /// Number of samples per channel still to be skipped because their time has passed.
+    /// Number of samples per channel that must still be dropped, because their time has already passed.
     skip: usize,
 }
 
@@ -23,8 +23,8 @@ impl Line {
         Some(self.start?.saturating_add(held))
     }
 
-    /// Sets the time of the samples that are pushed next. A gap is filled with silence, and samples whose time has
-    /// passed are left out.
+    /// Sets the time of the samples that will be pushed next. Fills a gap before them with silence. If their time has
+    /// already passed, they will be dropped.
     pub(crate) fn join(&mut self, at: i64) {
         self.skip = 0;
         let Some(end) = self.end() else {
@@ -50,7 +50,7 @@ impl Line {
         self.samples.extend(samples.iter().skip(skipped * CHANNELS));
     }
 
-    /// Takes a frame of `frames` samples per channel and returns the time of its first.
+    /// Takes a frame of `frames` samples per channel. Returns the time of its first sample.
     pub(crate) fn take(&mut self, frames: usize, out: &mut Vec<f32>) -> Option<i64> {
         let start = self.start?;
         let count = frames * CHANNELS;
@@ -64,7 +64,7 @@ impl Line {
     }
 }
 
-/// Stretches interleaved stereo by `by` samples per channel; negative values shorten it. Each sample is interpolated
+/// Lengthens interleaved stereo by `by` samples per channel; a negative number shortens it. Each sample is interpolated
 /// from its neighbours.
 pub(crate) fn stretch(samples: &[f32], by: i64, out: &mut Vec<f32>) {
     out.clear();
@@ -106,7 +106,7 @@ mod tests {
         line.push(&[2.0; 4]);
         assert_eq!(line.take(8, &mut frame), Some(100));
         assert_eq!(frame, [[1.0; 8].as_slice(), &[0.0; 4], &[2.0; 4]].concat());
-        // Two of these four samples were dropped.
+        // Two of these four samples come too late and are dropped.
         line.join(106);
         line.push(&[3.0, 3.0]);
         line.push(&[4.0, 4.0, 5.0, 5.0, 6.0, 6.0]);

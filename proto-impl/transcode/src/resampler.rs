@@ -7,11 +7,11 @@ use rubato::{Fft, FixedSync, Resampler as _};
 
 use crate::{CHANNELS, Error, SAMPLE_RATE};
 
-/// Sample rates of the codecs: those that AAC numbers (ISO/IEC 14496-3 table 1.18), which include those of MP3 and
-/// G.711. Another rate could need a block as long as its value, up to seconds.
+/// Sample rates that codecs can have: those that AAC numbers (ISO/IEC 14496-3 table 1.18), which include the rates
+/// of MP3 and G.711. Another rate could require very long blocks, of up to seconds.
 const RATES: [u32; 13] =
     [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
-/// Number of blocks per second. A shorter block delays less, and passes less of the highest frequencies.
+/// Number of blocks per second. Shorter blocks cause less delay, but lose more of the highest frequencies.
 const BLOCKS: u32 = 100;
 
 /// Resampler of interleaved stereo.

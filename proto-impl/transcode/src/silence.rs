@@ -7,10 +7,10 @@ use media::{AccessUnit, TrackId};
 const FRAME: &[u8] = &[0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
 /// Duration of a frame in ticks.
 const FRAME_TICKS: i64 = 1024;
-/// Maximum gap in ticks that is filled (two seconds). After a longer one the stream has restarted.
+/// Maximum gap in ticks that is filled (two seconds). If a gap is longer, the stream has restarted.
 const FILLED_MAX: i64 = 2 * 48_000;
 
-/// Source of silent units up to given times, in ticks of 48 kHz.
+/// Makes silent units up to given times, in ticks of 48 kHz.
 #[derive(Debug, Default)]
 pub struct Silence {
     next: Option<i64>,
@@ -18,14 +18,14 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Advances the stream to this time.
+    /// Continues the silence up to this time.
     pub fn advance(&mut self, to: i64) {
         let next = self.next.unwrap_or(to);
         self.next = Some(if to.saturating_sub(next) > FILLED_MAX { to } else { next });
         self.until = self.until.max(to);
     }
 
-    /// Returns the next unit that ends by that time.
+    /// Returns the next unit, if it ends at the latest at the time of the last [`Self::advance`].
     pub fn poll_unit(&mut self) -> Option<AccessUnit> {
         let at = self.next.filter(|next| next.saturating_add(FRAME_TICKS) <= self.until)?;
         self.next = Some(at.saturating_add(FRAME_TICKS));

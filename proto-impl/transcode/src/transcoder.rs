@@ -12,7 +12,7 @@ use crate::feed::Feed;
 use crate::line::Line;
 use crate::{CLOCK, Error};
 
-/// Target codec with its bits per second.
+/// Target codec and its bit rate in bits per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// Opus with its bits per second.
@@ -34,7 +34,7 @@ impl Target {
         })
     }
 
-    /// True if this build can encode it: AAC needs the feature `fdk-aac`.
+    /// True if this build can encode the target. AAC requires the feature `fdk-aac`.
     #[must_use]
     pub const fn can_encode(self) -> bool {
         match self {
@@ -68,7 +68,8 @@ pub const fn can_decode(config: &CodecConfig) -> bool {
     }
 }
 
-/// Maximum number of queued units, beyond which the oldest are dropped. A unit of a second and a gap of two make fewer.
+/// Maximum number of queued units. Beyond it, the oldest are dropped. A unit of a second after a gap of two seconds
+/// makes fewer.
 const MADE_MAX: usize = 256;
 
 /// Counters of a transcoder.
@@ -80,7 +81,7 @@ pub struct Stats {
     pub damaged: u64,
     /// Encoded units.
     pub encoded: u64,
-    /// Number of times that samples were moved by more than stretching, because of gaps or repetitions.
+    /// Number of times that gaps or repetitions moved samples by more than stretching can.
     pub jumps: u64,
     /// Samples that stretching added or removed.
     pub stretched: u64,
@@ -93,7 +94,7 @@ pub struct Transcoder {
     encoder: Encoder,
     feed: Option<Feed>,
     line: Line,
-    /// Time of the first unit. There is no output for earlier times.
+    /// Time of the first unit. No output is made for earlier times.
     first: Option<i64>,
     made: VecDeque<AccessUnit>,
     stats: Stats,
@@ -101,7 +102,7 @@ pub struct Transcoder {
 }
 
 impl Transcoder {
-    /// Creates a transcoder. Each unit brings its source configuration.
+    /// Creates a transcoder. The source's configuration is passed with each unit.
     ///
     /// # Errors
     /// Returns [`Error::Configuration`] if the encoder refuses the bit rate, [`Error::Codec`] if this build
@@ -119,7 +120,7 @@ impl Transcoder {
         })
     }
 
-    /// Handles a unit of the source with the current state of its track.
+    /// Handles a unit of the source. `track` is the current state of its track.
     pub fn handle_unit(&mut self, track: &Track, unit: &AccessUnit) {
         let start = track.timescale.convert(unit.pts, CLOCK);
         self.first.get_or_insert(start);
@@ -155,7 +156,7 @@ impl Transcoder {
         }
     }
 
-    /// Returns the next output unit. Its times are ticks of 48 kHz; the caller must set track and epoch.
+    /// Returns the next output unit. Its times are in ticks of 48 kHz. The caller must set its track and epoch.
     pub fn poll_unit(&mut self) -> Option<AccessUnit> {
         self.made.pop_front()
     }

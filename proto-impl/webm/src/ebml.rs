@@ -71,7 +71,7 @@ pub mod id {
 pub const HEAD_BYTES_MAX: usize = 12;
 /// Maximum length of an ID in bytes (EBMLMaxIDLength).
 const ID_BYTES_MAX: usize = 4;
-/// Length in bytes of a size that is overwritten later.
+/// Length in bytes of a size field that is overwritten later.
 pub(crate) const WIDE_SIZE_BYTES: usize = 8;
 /// Unknown size in eight bytes.
 pub(crate) const UNKNOWN_SIZE: [u8; WIDE_SIZE_BYTES] = [0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
@@ -110,7 +110,7 @@ fn read_id(reader: &mut Reader<'_>) -> Result<u32, Error> {
     let more = length(first).filter(|more| *more < ID_BYTES_MAX).ok_or(Error::Invalid("element ID"))?;
     let id = reader.take(more)?.iter().fold(u32::from(first), |id, byte| id << 8 | u32::from(*byte));
     let marker = 1u32 << (7 * more + 7);
-    // Neither only zeros nor only ones (RFC 8794 §5).
+    // The value bits must be neither all zeros nor all ones (RFC 8794 §5).
     if id == marker || id == marker * 2 - 1 {
         return Err(Error::Invalid("element ID"));
     }
@@ -123,7 +123,7 @@ fn read_size(reader: &mut Reader<'_>) -> Result<Option<u64>, Error> {
     Ok(Some(value).filter(|value| *value != (1 << bits) - 1))
 }
 
-/// Reads a variable-length number without its marker and returns it with the number of its bits.
+/// Reads a variable-length number. Returns the number without its marker, and the number of its bits.
 pub(crate) fn read_vint(reader: &mut Reader<'_>) -> Result<(u64, usize), Error> {
     let first = reader.u8()?;
     let more = length(first).ok_or(Error::Invalid("element size"))?;
@@ -167,13 +167,14 @@ pub(crate) fn put_id(out: &mut BytesMut, id: u32) {
     out.put_slice(bytes.get(zeros..).unwrap_or_default());
 }
 
-/// Appends a size in `width` bytes, 1 to 8. The size must fit and must not be all ones.
+/// Appends a size in `width` bytes, 1 to 8. The size must fit in them, and its bits must not be all ones.
 pub(crate) fn put_size(out: &mut BytesMut, size: u64, width: usize) {
     let bytes = (size | 1u64 << (7 * width.min(8))).to_be_bytes();
     out.put_slice(bytes.get(8usize.saturating_sub(width)..).unwrap_or_default());
 }
 
-/// Minimum number of bytes for a size. All ones are reserved for an unknown size.
+/// Minimum number of bytes for a size. A size whose bits are all ones is avoided, because it means an unknown
+/// size.
 pub(crate) const fn size_bytes(size: u64) -> usize {
     let mut width = 1;
     while width < 8 && size >= (1 << (7 * width)) - 1 {
@@ -200,14 +201,14 @@ pub(crate) fn put_float(out: &mut BytesMut, id: u32, value: f64) {
     put_binary(out, id, &value.to_be_bytes());
 }
 
-/// Appends an element that contains the elements from `write`.
+/// Appends an element whose body consists of the elements that `write` appends.
 pub(crate) fn put_master(out: &mut BytesMut, id: u32, write: impl FnOnce(&mut BytesMut)) {
     let mut body = BytesMut::new();
     write(&mut body);
     put_binary(out, id, &body);
 }
 
-/// Length in bytes of the header of a `Void` with any body.
+/// Length in bytes of the header of a `Void`, whatever the length of its body.
 pub(crate) const VOID_HEAD_BYTES: usize = 1 + WIDE_SIZE_BYTES;
 
 /// Appends a `Void` of `bytes` bytes in total, at least 9 (RFC 8794 §11.3.2).

@@ -1,6 +1,6 @@
 //! Errors of reading files.
 
-/// Reason for which a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,7 +21,7 @@ pub enum Error {
         /// Size of the element in bytes.
         size: u64,
     },
-    /// The file has no block.
+    /// The file contains no block.
     #[error("no media")]
     NoMedia,
 }

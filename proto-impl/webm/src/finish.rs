@@ -1,11 +1,12 @@
-//! Steps that make a recorded file seekable. After each step the file is playable, and the next steps can still be
-//! done.
+//! Steps that make a recorded file seekable. After each step the file can be played, and the remaining steps can
+//! still be performed.
 //!
-//! 1. The last cluster ends with its last whole block. The caller has truncated the file there.
-//! 2. `Cues` after the media, if they do not fit into the room.
-//! 3. The duration, and everything in the room but its first nine bytes.
-//! 4. The first nine bytes of the room, in which the `SeekHead` replaces a `Void`.
-//! 5. The size of the segment, which finishes the file.
+//! 1. The size of the last cluster is corrected, so that the cluster ends with its last whole block. The caller has
+//!    truncated the file there.
+//! 2. `Cues` is written after the media, unless it fits into the room before `Info`.
+//! 3. The duration is written, and the content of the room except for its first nine bytes.
+//! 4. The first nine bytes of the room are written: a `SeekHead` replaces the `Void`.
+//! 5. The size of the segment is written. The file is then finished.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -16,7 +17,7 @@ use crate::indexer::{Cue, Indexed};
 use crate::writer::{DURATION_BYTES, SEEK_HEAD_BYTES};
 use crate::{Error, id};
 
-/// Bytes that overwrite those of a file.
+/// Bytes that overwrite a part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
     /// Offset of the patch in the file.
@@ -32,7 +33,7 @@ const SEEK_HEAD_SIZE_BYTES: usize = VOID_HEAD_BYTES - 4;
 /// caller must first truncate the file to `indexed.end`.
 ///
 /// # Errors
-/// Returns an error if the head of the file has no room.
+/// Returns an error if the file has no room before `Info`.
 pub fn finish(indexed: &Indexed) -> Result<Vec<Vec<Patch>>, Error> {
     let cues = cues(indexed);
     let (front, behind) = match front(indexed, &cues, true)? {
@@ -74,7 +75,8 @@ fn duration(ms: u64) -> Bytes {
     out.freeze()
 }
 
-/// Makes the `Cues` (RFC 9559 §5.1.5), which list the positions in the segment of the clusters that can be sought to.
+/// Makes the `Cues` (RFC 9559 §5.1.5). It lists the clusters that a player can seek to, by their positions in the
+/// segment.
 fn cues(indexed: &Indexed) -> Bytes {
     let mut out = BytesMut::new();
     put_master(&mut out, id::CUES, |out| {
@@ -100,7 +102,7 @@ fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<Byte
     let within = |at: u64| at.saturating_sub(indexed.segment_at);
     let mut out = seek_head([indexed.info_at, indexed.tracks_at, cues_at].map(within));
     let in_front = if with_cues { cues.len() } else { 0 };
-    // The rest is a `Void`, which has a head.
+    // The rest of the room becomes a `Void`, so there must be enough for its header.
     let left = room.checked_sub(SEEK_HEAD_BYTES).and_then(|room| room.checked_sub(in_front));
     let Some(left) = left.filter(|left| *left >= VOID_HEAD_BYTES) else { return Ok(None) };
     if with_cues {

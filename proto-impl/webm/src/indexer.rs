@@ -1,4 +1,5 @@
-//! Indexer of a recorded file: its seek points, its duration and the end of its last whole block, also after a crash.
+//! Indexer of a recorded file: finds its seek points, its duration, and the end of its last whole block, even after a
+//! crash.
 //!
 //! ```text
 //! Start ── Top ──┬─ Info, Tracks ── Top
@@ -16,14 +17,14 @@ use crate::reading::segment_at;
 use crate::writer::{BLOCK_HEAD_BYTES, DURATION_BYTES, KEY_FRAME, SEEK_HEAD_BYTES};
 use crate::{Error, HEAD_BYTES_MAX, INFO_BYTES_MAX, id};
 
-/// Length in bytes of the end of a file that is examined block by block. A recorder appends less than this before it
-/// syncs.
+/// Length in bytes of the end of a file, which is examined block by block. Between two syncs, a recorder appends fewer
+/// bytes than this.
 pub const TAIL_BYTES: u64 = 16 << 20;
 /// Number of bytes read at the start: the EBML header and the header of the segment.
 const START_BYTES: usize = 256;
 /// Number of bytes read from a cluster: its header, its time and the header of its first block.
 const CLUSTER_BYTES: usize = 64;
-/// Maximum length in bytes of a `Tracks` element: 16 tracks, each with parameter sets of 64 KiB.
+/// Maximum length of a `Tracks` element in bytes: enough for 16 tracks with parameter sets of 64 KiB each.
 const TRACKS_BYTES_MAX: usize = 2 << 20;
 /// Highest number of a track.
 const TRACK_MAX: u8 = 126;
@@ -45,22 +46,23 @@ pub(crate) struct Cue {
 /// Tracks and clusters of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexed {
-    /// Offset of the end of the last whole block. The rest of the file is useless.
+    /// Offset of the end of the last whole block. The rest of the file is unusable.
     pub end: u64,
     /// End time of the last frame in milliseconds.
     pub duration_ms: u64,
-    /// Offset of the body of the segment, after a size of eight bytes. The room reaches from there to `Info`.
+    /// Offset of the body of the segment, which follows a size field of eight bytes. The room for later elements lasts
+    /// from there to `Info`.
     pub(crate) segment_at: u64,
     pub(crate) info_at: u64,
     pub(crate) tracks_at: u64,
-    /// Offset of the duration.
+    /// Offset of the `Duration` element.
     pub(crate) duration_at: Option<u64>,
     pub(crate) cues: Vec<Cue>,
-    /// Offset of the size of the last cluster if it is incomplete, and the correct size.
+    /// If the last cluster is incomplete: the offset of its size field, and the correct size.
     pub(crate) torn: Option<(u64, u64)>,
 }
 
-/// Next part to read.
+/// The part that is read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Start,
@@ -83,7 +85,7 @@ struct Cluster {
     has_block: bool,
 }
 
-/// Last block of a track, with its distance from the previous block.
+/// Last block of a track, and its distance from the block before.
 #[derive(Debug, Clone, Copy, Default)]
 struct Last {
     at_ms: u64,
@@ -108,8 +110,8 @@ impl BlockHead {
     }
 }
 
-/// State machine that indexes a file. Its owner reads the bytes that [`Self::wanted`] returns and passes them to
-/// [`Self::take`].
+/// State machine that indexes a file. The owner reads the part of the file that [`Self::wanted`] returns, and passes
+/// its bytes to [`Self::take`].
 #[derive(Debug)]
 pub struct Indexer {
     length: u64,
@@ -121,7 +123,7 @@ pub struct Indexer {
     /// True if the room before `Info` already has a `SeekHead`.
     has_seek_head: bool,
     duration_at: Option<u64>,
-    /// Leading track whose frames become the seek points: the first video track, or `None` for any track.
+    /// Track whose frames become seek points: the first video track. `None`: frames of any track do.
     lead: Option<u8>,
     tracks: Vec<u8>,
     cues: Vec<Cue>,
@@ -166,16 +168,16 @@ impl Indexer {
         Some((self.at, bytes.min(left)))
     }
 
-    /// Takes the requested bytes. Fewer bytes mean that the file has become shorter.
+    /// Takes the requested bytes. If there are fewer, the file has become shorter.
     ///
     /// # Errors
-    /// Returns an error if the file is not WebM or its head cannot be read. An error after the head ends the
-    /// file at that point instead.
+    /// Returns an error if the file is not WebM or its head cannot be read. An error after the head is not returned;
+    /// the file is indexed up to that point.
     pub fn take(&mut self, bytes: &Bytes) -> Result<(), Error> {
         match self.state {
             State::Start => self.start(bytes),
             State::Top => match self.top(bytes) {
-                // Bytes that are not an element end the media.
+                // If the bytes are not an element, the media ends before them.
                 Err(_) if self.tracks_at.is_some() => {
                     self.state = State::Done;
                     Ok(())
@@ -202,7 +204,7 @@ impl Indexer {
         let at = segment_at(bytes)?;
         let head = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).ok_or(Error::NoMedia)?;
         let head = Head::read(head)?;
-        // The size is overwritten later, so it must have its full length.
+        // The size field is overwritten later, so it must have its maximum length.
         if head.id != id::SEGMENT || head.bytes != HEAD_BYTES_MAX {
             return Err(Error::Invalid("segment"));
         }
@@ -211,7 +213,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Handles an element of the segment. Elements after the clusters are written again.
+    /// Handles an element of the segment. Elements after the clusters are ignored, because they are written again.
     fn top(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let head = Head::read(bytes)?;
         let size = head.size.ok_or(Error::Invalid("element size"))?;
@@ -238,8 +240,9 @@ impl Indexer {
         Ok(())
     }
 
-    /// Handles an element of the room before `Info`. The room is overwritten in steps that each leave a readable file.
-    /// This needs a single `Void`, or the elements that an earlier run has written.
+    /// Handles an element of the room before `Info`. The room is overwritten in steps, each of which leaves a readable
+    /// file. This is only possible if the room is a single `Void`, or contains the elements that an earlier run has
+    /// written.
     fn room(&mut self, head: &Head, bytes: u64) -> Result<(), Error> {
         let is_first = self.at == self.segment_at;
         let fits = match head.id {
@@ -347,7 +350,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Handles an incomplete cluster: the file ends with the last whole block in it or before it.
+    /// Handles an incomplete cluster. The file ends with the last whole block, in this cluster or before it.
     fn tear(&mut self, cluster: Cluster) {
         self.state = State::Done;
         if cluster.has_block {

@@ -27,8 +27,8 @@ pub(crate) fn segment_at(first: &[u8]) -> Result<u64, Error> {
     Ok(size.saturating_add(header.bytes as u64))
 }
 
-/// Returns whether a file of this length is finished, which means that the size of its segment matches its end. `first`
-/// are its first bytes, a hundred or more unless the file is shorter.
+/// Returns whether a file of this length is finished, that is, whether the size of its segment matches the end of the
+/// file. `first` are the first bytes of the file: at least a hundred, unless the file is shorter.
 #[must_use]
 pub fn is_finished(first: &[u8], length: u64) -> bool {
     let segment = segment_at(first).ok().and_then(|at| {

@@ -1,4 +1,4 @@
-//! Files for the tests, and a reader for them without checks.
+//! Files for the tests, and a reader for such files that performs no checks.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "the tests use few codecs")]
 
@@ -75,7 +75,7 @@ pub(crate) fn blocks(bytes: &[u8]) -> Vec<(usize, Block)> {
     found
 }
 
-/// Returns the result of an indexer and the number of its reads.
+/// Returns the result of an indexer, and the number of its reads.
 pub(crate) fn index(file: &[u8]) -> (Result<Indexed, crate::Error>, usize) {
     let mut indexer = Indexer::new(file.len() as u64);
     let mut asked = 0;

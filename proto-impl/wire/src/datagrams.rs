@@ -4,14 +4,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Maximum number of datagrams in a batch: the limit of a send with segmentation offload (Linux `UDP_MAX_SEGMENTS`).
+/// Maximum number of datagrams in a batch: the limit of one send with segmentation offload (Linux `UDP_MAX_SEGMENTS`).
 const COUNT_MAX: usize = 64;
-/// Maximum number of bytes in a batch: the limit of a send, which is the largest IPv4 datagram without its headers.
+/// Maximum number of bytes in a batch: the limit of one send, which is the largest payload of an IPv4 datagram.
 const BYTES_MAX: usize = 65_507;
 
-/// Batch of whole datagrams, back to back, so that the owner of the socket sends runs of equal length with one call.
-/// Payload that is shared with others is copied here once. Measurements showed that a list of slices is not faster (17
-/// to 50 ns of 640).
+/// Batch of whole datagrams in one buffer, so that the owner of the socket can send a run of datagrams of equal length
+/// with one call. Shared payload is copied into the buffer once. Measurements showed that a list of slices is not
+/// faster (17 to 50 ns of 640).
 #[derive(Debug, Default)]
 pub struct Datagrams {
     bytes: Vec<u8>,
@@ -25,8 +25,8 @@ impl Datagrams {
         Self::default()
     }
 
-    /// Returns whether there is room for `length` more bytes. A machine asks before it takes a datagram out of its
-    /// queue.
+    /// Returns whether there is room for `length` more bytes. A machine checks this before it removes a datagram from
+    /// its queue.
     #[must_use]
     pub const fn has_room(&self, length: usize) -> bool {
         self.ends.len() < COUNT_MAX && self.bytes.len().saturating_add(length) <= BYTES_MAX
@@ -81,8 +81,8 @@ impl Datagrams {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Returns the run that begins with the datagram `from`: at most `most` datagrams of the same length, of
-    /// which the last may be shorter. Returns `None` after the last datagram.
+    /// Returns the run that begins with the datagram `from`: at most `most` datagrams of the same length; the last one
+    /// may be shorter. Returns `None` if there is no datagram `from`.
     #[must_use]
     pub fn run(&self, from: usize, most: usize) -> Option<Run<'_>> {
         let first = self.ends.get(from).map(|_| self.range(from))?;
@@ -110,7 +110,7 @@ impl Datagrams {
     }
 }
 
-/// Collects existing datagrams into a batch without a limit, which is up to the caller.
+/// Collects existing datagrams into a batch. The limits do not apply; the caller is responsible for the size.
 impl<T: AsRef<[u8]>> FromIterator<T> for Datagrams {
     fn from_iter<I: IntoIterator<Item = T>>(datagrams: I) -> Self {
         let mut batch = Self::new();
@@ -135,14 +135,14 @@ impl From<&Datagrams> for Vec<Vec<u8>> {
     }
 }
 
-/// Run of datagrams that a single send can carry.
+/// Run of datagrams that can be sent with a single call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run<'a> {
     /// Bytes of the datagrams, back to back.
     pub bytes: &'a [u8],
-    /// Length of each datagram but the last.
+    /// Length of each datagram. The last one may be shorter.
     pub segment: usize,
-    /// Index of the datagram after the run.
+    /// Index of the first datagram after the run.
     pub next: usize,
 }
 

@@ -2,11 +2,11 @@
 
 use std::io::IoSlice;
 
-/// Maximum number of slices in a write. Each message takes two slices (header and payload), so this is enough
-/// for the messages that collect until the next frame. A backlog takes several writes.
+/// Maximum number of slices in a write. Each message takes two slices (header and payload), so a single write is enough
+/// for the messages that accumulate from one frame to the next. A backlog takes several writes.
 const SLICES_MAX: usize = 64;
 
-/// Length of a scratch buffer in bytes that is enough to make every slice of a write, of up to 32 bytes each.
+/// Length of a scratch buffer that is enough for every slice of a write to be made, with up to 32 bytes each.
 pub const SCRATCH_BYTES: usize = SLICES_MAX * 32;
 
 /// Borrowed slices for a `writev`, up to a budget of bytes.
@@ -20,13 +20,13 @@ pub struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Creates an empty list with a budget in bytes. The slice that exceeds the budget is still taken whole.
+    /// Creates an empty list with a budget in bytes. A slice that exceeds the budget is still added as a whole.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         Self { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, budget, scratch: &mut [] }
     }
 
-    /// Like [`Gather::new`], with a scratch buffer for bytes that are made only for this write (see
+    /// Like [`Gather::new`], with a scratch buffer for bytes that exist only for this write (see
     /// [`Gather::push_made`]).
     #[must_use]
     pub fn with_scratch(budget: usize, scratch: &'a mut [u8]) -> Self {

@@ -6,12 +6,12 @@
 pub struct Truncated {
     /// Offset of the value within the slice of the reader.
     pub at: usize,
-    /// Number of missing bytes (for a bit reader: bits).
+    /// Number of missing bytes. If the reader reads bits, number of missing bits.
     pub need: usize,
 }
 
-/// Reader of big-endian values, front to back. Nested lengths go through [`Reader::sub`], so that a wrong length cannot
-/// leave its box.
+/// Reader of big-endian values, front to back. For nested structures use [`Reader::sub`], so that a wrong length cannot
+/// lead out of the structure.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],

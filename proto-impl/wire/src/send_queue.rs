@@ -1,4 +1,4 @@
-//! Bytes that wait for a socket: refcounted slices, with small writes gathered into a shared scratch buffer.
+//! Bytes that wait for a socket: refcounted slices. Small writes are collected in a shared scratch buffer.
 
 use alloc::collections::VecDeque;
 
@@ -12,8 +12,8 @@ const SCRATCH_WRITE_MAX: usize = 256;
 /// Number of scratch bytes that are reserved at a time.
 const SCRATCH_BYTES: usize = 1024;
 
-/// Queue of outgoing bytes. It has no limit of its own: the owner must stop adding bytes above its own high-water mark,
-/// which it checks with [`SendQueue::len`].
+/// Queue of outgoing bytes. It has no limit: the owner must check [`SendQueue::len`] and stop adding bytes above its
+/// own high-water mark.
 #[derive(Debug, Default)]
 pub struct SendQueue {
     parts: VecDeque<Bytes>,
@@ -38,7 +38,7 @@ impl SendQueue {
         self.parts.push_back(part);
     }
 
-    /// Queues a copy of `bytes`, for small slices without an owner.
+    /// Queues a copy of `bytes`. Meant for small slices that are not refcounted.
     pub fn push_slice(&mut self, bytes: &[u8]) {
         if bytes.len() > SCRATCH_WRITE_MAX {
             self.push(Bytes::copy_from_slice(bytes));
@@ -94,7 +94,7 @@ impl SendQueue {
         all.freeze()
     }
 
-    /// Takes all queued bytes as the slices in the queue.
+    /// Takes all queued bytes as separate slices, without copying them.
     pub fn take_parts(&mut self) -> impl Iterator<Item = Bytes> + use<> {
         self.seal();
         self.len = 0;
@@ -120,7 +120,7 @@ impl SendQueue {
         }
     }
 
-    /// Frees the buffers of an empty queue, so that an idle session holds none.
+    /// Frees the buffers if the queue is empty, so that an idle session holds no memory.
     fn release_if_empty(&mut self) {
         if self.len == 0 {
             self.parts = VecDeque::new();

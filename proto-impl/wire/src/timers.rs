@@ -1,10 +1,10 @@
-//! The timers of a machine: a small table, and its minimum.
+//! The timers of a machine: a small table of deadlines.
 
 use std::time::{Duration, Instant};
 
-/// A deadline for each of `N` timers, named by `T`, most of which are not running.
+/// A deadline for each of `N` timers, which are named by values of `T`. Most of them are usually stopped.
 ///
-/// Timers that have expired at the same time are reported in the order in which they were named.
+/// If several timers have expired, they are reported in the order of `names`.
 #[derive(Debug)]
 pub struct Timers<T, const N: usize> {
     names: [T; N],
@@ -18,14 +18,15 @@ impl<T: Copy + PartialEq, const N: usize> Timers<T, N> {
         Self { names, deadlines: [None; N] }
     }
 
-    /// Restarts a timer. A deadline beyond the clock's range never fires.
+    /// Starts a timer, or restarts it if it is running. If the deadline exceeds the clock's range, the
+    /// timer never expires.
     pub fn set(&mut self, timer: T, now: Instant, after: Duration) {
         if let Some(slot) = self.slot(timer) {
             *slot = now.checked_add(after);
         }
     }
 
-    /// Starts a timer unless it is running.
+    /// Starts a timer. Does nothing if it is already running.
     pub fn start(&mut self, timer: T, now: Instant, after: Duration) {
         if let Some(slot @ None) = self.slot(timer) {
             *slot = now.checked_add(after);

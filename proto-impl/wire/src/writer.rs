@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Counterpart of [`crate::Reader`]. Values are not checked: passing a value too large for its field is a bug
-/// of the caller. Such a value is cut to the field and never overwrites its neighbours.
+/// Counterpart of [`crate::Reader`]. Values are not checked. It is the caller's bug if a value is too large
+/// for its field; the value is then truncated to the field and does not overwrite its neighbours.
 #[derive(Debug, Default)]
 pub struct Writer {
     buffer: BytesMut,
@@ -82,8 +82,8 @@ impl Writer {
         self.buffer.is_empty()
     }
 
-    /// Takes the written bytes without a copy. The writer continues after them in the same allocation while
-    /// there is room.
+    /// Takes the written bytes without a copy. The writer continues in the rest of the same allocation as
+    /// long as there is room.
     pub fn take(&mut self) -> Bytes {
         self.buffer.split().freeze()
     }

@@ -1,8 +1,8 @@
 //! AMF0 (Action Message Format 0, Adobe 2007): the values of RTMP commands and of `onMetaData`.
 //!
-//! Reading is limited in three ways: [`DEPTH_MAX`] levels, [`VALUES_MAX`] values, and no allocation from announced
-//! counts. References (§2.9) and AMF3 values (§3.1) are errors. Real encoders announce wrong array counts, which are
-//! ignored, and omit the object end marker at the end of a message, which is accepted.
+//! Reading is limited: to [`DEPTH_MAX`] levels and [`VALUES_MAX`] values, and announced counts allocate no memory.
+//! References (§2.9) and AMF3 values (§3.1) are errors. Real encoders announce wrong array counts, which are
+//! ignored. Some omit the object end marker at the end of a message, which is accepted.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;

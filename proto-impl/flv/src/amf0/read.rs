@@ -23,7 +23,7 @@ pub fn read_all(r: &mut Reader<'_>) -> Result<Vec<Value>, Error> {
     Ok(values)
 }
 
-/// Reads a string, as the name that begins a command or data message.
+/// Reads a string, such as the name at the beginning of a command or data message.
 pub fn read_string(r: &mut Reader<'_>) -> Result<String, Error> {
     let Value::String(text) = read(r)? else {
         return Err(Error::UnexpectedType);
@@ -31,7 +31,7 @@ pub fn read_string(r: &mut Reader<'_>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Remaining number of values in a message.
+/// Number of values that the message may still contain.
 struct Values {
     left: usize,
 }
@@ -49,7 +49,7 @@ impl Values {
             0x05 => Value::Null,
             0x06 => Value::Undefined,
             0x08 => {
-                // The count is a hint that encoders get wrong.
+                // Encoders often announce a wrong count, so it is ignored.
                 r.u32()?;
                 Value::EcmaArray(self.pairs(r, deeper(depth, at)?)?)
             }
@@ -67,7 +67,7 @@ impl Values {
         })
     }
 
-    /// Reads members up to the end marker 00 00 09, or to the end of the input, since some encoders omit the marker of
+    /// Reads members until the end marker 00 00 09 or the end of the input, because some encoders omit the marker of
     /// the last array.
     fn pairs(&mut self, r: &mut Reader<'_>, depth: usize) -> Result<Pairs, Error> {
         let mut pairs = Vec::new();
@@ -84,8 +84,8 @@ impl Values {
         Ok(pairs)
     }
 
-    /// Reads the announced number of elements. Each takes at least a byte, so a false count fails at the end of the
-    /// input.
+    /// Reads the announced number of elements. Each element takes at least a byte, so a count that is too large fails
+    /// at the end of the input.
     fn elements(&mut self, r: &mut Reader<'_>, depth: usize) -> Result<Vec<Value>, Error> {
         let mut values = Vec::new();
         for _ in 0..r.u32()? {
@@ -109,8 +109,8 @@ fn text32(r: &mut Reader<'_>) -> Result<String, Error> {
     text(r, usize::try_from(len).unwrap_or(usize::MAX))
 }
 
-/// Reads UTF-8 text. Invalid bytes become U+FFFD instead of an error: whether a command is valid is decided
-/// from its other parts.
+/// Reads UTF-8 text. Invalid bytes become U+FFFD instead of an error, because other parts of a command decide whether
+/// it is valid.
 fn text(r: &mut Reader<'_>, len: usize) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(r.take(len)?).into_owned())
 }

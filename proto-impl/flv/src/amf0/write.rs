@@ -6,7 +6,7 @@ use wire::Writer;
 
 use super::Value;
 
-/// Appends one value. Values are our own, so their nesting is not limited here.
+/// Appends one value. Only our own values are written, so their nesting is not limited here.
 pub fn write(value: &Value, w: &mut Writer) {
     match value {
         Value::Number(number) => {

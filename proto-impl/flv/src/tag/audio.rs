@@ -45,7 +45,7 @@ pub enum AudioPacket {
     SequenceHeader,
     /// A raw access unit.
     Frame,
-    /// An empty body, with which some encoders mark silence; valid, but without content.
+    /// An empty body. Some encoders mark silence with it. It is valid but has no content.
     Silence,
     /// End of the sequence, without payload.
     EndOfSequence,
@@ -58,7 +58,7 @@ pub enum AudioPacket {
 pub enum AudioBody {
     /// A packet of a single track, the usual case.
     Tag(AudioTag),
-    /// Packets of several tracks, or of one that is not the default track.
+    /// Packets of several tracks, or a packet of one track that is not the default track.
     Multitrack(Vec<TrackPacket<AudioTag>>),
 }
 
@@ -105,11 +105,11 @@ impl AudioBody {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudioTag {
-    /// Codec in either form; AAC for an empty body, which names no codec.
+    /// Codec, from the legacy or the enhanced header. AAC if the body is empty, so that it names no codec.
     pub codec: Codec,
     /// Type of the packet.
     pub packet: AudioPacket,
-    /// Stereo flag of the legacy header. Only G.711 depends on it.
+    /// Stereo flag of the legacy header. Only G.711 needs it.
     pub stereo: bool,
     /// Nanoseconds to add to the timestamp (Enhanced RTMP v2, `TimestampOffsetNano`).
     pub offset_nanos: u32,
@@ -167,8 +167,8 @@ impl AudioTag {
         Ok(Self { codec, packet, stereo: false, offset_nanos, payload })
     }
 
-    /// Returns the legacy header of an AAC body; not for silence, whose body is empty. Packet types unknown to the
-    /// legacy form are written as frames; callers must not pass them.
+    /// Returns the legacy header of an AAC body. Not to be used for silence, which has an empty body. A packet type
+    /// that the legacy form does not have is written as a frame; callers must not pass one.
     #[must_use]
     pub const fn write_header(packet: AudioPacket) -> [u8; 2] {
         let packet = match packet {
@@ -181,8 +181,8 @@ impl AudioTag {
         [(AAC << 4) | AAC_FLAGS, packet]
     }
 
-    /// Returns the legacy header of an MP3 frame. The rate is the nearest that two bits can express, as with ffmpeg;
-    /// the frame has the exact one.
+    /// Returns the legacy header of an MP3 frame. Like ffmpeg, it states the nearest rate that two bits can express;
+    /// the frame itself contains the exact rate.
     #[must_use]
     pub const fn write_mp3(sample_rate: u32, channels: u8) -> [u8; 1] {
         let (format, rate) = match sample_rate {
@@ -211,7 +211,7 @@ impl AudioTag {
         [(EX_HEADER << 4) | enhanced_packet(packet), a, b, c, d]
     }
 
-    /// Returns the header for a packet of track `id`, in a body of its own (`AvMultitrackType.OneTrack`).
+    /// Returns the header of a body that contains only a packet of track `id` (`AvMultitrackType.OneTrack`).
     #[must_use]
     pub const fn write_multitrack(id: u8, packet: AudioPacket, four_cc: [u8; 4]) -> [u8; 7] {
         let [a, b, c, d] = four_cc;

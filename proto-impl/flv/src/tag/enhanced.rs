@@ -1,4 +1,5 @@
-//! Common parts of Enhanced RTMP v2 bodies: modifiers of the packet type, FourCCs, multiple tracks.
+//! Parts that audio and video bodies of Enhanced RTMP v2 have in common: modifiers of the packet type, FourCCs,
+//! multiple tracks.
 //!
 //! ```text
 //! first byte (ends in the packet type) | ModEx ... | Multitrack: kind(4) packet type(4) | FourCC | body
@@ -22,7 +23,7 @@ const NANOS_MAX: u32 = 999_999;
 /// Maximum number of tracks in one body.
 const TRACKS_MAX: usize = 65;
 
-/// Track that a player without multitrack support gets.
+/// Track sent to players that do not support multitrack.
 pub(super) const DEFAULT_TRACK: u8 = 0;
 
 /// A packet of one track in a multitrack body.
@@ -32,7 +33,7 @@ pub struct TrackPacket<T> {
     pub id: u8,
     /// FourCC of the codec.
     pub four_cc: [u8; 4],
-    /// Packet, or the reason it cannot be read; the others remain readable.
+    /// The packet, or the reason why it cannot be read. The packets of other tracks can still be read.
     pub tag: Result<T, Error>,
 }
 
@@ -42,8 +43,8 @@ pub(super) fn default_of<T>(packets: Vec<TrackPacket<T>>) -> Result<T, Error> {
     default.map_or(Err(Error::NoDefaultTrack), |packet| packet.tag)
 }
 
-/// Reads modifiers up to the real packet type. Returns it with the nanosecond offset of the modifiers, 0 if they have
-/// none.
+/// Reads modifiers until the real packet type. Returns the packet type and the modifiers' nanosecond offset, which is
+/// 0 if they have none.
 pub(super) fn read_modifiers(r: &mut Reader<'_>, first: u8) -> Result<(u8, u32), Error> {
     let (mut packet, mut nanos) = (first, 0);
     while packet == MOD_EX {
@@ -69,8 +70,8 @@ pub(super) struct Part<'a> {
     pub(super) body: Reader<'a>,
 }
 
-/// Reads the tracks of a multitrack body, and their common packet type. `multitrack` is the packet type that must not
-/// occur inside again.
+/// Reads the tracks of a multitrack body, and their common packet type. `multitrack` is the packet type of multitrack
+/// bodies; it must not occur inside of one.
 pub(super) fn read_tracks<'a>(r: &mut Reader<'a>, multitrack: u8) -> Result<(u8, Vec<Part<'a>>), Error> {
     let [kind, packet] = nibbles(r.u8()?);
     if packet == multitrack {

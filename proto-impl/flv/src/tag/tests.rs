@@ -128,13 +128,13 @@ fn an_empty_audio_body_is_silence() {
 
 #[test]
 fn modifiers_stand_before_the_packet() {
-    // 999 999 ns, then CodedFramesX.
+    // A modifier with 999 999 ns, then CodedFramesX.
     let tag = video(b"\x97\x02\x0f\x42\x3f\x03hvc1abc").unwrap();
     assert_eq!((tag.packet, tag.offset_nanos, &tag.payload[..]), (VideoPacket::Frame, 999_999, &b"abc"[..]));
     // An unknown modifier, then the known one.
     let tag = audio(b"\x97\x00?\x57\x02\0\0\x05\x01Opusabc").unwrap();
     assert_eq!((tag.codec, tag.offset_nanos, &tag.payload[..]), (Codec::Opus, 5, &b"abc"[..]));
-    // 256 bytes and more have a longer size.
+    // The size of 256 bytes and more has a longer form.
     let long = [&b"\x97\xff\x01\x2b"[..], &[0; 300], b"\x01Opusabc"].concat();
     assert_eq!(audio(&long).unwrap().payload, b"abc"[..]);
     for end in 1..long.len() - 3 {
@@ -245,7 +245,7 @@ proptest! {
         let head = VideoTag::write_enhanced(FrameType::Key, packet, codec.four_cc().unwrap(), composition_time_ms);
         let mut want = VideoTag { frame_type: FrameType::Key, codec, packet, composition_time_ms, offset_nanos: 0, payload: payload.clone().into() };
         prop_assert_eq!(video(&[&head[..], &payload].concat()), Ok(want.clone()));
-        // The same after a modifier, and as track 0 of a body of its own.
+        // The same packet after a modifier, and as track 0 of a body of its own.
         let [_, a, b, c] = nanos.to_be_bytes();
         let modified = [&[0x97, 2, a, b, c, head[0] & 0x0f][..], &head[1..], &payload].concat();
         want.offset_nanos = nanos;

@@ -30,7 +30,7 @@ mod packet_type {
 /// Type of a video frame (§E.4.3.1, `FrameType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameType {
-    /// Reserved. Some servers write it in all enhanced bodies; the payload then determines the type.
+    /// Reserved. Some servers write it in all enhanced bodies; the type must then be found in the payload.
     Unstated = 0,
     /// Key frame: can be decoded alone.
     Key = 1,
@@ -66,7 +66,7 @@ impl FrameType {
 pub enum VideoPacket {
     /// The decoder configuration record.
     SequenceHeader,
-    /// A frame in the format of its codec: NAL units with lengths, OBUs, or raw.
+    /// A frame in the format of its codec: NAL units with lengths, OBUs, or a raw frame.
     Frame,
     /// End of the sequence, without payload.
     EndOfSequence,
@@ -81,14 +81,15 @@ pub enum VideoPacket {
 pub enum VideoBody {
     /// A packet of a single track, the usual case.
     Tag(VideoTag),
-    /// Packets of several tracks, or of one that is not the default track.
+    /// Packets of several tracks, or a packet of one track that is not the default track.
     Multitrack(Vec<TrackPacket<VideoTag>>),
     /// A command to the player, without media: 0 and 1 are the start and end of a seek.
     Command(u8),
 }
 
 impl VideoBody {
-    /// Reads a body; payloads are slices of it. A legacy command frame of any codec gives [`Error::UnknownFrameType`].
+    /// Reads a body; payloads are slices of it. A legacy command frame fails with [`Error::UnknownFrameType`],
+    /// whatever its codec.
     pub fn read(body: &Bytes) -> Result<Self, Error> {
         let mut r = Reader::new(body);
         let first = r.u8()?;
@@ -132,7 +133,7 @@ impl VideoBody {
 pub struct VideoTag {
     /// Type of the frame.
     pub frame_type: FrameType,
-    /// Codec in either form.
+    /// Codec, from the legacy or the enhanced header.
     pub codec: Codec,
     /// Type of the packet.
     pub packet: VideoPacket,
@@ -171,7 +172,7 @@ impl VideoTag {
             2 => VideoPacket::EndOfSequence,
             other => return Err(Error::UnknownPacketType(other)),
         };
-        // Some encoders end the sequence with two bytes and no composition time.
+        // Some encoders end the sequence with a body of two bytes, without a composition time.
         let ends = packet == VideoPacket::EndOfSequence && r.remaining() < 3;
         let composition_time_ms = if ends { 0 } else { r.i24()? };
         let payload = body.slice_ref(r.rest());
@@ -202,8 +203,8 @@ impl VideoTag {
         Ok(Self { frame_type, codec, packet, composition_time_ms, offset_nanos, payload })
     }
 
-    /// Returns the legacy header of an H.264 body. The composition time is truncated to 24 bits. Packet types unknown
-    /// to the legacy form are written as frames; callers must not pass them.
+    /// Returns the legacy header of an H.264 body. The composition time is truncated to 24 bits. A packet type that
+    /// the legacy form does not have is written as a frame; callers must not pass one.
     #[must_use]
     pub const fn write_header(
         frame_type: FrameType,
@@ -219,8 +220,8 @@ impl VideoTag {
         [((frame_type as u8) << 4) | AVC, packet, a, b, c]
     }
 
-    /// Returns the enhanced header of a body. The composition time, truncated to 24 bits, is written if the codec has
-    /// one and it is not zero; otherwise CodedFramesX omits it.
+    /// Returns the enhanced header of a body. If the codec has composition times and this one is not zero, it is
+    /// written, truncated to 24 bits; otherwise the packet type CodedFramesX omits it.
     #[must_use]
     pub fn write_enhanced(
         frame_type: FrameType,
@@ -236,7 +237,7 @@ impl VideoTag {
         head
     }
 
-    /// Returns the header for a packet of track `id`, in a body of its own (`AvMultitrackType.OneTrack`).
+    /// Returns the header of a body that contains only a packet of track `id` (`AvMultitrackType.OneTrack`).
     #[must_use]
     pub fn write_multitrack(
         id: u8,

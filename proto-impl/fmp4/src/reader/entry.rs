@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) bit_rate: u32,
 }
 
-/// Parses the payload of `stsd`. The inner `Err(kind)` is the type of an unsupported entry.
+/// Parses the payload of `stsd`. The inner `Err` contains the type of an unsupported entry.
 pub(super) fn read(stsd: &Bytes, track: u32) -> Result<Result<Entry, FourCc>, Error> {
     let short = short_in(b"stsd");
     let mut reader = Reader::new(stsd);
@@ -102,8 +102,8 @@ fn audio(kind: FourCc, body: &Bytes, stsd_version: u8) -> Result<Option<Entry>, 
         b"Opus" => CodecConfig::Opus(opus::Config::of_dops(&required(&boxes, b"dOps", "dOps")?)?),
         // Encapsulation of FLAC in ISO Base Media File Format §3.3.
         b"fLaC" => CodecConfig::Flac(flac::Config::of_dfla(&required(&boxes, b"dfLa", "dfLa")?)?),
-        // ETSI TS 102 366 §F.2 and §F.5. Every syncframe repeats the contents of their boxes, so those are
-        // not read.
+        // ETSI TS 102 366 §F.2 and §F.5. The boxes are not read, because every syncframe repeats their
+        // contents.
         b"ac-3" => CodecConfig::Ac3(ac3::Config),
         b"ec-3" => CodecConfig::Eac3(ac3::Config),
         b".mp3" => CodecConfig::Mp3(mp3_of(sound)?),

@@ -10,7 +10,8 @@ use super::tables::Row;
 use crate::Error;
 use crate::boxes::{child, children, required, short_in, version_and_flags};
 
-/// Maximum number of runs in one fragment. Muxers write a few for each track, interleaving ones some hundred.
+/// Maximum number of runs in one fragment. Muxers write a few for each track; muxers that interleave write some
+/// hundred.
 pub const RUNS_MAX: usize = 16 * 1024;
 /// Flags of `tfhd` (§8.8.7.1).
 const TFHD_BASE_DATA_OFFSET: u32 = 0x01;
@@ -68,8 +69,8 @@ impl Run {
         Ok(Some(row))
     }
 
-    /// Returns the end of the run in the file and in time. Sizes and durations that samples do not give are the default
-    /// times the number of samples.
+    /// Returns the end of the run as a file offset and as a decode time. Samples without a size or duration of their
+    /// own have the default.
     fn end(&self) -> Result<(u64, i64), Error> {
         let count = u64::from(self.left);
         let sum = |field: u32, default: u32, value: fn(&Entry) -> Option<u32>| {
@@ -141,7 +142,7 @@ fn header(tfhd: &Bytes) -> Result<Header, Truncated> {
     })
 }
 
-/// Reads baseMediaDecodeTime (§8.8.12).
+/// Reads baseMediaDecodeTime from `tfdt` (§8.8.12).
 fn decode_time(tfdt: &Bytes) -> Result<i64, Error> {
     let mut reader = Reader::new(tfdt);
     let (version, _) = version_and_flags(&mut reader).map_err(short_in(b"tfdt"))?;
@@ -149,11 +150,11 @@ fn decode_time(tfdt: &Bytes) -> Result<i64, Error> {
     i64::try_from(time.map_err(short_in(b"tfdt"))?).map_err(|_| Error::Invalid("baseMediaDecodeTime"))
 }
 
-/// Reads the runs of a `moof` that begins at `moof_at`, ordered by their place in the file. The decode times of the
-/// tracks advance to the end of the fragment.
+/// Reads the runs of a `moof` that begins at `moof_at`, ordered by their place in the file. Advances the decode times
+/// of the tracks in `movie` to the end of the fragment.
 pub(super) fn read(moof: &Bytes, moof_at: u64, movie: &mut Movie) -> Result<VecDeque<Run>, Error> {
     let mut runs = Vec::new();
-    // End of the previous track fragment's media: without a base offset, the next fragment begins there (§8.8.7.1).
+    // End of the previous track fragment's media. A track fragment without a base offset begins there (§8.8.7.1).
     let mut end = moof_at;
     for traf in children(moof) {
         let traf = traf?;
@@ -165,7 +166,7 @@ pub(super) fn read(moof: &Bytes, moof_at: u64, movie: &mut Movie) -> Result<VecD
     Ok(runs.into())
 }
 
-/// Reads a `traf`, and returns where its media ends.
+/// Reads a `traf`, and returns the offset at which its media ends.
 fn track_fragment(
     traf: &Bytes,
     moof_at: u64,

@@ -10,11 +10,11 @@ use crate::boxes::{HEAD_BYTES, Head, LARGE_HEAD_BYTES};
 use crate::writer::{BitRate, Description, IndexSample, TrackIndex};
 use crate::{Error, FourCc};
 
-/// Alignment at which a file may continue after a gap of zeros: the block size of file systems.
+/// A file may continue after a gap of zeros only at a multiple of this, the block size of file systems.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Maximum number of samples in one fragment. A recorder writes fewer than a thousand, but a run of identical samples
-/// may announce any number.
+/// Maximum number of samples in one fragment. A recorder writes fewer than a thousand, but a run whose samples are
+/// all alike needs no bytes for them and may announce any number.
 const FRAGMENT_SAMPLES_MAX: usize = 16 * 1024;
 
 /// Samples and boxes found in a file.
@@ -24,9 +24,10 @@ pub struct Indexed {
     pub tracks: Vec<TrackIndex>,
     /// Offset of the `moov`.
     pub moov_at: u64,
-    /// End of the last complete fragment. Any later fragment was not written completely and is useless.
+    /// End of the last complete fragment. Bytes after this offset belong to a fragment that was not written
+    /// completely.
     pub end: u64,
-    /// Time from the first sample to the end of the last, of the longest track, in milliseconds.
+    /// Duration of the longest track in milliseconds, from its first sample to the end of its last one.
     pub duration_ms: u64,
 }
 
@@ -54,7 +55,7 @@ enum State {
         payload: usize,
         bytes: usize,
     },
-    /// The first sample of this track.
+    /// Read the first sample of this track.
     Sample(usize),
     Done,
 }
@@ -91,7 +92,8 @@ impl Indexer {
         }
     }
 
-    /// Returns the offset and number of the bytes to read next; `None` when done.
+    /// Returns the offset and number of the bytes that the owner must read next; `None` when the indexer has
+    /// finished.
     #[must_use]
     pub fn wanted(&self) -> Option<(u64, usize)> {
         match self.state {
@@ -108,11 +110,11 @@ impl Indexer {
         }
     }
 
-    /// Takes the requested bytes. Fewer bytes than requested mean that the file has been shortened.
+    /// Takes the requested bytes. If there are fewer bytes than requested, the file has been shortened.
     ///
     /// # Errors
-    /// The file is not fragmented, or its index is invalid. An error after the index ends the file at that
-    /// point instead.
+    /// The file is not fragmented, or its index is invalid. An error after the index is not returned; the file is
+    /// indexed up to that point.
     pub fn take(&mut self, bytes: &Bytes) -> Result<(), Error> {
         match self.state {
             State::Head => self.head(bytes),
@@ -137,7 +139,7 @@ impl Indexer {
         }
     }
 
-    /// Ends the file here because of an error; fails if no index was read yet.
+    /// Stops at an error and keeps the samples found so far. Fails if no index was read yet.
     fn stop(&mut self, error: Error) -> Result<(), Error> {
         if self.movie.is_none() {
             self.state = State::Done;
@@ -148,7 +150,8 @@ impl Indexer {
         Ok(())
     }
 
-    /// Requests the first sample of the next track whose codec is described by its first unit.
+    /// Requests the first sample of the next track whose codec can only be described by its first unit. Tracks before
+    /// `from` are done.
     fn next_sample(&mut self, from: usize) {
         let needs = |lane: &Lane| {
             matches!(
@@ -162,7 +165,7 @@ impl Indexer {
 
     fn head(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.movie.is_none() && bytes.first_chunk() == Some(&[0; HEAD_BYTES]) {
-            // Skip a gap of zeros that was left for a head that was never written.
+            // Skip a gap of zeros: a block of the file that was never written.
             self.at = (self.at / BLOCK_BYTES).saturating_add(1).saturating_mul(BLOCK_BYTES);
             return Ok(());
         }
@@ -238,7 +241,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Adds the samples of the last `moof`, whose media exists.
+    /// Adds the samples of the last `moof` to their tracks, because their media was found to exist.
     fn commit(&mut self) {
         for (lane, dts, sample) in self.pending.drain(..) {
             let Some(lane) = self.lanes.get_mut(lane) else { continue };
@@ -254,7 +257,7 @@ impl Indexer {
         }
     }
 
-    /// Returns the samples and boxes found, after [`Self::wanted`] has returned `None`.
+    /// Returns the samples and boxes found. To be called when [`Self::wanted`] has returned `None`.
     ///
     /// # Errors
     /// The file has no index.
@@ -281,7 +284,7 @@ impl Lane {
         let mut index = TrackIndex::new(Description {
             language,
             size,
-            // The times in the sample tables begin at 0.
+            // The media times in the sample tables begin at 0.
             media_start: shift.saturating_add(self.begin).saturating_neg(),
             first_unit: self.first_unit,
             ..Description::new(id, config, timescale)

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Memory holds the index, an incomplete index box, and one incomplete sample. Sample tables and runs stay in encoded
-//! form and are decoded lazily. Unknown boxes (`styp`, `sidx`, `prft`, `emsg`, `free`, ...) are skipped and never
-//! descended into, so nesting needs no depth limit.
+//! form and are decoded one sample at a time. Unknown boxes (`styp`, `sidx`, `prft`, `emsg`, `free`, ...) are skipped
+//! without reading the boxes inside them, so nesting needs no depth limit.
 
 mod entry;
 mod fragment;
@@ -44,7 +44,7 @@ const FIRST_BOXES: [&[u8; 4]; 16] = [
 pub struct Limits {
     /// Largest sample, in bytes.
     pub sample_bytes: u32,
-    /// Largest `moov`, in bytes: sample tables of about a day.
+    /// Largest `moov`, in bytes. The default holds the sample tables of about a day.
     pub moov_bytes: u32,
     /// Largest `moof`, in bytes.
     pub moof_bytes: u32,
@@ -62,7 +62,7 @@ impl Default for Limits {
 /// A result of reading.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// An index: the following samples belong to these tracks, and those of an earlier index have ended.
+    /// An index. The following samples belong to its tracks; the tracks of an earlier index have ended.
     Tracks {
         /// Tracks with a supported codec.
         tracks: Vec<Track>,
@@ -73,15 +73,15 @@ pub enum Event {
     Sample(Sample),
 }
 
-/// A sample: the data of one decode time of one track.
+/// A sample: the data of one track that is decoded at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     /// Track of the sample, by its [`Track::id`].
     pub track: u32,
     /// Decode time in ticks of the track, [`Track::shift`] included; may be negative.
     pub dts: i64,
-    /// Presentation time in ticks of the track, [`Track::shift`] included. With negative composition offsets it may be
-    /// before `dts`.
+    /// Presentation time in ticks of the track, [`Track::shift`] included. May be less than `dts` if composition
+    /// offsets are negative.
     pub pts: i64,
     /// Ticks to the next sample's decode time, according to the file.
     pub duration: u32,
@@ -92,7 +92,7 @@ pub struct Sample {
     pub payload: Bytes,
 }
 
-/// Part of the file that is read next.
+/// State of the reader: the part of the file that it is in.
 #[derive(Debug, Clone, Copy)]
 enum State {
     Head,
@@ -102,11 +102,11 @@ enum State {
         at: u64,
         payload: usize,
     },
-    /// Payload of an `mdat`; without an end it lasts to the end of the file.
+    /// Payload of an `mdat`, up to `end`; `None` for one that extends to the end of the file.
     Media {
         end: Option<u64>,
     },
-    /// Bytes to skip.
+    /// Bytes to skip, up to `end`; `None` for the rest of the file.
     Skip {
         end: Option<u64>,
     },
@@ -123,7 +123,7 @@ pub struct Reader {
     held: BytesMut,
     movie: Option<Movie>,
     schedule: Schedule,
-    /// Tracks of an index that was given in advance.
+    /// Event with the tracks of an index that was given in advance; returned by the next call of [`Reader::read`].
     pending: Option<Event>,
     failed: Option<Error>,
     /// Samples are located only by their offsets, since the index was given in advance.
@@ -151,7 +151,8 @@ impl Reader {
     }
 
     /// Creates a reader of a plain file whose complete `moov`, including its header, was fetched first. It locates
-    /// samples by their offsets: pass it the bytes from [`Reader::next_offset`] on, see [`Reader::seek`].
+    /// samples by their offsets: pass it the bytes from [`Reader::next_offset`] on, and call [`Reader::seek`] after
+    /// any bytes left out.
     pub fn with_moov(moov: &[u8], limits: Limits) -> Result<Self, Error> {
         let mut reader = Self::new(limits);
         let mut input = moov;
@@ -166,8 +167,9 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Takes bytes off `input` until there is an event. `None` means that all input was taken; call it again with the
-    /// next bytes, split anywhere. Samples are copied from `input`. After an error every call returns the same error.
+    /// Takes bytes off `input` until there is an event. `None` means that all input was taken; call again with the
+    /// following bytes, which may be split anywhere. Samples are copied from `input`. After an error every call
+    /// returns the same error.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Error> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -180,8 +182,8 @@ impl Reader {
         result
     }
 
-    /// Starts another file with the same index, such as the next segment of a playlist; offsets count from the next
-    /// byte. Fails if a box or sample is incomplete.
+    /// Starts another file with the same index, such as the next segment of a playlist. Offsets then count from the
+    /// next byte. Fails if a box or sample is incomplete.
     pub fn begin_segment(&mut self) -> Result<(), Error> {
         self.finish()?;
         self.state = State::Head;
@@ -190,8 +192,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Sets the offset of the next bytes, for a reader whose index was given in advance. A partly read sample is read
-    /// again from its start.
+    /// Sets the file offset of the next bytes, for a reader whose index was given in advance. If a sample was read
+    /// partly, it must be passed again from its start.
     pub fn seek(&mut self, offset: u64) {
         if self.has_index_ahead {
             self.held.clear();
@@ -199,8 +201,8 @@ impl Reader {
         }
     }
 
-    /// Returns the offset of the next byte needed. If the index was given in advance, that is where the next
-    /// sample begins or continues, and `None` after the last sample.
+    /// Returns the offset of the next byte needed. If the index was given in advance, this is the position at which
+    /// the next sample begins or continues; `None` after the last sample.
     #[must_use]
     pub fn next_offset(&self) -> Option<u64> {
         if !self.has_index_ahead || !self.held.is_empty() {
@@ -225,7 +227,7 @@ impl Reader {
         Err(Error::Unfinished { position: self.position })
     }
 
-    /// Returns the bytes held of incomplete data, without the index.
+    /// Returns the capacity of the buffer for incomplete data, in bytes. The index is not counted.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.capacity()
@@ -270,7 +272,7 @@ impl Reader {
         }
     }
 
-    /// Collects `bytes` bytes. Returns false if more input is needed.
+    /// Collects input until `bytes` bytes are held. Returns false if more input is needed.
     fn hold(&mut self, input: &mut &[u8], bytes: usize) -> bool {
         let taken = bytes.saturating_sub(self.held.len()).min(input.len());
         if let Some((head, rest)) = input.split_at_checked(taken) {
@@ -366,7 +368,7 @@ impl Reader {
         }
     }
 
-    /// Reads in an `mdat` up to a complete sample, or to the end of the box or input.
+    /// Reads from an `mdat` until a sample is complete, or until the box or the input ends.
     fn media(&mut self, input: &mut &[u8], end: Option<u64>) -> Result<Option<Sample>, Error> {
         let next = self.schedule.peek().filter(|(_, row)| end.is_none_or(|end| row.offset < end));
         let Some((track, row)) = next else {

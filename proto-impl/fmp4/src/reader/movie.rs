@@ -29,8 +29,8 @@ pub struct Track {
     pub timescale: Timescale,
     /// Language: a BCP 47 tag (`elng`), else three letters of ISO 639-2 (`mdhd`). `None` if undetermined.
     pub language: Option<Arc<str>>,
-    /// Ticks that the edit list adds to media times: an empty edit delays, a media time of the first edit advances
-    /// (§8.6.6). Included in the times of samples.
+    /// Shift of the track's media times by its edit list, in ticks: an empty edit delays them, a media time of the
+    /// first edit advances them (§8.6.6). The times of samples include it.
     pub shift: i64,
     /// Width and height from the sample entry.
     pub size: Option<(u32, u32)>,
@@ -51,11 +51,11 @@ pub(super) struct Defaults {
 #[derive(Debug, Default)]
 pub(super) struct Movie {
     pub(super) tracks: Vec<Track>,
-    /// Sample entry types of unsupported tracks.
+    /// Sample entry types of the unsupported tracks.
     pub(super) others: Vec<FourCc>,
-    /// Start time of each track's next fragment, for one without a `tfdt`.
+    /// Decode time at which each track's next fragment begins if that fragment has no `tfdt`.
     times: Vec<i64>,
-    /// Defaults by track_ID, also of unsupported tracks.
+    /// Defaults by track_ID. Includes unsupported tracks.
     defaults: Vec<(u32, Defaults)>,
 }
 
@@ -120,7 +120,7 @@ impl Movie {
         let (config, size, bit_rate) = (entry.config, entry.size, entry.bit_rate);
         self.tracks.push(Track { id, config, timescale, language, shift, size, bit_rate });
         self.times.push(0);
-        // Some fragmented files leave the tables out.
+        // Some fragmented files have no tables at all.
         if fragmented && child(&stbl, b"stsz")?.is_none() && child(&stbl, b"stz2")?.is_none() {
             return Ok(None);
         }
@@ -140,7 +140,7 @@ impl Movie {
     }
 }
 
-/// Reads `timescale` of `mvhd` (§8.2.2) or `mdhd` (§8.4.2), which have it at the same place.
+/// Reads `timescale` of `mvhd` (§8.2.2) or `mdhd` (§8.4.2). Both have the field at the same offset.
 fn timescale(header: &Bytes) -> Result<u32, Truncated> {
     let mut reader = Reader::new(header);
     let (version, _) = version_and_flags(&mut reader)?;
@@ -172,7 +172,7 @@ pub fn movie_duration_ms(moov: &[u8]) -> Result<u64, Error> {
 
 /// Reads track_ID of `tkhd` (§8.3.2).
 fn track_id(tkhd: &Bytes) -> Result<u32, Truncated> {
-    // The track id follows the two times, where `mvhd` and `mdhd` have the timescale.
+    // The track id follows the two times, at the same offset as the timescale in `mvhd` and `mdhd`.
     timescale(tkhd)
 }
 
@@ -229,7 +229,7 @@ fn edit(reader: &mut Reader<'_>, version: u8) -> Result<(u64, i64), Truncated> {
     } else {
         (reader.u32()?.into(), reader.u32()?.cast_signed().into())
     };
-    // media_rate.
+    // Skip media_rate.
     reader.take(4)?;
     Ok(edit)
 }

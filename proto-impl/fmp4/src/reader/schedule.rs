@@ -1,4 +1,4 @@
-//! The order of samples in a file.
+//! The order in which the samples of a file are read.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use super::fragment::Run;
 use super::tables::{Row, Walk};
 use crate::Error;
 
-/// Sample tables of a track, and their next sample.
+/// Sample tables of a track, and the track's next sample.
 #[derive(Debug)]
 struct Ahead {
     track: usize,
@@ -15,7 +15,8 @@ struct Ahead {
     row: Option<Row>,
 }
 
-/// Samples that are still to come: from the tables of a plain file, and from the current fragment.
+/// Samples that have not been read yet: from the tables of a plain file, and from the current
+/// fragment.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     walks: Vec<Ahead>,
@@ -38,13 +39,13 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Sets the runs of a fragment, once all earlier ones are used up.
+    /// Sets the runs of the next fragment. All runs of the previous one must have been used.
     pub(super) fn put_runs(&mut self, runs: VecDeque<Run>) -> Result<(), Error> {
         self.runs = runs;
         self.advance_runs()
     }
 
-    /// True if samples of a fragment are still to come.
+    /// True if the current fragment has samples that were not read yet.
     pub(super) fn has_runs(&self) -> bool {
         self.run_row.is_some()
     }

@@ -14,7 +14,7 @@ struct Table {
 }
 
 impl Table {
-    /// Reads `count` and the entries; fails if the box is too short for them.
+    /// Reads the number of entries and the entries. Fails if the box is too short for them.
     fn read(body: &Bytes, kind: &'static [u8; 4], entry_bytes: usize) -> Result<Self, Error> {
         let mut reader = Reader::new(body);
         let short = short_in(kind);
@@ -148,7 +148,7 @@ pub(super) struct Row {
     pub(super) size: u32,
     pub(super) dts: i64,
     pub(super) duration: u32,
-    /// Composition offset: pts − dts.
+    /// Composition offset: presentation time − decode time, in ticks.
     pub(super) composition: i32,
     pub(super) sync: bool,
 }
@@ -163,7 +163,7 @@ pub(super) struct Walk {
     chunks: Table,
     /// `stco` or `co64`: offsets of chunks.
     offsets: Table,
-    /// `stss`: numbers of the sync samples; `None` if all samples are.
+    /// `stss`: numbers of the sync samples; `None` if all samples are sync samples.
     syncs: Option<Table>,
     /// Index of the next sample.
     sample: u32,
@@ -213,7 +213,8 @@ impl Walk {
         self.offsets.is_empty()
     }
 
-    /// Returns the next sample. Sync sample numbers in `stss` must rise (§8.6.2.3); others are skipped.
+    /// Returns the next sample. Sync sample numbers in `stss` must increase (§8.6.2.3); a number that
+    /// does not is skipped.
     pub(super) fn next(&mut self) -> Result<Option<Row>, Error> {
         let Some(size) = self.sizes.get(self.sample) else { return Ok(None) };
         if self.left_in_chunk == 0 && !self.enter_chunk()? {

@@ -15,7 +15,7 @@ const RESOLUTION: u32 = 0x48_0000;
 /// VPCodecConfigurationBox for a stream with unknown parameters: version 1, profile 0, 8 bits 4:2:0, colours
 /// unspecified.
 const VPCC_UNKNOWN: [u8; 12] = [1, 0, 0, 0, 0, 10, 0x82, 2, 2, 2, 0, 0];
-/// Sample rate in Hz below which MP3 is of MPEG-2.
+/// MP3 with a sample rate in Hz below this is MPEG-2 audio.
 const MPEG1_RATE_MIN: u32 = 32_000;
 
 /// Writes the sample entry of a track.
@@ -63,7 +63,7 @@ fn visual(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4], re
     out.boxed(&entry_kind(track, *kind), |out| {
         // data_reference_index 1.
         out.zeros(6).u16(1).zeros(16).u16(side(width)).u16(side(height));
-        // No compressorname; depth 24, and -1.
+        // compressorname is empty, depth is 24, and pre_defined is -1.
         out.u32(RESOLUTION).u32(RESOLUTION).u32(0).u16(1).zeros(32).u16(24).u16(u16::MAX);
         out.boxed(name, |out| {
             out.bytes(record);
@@ -95,7 +95,8 @@ struct Sound {
 fn audio(out: &mut Out, track: &Description, kind: &[u8; 4], sound: Sound, boxes: impl FnOnce(&mut Out)) {
     out.boxed(&entry_kind(track, *kind), |out| {
         out.zeros(6).u16(1).zeros(8).u16(sound.channels.into()).u16(16).u32(0);
-        // Sample rate as 16.16. 0 if it does not fit; the codec's own box then has it.
+        // Sample rate as 16.16. If it does not fit, 0 is written; readers then take the rate from the
+        // codec's own box.
         out.u16(u16::try_from(sound.sample_rate).unwrap_or(0)).u16(0);
         boxes(out);
         bit_rate(out, track);
@@ -124,7 +125,7 @@ fn with_esds(out: &mut Out, track: &Description, sound: Sound, object_type: u8, 
     });
 }
 
-/// Writes an entry of AC-3 or E-AC-3 (ETSI TS 102 366 §F.2, §F.5), described by the first unit.
+/// Writes an entry of AC-3 or E-AC-3 (ETSI TS 102 366 §F.2, §F.5). The first unit contains its parameters.
 fn dolby(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4]) -> Result<(), Error> {
     let told = ac3::Description::of_unit(&track.first_unit)?;
     let sound = Sound { channels: told.channels, sample_rate: told.sample_rate };

@@ -33,11 +33,11 @@ pub struct FragmentSample {
     pub duration: u32,
     /// Presentation time − decode time, in ticks.
     pub composition: i32,
-    /// Decoding can start with the sample; true for every sample of audio.
+    /// True if decoding can start with the sample; always true for audio.
     pub key_frame: bool,
-    /// Media data, with NAL lengths of the size in the configuration.
+    /// Media data. NAL lengths have the size given in the configuration.
     pub payload: Bytes,
-    /// Clear and protected parts of a protected sample, with the sample's size in total. Empty if the whole
+    /// Clear and protected parts of a protected sample; together they are as long as the sample. Empty if the whole
     /// sample is protected, and in tracks without [`Description::protection`].
     pub subsamples: Vec<Subsample>,
 }
@@ -76,8 +76,8 @@ impl Fragment {
         Self { sequence, parts: Vec::new() }
     }
 
-    /// Adds the samples of a track, at most once per track; a track without samples is left out. `decode_time` is that
-    /// of the first sample, in ticks (`tfdt`).
+    /// Adds the samples of a track; call it at most once per track. A track without samples is omitted. `decode_time`
+    /// is that of the first sample, in ticks (`tfdt`).
     pub fn add(&mut self, track: &Description, decode_time: u64, samples: Vec<FragmentSample>) -> &mut Self {
         if !samples.is_empty() {
             let is_video = track.config.codec().kind() == TrackKind::Video;
@@ -110,7 +110,7 @@ impl Fragment {
         });
         let mut offset = out.len().saturating_add(HEAD_BYTES) as u64;
         for (at, part) in offsets.into_iter().zip(&self.parts) {
-            // data_offset is signed.
+            // data_offset is a signed field.
             let fitting = i32::try_from(offset).map_err(|_| Error::TooLarge("media of a fragment"))?;
             out.set_u32(at, fitting.cast_unsigned());
             offset = offset.saturating_add(part.bytes());
@@ -164,7 +164,7 @@ impl Part {
                 | without(TRUN_SIZE, same_size)
                 | without(TRUN_FLAGS, default_flags)
                 | if composed { TRUN_COMPOSITION } else { 0 };
-            // Version 1 has negative composition offsets.
+            // Version 1 of the box allows negative composition offsets.
             let is_signed = self.samples.iter().any(|sample| sample.composition < 0);
             out.full(b"trun", u8::from(is_signed), flags, |out| {
                 out.u32(u32::try_from(self.samples.len()).unwrap_or(u32::MAX));

@@ -9,7 +9,7 @@ use crate::Error;
 
 /// Length of a [`media_head`].
 pub const MEDIA_HEAD_BYTES: usize = 16;
-/// Chunk size after which a chunk ends, so that players need not search far within one.
+/// Size after which a chunk ends, so that players need not search long chunks for a sample.
 const CHUNK_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A sample of a plain file.
@@ -23,7 +23,7 @@ pub struct IndexSample {
     pub duration: u32,
     /// Presentation time − decode time, in ticks.
     pub composition: i32,
-    /// Decoding can start with the sample. Only used for video, since every sample of audio qualifies.
+    /// True if decoding can start with the sample. Only used for video, since decoding audio can start with any sample.
     pub key_frame: bool,
 }
 
@@ -34,8 +34,8 @@ struct Chunk {
     samples: u32,
 }
 
-/// Samples of one track of a plain file: four bytes for each, and eight for each run of equal durations or composition
-/// offsets, each key frame and each chunk. The owner must limit their number.
+/// Samples of one track of a plain file. Memory: four bytes for each sample, and eight for each run of equal durations
+/// or composition offsets, each key frame and each chunk. The owner must limit their number.
 #[derive(Debug, Clone)]
 pub struct TrackIndex {
     /// Description of the track.
@@ -46,10 +46,10 @@ pub struct TrackIndex {
     /// Numbers of key frames, counted from 1.
     key_frames: Vec<u32>,
     chunks: Vec<Chunk>,
-    /// End offset of the last sample.
+    /// Offset at which the last sample ends.
     end: u64,
     duration: u64,
-    /// Presented interval of the media in ticks: the first presentation time, and the end of the sample presented last.
+    /// Interval of presentation times in ticks, from the first sample presented to the end of the last one.
     presented: Option<(i64, i64)>,
 }
 
@@ -130,7 +130,7 @@ impl TrackIndex {
                 out.u32(*count).u32(*value);
             });
         });
-        // Sync samples (§8.6.2). Without the box every sample is one.
+        // Sync samples (§8.6.2). Without the box every sample is a sync sample.
         if !self.key_frames.is_empty() && self.key_frames.len() < self.sizes.len() {
             out.full(b"stss", 0, 0, |out| {
                 out.u32(count(&self.key_frames));
@@ -139,7 +139,7 @@ impl TrackIndex {
                 });
             });
         }
-        // Composition times (§8.6.1.3). Version 1 of the box allows negative ones.
+        // Composition times (§8.6.1.3). Version 1 of the box allows negative offsets.
         if self.compositions.iter().any(|(_, value)| *value != 0) {
             let is_signed = self.compositions.iter().any(|(_, value)| *value < 0);
             out.full(b"ctts", u8::from(is_signed), 0, |out| {
@@ -200,9 +200,9 @@ fn count<T>(entries: &[T]) -> u32 {
     u32::try_from(entries.len()).unwrap_or(u32::MAX)
 }
 
-/// Returns the `moov` of a plain file whose media begins at offset `media_offset`, such as after a `ftyp` and
-/// a [`media_head`]. It may be placed before or after the media. Its size depends on `media_offset` only
-/// because offsets above 2^32 take eight bytes.
+/// Returns the `moov` of a plain file whose media begins at offset `media_offset`, for example after a `ftyp` and a
+/// [`media_head`]. The `moov` may be placed before or after the media. Its size depends on `media_offset` only because
+/// offsets above 2^32 take eight bytes.
 pub fn moov(tracks: &[TrackIndex], media_offset: u64) -> Result<Bytes, Error> {
     let last = tracks.iter().map(TrackIndex::last_offset).max().unwrap_or(0);
     let is_wide = media_offset.saturating_add(last) > u32::MAX.into();
@@ -227,8 +227,8 @@ pub fn file_head(tracks: &[TrackIndex], media_bytes: u64) -> Result<Bytes, Error
     let descriptions: Vec<&Description> = tracks.iter().map(|track| &track.description).collect();
     let file_type = file_type(&descriptions, false);
     let before = |moov: &Bytes| (file_type.len() + moov.len() + MEDIA_HEAD_BYTES) as u64;
-    // The size of the `moov` depends only on the width of its offsets. So it is measured with an offset of 0
-    // first, then written with the real one.
+    // The size of the `moov` depends only on whether its offsets need 64 bits. So the `moov` is first written with an
+    // offset of 0 to measure it, and then with the real offset.
     let last = tracks.iter().map(TrackIndex::last_offset).max().unwrap_or(0);
     let narrow = written(tracks, 0, false)?;
     let is_wide = before(&narrow).saturating_add(last) > u32::MAX.into();
@@ -239,8 +239,8 @@ pub fn file_head(tracks: &[TrackIndex], media_bytes: u64) -> Result<Bytes, Error
     Ok(out.into_bytes())
 }
 
-/// Returns the header of an `mdat` of `media_bytes` bytes with a 64-bit size, which has a fixed length, so that it can
-/// be written first and filled in later.
+/// Returns the header of an `mdat` of `media_bytes` bytes. Its size field always has 64 bits, so that the header can be
+/// written first and its size filled in later.
 #[must_use]
 pub fn media_head(media_bytes: u64) -> [u8; MEDIA_HEAD_BYTES] {
     let [a, b, c, d, e, f, g, h] = media_bytes.saturating_add(MEDIA_HEAD_BYTES as u64).to_be_bytes();

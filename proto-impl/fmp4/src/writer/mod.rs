@@ -1,5 +1,4 @@
-//! Writes init segments, fragments, and the index of plain files. Input is checked only if a field might not
-//! be able to hold it.
+//! Writes init segments, fragments, and the index of plain files. Values are only checked for fitting their fields.
 
 mod entry;
 mod fragment;
@@ -66,7 +65,7 @@ pub struct Description {
     /// §8.6.6). Usually the first presentation time. A negative value delays the track by an empty edit, in whole
     /// milliseconds, which CMAF does not allow (ISO/IEC 23000-19 §7.5).
     pub media_start: i64,
-    /// Width and height of pictures, if neither the configuration nor the first unit contains them.
+    /// Width and height of pictures; only needed if neither the configuration nor the first unit contains them.
     pub size: Option<(u32, u32)>,
     /// First access unit, needed for the description of AC-3 and E-AC-3 and for the size of VP8 and VP9; may be empty
     /// for other codecs.
@@ -85,7 +84,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Describes a track of which only the configuration is known.
+    /// Describes a track by its configuration; everything else is unknown.
     #[must_use]
     pub const fn new(id: u32, config: CodecConfig, timescale: Timescale) -> Self {
         Self {
@@ -104,7 +103,7 @@ impl Description {
         }
     }
 
-    /// Describes a track of a stream, as track `id` of a file.
+    /// Describes a track of a stream that gets the track_ID `id` in the file.
     #[must_use]
     pub fn of_track(id: u32, track: &media::Track) -> Self {
         Self {
@@ -114,7 +113,7 @@ impl Description {
         }
     }
 
-    /// Returns width and height, as far as known.
+    /// Returns the width and height if they are known.
     fn picture_size(&self) -> Option<(u32, u32)> {
         let of_unit = || match &self.config {
             CodecConfig::Vp8(_) => vp8::picture_size(&self.first_unit),

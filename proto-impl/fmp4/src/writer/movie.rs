@@ -7,7 +7,7 @@ use super::out::Out;
 use super::{Description, entry};
 use crate::Error;
 
-/// Timescale of the movie header, for durations and empty edits.
+/// Timescale of the movie header. Its durations and the empty edits are written in this timescale.
 const MOVIE_TIMESCALE: Timescale = Timescale::MILLISECONDS;
 /// The unity matrix of headers, in 16.16 and 2.30.
 const MATRIX: [u32; 9] = [0x1_0000, 0, 0, 0, 0x1_0000, 0, 0, 0, 0x4000_0000];
@@ -28,7 +28,7 @@ pub(super) fn fragmented(out: &mut Out, tracks: &[&Description]) -> Result<(), E
         }
         out.boxed(b"mvex", |out| {
             for track in tracks {
-                // §8.8.3: sample entry 1. The fragments contain the other defaults.
+                // §8.8.3: default sample entry 1. Each fragment states its other defaults itself.
                 out.full(b"trex", 0, 0, |out| {
                     out.u32(track.id).u32(1).zeros(12);
                 });
@@ -38,12 +38,12 @@ pub(super) fn fragmented(out: &mut Out, tracks: &[&Description]) -> Result<(), E
     result
 }
 
-/// Tables of a track, and the offset of its media.
+/// Sample tables of a track, and the offset at which the media begins in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tables<'a> {
     pub(super) index: &'a TrackIndex,
     pub(super) media_offset: u64,
-    /// Offsets need 64 bits.
+    /// True if chunk offsets need 64 bits.
     pub(super) is_wide: bool,
 }
 
@@ -66,12 +66,12 @@ pub(super) fn plain(
     result
 }
 
-/// An edit list (§8.6.6): a delay, then the media from a start time on.
+/// An edit list (§8.6.6): an optional delay, then the media from `media_time` on.
 #[derive(Debug, Clone, Copy)]
 struct Edits {
     /// Delay before the media, in ticks of the movie; 0 for none.
     delay: u64,
-    /// Presented duration of the media, in ticks of the movie; 0 in a fragmented file, whose duration is open.
+    /// Presented duration of the media, in ticks of the movie; 0 in a fragmented file, because its end is unknown.
     duration: u64,
     /// Media time at which the presentation starts, in ticks of the track.
     media_time: i64,
@@ -84,8 +84,8 @@ impl Edits {
         Self { delay, duration: 0, media_time }
     }
 
-    /// Creates the edit list of a plain file. After a delay the media starts at its first presentation time, since
-    /// players move a later time there.
+    /// Creates the edit list of a plain file. After a delay the media must start at its first presentation time:
+    /// from a later start, players would move the media to the end of the delay.
     fn of_index(index: &TrackIndex) -> Self {
         let track = &index.description;
         let (first, end) = index.presented();
@@ -150,8 +150,8 @@ fn header<'a>(out: &mut Out, duration: u64, tracks: impl Iterator<Item = &'a Des
     );
 }
 
-/// Writes a header box with two unused times, the fields written by `middle`, and a duration; of version 1 if the
-/// duration needs 64 bits.
+/// Writes a header box: two unused times, the fields written by `middle`, and a duration. Uses version 1 of the
+/// box if the duration needs 64 bits.
 fn times(
     out: &mut Out,
     kind: &[u8; 4],
@@ -198,7 +198,7 @@ fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Resul
             out.full(b"hdlr", 0, 0, |out| {
                 out.u32(0).bytes(handler).zeros(12).bytes(name);
             });
-            // Tags that do not fit the three letters of `mdhd` go into `elng` (§8.4.6).
+            // Language tags that are not codes of three letters do not fit `mdhd`; they go into `elng` (§8.4.6).
             if let Some(tag) = language.filter(|_| packed.is_none()) {
                 out.full(b"elng", 0, 0, |out| {
                     out.bytes(tag.as_bytes()).u8(0);
@@ -248,7 +248,7 @@ fn media_information(out: &mut Out, track: &Description, tables: Option<Tables<'
         }),
     };
     out.boxed(b"dinf", |out| {
-        // §8.7.2: the media is in this file.
+        // §8.7.2: the flag 1 states that the media is in this file.
         out.full(b"dref", 0, 0, |out| {
             out.u32(1).full(b"url ", 0, 1, |_| {});
         });

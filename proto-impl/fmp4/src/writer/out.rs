@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// Big-endian output buffer. Values that do not fit a field are truncated to it, as in `wire::Writer`.
+/// Big-endian output buffer. Like `wire::Writer`, it truncates values that do not fit their field.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     bytes: Vec<u8>,

@@ -1,5 +1,5 @@
 //! Common encryption of samples (ISO/IEC 23001-7) by the scheme `cbcs`: AES in cipher block chaining with a
-//! constant initialization vector. Video is protected in a pattern of one block in ten, other media as a
+//! constant initialization vector. In video, one block in ten is encrypted; other media is encrypted as a
 //! whole.
 //!
 //! This module only writes the boxes. The caller encrypts the samples.
@@ -17,7 +17,7 @@ const VERSION: u32 = 0x0001_0000;
 const VIDEO_PATTERN: u8 = 0x19;
 /// Flag of `senc`: the box contains subsamples (§7.2.2).
 const HAS_SUBSAMPLES: u32 = 2;
-/// Sizes in bytes of a subsample in `senc`, and of the number of subsamples.
+/// Size of a subsample in `senc`, and size of the field with the number of subsamples, in bytes.
 const SUBSAMPLE_BYTES: usize = 6;
 const COUNT_BYTES: usize = 2;
 
@@ -39,7 +39,8 @@ pub struct Subsample {
     pub protected: u32,
 }
 
-/// Returns the type of a track's sample entry: `kind` if the track is unprotected (ISO/IEC 14496-12 §8.12).
+/// Returns the type of a track's sample entry: `kind`, or `encv` or `enca` if the track is protected (ISO/IEC
+/// 14496-12 §8.12).
 pub(super) fn entry_kind(track: &Description, kind: [u8; 4]) -> [u8; 4] {
     match (track.protection, track.config.codec().kind()) {
         (None, _) => kind,
@@ -48,8 +49,8 @@ pub(super) fn entry_kind(track: &Description, kind: [u8; 4]) -> [u8; 4] {
     }
 }
 
-/// Writes the `sinf` of a protected track. `kind` is the type that its sample entry would have without
-/// protection.
+/// Writes the `sinf` of a protected track. `kind` is the type that its sample entry would have if it were
+/// unprotected.
 pub(super) fn write_entry(out: &mut Out, track: &Description, kind: [u8; 4]) {
     let Some(Protection { key_id, vector }) = &track.protection else { return };
     let is_video = track.config.codec().kind() == TrackKind::Video;
@@ -61,8 +62,8 @@ pub(super) fn write_entry(out: &mut Out, track: &Description, kind: [u8; 4]) {
             out.bytes(b"cbcs").u32(VERSION);
         });
         out.boxed(b"schi", |out| {
-            // Version 1 of the box has the pattern. The track is protected, and its samples have no vectors
-            // of their own (§8.2).
+            // Version 1 of the box contains the pattern. The track is protected, and its samples have no
+            // vectors of their own (§8.2).
             out.full(b"tenc", 1, 0, |out| {
                 out.u8(0).u8(if is_video { VIDEO_PATTERN } else { 0 }).u8(1).u8(0).bytes(key_id);
                 out.u8(16).bytes(vector);

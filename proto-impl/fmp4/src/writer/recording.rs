@@ -1,12 +1,12 @@
 //! Files that are fragmented while they are recorded and become plain afterwards, without moving their media.
 //!
 //! ```text
-//! while it is written   ftyp | free (room)             | moov moof mdat moof mdat ...
+//! while it is recorded  ftyp | free (room)             | moov moof mdat moof mdat ...
 //! afterwards            ftyp | moov | free | mdat head | moov moof mdat moof mdat ...
 //! ```
 //!
 //! The former fragmented file becomes the payload of one `mdat`. The first eight bytes after `ftyp` decide
-//! between the two forms; they are written last, when all others are on the disk.
+//! which of the two forms a reader sees; they are written last, when all other bytes are on the disk.
 
 use bytes::Bytes;
 
@@ -17,7 +17,7 @@ use crate::Error;
 use crate::boxes::HEAD_BYTES;
 use crate::reader::Indexed;
 
-/// Returns the beginning of a recorded file, whose `moov` is at offset `room`.
+/// Returns the beginning of a recorded file. Its `moov` is at offset `room`.
 ///
 /// # Errors
 /// A codec is not supported by MP4, or `room` is too small for `ftyp`.
@@ -35,24 +35,24 @@ pub fn recording_head(tracks: &[Description], room: u32) -> Result<Bytes, Error>
 /// Bytes that turn a recorded file into a plain one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlainHead {
-    /// The bytes between `ftyp` and the former `moov`.
+    /// The bytes to write between `ftyp` and the former `moov`.
     Fits(Bytes),
-    /// The room is too small by this many bytes.
+    /// The room between `ftyp` and the former `moov` is too small by this many bytes.
     Short(u64),
 }
 
-/// Returns the bytes that turn a recorded file into a plain one, if its `ftyp` ends at `from` and the `moov`
-/// and everything after it was moved by `moved` bytes.
+/// Returns the bytes that turn a recorded file into a plain one. Its `ftyp` ends at `from`. Its former `moov`
+/// and everything after it was moved back by `moved` bytes to make room.
 ///
 /// # Errors
 /// The index exceeds the limits of the file format.
 pub fn plain_head(indexed: &Indexed, from: u64, moved: u64) -> Result<PlainHead, Error> {
     let index = moov(&indexed.tracks, moved)?;
     let room = indexed.moov_at.saturating_add(moved).saturating_sub(from);
-    // Even an empty `free` has a head.
+    // Besides the new `moov`, there must be room for the header of a `free` box and for that of the `mdat`.
     let needed = index.len().saturating_add(HEAD_BYTES).saturating_add(MEDIA_HEAD_BYTES) as u64;
     let Some(free) = room.checked_sub(needed) else {
-        // If the media is moved, offsets may need eight bytes.
+        // When the media is moved, its offsets may exceed 32 bits and need eight bytes.
         let chunks = indexed.tracks.iter().map(super::TrackIndex::samples).sum::<usize>() as u64;
         let wider = if moved == 0 { chunks.saturating_mul(4) } else { 0 };
         return Ok(PlainHead::Short(needed.saturating_sub(room).saturating_add(wider.min(needed))));
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Returns a recorded file whose second fragment begins later than the first ends.
+    /// Returns a recorded file with two fragments and a gap in time between them.
     fn recorded(first: &Description) -> Vec<u8> {
         let mut file = recording_head(&[first.clone(), audio(2)], ROOM).unwrap().to_vec();
         for (sequence, at) in [(1, 100), (2, 5000)] {
@@ -105,7 +105,7 @@ mod tests {
         indexer.finish()
     }
 
-    /// Returns the plain file, with `moved` bytes inserted before the `moov`.
+    /// Returns the plain file. `moved` bytes are inserted before the `moov` to make room.
     fn plain(file: &[u8], moved: usize) -> Vec<u8> {
         let indexed = indexed(file).unwrap();
         let from = u32::from_be_bytes(file[..4].try_into().unwrap());
@@ -140,7 +140,7 @@ mod tests {
                     for n in 1..expected.len() {
                         expected[n - 1].2 = u32::try_from(expected[n].0 - expected[n - 1].0).unwrap();
                     }
-                    // An empty edit has whole milliseconds.
+                    // An empty edit can only express whole milliseconds.
                     let off = of_track(&found, track)[0].0 - expected[0].0;
                     assert!(off.abs() < 48, "{off}");
                     expected

@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::out::Out;
 
-/// starts_with_SAP and SAP_type 1 (ISO/IEC 14496-12 §8.16.3.3): the reference begins with a key frame.
+/// starts_with_SAP and SAP_type 1 (ISO/IEC 14496-12 §8.16.3.3): the referenced data begins with a key frame.
 const BEGINS_WITH_SAP: u32 = 0x9000_0000;
-/// Largest size of a reference; reference_type is the bit above.
+/// Largest size of a reference. The bit above the size is reference_type.
 const SIZE_MAX: u32 = 0x7fff_ffff;
 
 /// Returns the `styp` of a media segment (ISO/IEC 14496-12 §8.16.2) with the brands of DASH (`msdh`), a CMAF segment
@@ -27,7 +27,7 @@ pub struct Reference {
     pub bytes: u32,
     /// Duration of the fragments, in ticks.
     pub duration: u32,
-    /// The first fragment begins with a key frame.
+    /// True if the first fragment begins with a key frame.
     pub key_frame: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Sidx {
 }
 
 impl Sidx {
-    /// Returns the box, of version 1.
+    /// Returns the `sidx` box, in version 1.
     #[must_use]
     pub fn write(&self) -> Bytes {
         let mut out = Out::new();
@@ -68,7 +68,7 @@ impl Sidx {
 /// Application Format").
 pub const ID3_SCHEME: &str = "https://aomedia.org/emsg/ID3";
 
-/// The scheme of splice information in `emsg` boxes (ANSI/SCTE 214-3 §8.3.3): a splice_info_section.
+/// Scheme of splice information in `emsg` boxes (ANSI/SCTE 214-3 §8.3.3). The data is a splice_info_section.
 pub const SPLICE_SCHEME: &str = "urn:scte:scte35:2013:bin";
 
 /// An event message (`emsg` of version 1, ISO/IEC 23009-1 §5.10.3.3).
@@ -78,7 +78,7 @@ pub struct EventMessage<'a> {
     pub scheme: &'a str,
     /// Id that distinguishes events of the same scheme.
     pub id: u32,
-    /// Time on the timeline of decode times, in milliseconds.
+    /// Time of the event on the timeline of decode times, in milliseconds.
     pub time_ms: u64,
     /// Duration in milliseconds; `None` if unknown.
     pub duration_ms: Option<u32>,
@@ -87,7 +87,7 @@ pub struct EventMessage<'a> {
 }
 
 impl EventMessage<'_> {
-    /// Returns the box.
+    /// Returns the `emsg` box.
     #[must_use]
     pub fn write(&self) -> Bytes {
         let mut out = Out::new();

@@ -104,7 +104,7 @@ fn a_track_that_begins_later_is_delayed() {
     let late = Description { media_start: -4800, ..video(1) };
     let init = init_segment(std::slice::from_ref(&late)).unwrap();
     assert_eq!(tracks(&read(&init).unwrap())[0].shift, 4800);
-    // In a plain file the first picture appears after the delay, whatever its composition time is.
+    // In a plain file the first picture is presented directly after the delay, whatever its composition time is.
     let mut index = TrackIndex::new(late);
     index.push(&IndexSample { offset: 0, size: 1, duration: 10, composition: 480, key_frame: true });
     let file = [&file_head(&[index], 1).unwrap()[..], b"x"].concat();
@@ -259,7 +259,7 @@ proptest! {
         pictures[0].2 = true;
         prop_assert_eq!(of_track(&found, 1), expected(&one, 0, &pictures));
         prop_assert_eq!(of_track(&found, 2), expected(&audio(2), 0, &sound));
-        // The same with the index after the media.
+        // The same samples, in a file with the index after the media.
         let index = moov(&indexes, 100).unwrap();
         let reader = crate::Reader::with_moov(&index, crate::Limits::default()).unwrap();
         let (events, end) = crate::testing::events(reader, [&media[..]]);

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crate::playlist::{MultivariantPlaylist, RenditionKind, Variant};
 use crate::uri::Url;
 
-/// Supported codecs (RFC 6381), by the text before the first dot.
+/// Supported codecs: the part of an RFC 6381 codec string before its first dot.
 const CARRIED: [&str; 11] =
     ["avc1", "avc3", "hvc1", "hev1", "av01", "vp09", "mp4a", "opus", "ac-3", "ec-3", "flac"];
 
@@ -16,11 +16,11 @@ const CARRIED: [&str; 11] =
 pub(super) struct Choice {
     /// URL of the variant's media playlist.
     pub(super) main: Url,
-    /// URL of the media playlist of its audio, if that is separate.
+    /// URL of the separate audio playlist; `None` if the variant contains its audio.
     pub(super) audio: Option<Url>,
 }
 
-/// The URL of the best variant's media playlist, and of its audio's if that is separate.
+/// The URL of the best variant's media playlist, and of its separate audio playlist if it has one.
 #[must_use]
 pub fn choose(
     playlist: &MultivariantPlaylist,

@@ -15,7 +15,7 @@ use crate::limits::{
 use crate::playlist::Key;
 use crate::uri::Url;
 
-/// Number of consecutive failures of a playlist after which it is still requested again.
+/// Number of times a playlist is requested again after consecutive failures.
 const PLAYLIST_RETRIES: u32 = 3;
 
 /// Purpose of a request.
@@ -41,7 +41,7 @@ pub(super) struct Exchange {
     pub(super) redirects: u8,
     gathered: Vec<u8>,
     received: u64,
-    /// Bytes that an earlier attempt has already passed on.
+    /// Bytes of the segment that the owner has already received from an earlier attempt.
     skip: u64,
     decrypter: Option<Decrypter>,
 }
@@ -88,7 +88,7 @@ impl Client {
         exchange.received = exchange.received.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         if exchange.received > exchange.bytes_max() {
             if let Some(current) = self.current(exchange.track) {
-                // The answer would be as long again at a second attempt.
+                // A second attempt would return the same oversized answer, so none is made.
                 current.failed = true;
             }
             return Err("the answer is too long");
@@ -132,7 +132,8 @@ impl Client {
         Ok(())
     }
 
-    /// Passes bytes on, except for those that an earlier attempt has already passed on.
+    /// Passes the segment's bytes to the owner, except for those that an earlier attempt has
+    /// already passed.
     fn media(&mut self, exchange: &mut Exchange, mut bytes: Bytes) {
         let skip = usize::try_from(exchange.skip).unwrap_or(usize::MAX).min(bytes.len());
         exchange.skip = exchange.skip.saturating_sub(u64::try_from(skip).unwrap_or(u64::MAX));

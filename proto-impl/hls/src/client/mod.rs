@@ -36,7 +36,7 @@ use track::Track;
 pub struct Config {
     /// Maximum bandwidth of a variant, in bits per second. If all variants exceed it, the lowest is taken.
     pub bandwidth_max: Option<u64>,
-    /// Time by which a recording is fetched ahead of its playback.
+    /// A recording is pulled at its playback speed; segments are fetched this much ahead.
     pub ahead: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Default for Config {
 pub struct Request {
     /// Absolute URL with the scheme `http` or `https`.
     pub url: String,
-    /// The first and the last byte of the wanted range. An answer with another range is a failure.
+    /// First and last byte of the wanted range. An answer with another range must be reported as a failure.
     pub range: Option<(u64, u64)>,
 }
 
@@ -100,12 +100,12 @@ pub enum Event {
         /// The bytes.
         bytes: Bytes,
     },
-    /// The segment is complete.
+    /// The end of a complete segment.
     End {
         /// The rendition that it belongs to.
         rendition: Rendition,
     },
-    /// At least one segment is missing. A segment that has begun is cut off.
+    /// At least one segment could not be fetched. If it had already begun, its remaining bytes do not follow.
     Lost {
         /// The rendition that it belongs to.
         rendition: Rendition,
@@ -123,7 +123,7 @@ pub struct Client {
     config: Config,
     now: Instant,
     started: Instant,
-    /// True until the first playlist arrives; only that one may be a multivariant playlist.
+    /// True until the first playlist arrives. Only the first playlist may be a multivariant playlist.
     is_first: bool,
     tracks: Vec<Track>,
     /// Variants to pull if this one fails, best first.
@@ -137,7 +137,7 @@ pub struct Client {
     events: VecDeque<Event>,
     /// Number of consecutive segments given up.
     losses: u32,
-    /// True if the last request was for a playlist: the next one should be for a segment.
+    /// True if the last request was for a playlist. If several requests are due, the next one is for a segment.
     playlist_last: bool,
     is_closed: bool,
 }
@@ -226,7 +226,7 @@ impl Client {
         self.plan();
     }
 
-    /// The next request, if the previous one was answered and the time has come.
+    /// The next request, if the previous one is complete and the earliest time for this one has come.
     pub fn poll_request(&mut self) -> Option<Request> {
         let now = self.now;
         let exchange =
@@ -269,8 +269,8 @@ impl Client {
         self.events.push_back(event);
     }
 
-    /// Pulls this variant from now on. If another variant was pulled before, continues at the position that it
-    /// had reached.
+    /// Pulls this variant from now on, continuing at the playback position that the previous variant had
+    /// reached.
     fn pull(&mut self, choice: Choice) {
         let progress = |of| {
             let before = self.tracks.iter().find(|track| track.rendition == of);
@@ -287,7 +287,7 @@ impl Client {
         self.tracks = std::iter::once(track(Rendition::Main, main)).chain(audio).collect();
     }
 
-    /// Changes to the next best variant; ends the pull for this reason if there is none. Once segments were
+    /// Changes to the next best variant. If there is none, the pull ends for this reason. Once segments were
     /// passed on, only variants with the same arrangement of audio (separate or not) are considered.
     fn fall(&mut self, reason: &str) {
         let has_audio = self.has_audio_beside();

@@ -68,7 +68,7 @@ impl Client {
         at
     }
 
-    /// Begins the next segment of the list that is not a gap.
+    /// Begins the next pending segment, skipping gaps.
     fn begin_segment(&mut self, index: usize) {
         let (now, started, ahead) = (self.now, self.started, self.config.ahead);
         let Some(track) = self.tracks.get_mut(index) else { return };
@@ -110,7 +110,8 @@ impl Client {
         Ok((Purpose::Playlist, track.url.clone(), None))
     }
 
-    /// The next request for a segment: for its key, its initialization section, or the segment itself.
+    /// The next request that the current segment needs: for its key, its initialization section, or its
+    /// media.
     fn segment_request(&self, index: usize) -> Made {
         let track = self.tracks.get(index).ok_or(Refusal::Segment)?;
         let segment = &track.current.as_ref().ok_or(Refusal::Segment)?.segment;
@@ -140,7 +141,7 @@ impl Client {
 
 type Made = Result<(Purpose, Url, Option<(u64, u64)>), Refusal>;
 
-/// Reason for not sending a request.
+/// Reason why a request cannot be sent.
 enum Refusal {
     Segment,
     Stream(String),

@@ -27,7 +27,7 @@ fn pulls(files: &[(&str, &str)]) -> Origin {
 }
 
 impl Origin {
-    /// Answers requests and advances the time, until this time has passed or the pull has ended.
+    /// Answers requests and advances the virtual time until `time` has passed or the pull has ended.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -99,7 +99,7 @@ impl Origin {
         self.files.insert(format!("http://o/live/{name}"), body.into());
     }
 
-    /// A live playlist of one-second segments; the content of each is its number.
+    /// Stores a live playlist of one-second segments. Each segment's content is its number.
     fn live(&mut self, numbers: std::ops::Range<u64>) {
         let mut text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:{}\n", numbers.start);
         for number in numbers {
@@ -161,7 +161,8 @@ fn the_best_variant_that_is_carried_comes_with_its_audio() {
 const MASTER: &str = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nlow\n#EXT-X-STREAM-INF:BANDWIDTH=2\nmiddle\n\
     #EXT-X-STREAM-INF:BANDWIDTH=3\nhigh\n#EXT-X-STREAM-INF:BANDWIDTH=3\nhigh2\n#EXT-X-STREAM-INF:BANDWIDTH=3\nhigh\n";
 
-/// A recording of three one-second segments, whose content is the name and the number.
+/// Stores a recording of three one-second segments. Each segment's content is the name and the segment's
+/// number.
 fn recording(origin: &mut Origin, name: &str) {
     let segments: String = (0..3).map(|n| format!("#EXTINF:1,\n{name}{n}.ts\n")).collect();
     origin.put(name, format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n{segments}#EXT-X-ENDLIST\n"));
@@ -172,8 +173,8 @@ fn recording(origin: &mut Origin, name: &str) {
 fn a_variant_that_fails_gives_way_to_the_next_best_one() {
     let ended = "the stream has ended";
     let failed = |status| format!("the playlist could not be fetched: {status}");
-    // The answers for the variants, best first: a recording, or a status. Then the content pulled, and the
-    // reason for the end.
+    // Each case: the answers for the variants from best to worst (empty: a recording; otherwise a status),
+    // the content pulled, and the reason for the end.
     type Answers<'a> = &'a [(&'a str, &'a str)];
     let cases: [(Answers<'_>, &str, String); 6] = [
         (&[("high", ""), ("middle", ""), ("low", "")], "[high0][high1][high2]", ended.to_owned()),
@@ -201,7 +202,7 @@ fn a_variant_that_fails_gives_way_to_the_next_best_one() {
         }
         origin.run(secs(60));
         assert_eq!((origin.media().as_str(), origin.ended()), (media, Some(end.as_str())), "{answers:?}");
-        // Each is requested four times, and never again.
+        // A failing variant is requested four times, and never again.
         for (name, status) in answers.iter().filter(|(_, status)| !status.is_empty()) {
             let of = |(_, request): &&(Duration, Request)| request.url.ends_with(&format!("/{name}"));
             assert_eq!(origin.requests.iter().filter(of).count(), 4, "{name} {status}");

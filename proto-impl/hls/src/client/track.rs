@@ -12,8 +12,8 @@ use crate::limits::{RELOAD_MIN, SEGMENT_DURATION_MAX, STALL_MIN, TARGET_DURATION
 use crate::playlist::{Kind, Map, MediaPlaylist, Segment};
 use crate::uri::Url;
 
-/// Maximum decrease of sequence numbers that is explained by an older copy of the playlist. After a larger one,
-/// the stream has restarted.
+/// If the sequence number decreases by at most this much, the playlist is an older copy; if it decreases by
+/// more, the stream has restarted.
 const STALE_MAX: u64 = 5;
 
 /// A segment that is being fetched.
@@ -21,13 +21,13 @@ const STALE_MAX: u64 = 5;
 pub(super) struct Current {
     pub(super) number: u64,
     pub(super) segment: Segment,
-    /// True if an attempt to fetch it has failed.
+    /// True if an attempt to fetch the segment has failed.
     pub(super) failed: bool,
-    /// Earliest time at which it may be requested.
+    /// Earliest time at which the segment may be requested.
     pub(super) at: Instant,
-    /// Bytes passed on.
+    /// Number of the segment's bytes passed to the owner.
     pub(super) delivered: u64,
-    /// True if its beginning was reported.
+    /// True if the owner has received the segment's `Begin` event.
     pub(super) begun: bool,
 }
 
@@ -35,7 +35,8 @@ pub(super) struct Current {
 #[derive(Debug)]
 pub(super) struct Track {
     pub(super) rendition: Rendition,
-    /// URL at which the playlist is requested, and URL to which redirections have led.
+    /// URL at which the playlist is requested, and the URL that redirections led to, against which its
+    /// references are resolved.
     pub(super) url: Url,
     pub(super) base: Url,
     pub(super) pending: VecDeque<(u64, Segment)>,
@@ -44,16 +45,17 @@ pub(super) struct Track {
     pub(super) reload_at: Instant,
     /// Number of consecutive failures of the playlist.
     pub(super) failures: u32,
-    /// True if the next segment is not continuous with the last.
+    /// True if the next segment does not continue the last one: a discontinuity, or segments in between are
+    /// missing.
     pub(super) discontinuity: bool,
     /// The last initialization section that was read, and its bytes until they are passed on.
     pub(super) map: Option<Arc<Map>>,
     pub(super) init: Option<Bytes>,
     /// Media time of the segments begun so far.
     pub(super) progress: Duration,
-    /// Position at which a recording continues after a change of the variant.
+    /// Position at which a recording continues after a change to another variant.
     pub(super) resume: Duration,
-    /// True if the playlist was complete when it was first read.
+    /// True if the first playlist read was already complete.
     pub(super) recorded: bool,
     listing: Option<Listing>,
 }
@@ -74,7 +76,7 @@ struct Listing {
 pub(super) struct Loaded {
     /// True if segments were missed.
     pub(super) lost: bool,
-    /// True if nothing new has been listed for too long.
+    /// True if the playlist has not gained a segment for too long.
     pub(super) stalled: bool,
 }
 
@@ -99,7 +101,7 @@ impl Track {
         }
     }
 
-    /// Handles a playlist that was requested at `asked`.
+    /// Handles a playlist; `asked` is the time at which it was requested.
     pub(super) fn load(&mut self, playlist: MediaPlaylist, asked: Instant, now: Instant) -> Loaded {
         let target = playlist.target_duration.min(TARGET_DURATION_MAX);
         let end = count(playlist.segments.len()).saturating_add(playlist.media_sequence);
@@ -128,7 +130,7 @@ impl Track {
             Some(before) if listing.end > before.end => (self.go_on(playlist, before, target), true),
             Some(before) => {
                 let lost = self.forget_before(listing.first);
-                // An older copy says nothing about the current playlist.
+                // An older copy of the playlist does not change the state that the newer copy has set.
                 listing = Listing { first: before.first.max(listing.first), end: before.end, ..listing };
                 (lost, false)
             }
@@ -146,8 +148,8 @@ impl Track {
         Loaded { lost, stalled }
     }
 
-    /// Begins a live stream near its end; begins a recording with its first segment, or where an earlier
-    /// variant had reached.
+    /// Begins a live stream near its end. Begins a recording at its first segment, or at the position that an
+    /// earlier variant had reached.
     fn begin(&mut self, playlist: MediaPlaylist, target: Duration) {
         let is_live = !playlist.ended && playlist.kind != Some(Kind::Vod);
         let resume = std::mem::take(&mut self.resume);
@@ -187,7 +189,7 @@ impl Track {
         lost
     }
 
-    /// Forgets segments that have left the playlist. Returns true if there were any.
+    /// Drops pending segments that are no longer in the playlist. Returns true if there were any.
     fn forget_before(&mut self, first: u64) -> bool {
         let before = self.pending.len();
         while let Some((_, gone)) = self.pending.pop_front_if(|(number, _)| *number < first) {

@@ -85,7 +85,7 @@ impl<'a> Attributes<'a> {
         self.get(name) == Some("YES")
     }
 
-    /// Reads a value with `read`, if the attribute is present.
+    /// Reads an attribute's value with `read`; `None` if the attribute is absent.
     pub(super) fn parsed<T>(
         &self,
         name: &str,

@@ -29,7 +29,7 @@ pub struct DateRange {
     pub parts_before: usize,
 }
 
-/// The attribute with the splice information of a range.
+/// The attribute that carries the splice information of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpliceKind {
     /// `SCTE35-CMD`.
@@ -96,8 +96,8 @@ impl DateRange {
         })
     }
 
-    /// End of the range that these tags describe, in milliseconds of Unix time. `None` if the end is not known,
-    /// as for a break without a duration.
+    /// End of the range that these tags describe, in milliseconds of Unix time. `None` if no tag has a
+    /// duration, as for a break of unknown length.
     pub(super) fn end_ms<'t>(tags: impl Iterator<Item = &'t Self> + Clone) -> Option<i64> {
         let start_ms = tags.clone().next()?.start_ms;
         let duration = tags.clone().find_map(|tag| tag.duration);
@@ -107,7 +107,7 @@ impl DateRange {
         Some(start_ms.saturating_add(i64::try_from(length.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// True if both are the same tag, even at different places of a playlist.
+    /// True if both tags have the same contents, regardless of their position in a playlist.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.id == other.id && self.duration == other.duration && self.splice == other.splice
     }

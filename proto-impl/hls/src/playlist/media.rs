@@ -37,17 +37,18 @@ pub struct MediaPlaylist {
 pub struct LowLatency {
     /// `PART-TARGET` of `EXT-X-PART-INF`: maximum duration of a part.
     pub part_target: Duration,
-    /// `PART-HOLD-BACK`: distance from the end of the playlist at which players play; at least three times
+    /// `PART-HOLD-BACK`: distance from the end of the playlist at which players should play; at least three times
     /// [`part_target`](Self::part_target).
     pub part_hold_back: Duration,
     /// `CAN-SKIP-UNTIL`: delta updates omit segments that are further than this from the end; at least six
     /// target durations.
     pub skip_until: Option<Duration>,
-    /// `CAN-BLOCK-RELOAD`: a request may wait for a segment or part that does not exist yet.
+    /// `CAN-BLOCK-RELOAD`: the server holds a request for a segment or part that does not exist yet until it
+    /// does.
     pub can_block_reload: bool,
     /// The segment that is growing: its parts and its tags so far. It has no duration and no URI yet.
     pub open: Segment,
-    /// `EXT-X-PRELOAD-HINT` for a part: URI of the next part.
+    /// URI of the next part, from `EXT-X-PRELOAD-HINT`.
     pub hint: Option<String>,
     /// `EXT-X-RENDITION-REPORT`.
     pub reports: Vec<Report>,
@@ -56,7 +57,7 @@ pub struct LowLatency {
 /// A part of a segment (`EXT-X-PART`, RFC 8216bis §4.4.4.9).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Part {
-    /// The URI, relative to the playlist's, and not checked.
+    /// URI as written in the playlist: relative to the playlist, and not checked.
     pub uri: String,
     /// Playback duration.
     pub duration: Duration,
@@ -69,9 +70,9 @@ pub struct Part {
 pub struct Report {
     /// URI of the other rendition's playlist, relative to this one.
     pub uri: String,
-    /// Number of the rendition's last segment, or of its growing segment if that has parts.
+    /// Number of the other rendition's newest segment; this is its growing segment if that has parts.
     pub last_segment: u64,
-    /// Number of the last part of that segment.
+    /// Number of the newest part of that segment.
     pub last_part: Option<u64>,
 }
 
@@ -90,8 +91,8 @@ impl MediaPlaylist {
         self.segments.len().saturating_sub(from_end.count().max(1))
     }
 
-    /// Adds the date ranges of omitted segments, `gone`, to the first listed segment: only tags that the
-    /// playlist lacks, and only of ranges that have not ended when that segment begins.
+    /// Adds the date ranges of omitted segments, `gone`, to the first listed segment. Skips tags that the
+    /// playlist already contains, and ranges that have ended before that segment begins.
     pub fn carry(&mut self, gone: Vec<DateRange>) {
         let Some(first) = self.segments.first() else { return };
         let begin_ms = first.program_date_time.unwrap_or(i64::MIN);
@@ -177,7 +178,7 @@ pub struct Segment {
     pub program_date_time: Option<i64>,
     /// `EXT-X-GAP`: the segment's media is missing.
     pub gap: bool,
-    /// Parts of the segment, if it is one of the newest.
+    /// Parts of the segment. Only the newest segments list theirs.
     pub parts: Vec<Part>,
     /// `EXT-X-DATERANGE` tags before the segment; at most [`DATE_RANGES_MAX`](crate::limits::DATE_RANGES_MAX)
     /// per playlist.
@@ -202,7 +203,7 @@ pub struct Key {
     pub uri: String,
     /// Initialization vector. `None`: the segment's sequence number is used.
     pub iv: Option<[u8; 16]>,
-    /// `KEYFORMAT`, unless it is `identity`. With another format, the URI does not serve the key itself.
+    /// `KEYFORMAT`; `None` if it is `identity`. With another format, the URI does not return the raw key.
     pub format: Option<String>,
 }
 

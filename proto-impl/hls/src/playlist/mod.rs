@@ -3,7 +3,7 @@
 //! The reader accepts deviations that occur in practice: a byte order mark, CR LF or blanks at the end of a
 //! line, attributes in any order, unknown tags, durations with or without a fraction. It resolves references to
 //! earlier lines: every [`Segment`] contains its own key, initialization section and byte offset. A playlist
-//! that was read and written again reads the same. Content without a place in the types is dropped:
+//! that was read and written again reads the same. Content that the types cannot represent is dropped:
 //! client-defined attributes of date ranges, parts that are byte ranges, I-frame and session tags, and
 //! `EXT-X-BITRATE`.
 //!
@@ -89,7 +89,7 @@ fn has_tag(text: &str, tags: &[&str]) -> bool {
     text.lines().any(|line| tags.iter().any(|tag| line.starts_with(tag)))
 }
 
-/// A line other than a blank one or a comment.
+/// A line that is neither blank nor a comment.
 #[derive(Debug, Clone, Copy)]
 enum Line<'a> {
     /// A tag: its name without `#`, and the text after its colon.
@@ -98,7 +98,7 @@ enum Line<'a> {
     Uri(&'a str),
 }
 
-/// Iterates over the lines other than blank ones and comments, each with its line number.
+/// Iterates over the lines that are neither blank nor comments, each with its line number.
 fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Line<'_>, Error>)> {
     text.lines().zip(1..).filter_map(|(whole, line)| {
         if whole.len() > LINE_BYTES_MAX {

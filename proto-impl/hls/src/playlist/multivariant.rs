@@ -16,11 +16,11 @@ pub struct MultivariantPlaylist {
 /// `EXT-X-STREAM-INF` (RFC 8216 §4.3.4.2).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Variant {
-    /// The URI of its media playlist, relative to this one; not checked.
+    /// URI of the variant's media playlist, relative to this playlist; not checked.
     pub uri: String,
-    /// The peak, in bits per second.
+    /// Peak bandwidth in bits per second.
     pub bandwidth: u64,
-    /// The average, in bits per second.
+    /// Average bandwidth in bits per second.
     pub average_bandwidth: Option<u64>,
     /// The codecs (RFC 6381), separated by commas.
     pub codecs: Option<String>,
@@ -41,7 +41,7 @@ pub struct Variant {
 /// The closed captions within a video.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClosedCaptions {
-    /// No variant has closed captions.
+    /// No variant has closed captions (`CLOSED-CAPTIONS=NONE`).
     None,
     /// Group of the closed caption renditions.
     Group(String),
@@ -70,9 +70,9 @@ pub struct Rendition {
     /// URI of the rendition's media playlist, relative to this playlist; not checked. `None` if the rendition
     /// is part of the variant's segments.
     pub uri: Option<String>,
-    /// True if the rendition is played unless the user chooses another.
+    /// True if the rendition is played until the user chooses another.
     pub default: bool,
-    /// True if a player may select the rendition without the user's choice.
+    /// True if a player may select the rendition by itself, for example because of the user's language.
     pub autoselect: bool,
     /// `CHANNELS`: for audio, begins with the number of channels.
     pub channels: Option<String>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Violation;
 
-/// Digits of the nanoseconds of a second.
+/// Number of decimal digits of a second's fraction in nanoseconds.
 const FRACTION_DIGITS: usize = 9;
 
 /// Reads a decimal integer: digits and nothing else.
@@ -17,7 +17,7 @@ pub(super) fn integer<T: FromStr>(text: &str) -> Result<T, Violation> {
     text.parse().map_err(|_| Violation::Number)
 }
 
-/// Reads seconds with an optional fraction, of which nine digits are kept.
+/// Reads seconds with an optional fraction. Digits of the fraction after the ninth are ignored.
 pub(super) fn duration(text: &str) -> Result<Duration, Violation> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -33,8 +33,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, Violation> {
     Ok(Duration::new(seconds.into(), nanos))
 }
 
-/// Writes a duration as seconds, with three digits of fraction, or more if it is not a multiple of a
-/// millisecond.
+/// Writes a duration in seconds with three decimal places, or with more if the duration is not a
+/// whole number of milliseconds.
 pub(super) struct Seconds(pub(super) Duration);
 
 impl fmt::Display for Seconds {

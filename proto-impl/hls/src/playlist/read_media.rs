@@ -24,14 +24,14 @@ pub(super) fn read(text: &str) -> Result<MediaPlaylist, Error> {
     Ok(reader.finish())
 }
 
-/// A byte range whose offset may not be known yet.
+/// A byte range whose offset may not have been read or computed yet.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     length: u64,
     offset: Option<u64>,
 }
 
-/// Parts and date ranges read so far.
+/// Numbers of parts and date ranges read so far.
 #[derive(Debug, Default)]
 struct Counts {
     parts: usize,
@@ -45,19 +45,19 @@ struct Reader {
     target: Option<Duration>,
     longest: Duration,
     segments: VecDeque<Segment>,
-    /// Segments dropped because there were too many, and the discontinuities before them.
+    /// Number of segments dropped because there were too many, and of the discontinuities before them.
     dropped: u64,
     dropped_discontinuities: u64,
     /// The next segment, with the attributes of the tags read so far.
     next: Segment,
     duration: Option<Duration>,
     range: Option<Range>,
-    /// The key that its URI serves, and a key of another format. A segment may have both; either one decrypts
-    /// it.
+    /// The key with the format `identity`, and a key of another format. A segment may have both; either one
+    /// decrypts it.
     identity: Option<Arc<Key>>,
     other: Option<Arc<Key>>,
     map: Option<Arc<Map>>,
-    /// Resource of the last byte range, and the offset at which that range ended.
+    /// URI of the last byte range's resource, and the offset at which that range ended.
     end: Option<(String, u64)>,
     low: Option<LowLatency>,
     counts: Counts,
@@ -105,8 +105,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads a part. Parts that are byte ranges or gaps are left out; the whole segment contains their media,
-    /// too.
+    /// Reads a part. Parts that are byte ranges or gaps are skipped; a player gets their media with the whole
+    /// segment.
     fn part(&mut self, value: &str) -> Result<(), Fault> {
         let attributes = Attributes::read(value)?;
         self.counts.parts = self.counts.parts.saturating_add(1);
@@ -211,7 +211,7 @@ impl Reader {
         self.segments.push_back(segment);
         if self.segments.len() > SEGMENTS_MAX {
             let oldest = self.segments.pop_front();
-            // Added to the sequence numbers at the end, because the tags with those numbers may come later.
+            // The sequence numbers are corrected at the end, because their tags may follow the segments.
             self.dropped = self.dropped.saturating_add(1);
             if oldest.is_some_and(|segment| segment.discontinuity) {
                 self.dropped_discontinuities = self.dropped_discontinuities.saturating_add(1);
@@ -220,7 +220,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Offset at which a byte range begins. Without an explicit one, the range begins where the previous range
+    /// Offset at which a byte range begins. A range without an explicit offset begins where the previous range
     /// of the same resource ended.
     fn offset(&self, uri: &str, length: u64, offset: Option<u64>) -> Result<u64, Violation> {
         let continued = || self.end.as_ref().filter(|(before, _)| before == uri).map(|(_, end)| *end);

@@ -1,4 +1,4 @@
-//! Playlists that are read, playlists that are refused, and written playlists that read the same.
+//! Tests: playlists are read, invalid ones are refused, and written ones read the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,7 +126,7 @@ fn u_35_a_playlist_of_10_mb_and_lines_and_lists_without_end_are_refused() {
 
 #[test]
 fn u_35_of_segments_without_end_the_last_ones_are_kept() {
-    // As many segments as the size limit allows; a million of them would exceed it.
+    // The segments almost fill the largest playlist that is accepted.
     let count = (PLAYLIST_BYTES_MAX - 200) / "#EXTINF:1,\na\n".len();
     let mut text = "#EXTM3U\n#EXT-X-DISCONTINUITY\n".to_owned() + &"#EXTINF:1,\na\n".repeat(count);
     text += "#EXT-X-MEDIA-SEQUENCE:5\n#EXTINF:1,\nlast\n";
@@ -246,7 +246,8 @@ fn a_delta_leaves_out_what_is_far_from_the_end() {
     assert_eq!(playlist.delta(), None, "all of it is near");
     let segment = playlist.segments[0].clone();
     playlist.segments.splice(0..0, vec![segment; 8]);
-    // Twelve seconds contain parts of 0.5 s and 0.98 s, and five segments of two seconds.
+    // The last twelve seconds consist of the parts of 0.5 s and 0.98 s and of five segments of two
+    // seconds.
     let delta = playlist.delta().unwrap();
     assert_eq!((delta.skipped, delta.segments.len(), delta.media_sequence), (4, 6, 10));
     let text = delta.to_string();

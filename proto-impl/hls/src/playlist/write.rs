@@ -47,7 +47,8 @@ impl Display for MediaPlaylist {
 /// playlist append the lines of new segments instead of writing the whole playlist again.
 #[derive(Debug, Clone, Copy)]
 pub struct SegmentLines<'a> {
-    /// The segment before the first one of `segments`; its attributes still apply.
+    /// The segment that the playlist lists before `segments`; its key and initialization section still
+    /// apply.
     pub behind: Option<&'a Segment>,
     /// The segments.
     pub segments: &'a [Segment],
@@ -97,7 +98,7 @@ fn head(f: &mut Formatter<'_>, version: u32, independent_segments: bool) -> fmt:
     if independent_segments { f.write_str("#EXT-X-INDEPENDENT-SEGMENTS\n") } else { Ok(()) }
 }
 
-/// The attributes that hold for segments until another line says otherwise.
+/// Attributes that apply to all following segments until a later line changes them.
 #[derive(Default)]
 struct State {
     key: Option<Arc<Key>>,
@@ -161,7 +162,7 @@ impl State {
             write_part(f, part)?;
             ranges(number).try_for_each(|range| range.write(f))?;
         }
-        // Ranges placed after parts that an older segment no longer lists.
+        // Ranges placed after parts that the playlist no longer lists, because the segment is too old.
         let mut behind = segment.date_ranges.iter().filter(|range| range.parts_before > segment.parts.len());
         behind.try_for_each(|range| range.write(f))
     }

@@ -25,17 +25,17 @@ const TAGS_MAX: usize = 64;
 const TAGS_BYTES_MAX: usize = 32 << 10;
 /// Bytes of a tag without its section. The section adds two hexadecimal digits per byte.
 const TAG_BYTES: usize = 160;
-/// Maximum size of a section in a tag, in bytes; the tag of a larger one omits it. A typical section has 100
-/// bytes.
+/// Maximum size of a section in a tag, in bytes. The tag of a larger section omits the section. A typical
+/// section has 100 bytes.
 const SECTION_SHOWN_MAX: usize = 2048;
 /// Maximum number of ranges remembered.
 const KNOWN_MAX: usize = 64;
-/// Assumed length of a break without an announced end, unless it is ended earlier.
+/// Assumed length of a break whose duration is not announced, unless a return ends the break earlier.
 const OPEN_MAX: Duration = Duration::from_hours(24);
-/// Maximum difference between the times given for an event in repeated messages, in milliseconds.
+/// Maximum difference between the splice times of repeated messages about one event, in milliseconds.
 const SAME_MS: i64 = 1000;
 
-/// Maximum time between repetitions of a section without a splice time, in milliseconds. Encrypted and
+/// Maximum time between repetitions of a section that has no splice time, in milliseconds. Encrypted and
 /// immediate sections have no splice time.
 const REPEAT_MS: i64 = 30_000;
 
@@ -80,22 +80,21 @@ fn bytes_of(tag: &DateRange) -> usize {
     section.saturating_mul(2).saturating_add(TAG_BYTES)
 }
 
-/// A range that has been announced.
+/// A date range for which a tag was made.
 #[derive(Debug)]
 struct Known {
     event: u32,
     kind: Kind,
     at_ms: i64,
-    /// `ID` and `START-DATE` of its tags.
+    /// `ID` and `START-DATE` of the range's tags.
     id: String,
     start_ms: i64,
-    /// Date at which the range ends, as far as known. A break without an announced end is assumed to last for
-    /// [`OPEN_MAX`].
+    /// Date at which the range ends. A break without an announced end is assumed to last for [`OPEN_MAX`].
     end_ms: i64,
     /// True for a break without an announced end.
     is_endless: bool,
     state: State,
-    /// Checksum of the section, if it has no splice time; and the time at which the section was last received.
+    /// Checksum of the section if the section has no splice time, and the time at which it was last received.
     checksum: Option<u32>,
     seen_ms: i64,
 }
@@ -109,18 +108,18 @@ enum State {
     Cancelled,
 }
 
-/// Effect of an event on the known ranges; the number is an index of `Cues::known`.
+/// Effect of an event on the known ranges. The numbers are indices into `Cues::known`.
 #[derive(Debug, Clone, Copy)]
 enum Effect {
     /// There is no range to cancel.
     None,
-    /// An event repeats one that is known.
+    /// The event repeats a known one.
     Repeats(usize),
     Begins,
-    /// A new break replaces one that was never ended.
+    /// A new break replaces a break that was never ended.
     Replaces(usize),
     Ends(usize),
-    /// A return with an id of its own ends this break.
+    /// A return whose event id is not that of the break ends this break.
     EndsOther(usize),
     Cancels(usize),
 }
@@ -150,8 +149,9 @@ impl Cues {
         is_new
     }
 
-    /// Drops ranges until there is room for a tag: first ranges that are over, then others, and last those with
-    /// tags before the growing segment; each time the oldest first. The tag's own range is kept.
+    /// Drops ranges until there is room for `tag`. Ranges that are over are dropped first, then other ranges,
+    /// and finally those with tags before the growing segment; among equals, the oldest first. The range of
+    /// `tag` itself is kept.
     fn make_room(&mut self, tag: &DateRange, now_ms: i64, segments: &mut [Segment]) {
         let listed = segments.iter().flat_map(|segment| &segment.date_ranges).chain(&self.growing);
         let mut count = listed.clone().count().saturating_add(1);
@@ -159,7 +159,7 @@ impl Cues {
         while count > TAGS_MAX || bytes > TAGS_BYTES_MAX || self.known.len() > KNOWN_MAX {
             let is_growing = |known: &Known| self.growing.iter().any(|tag| tag.id == known.id);
             let others = self.known.iter().enumerate().filter(|(_, known)| known.id != tag.id);
-            // The oldest range of the lowest rank.
+            // The oldest range among those that are to be dropped first.
             let oldest = others.min_by_key(|(_, known)| (is_growing(known), !known.is_over(now_ms)));
             let Some(gone) = oldest.map(|(at, _)| at).and_then(|at| self.known.remove(at)) else { return };
             let lists = segments.iter_mut().map(|segment| &mut segment.date_ranges);
@@ -196,7 +196,8 @@ impl Cues {
             Effect::Cancels(at) => close(at, State::Cancelled, shown(SpliceKind::Command, cue)),
         };
         if let (Effect::EndsOther(_), Some(tag)) = (effect, &closed) {
-            // Remembers the return under its own id, so that its repetitions are recognized.
+            // The event id of the return is not that of its break. Remember the return, so that its
+            // repetitions are recognized.
             let id = tag.id.clone();
             self.known.push_back(Known { state: State::Ended, ..Known::of(cue, event, checksum, id) });
         }
@@ -238,7 +239,7 @@ impl Cues {
         }
     }
 
-    /// True if a break without an announced end was announced after this index and is still open.
+    /// True if a later known range is a break without an announced end that is still open.
     fn has_break_behind(&self, at: usize) -> bool {
         self.known.iter().skip(at).any(|known| known.is_endless && known.state == State::Open)
     }
@@ -268,8 +269,8 @@ impl Cues {
         }
     }
 
-    /// An id that no known range has. Event ids are reused, so the time is part of the id; it is the same in
-    /// all playlists of a stream.
+    /// An id that no known range has. Event ids are reused, so the id also contains the splice time. It is the
+    /// same in all playlists of a stream.
     fn new_id(&self, cue: &Cue, event: &Event) -> String {
         let mut id = format!("{}-{}", event.id, cue.at_ms);
         let mut number = 1_u32;
@@ -285,12 +286,13 @@ impl Cues {
         &self.growing
     }
 
-    /// Forgets the tags of the growing segment, which has ended and keeps its own copy.
+    /// Clears the tags of the growing segment; the segment has ended and keeps a copy of them.
     pub(super) fn end_segment(&mut self) {
         self.growing.clear();
     }
 
-    /// The tags of a removed segment whose ranges have not ended when the next segment begins.
+    /// Selects from the tags of a removed segment those whose ranges have not ended when the next segment
+    /// begins.
     pub(super) fn lasting(&self, gone: Vec<DateRange>, next: &Segment) -> Vec<DateRange> {
         let begin_ms = next.program_date_time.unwrap_or(i64::MIN);
         let lasts = |tag: &DateRange| {
@@ -300,7 +302,7 @@ impl Cues {
         gone.into_iter().filter(lasts).map(|tag| DateRange { parts_before: 0, ..tag }).collect()
     }
 
-    /// Adds `by_ms` to all dates. Only called before a playlist was shown.
+    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown.
     pub(super) fn move_dates(&mut self, by_ms: i64) {
         for known in &mut self.known {
             known.start_ms = known.start_ms.saturating_add(by_ms);
@@ -311,7 +313,7 @@ impl Cues {
 }
 
 impl Known {
-    /// The range that begins with an event.
+    /// The range that an event begins.
     fn of(cue: &Cue, event: &Event, checksum: Option<u32>, id: String) -> Self {
         // A break without an announced end lasts until its return.
         let is_endless = event.kind == Kind::Out && event.duration.is_none();

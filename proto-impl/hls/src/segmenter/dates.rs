@@ -1,8 +1,9 @@
 //! Dates of media: `EXT-X-PROGRAM-DATE-TIME`, and the time in a DASH manifest.
 //!
-//! A presentation is dated by a single reading of the wall clock; from there, dates advance with media time. So
-//! dates are as regular as durations, and setting the wall clock does not change them. Two errors are only
-//! discovered later. They make dates jump at the beginning of a segment, which then has a discontinuity:
+//! A presentation is dated by a single reading of the wall clock; from there, dates advance with media time.
+//! Therefore dates are as regular as durations, and setting the wall clock does not change them. Two errors are
+//! only discovered later. To correct them, dates jump at the beginning of a segment, which then has a
+//! discontinuity:
 //!
 //! - the media falls behind its arrival, because its publisher paused without advancing its timestamps;
 //! - the wall clock was set, and stays set. Manifests ignore this, because only the player uses their time.
@@ -13,28 +14,29 @@
 
 use std::time::{Duration, Instant};
 
-/// Tolerated error of dates.
+/// Error of dates that is tolerated, in milliseconds.
 const OFF_MS: i64 = 5000;
-/// Tolerated error of dates after a change of the publisher, which is a discontinuity anyway.
+/// Tolerated error of dates after the publisher has changed, in milliseconds. It is smaller, because that
+/// change is a discontinuity anyway.
 const RESUMED_OFF_MS: i64 = 1000;
 /// Dates are corrected when this many consecutive windows show an error and agree on it.
 const WINDOWS: usize = 3;
 const WINDOW: Duration = Duration::from_secs(10);
 const AGREE_MS: i64 = 2000;
 
-/// Distance from DTS to dates, in milliseconds.
+/// Difference between dates and DTS, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Offset {
-    /// Distance to the calendar date, which ignores later changes of the wall clock.
+    /// Difference between the calendar date, which ignores later changes of the wall clock, and the DTS.
     media_ms: i64,
-    /// Distance from the calendar date to the date shown.
+    /// Difference between the date shown in playlists and the calendar date.
     wall_ms: i64,
 }
 
-/// Errors of the dates as measured by arriving units.
+/// Errors of the dates, measured when units arrive.
 #[derive(Debug, Clone, Copy)]
 struct Errors {
-    /// Smallest delay of media compared with its date.
+    /// Smallest delay of a unit compared with its date, in milliseconds.
     late_ms: i64,
     /// Difference between the wall clock and the dates at the beginning of the window.
     set_ms: i64,
@@ -58,13 +60,13 @@ pub struct Dates {
     reading: Option<(Instant, u64)>,
     /// The epoch of the last unit's tracks.
     epoch: u32,
-    /// `now` applies from this DTS on, and `before` to earlier ones.
+    /// The offset `now` applies from this DTS on, and `before` to smaller ones.
     from_ms: i64,
     before: Offset,
     now: Offset,
-    /// The corrected offset, until the next segment begins.
+    /// The corrected offset, which applies when the next segment begins.
     next: Option<Offset>,
-    /// The offset when the first playlist was shown.
+    /// The offset that applied when the first playlist was shown.
     shown: Option<Offset>,
     /// End of the current window, and the errors in it.
     open: Option<(Instant, Errors)>,
@@ -89,15 +91,15 @@ impl Default for Dates {
 }
 
 impl Dates {
-    /// Creates dates without a reading of the clock; the first unit supplies it.
+    /// Creates dates without a reading of the wall clock; the first unit supplies the reading.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Records the arrival of a unit; `epoch` is that of its tracks. Returns the milliseconds to add to all
-    /// dates so far: until a playlist is shown, media that arrives earlier than expected, as in a burst,
-    /// corrects them.
+    /// dates so far. This is only nonzero until a playlist is shown: a unit that arrives before its date, as in
+    /// a burst, then shows that all dates are too late.
     pub fn note(&mut self, unit: Arrival, epoch: u32) -> i64 {
         let Some(date_ms) = self.today_ms(unit.at) else {
             self.reading = Some((unit.at, unit.wall_ms));
@@ -153,13 +155,13 @@ impl Dates {
         })
     }
 
-    /// True if dates jump where the next segment begins.
+    /// True if dates will jump at the beginning of the next segment.
     #[must_use]
     pub const fn is_due(&self) -> bool {
         self.next.is_some()
     }
 
-    /// Applies a due jump to a segment that begins at this DTS.
+    /// Applies the pending jump to a segment that begins at this DTS.
     pub fn jump(&mut self, at_ms: i64) {
         let Some(next) = self.next.take() else { return };
         (self.before, self.now, self.from_ms) = (self.now, next, at_ms);
@@ -183,7 +185,7 @@ impl Dates {
         dts_ms.saturating_add(self.offset(dts_ms).media_ms)
     }
 
-    /// Records that a playlist is shown; from now on, its dates are not corrected.
+    /// Records that a playlist has been shown. Its dates are not corrected any more.
     pub fn settle(&mut self) {
         self.shown.get_or_insert(self.now);
     }
@@ -197,7 +199,7 @@ impl Dates {
         self.reading
     }
 
-    /// Returns the date of an instant counted from that reading, in milliseconds of Unix time.
+    /// Returns the date of an instant in milliseconds of Unix time, counted from the reading of the wall clock.
     #[must_use]
     pub fn today_ms(&self, at: Instant) -> Option<i64> {
         let (read_at, wall_ms) = self.reading?;
@@ -213,7 +215,7 @@ impl Dates {
         self.shown.map(|shown| shown.media_ms)
     }
 
-    /// Returns the time by which media at this DTS is later than that date implies, in milliseconds.
+    /// Returns by how many milliseconds the media at this DTS is later than [`Self::zero_ms`] implies.
     #[must_use]
     pub fn delay_ms(&self, dts_ms: i64) -> u64 {
         let delay = self.zero_ms().map_or(0, |zero| self.offset(dts_ms).media_ms.saturating_sub(zero));
@@ -272,7 +274,7 @@ mod tests {
         }
     }
 
-    /// True if there is a single jump, of `by_ms`, soon after `at_ms`.
+    /// True if there is exactly one jump, of `by_ms` and within 45 s after `at_ms`.
     fn is_one(jumps: &[(i64, i64)], at_ms: i64, by_ms: i64) -> bool {
         matches!(jumps, [(at, by)] if (at_ms + 20_000..at_ms + 45_000).contains(at) && *by == by_ms)
     }

@@ -2,9 +2,9 @@
 //! behind it.
 //!
 //! A segment is complete only if all tracks have reached its end, so units of tracks that are ahead wait for
-//! the track that lags most. The lag of a track is the smallest distance by which it was behind during the last
-//! seconds; therefore neither bursts nor rare pictures count. Tracks that differ by less than [`APART_MS`] are
-//! passed on as they arrive.
+//! the track that lags most. The lag of a track is the smallest distance to the leading track during the last
+//! seconds; therefore neither bursts nor rare pictures increase it. Tracks that differ by less than
+//! [`APART_MS`] are passed on as they arrive.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use media::TrackId;
 const APART_MS: i64 = 250;
 /// A track that lags by more than this is not waited for.
 const LAG_MS_MAX: i64 = 5000;
-/// Time over which the lag of a track is measured, in milliseconds of its DTS: the first window, and the later
-/// ones.
+/// Time over which the lag of a track is measured, in milliseconds of its DTS: for the first measurement, and
+/// for later ones.
 const FIRST_WINDOW_MS: i64 = 1000;
 const WINDOW_MS: i64 = 3000;
 /// Maximum number of waiting units, and of their bytes. Beyond either, the oldest unit is passed on.
@@ -26,7 +26,7 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Debug)]
 struct Lane {
     track: TrackId,
-    /// DTS of its newest unit, in milliseconds.
+    /// DTS of the track's newest unit, in milliseconds.
     newest_ms: i64,
     /// Smallest lag in the last window.
     lag_ms: i64,
@@ -67,7 +67,7 @@ impl<U> Default for Lineup<U> {
 }
 
 impl<U> Lineup<U> {
-    /// Forgets the lags of the tracks, because other tracks follow. Waiting units stay: take them first.
+    /// Forgets the lags of the old tracks. Waiting units stay; take them before calling this.
     pub fn change_tracks(&mut self) {
         self.lanes.clear();
     }
@@ -85,7 +85,7 @@ impl<U> Lineup<U> {
         false
     }
 
-    /// Returns the next unit that all tracks have reached.
+    /// Returns the next unit whose DTS all tracks have reached.
     pub fn pop(&mut self) -> Option<U> {
         let ahead_ms = self.lanes.iter().map(|lane| lane.newest_ms.saturating_add(lane.lag_ms)).max()?;
         let (first_ms, _) = *self.waiting.first_key_value()?.0;
@@ -111,7 +111,7 @@ impl<U> Lineup<U> {
         match self.lanes.iter_mut().find(|lane| lane.track == track) {
             Some(lane) => lane.note(dts_ms, behind_ms),
             None => {
-                // Until now there was no track to compare the others with.
+                // Until now there was only one track, so no lag could be measured.
                 for lane in &mut self.lanes {
                     lane.window = (lane.newest_ms.saturating_add(FIRST_WINDOW_MS), LAG_MS_MAX);
                 }
@@ -157,7 +157,7 @@ mod tests {
             self.out.iter().filter(|(of, _)| *of == track).map(|(_, dts)| *dts).collect()
         }
 
-        /// The longest step backwards from `from_ms` on.
+        /// The largest amount by which a DTS is smaller than an earlier one in the output, from `from_ms` on.
         fn apart_ms(&self, from_ms: i64) -> i64 {
             let late = self.out.iter().filter(|(_, dts)| *dts >= from_ms);
             late.fold((i64::MIN, 0), |(most, apart), (_, dts)| {

@@ -18,7 +18,7 @@ const UPDATE_PERIOD_S: u64 = 2;
 /// Query parameter that distinguishes requests for segments by viewers of a manifest from those by viewers of a
 /// playlist ([`for_viewer`]).
 pub const MARK: &str = "dash";
-/// The beginning of the line with the time.
+/// Beginning of the line that states the current time.
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
 /// Added to the index of an audio track, because audio and video share the numbers of adaptation sets.
 const AUDIO_IDS: u64 = 100;
@@ -31,7 +31,7 @@ const CLEAR_KEY: &str = "urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e";
 /// The beginning of a template of URIs.
 const TEMPLATE: &str = "<SegmentTemplate ";
 
-/// A duration of XML Schema, in milliseconds.
+/// Writes milliseconds as a duration of XML Schema.
 struct Period(u64);
 
 impl Display for Period {
@@ -78,9 +78,9 @@ pub struct Moments {
 pub struct Stretch {
     /// Number of the period, unique in the presentation.
     pub id: u64,
-    /// Beginning of the period in the time of the segments, in milliseconds.
+    /// Beginning of the period on the time axis of the segments, in milliseconds.
     pub begin_ms: u64,
-    /// Distance from the time of the segments to the time of the presentation, in milliseconds.
+    /// Difference between the time of the presentation and the time of the segments, in milliseconds.
     pub delay_ms: u64,
 }
 
@@ -108,7 +108,7 @@ pub struct Presentation<'a> {
 }
 
 impl Presentation<'_> {
-    /// Writes the manifest. `None` while there is nothing to play.
+    /// Writes the manifest. `None` until there is something to play.
     #[must_use]
     pub fn manifest(&self, Moments { zero_ms, now_ms }: Moments) -> Option<String> {
         let lead = self.renditions.first().filter(|lead| lead.is_enough)?;
@@ -160,7 +160,7 @@ impl Presentation<'_> {
         for rendition in self.renditions {
             let beyond = rendition.spanned().count().saturating_sub(self.listed());
             let all: Vec<Spanned<'_>> = rendition.spanned().skip(beyond).filter(of_stretch).collect();
-            // Segments with another description are left over from the previous period, or belong to the next.
+            // Segments with another init segment are left over from the previous period, or belong to the next.
             let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
             let spans: Vec<Span> =
                 all.iter().filter(|one| one.described == described).map(|one| one.span).collect();
@@ -199,8 +199,8 @@ fn utc_timing(out: &mut String, now_ms: u64) {
     let _ = write!(out, "{UTC_TIMING} value=\"{}\"/>", moment(now_ms));
 }
 
-/// Returns a function that edits the lines of a manifest for one viewer: it sets the time of the request, and adds to every URI the
-/// viewer's credentials and the parameter that tells viewers of the manifest from those of playlists.
+/// Returns a function that edits the lines of a manifest for one viewer. It inserts the time of the request, and adds
+/// to every URI the viewer's credentials and the parameter [`MARK`].
 pub fn for_viewer(echo: &str, now_ms: u64) -> impl Fn(&str, &mut String) -> bool + Send + 'static {
     let query = if echo.is_empty() { MARK.to_owned() } else { format!("{MARK}&{echo}") };
     let query = Escaped(&query).to_string();
@@ -216,7 +216,7 @@ pub fn for_viewer(echo: &str, now_ms: u64) -> impl Fn(&str, &mut String) -> bool
     }
 }
 
-/// Adds a query to the URIs of a template, which have none.
+/// Adds a query to the URIs of a template. The URIs have no query yet.
 fn with_query(line: &str, query: &str) -> String {
     let mut rest = line;
     let mut out = String::new();
@@ -280,8 +280,8 @@ impl Shown<'_> {
     }
 }
 
-/// The number of an adaptation set: the same in all periods, regardless of the other tracks, and not among
-/// those `taken`.
+/// The number of an adaptation set. It is the same in all periods, does not depend on other tracks, and is not one of
+/// `taken`.
 fn set_id(set: &[Shown<'_>], taken: &[u64]) -> u64 {
     let is_audio = set.first().is_some_and(|first| first.described.kind != TrackKind::Video);
     let track = set.first().and_then(|first| first.rendition.track).map_or(0, u64::from);

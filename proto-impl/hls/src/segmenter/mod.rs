@@ -1,18 +1,18 @@
 //! Cuts a live stream into segments, and writes playlists (RFC 8216, RFC 8216bis) and a DASH manifest for them.
 //!
 //! 1. Access units are passed in decoding order, each with its time in milliseconds and its date ([`Timed`]).
-//!    Their tracks are set first ([`TsSegmenter::set_tracks`], [`Mp4Segmenter::set_tracks`]), and again whenever
-//!    they change.
+//!    Their tracks are set before ([`TsSegmenter::set_tracks`], [`Mp4Segmenter::set_tracks`]), and again
+//!    whenever they change.
 //! 2. A [`Window`] decides where a segment ends: at key frames where possible, otherwise by time and size. It
 //!    keeps the playlist of the newest segments.
 //! 3. [`TsSegmenter`] writes segments of MPEG-TS, which a [`Sealer`] may encrypt; [`Mp4Segmenter`] writes
 //!    fragmented MP4, with parts for low latency. Files are returned before a playlist lists them.
-//! 4. The names of removed files are returned twice: when the playlist no longer lists them, and when players
-//!    no longer fetch them.
+//! 4. The names of removed files are returned twice: when the playlist no longer lists the files, and when no
+//!    player fetches them any more.
 //! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s, given their [`Outline`]s,
 //!    for DASH players.
-//! 6. Units pass two stages first: [`Lineup`] aligns tracks that arrive at different times, and [`Dates`]
-//!    determines the dates of units.
+//! 6. Before units are passed to a segmenter, [`Lineup`] aligns tracks that arrive at different times, and
+//!    [`Dates`] determines the dates of the units.
 //!
 //! This module reads no clock, serves no requests and stores no files: the owner passes the time, stores files
 //! under their names, and deletes those that are no longer needed. Memory is bounded by [`Rules::list_size`],
@@ -44,13 +44,13 @@ pub use seal::{GivenKey, Scope, Sealer, Sealing};
 pub use ts::{Cut, TsSegmenter};
 pub use window::{Mark, NUMBERS_FROM_MS, PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, Start, Window};
 
-/// Maximum number of ID3 tags between two units, or before one fragment.
+/// Maximum number of ID3 tags between two units of MPEG-TS, or waiting for one fragment of MP4.
 const EVENTS_MAX: usize = 64;
 
 /// Rules for cutting a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Minimum duration of a segment in milliseconds; it ends at the first key frame after that.
+    /// Minimum duration of a segment in milliseconds. The segment ends at the first key frame after this time.
     pub segment_ms: i64,
     /// Maximum number of segments in the playlist.
     pub list_size: usize,
@@ -59,7 +59,7 @@ pub struct Rules {
     /// Wanted duration of a fragment of fragmented MP4 without parts, in milliseconds. `None`: a segment is a
     /// single fragment.
     pub fragment_ms: Option<i64>,
-    /// The form of the numbers in the names of segments.
+    /// Format of the numbers in segment names.
     pub suffix: Suffix,
 }
 
@@ -75,7 +75,7 @@ impl Rules {
     };
 }
 
-/// An access unit and its place in the time of the playlist.
+/// An access unit with its decode time and its date in the playlist.
 #[derive(Debug, Clone, Copy)]
 pub struct Timed<'a> {
     /// The unit, with times in the timescale of its track.

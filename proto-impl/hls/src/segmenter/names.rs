@@ -1,7 +1,7 @@
 //! Names of segments, parts and initialization sections.
 
-/// Form of the number in a segment's name: C's `%d`, with an optional width padded by zeros, and the text
-/// around it.
+/// Format of the number in a segment's name: a `%d` as in C, with an optional width padded by zeros, and the
+/// text around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suffix {
     before: String,
@@ -9,15 +9,16 @@ pub struct Suffix {
     after: String,
 }
 
-/// Digits of segment numbers until 2033; the numbers count quarters of a second since 2026 ([`super::Start`]).
+/// Number of digits that segment numbers have until 2033. They count quarters of a second since 2026
+/// ([`super::Start`]).
 const FILE_DIGITS: usize = 9;
 
 impl Suffix {
-    /// `%09d`.
+    /// The format `%09d`.
     pub const NINE_DIGITS: Self = Self { before: String::new(), digits: 9, after: String::new() };
 
-    /// Reads a form such as `-%05d_x`: one `%d`, optionally with a width, and letters, digits, `-` and `_`.
-    /// `None` if the text is not such a form.
+    /// Reads a format such as `-%05d_x`: one `%d`, optionally with a width, and letters, digits, `-` and `_`.
+    /// `None` if the text is anything else.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (before, rest) = text.split_once('%')?;
@@ -37,8 +38,8 @@ impl Suffix {
         format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits)
     }
 
-    /// The part of a segment's name before the suffix. `None` if there is no suffix, or if it cannot be
-    /// distinguished from an id that ends with digits; the width must be at least that of all numbers.
+    /// The part of a segment's name before the suffix. `None` if the name has no suffix, or if the suffix may
+    /// be preceded by digits of an id. To exclude that, the format's width must be that of all numbers.
     #[must_use]
     pub fn strip<'n>(&self, stem: &'n str) -> Option<&'n str> {
         let numbered = stem.strip_suffix(self.after.as_str()).filter(|_| self.digits >= FILE_DIGITS)?;
@@ -61,8 +62,8 @@ pub struct Names {
     pub base: String,
     /// Suffix of the names of segments.
     pub ending: &'static str,
-    /// Number of the first segment, if names contain it and count from one after it. Numbers in DASH manifests
-    /// have to be small, because ffmpeg takes the first one for an index into the timeline.
+    /// If set, the numbers in names start at 1 with this segment. Numbers in DASH manifests have to be small,
+    /// because ffmpeg uses the first one as an index into the timeline.
     pub run: Option<u64>,
 }
 
@@ -73,7 +74,7 @@ impl Names {
         self.run.map_or_else(|| self.base.clone(), |run| format!("{}_{run}_", self.base))
     }
 
-    /// The number in the name of the segment with this number.
+    /// Converts a segment's number to the number in its name.
     #[must_use]
     pub fn number(&self, number: u64) -> u64 {
         self.run.map_or(number, |run| number.saturating_sub(run).saturating_add(1))

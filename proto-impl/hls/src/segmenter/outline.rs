@@ -1,16 +1,17 @@
-//! Snapshots of segmenters for manifests. Renditions of one manifest may be made in different places.
+//! Snapshots of segmenters, from which manifests are written. Renditions of one manifest may be made in
+//! different places.
 
 use std::time::Duration;
 
 use super::manifest::Escaped;
 use super::mp4::{Described, Mp4Segmenter, Span, Spanned};
 
-/// A descriptor of what makes a video accessible (ISO/IEC 23009-1 §5.8.4.3), such as its captions.
+/// A descriptor of accessibility, such as captions in a video (ISO/IEC 23009-1 §5.8.4.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accessibility {
     /// The scheme of the value.
     pub scheme: &'static str,
-    /// The value, by its scheme.
+    /// The value; its format depends on the scheme.
     pub value: String,
 }
 
@@ -25,13 +26,13 @@ pub struct Outline {
     pub(super) track: Option<u8>,
     /// Template of the segments' names, as written in a manifest.
     pub(super) template: String,
-    /// Number of the first segment, if the numbers in names count from it.
+    /// If set, the numbers in names start at 1 with this segment.
     run: Option<u64>,
     pub(super) is_enough: bool,
     pub(super) is_independent: bool,
-    /// True if its segments may have events.
+    /// True if the segments may have event messages.
     pub(super) has_metadata: bool,
-    /// True if its segments have had splice information.
+    /// True if any segment so far had splice information.
     pub(super) has_cues: bool,
     pub(super) target: Duration,
     pub(super) bits: u64,
@@ -105,7 +106,7 @@ impl Outline {
         outline
     }
 
-    /// The template of the segments' names, which no other rendition has.
+    /// The template of the segments' names. No other rendition has the same template.
     #[must_use]
     pub fn names(&self) -> &str {
         &self.template

@@ -17,11 +17,11 @@ use media::nal::Nals;
 use media::{AccessUnit, Codec, Track, TrackId, TrackKind};
 
 const BLOCK: usize = 16;
-/// Blocks of the video pattern; the first one is encrypted.
+/// Number of blocks in the pattern for video. The first block is encrypted, the others are clear.
 const PATTERN_BLOCKS: usize = 10;
 /// Size of the length field before a NAL unit, in bytes.
 const LENGTH_BYTES: usize = 4;
-/// Clear bytes of a slice whose header cannot be parsed: more than nearly all headers have.
+/// Number of clear bytes of a slice whose header cannot be parsed. Nearly all headers are smaller.
 const HEADER_BYTES: usize = 128;
 
 /// True if samples of a codec can be encrypted. AV1 and VP9 have their own rules for clear bytes, which are not
@@ -58,8 +58,7 @@ enum Form {
 }
 
 impl Protector {
-    /// Creates the encryption with this key. The key's identifier is a digest of the key and does not reveal
-    /// it.
+    /// Creates the encryption with this key. The key id is a digest of the key, so it does not reveal the key.
     pub(super) fn new(key: [u8; BLOCK], vector: [u8; BLOCK]) -> Self {
         let digest = crypto::sha256(&[b"key id of samples", &key]);
         let key_id = digest.first_chunk().copied().unwrap_or_default();
@@ -70,7 +69,7 @@ impl Protector {
         self.protection
     }
 
-    /// Sets the tracks from the next sample on. Tracks that cannot be encrypted get no samples.
+    /// Sets the tracks of the following samples. Samples of tracks that cannot be encrypted are dropped.
     pub(super) fn set_tracks(&mut self, tracks: &[Track]) {
         let form = |track: &Track| match SliceHeaders::of(&track.config) {
             Some(headers) => Some((track.id, Form::Slices(Box::new(headers)))),
@@ -82,7 +81,7 @@ impl Protector {
         self.tracks = tracks.iter().filter_map(form).collect();
     }
 
-    /// Encrypts a unit; returns its payload and the subsamples of that. `None`: the unit cannot be encrypted
+    /// Encrypts a unit. Returns its payload and the payload's subsamples. `None`: the unit cannot be encrypted
     /// and must not be passed on.
     pub(super) fn protect(&mut self, unit: &AccessUnit) -> Option<(Bytes, Vec<Subsample>)> {
         let (_, form) = self.tracks.iter_mut().find(|(track, _)| *track == unit.track)?;
@@ -103,8 +102,8 @@ impl Protector {
         Some((payload.freeze(), subsamples))
     }
 
-    /// Encrypts the first of every `step` blocks, in one chain. The blocks are gathered first, so that the
-    /// cipher is called once.
+    /// Encrypts every `step`-th block, starting with the first, in one chain. The blocks are gathered so that
+    /// the cipher is called only once.
     fn seal(&self, bytes: &mut [u8], step: usize) -> Option<()> {
         let mut cipher = AesCbcSealer::new(&self.key, self.protection.vector)?;
         let (blocks, _) = bytes.as_chunks_mut::<BLOCK>();
@@ -120,8 +119,8 @@ impl Protector {
     }
 }
 
-/// The subsamples of a unit of NAL units. `None` if its lengths are invalid, or the list of subsamples cannot
-/// hold its clear bytes.
+/// The subsamples of a payload that consists of NAL units. `None` if the NAL units' lengths are invalid, or if
+/// there are too many clear bytes for the list of subsamples.
 fn parts(headers: &mut SliceHeaders, payload: &[u8]) -> Option<Vec<Subsample>> {
     let mut parts = Vec::new();
     let (mut clear, mut at) = (0usize, 0usize);

@@ -1,6 +1,6 @@
 //! AES-128 encryption of segments (RFC 8216 §4.3.2.4). Each segment is encrypted as a whole, while it grows,
-//! with its own vector. A key is used for a number of segments. Keys are random, and are given to viewers that
-//! may have the playlist.
+//! with its own vector. A key is used for a number of segments. Keys are random. Viewers that may have the
+//! playlist may also have its keys.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,12 +20,12 @@ const ENDING: &str = ".key";
 pub struct Sealing {
     /// The part of the media to encrypt; `None` for nothing.
     pub scope: Option<Scope>,
-    /// True if keys are supplied from outside ([`Sealer::set_key`]). Nothing can be encrypted before the first
+    /// True if the owner supplies the keys ([`Sealer::set_key`]). Media cannot be encrypted before the first
     /// key.
     pub is_given: bool,
     /// Number of segments that share a key; `None`: all of them.
     pub segments: Option<u64>,
-    /// Text before the names of keys in playlists.
+    /// URI prefix of keys in playlists; the name of the key follows.
     pub prefix: String,
 }
 
@@ -39,7 +39,7 @@ pub enum Scope {
     Samples,
 }
 
-/// A key made elsewhere, and the address at which players fetch it.
+/// A key supplied by the owner, and the URI at which players fetch it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GivenKey {
     /// The key.
@@ -60,7 +60,7 @@ impl fmt::Debug for GivenKey {
 /// The key in use.
 struct Current {
     key: [u8; BLOCK],
-    /// Address and vector of a key made elsewhere.
+    /// URI and vector of a key supplied by the owner.
     given: Option<(String, Option<[u8; BLOCK]>)>,
     /// Number of segments that the key may still encrypt; `None`: all of them.
     left: Option<u64>,
@@ -85,7 +85,7 @@ pub struct Sealer {
     /// The key to use from the next segment on.
     next: Option<GivenKey>,
     open: Option<Open>,
-    /// Names of keys that were listed, each with the number of the last segment so far that needs it.
+    /// Names of listed keys, each with the number of the newest segment that needs the key.
     shown: VecDeque<(String, u64)>,
 }
 
@@ -96,7 +96,8 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// The tag of a segment's key in playlists; and the key, if this is the first segment to use it.
+/// The tag of a segment's key in playlists. `new` is the key itself, if this is the first segment that uses
+/// it.
 pub(super) struct Sealed {
     pub(super) tag: Arc<Key>,
     pub(super) new: Option<(String, Bytes)>,
@@ -122,7 +123,7 @@ impl Sealer {
         self.next = Some(key);
     }
 
-    /// Encrypts the received part of a segment, up to its last complete block.
+    /// Encrypts the part of a segment that was received so far, up to its last complete block.
     pub(super) fn seal(&mut self, segment: &mut BytesMut) {
         self.begin();
         let Some(open) = &mut self.open else { return segment.clear() };
@@ -135,8 +136,8 @@ impl Sealer {
         }
     }
 
-    /// Ends the segment with this number, and pads its last block (RFC 5652 §6.3). `base` is the common prefix
-    /// of names.
+    /// Ends a segment: encrypts its rest, padded to a whole block (RFC 5652 §6.3). `number` is the segment's
+    /// number, and `base` the common prefix of names.
     pub(super) fn finish(&mut self, segment: &mut BytesMut, base: &str, number: u64) -> Option<Sealed> {
         self.seal(segment);
         let sealed = self.open.as_ref()?.sealed;
@@ -162,7 +163,7 @@ impl Sealer {
         Some(Sealed { tag: tag(format!("{}{name}", self.sealing.prefix)), new })
     }
 
-    /// Drops the state of the growing segment, which is discarded.
+    /// Drops the cipher of the growing segment, which is discarded.
     pub(super) fn abandon(&mut self) {
         self.open = None;
     }
@@ -172,8 +173,8 @@ impl Sealer {
         self.sealing.scope == Some(Scope::Samples)
     }
 
-    /// Makes the key for samples and returns the encryption with it. `None` if a key from outside has not
-    /// arrived yet.
+    /// Makes the key for samples, and the [`Protector`] that encrypts with it. `None` if the key comes from
+    /// the owner and has not arrived yet.
     pub(super) fn protector(&mut self) -> Option<Protector> {
         self.begin();
         let vector = self.open.take()?.vector;
@@ -181,7 +182,7 @@ impl Sealer {
         Some(Protector::new(current.key, vector))
     }
 
-    /// Names the key for samples with this vector, by a prefix and a number.
+    /// Names the key that encrypts samples with this vector. The name consists of `base` and `number`.
     pub(super) fn name(&self, vector: [u8; BLOCK], base: &str, number: u64) -> Option<Sealed> {
         let current = self.current.as_ref()?;
         let (uri, new) = match &current.given {
@@ -196,7 +197,7 @@ impl Sealer {
         Some(Sealed { tag: Arc::new(tag), new })
     }
 
-    /// Names of keys that are not needed by segments from this number on.
+    /// Takes the names of keys that no segment from number `first` on needs.
     pub(super) fn take_left(&mut self, first: u64) -> Vec<String> {
         let mut left = Vec::new();
         while self.shown.len() > 1 && self.shown.front().is_some_and(|(_, last)| *last < first) {

@@ -1,6 +1,7 @@
-//! Segments of MPEG-TS, cut where a [`Window`] says.
+//! Segments of MPEG-TS. A [`Window`] decides where they are cut.
 //!
-//! Each segment is written as a whole: it begins with the tables, and contains every audio frame of its time.
+//! Each segment can be played on its own: it begins with the tables, and contains every audio frame of its time
+//! span.
 
 use bytes::{Bytes, BytesMut};
 use media::{Track, TrackId, TrackKind};
@@ -19,7 +20,7 @@ pub struct Cut {
     pub uri: String,
     /// Content of the segment.
     pub bytes: Bytes,
-    /// Name and content of the key, if this is the first segment encrypted with it.
+    /// Name and content of the segment's key, if no earlier segment was encrypted with that key.
     pub key: Option<(String, Bytes)>,
 }
 
@@ -35,13 +36,14 @@ pub struct TsSegmenter {
     epoch: u32,
     /// Number of ID3 tags since the last unit.
     tags: usize,
-    /// True if new tracks were set but not yet given to the program. Until then, data waiting in the program
-    /// belongs to the segment before the change.
+    /// True if [`TsSegmenter::set_tracks`] was called and no unit has arrived since. Data that still waits in
+    /// the program then belongs to the segment before the change.
     has_new_tracks: bool,
     bytes: BytesMut,
-    /// Size of the last segment, reserved for the next one.
+    /// Size of the last segment. The same capacity is reserved for the next one.
     last_bytes: usize,
-    /// True if the segmenter sets its target duration itself.
+    /// True if the segmenter determines its target duration itself, because it is not one of several
+    /// renditions.
     settles: bool,
     sealer: Option<Sealer>,
 }
@@ -66,7 +68,7 @@ impl TsSegmenter {
         }
     }
 
-    /// Announces a stream of timed metadata in all segments.
+    /// Declares a stream of timed metadata in the tables of all segments.
     #[must_use]
     pub fn with_metadata(self) -> Self {
         Self { program: self.program.with_metadata(), ..self }
@@ -85,8 +87,8 @@ impl TsSegmenter {
         }
     }
 
-    /// Creates the segmenter of one of several renditions. Before its first segment ends, the owner sets its
-    /// name ([`Self::set_name`]) and first numbers ([`Window::begin_at`]); the owner also sets its target
+    /// Creates the segmenter of one of several renditions. Before the first segment ends, the owner must set
+    /// the rendition's name ([`Self::set_name`]), its first numbers ([`Window::begin_at`]) and its target
     /// duration ([`Window::adopt`]).
     #[must_use]
     pub fn of_ladder(rules: &Rules, start: Start) -> Self {
@@ -98,13 +100,13 @@ impl TsSegmenter {
         name.clone_into(&mut self.name);
     }
 
-    /// The window, for its playlist and its figures.
+    /// The window, from which the playlist and its statistics can be read.
     #[must_use]
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The window, to be set from outside if this is one of several renditions.
+    /// The window, for the owner of several renditions, which sets their values.
     #[must_use]
     pub const fn window_mut(&mut self) -> &mut Window {
         &mut self.window
@@ -125,7 +127,7 @@ impl TsSegmenter {
         self.window.ends_before(&self.unit_of(timed), self.bytes.len()).map(|end| end.at_ms)
     }
 
-    /// Adds `by_ms` to all dates. Only called before a playlist was shown.
+    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown.
     pub fn move_dates(&mut self, by_ms: i64) {
         self.window.move_dates(by_ms);
     }
@@ -138,9 +140,9 @@ impl TsSegmenter {
         cut
     }
 
-    /// Handles an audio unit. Another rendition leads, and its last segment ended at `boundary_ms`: this
-    /// rendition's segments end there too, and elsewhere only if they must. Returns the segment that ends
-    /// before the unit, if any.
+    /// Handles an audio unit of a rendition that follows another one, whose last segment ended at
+    /// `boundary_ms`. This rendition's segments end at the same times; they end earlier only if they would
+    /// become too long. Returns the segment that ends before the unit, if any.
     pub fn follow(&mut self, timed: &Timed<'_>, boundary_ms: Option<i64>) -> Option<Cut> {
         let unit = self.unit_of(timed);
         let is_behind = boundary_ms
@@ -167,15 +169,15 @@ impl TsSegmenter {
         self.add(unit, end, &packets);
     }
 
-    /// Called when the rendition's tracks have left the stream, perhaps temporarily. Until they return, the
-    /// playlist continues with gaps. Returns the segment that ends.
+    /// Must be called when the rendition's tracks have left the stream, perhaps temporarily. Until they return,
+    /// the playlist continues with gaps. Returns the segment that was growing.
     pub fn pause(&mut self) -> Option<Cut> {
         self.close(self.window.end_ms())
     }
 
-    /// Lists gaps until `end_ms`, where a segment of another rendition has ended, because this rendition has
-    /// received nothing since its last segment. `dated` returns the date of a DTS. Returns true if the playlist
-    /// has changed.
+    /// Lists gaps up to `end_ms`, where a segment of another rendition has ended. To be called if this
+    /// rendition has received nothing since its own last segment. `dated` returns the date of a DTS. Returns
+    /// true if the playlist has changed.
     pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
         let mut has_passed = false;
         for _ in 0..GAPS_AT_ONCE_MAX {
@@ -188,9 +190,10 @@ impl TsSegmenter {
         has_passed
     }
 
-    /// Adds ID3 tags for this time in milliseconds to the growing segment. They are dropped if no segment is
-    /// growing, without [`Self::with_metadata`], after [`Self::set_tracks`] until the next unit, if 64 were
-    /// added since the last unit, or if the segment has reached its maximum size.
+    /// Adds ID3 tags for this time in milliseconds to the growing segment. Drops them if no segment is growing,
+    /// if the segmenter was created without [`Self::with_metadata`], if no unit has arrived since
+    /// [`Self::set_tracks`], if 64 tags were added since the last unit, or if the segment has reached its
+    /// maximum size.
     pub fn metadata(&mut self, at_ms: i64, tags: &[u8]) {
         let is_full = self.tags >= EVENTS_MAX || self.bytes.len() >= SEGMENT_BYTES_MAX;
         if self.window.begin_ms().is_none() || self.has_new_tracks || is_full {
@@ -223,7 +226,8 @@ impl TsSegmenter {
         self.tracks.iter().find(|track| track.kind() == TrackKind::Video).map(|track| track.id)
     }
 
-    /// Ends the stream and returns its last segment. The playlist is marked as ended if `is_told`.
+    /// Ends the stream and returns its last segment. If `is_told`, the playlist tells players that the stream
+    /// has ended.
     pub fn finish(&mut self, is_told: bool) -> Option<Cut> {
         let cut = self.close(self.window.end_ms());
         self.window.finish(is_told);
@@ -233,7 +237,7 @@ impl TsSegmenter {
         cut
     }
 
-    /// Adds a unit's packets to the segment. The unit begins a new segment if `end` is set.
+    /// Adds a unit's packets to the segment. If `end` is set, the unit is the first one after that end.
     fn add(&mut self, unit: &Unit, end: Option<End>, packets: &[u8]) {
         self.window.note(unit, end.is_some_and(|end| end.changed));
         self.tags = 0;
@@ -256,12 +260,12 @@ impl TsSegmenter {
         self.window.is_enough().then(|| self.window.playlist())
     }
 
-    /// Names that have left the playlist and that players no longer fetch, since the last call.
+    /// Takes the names of files that the playlist no longer lists and that players no longer fetch.
     pub fn take_gone(&mut self) -> Vec<String> {
         self.window.take_gone()
     }
 
-    /// Names that have left the playlist since the last call.
+    /// Takes the names of files that the playlist has stopped listing since the last call.
     pub fn take_left(&mut self) -> Vec<String> {
         self.window.take_left()
     }
@@ -276,7 +280,7 @@ impl TsSegmenter {
         if let Some(sealer) = self.sealer.as_mut().filter(|_| self.window.begin_ms().is_some()) {
             let sealed = sealer.finish(&mut self.bytes, &self.name, self.window.number());
             let Some(Sealed { tag, new }) = sealed else {
-                // Nothing is passed on unencrypted.
+                // Encryption failed. The segment must not be passed on in the clear.
                 self.bytes.clear();
                 return None;
             };
@@ -311,7 +315,7 @@ mod tests {
     use super::*;
     use crate::Playlist;
 
-    /// A segmenter with all its output, which is checked as it is produced.
+    /// A segmenter and all its output. The output is checked as it is produced.
     struct Rig {
         segmenter: TsSegmenter,
         /// The bytes of the segments by URI.
@@ -345,12 +349,12 @@ mod tests {
             self.take(cut);
         }
 
-        /// Frames 40 ms apart; `is_key` says which are key frames.
+        /// Feeds frames that are 40 ms apart; `is_key` returns true for key frames.
         fn frames(&mut self, from: i64, count: i64, is_key: impl Fn(i64) -> bool) {
             (from..from + count).for_each(|n| self.unit(n * 40, is_key(n), 1, b"x"));
         }
 
-        /// A unit of a track other than the leading one.
+        /// Feeds a unit of a track other than the leading one.
         fn sound(&mut self, dts_ms: i64) {
             let date_ms = dts_ms + 1_700_000_000_000;
             let unit = Unit { dts_ms, date_ms, begins: false, epoch: 1, leads: false };
@@ -617,7 +621,7 @@ mod tests {
             if n == 20 {
                 rig.segmenter.move_dates(-700);
             }
-            // A jump takes effect where a segment begins.
+            // The jump of the dates takes effect at the beginning of a segment.
             let date = n * 40 + if n < 20 { 1000 } else { 300 } + if n < 170 { 0 } else { 3_600_000 };
             rig.dated(n * 40, date, n % 50 == 0, 1, b"x");
         }
@@ -710,7 +714,7 @@ mod tests {
                         assert_eq!((before + step) & 0x0f, packet.continuity, "over the segments");
                     }
                 }
-                // Each segment can be read completely on its own.
+                // Each segment can be read without the others.
                 let mut demuxer = Demuxer::new();
                 let mut input = &segment[..];
                 let pes = |event| if let Event::Pes(pes) = event { Some(pes) } else { None };

@@ -3,9 +3,9 @@
 //! A segment ends at the first key frame of the leading video track after [`Rules::segment_ms`]; without video,
 //! it may end at any unit. Durations are measured in the leading track, since units of other tracks may arrive
 //! earlier or later. The segments of the first playlist end only at key frames, up to [`FIRST_MS_MAX`], and
-//! determine the target duration. That duration must not change (§6.2.1), and no segment may exceed it when
-//! rounded (§4.3.3.1), so a later segment without a key frame in time is cut without one. From the first
-//! segment that does not begin with a key frame on, the playlist no longer has `EXT-X-INDEPENDENT-SEGMENTS`.
+//! determine the target duration. The target duration must not change (§6.2.1), and no later segment may exceed
+//! it when rounded (§4.3.3.1), so a later segment is cut without a key frame if none arrives in time. If a
+//! segment does not begin with a key frame, the playlist no longer has `EXT-X-INDEPENDENT-SEGMENTS`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,15 +15,16 @@ use super::Rules;
 use super::cues::{Cue, Cues};
 use crate::playlist::{Map, MediaPlaylist, Part, Segment};
 
-/// Maximum duration of a segment before the target duration is known, if no key frame arrives: 20 s when
-/// rounded.
+/// Maximum duration of a segment before the target duration is known, if no key frame arrives. It rounds to 20
+/// s.
 const FIRST_MS_MAX: i64 = 20_390;
 /// Added to the longest of the first segments before it is rounded to the target duration. Segments of other
 /// renditions, whose frames begin at other times, may be slightly longer.
 const ROUNDING_MS: u64 = 600;
-/// Time missing between two units that makes a discontinuity, if segments may be longer than that.
+/// Missing time between two units that makes a discontinuity. A shorter gap makes one if the growing segment
+/// would exceed its maximum duration.
 const GAP_MS: i64 = 5000;
-/// Lag of the leading track, beyond its usual lag, at which it counts as paused; its segments then end by the
+/// The leading track counts as paused if it lags by this much more than usual. Its segments then end by the
 /// times of the other tracks. The usual lag is the largest after which the track continued, in this segment and
 /// the last one.
 pub(super) const SILENT_MS: i64 = 300;
@@ -31,7 +32,7 @@ pub(super) const SILENT_MS: i64 = 300;
 const LAG_MS_MAX: i64 = 1000;
 /// A segment ends when it has reached this size; only its last unit may exceed it.
 pub const SEGMENT_BYTES_MAX: usize = 16 << 20;
-/// Maximum size of the listed segments together. A stream with a high bit rate lists fewer segments.
+/// Maximum total size of the listed segments. At a high bit rate, fewer segments are listed.
 pub const PLAYLIST_BYTES_MAX: usize = 44 << 20;
 /// A playlist is not shown until it has this many segments, or this much media: players begin three segments
 /// before its end (§6.3.3), and some cannot play a playlist with fewer.
@@ -40,14 +41,14 @@ const FIRST_DURATION: Duration = Duration::from_secs(6);
 /// Assumed duration of a unit whose successor is not known.
 const STEP_MS: i64 = 20;
 
-/// Maximum number of gaps listed at once; each is at most as long as a segment may be. A longer pause of the
-/// other renditions is a pause of all renditions.
+/// Maximum number of gaps listed at the end of another rendition's segment. Each is at most as long as a
+/// segment may be.
 pub(super) const GAPS_AT_ONCE_MAX: usize = 8;
 
-/// Milliseconds of Unix time from which segment numbers are counted: the beginning of 2026.
+/// Segment numbers are counted from this time, the beginning of 2026, in milliseconds of Unix time.
 pub const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
-/// Segment numbers count quarters of a second, which is faster than segments are made; they have at most nine
-/// digits for eight years.
+/// Segment numbers count quarters of a second. Segments are made less often than that, so numbers do not run
+/// ahead of the clock; they have at most nine digits for eight years.
 const NUMBER_MS: u64 = 250;
 
 /// Discontinuity numbers wrap around at this value. They are small because hls.js keeps a list as long as the
@@ -60,13 +61,13 @@ const DISCONTINUITIES: u64 = 1 << 16;
 pub struct Start {
     /// The number of the first segment.
     pub number: u64,
-    /// Number of discontinuities before that segment.
+    /// Number of discontinuities before the first segment.
     pub discontinuities: u64,
 }
 
 impl Start {
-    /// The start of a stream that begins at this time, in milliseconds of Unix time. Its numbers follow from
-    /// the wall clock and exceed all numbers that earlier streams of the same name have used. So the media
+    /// The start of a stream that begins at this time, in milliseconds of Unix time. Its numbers are derived
+    /// from the wall clock and exceed all numbers that earlier streams of the same name have used. So the media
     /// sequence never decreases when the stream or the server restarts (RFC 8216 §6.2.2), and no name is reused
     /// for other content, which would confuse caches. The discontinuity number changes as well, so that players
     /// expect other timestamps; it wraps around every 4.5 hours.
@@ -84,7 +85,7 @@ pub(super) struct Unit {
     pub(super) dts_ms: i64,
     /// Date of the unit, in milliseconds of Unix time.
     pub(super) date_ms: i64,
-    /// True if a segment may begin with the unit.
+    /// True if a segment may begin with the unit, because it is a key frame or needs none.
     pub(super) begins: bool,
     /// Number of changes of the tracks before the unit.
     pub(super) epoch: u32,
@@ -92,16 +93,17 @@ pub(super) struct Unit {
     pub(super) leads: bool,
 }
 
-/// The last unit of the leading track, or of all others.
+/// The last unit of the leading track, or the last unit of all other tracks.
 #[derive(Debug, Clone, Copy)]
 struct Last {
     dts_ms: i64,
-    /// Distance from the unit before it.
+    /// Time since the previous unit, in milliseconds.
     step_ms: i64,
 }
 
 impl Last {
-    /// A unit after `before`; the distance between the two is ignored if `changed`.
+    /// Records a unit that follows `before`. If `changed`, the time between the two is not its duration and is
+    /// ignored.
     fn next(before: Option<Self>, dts_ms: i64, changed: bool) -> Self {
         let step_ms = before.map_or(STEP_MS, |last| dts_ms.saturating_sub(last.dts_ms).max(0));
         Self { dts_ms, step_ms: if changed { STEP_MS } else { step_ms } }
@@ -112,12 +114,12 @@ impl Last {
     }
 }
 
-/// The end of the growing segment before a unit.
+/// The point before a unit at which the growing segment ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
     /// DTS at which the segment ends, in milliseconds.
     pub(super) at_ms: i64,
-    /// True if the tracks change there or time is missing.
+    /// True if the tracks change at this point, or if media is missing there.
     pub(super) changed: bool,
 }
 
@@ -171,7 +173,7 @@ pub struct Window {
     /// Bytes of each segment of the playlist.
     sizes: Vec<usize>,
     numbers: Numbers,
-    /// The growing segment ends at the first key frame from this time on, regardless of its duration.
+    /// If set, the growing segment ends at the first key frame from this DTS on, regardless of its duration.
     due_ms: Option<i64>,
     /// True once the stream has ended.
     is_over: bool,
@@ -179,21 +181,21 @@ pub struct Window {
     cues: Cues,
 }
 
-/// Names that the playlist no longer lists. Their files stay available for the duration of the segment plus
-/// that of the longest playlist that listed it (RFC 8216 §6.2.2), measured in media received.
+/// Names that the playlist no longer lists. Each file stays available for the duration of its segment plus that
+/// of the longest playlist that listed it (RFC 8216 §6.2.2), measured in media received.
 #[derive(Debug, Default)]
 struct Left {
-    /// The names, each with the value of `passed` until which its file stays.
+    /// The names; each file stays available until `passed` reaches the value beside its name.
     names: VecDeque<(Duration, String)>,
-    /// Names that have just left.
+    /// Names that were removed from the playlist since the last call of [`Window::take_left`].
     new: Vec<String>,
-    /// Total duration of all segments so far, and duration of the longest playlist.
+    /// Total duration of all segments so far, and duration of the longest playlist so far.
     passed: Duration,
     longest: Duration,
 }
 
 impl Left {
-    /// Adds a name that the playlist no longer lists; it belongs to a segment of this duration.
+    /// Adds a name that the playlist no longer lists. `length` is the duration of its segment.
     fn add(&mut self, name: String, length: Duration) {
         let until = self.passed.saturating_add(length).saturating_add(self.longest);
         self.new.push(name.clone());
@@ -236,13 +238,13 @@ impl Window {
         self.numbers.first.saturating_add(self.numbers.cut)
     }
 
-    /// True if any segment has ended.
+    /// True if at least one segment has ended.
     #[must_use]
     pub const fn has_cut(&self) -> bool {
         self.numbers.cut > 0
     }
 
-    /// The first numbers for a playlist that runs in parallel to this one from the next segment on.
+    /// The first numbers for a second playlist that begins, in parallel, with this one's next segment.
     #[must_use]
     pub fn start_beside(&self) -> Start {
         let shown = self.playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
@@ -250,7 +252,7 @@ impl Window {
         Start { number: self.number(), discontinuities }
     }
 
-    /// Sets the first numbers, if there is no segment yet.
+    /// Sets the first numbers. Does nothing once a segment has ended.
     pub const fn begin_at(&mut self, start: Start) {
         if self.numbers.cut == 0 {
             self.numbers.first = start.number;
@@ -259,7 +261,7 @@ impl Window {
         }
     }
 
-    /// Lets the growing segment end at the first key frame from this time on.
+    /// Makes the growing segment end at the first key frame from this DTS on.
     pub const fn end_from(&mut self, due_ms: i64) {
         self.due_ms = Some(due_ms);
     }
@@ -285,7 +287,7 @@ impl Window {
         &self.playlist
     }
 
-    /// Ends the stream. The playlist is marked as ended if `is_told`.
+    /// Ends the stream. If `is_told`, the playlist tells players that the stream has ended.
     pub(super) const fn finish(&mut self, is_told: bool) {
         self.is_over = true;
         self.playlist.ended = is_told;
@@ -320,20 +322,20 @@ impl Window {
         bytes.saturating_mul(8000) / u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    /// Names that have left the playlist and that players no longer fetch, since the last call.
+    /// Takes the names of files that the playlist no longer lists and that players no longer fetch.
     pub(super) fn take_gone(&mut self) -> Vec<String> {
         let stays = |(until, _): &(Duration, String)| *until > self.left.passed;
         let gone = self.left.names.iter().position(stays).unwrap_or(self.left.names.len());
         self.left.names.drain(..gone).map(|(_, name)| name).collect()
     }
 
-    /// Names that have left the playlist since the last call.
+    /// Takes the names of files that the playlist has stopped listing since the last call.
     pub(super) fn take_left(&mut self) -> Vec<String> {
         std::mem::take(&mut self.left.new)
     }
 
-    /// Drops a file that listed segments no longer need. The file stays available as long as the segments that
-    /// have just left the playlist.
+    /// Drops a file, such as an init segment, that listed segments no longer need. The file stays available for
+    /// as long as those of segments that leave the playlist now.
     pub(super) fn leave(&mut self, name: String) {
         self.left.add(name, self.playlist.target_duration);
     }
@@ -354,7 +356,7 @@ impl Window {
         is_enough && self.numbers.cut > 0
     }
 
-    /// Sets the target duration if there are enough segments for a first playlist.
+    /// Sets the target duration, once there are enough segments for a first playlist.
     pub(super) fn settle(&mut self) {
         if self.has_enough() {
             self.adopt(self.wanted_target());
@@ -368,14 +370,15 @@ impl Window {
         !self.has_target() && self.has_enough()
     }
 
-    /// True if the segments together are longer than the longest segment that may wait for a key frame.
+    /// True if the segments' total duration exceeds the time for which a single segment may wait for a key
+    /// frame.
     #[must_use]
     pub fn has_waited(&self) -> bool {
         let longest = Duration::from_millis(FIRST_MS_MAX.unsigned_abs());
         self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>() >= longest
     }
 
-    /// The target duration that the segments so far need, including the growing one.
+    /// Target duration required by the segments so far, including the growing one.
     #[must_use]
     pub fn wanted_target(&self) -> Duration {
         let growing = self.begin_ms().map_or(0, |begin_ms| self.end_ms().saturating_sub(begin_ms).max(0));
@@ -394,25 +397,26 @@ impl Window {
         }
     }
 
-    /// The end of the growing segment, which has this many bytes, if it ends before this unit.
+    /// Returns the end of the growing segment, which has `bytes` bytes, if it ends before this unit.
     pub(super) fn ends_before(&self, unit: &Unit, bytes: usize) -> Option<End> {
         let changed = self.epoch.is_some_and(|epoch| epoch != unit.epoch) || self.is_behind_a_gap(unit);
         if changed {
             return Some(End { at_ms: self.end_ms(), changed });
         }
-        // A unit after a pause of the leading track may be later than the maximum duration.
+        // After a pause of the leading track, its next unit may be later than the maximum duration allows.
         let latest_ms =
             self.begin_ms().map_or(unit.dts_ms, |begin_ms| begin_ms.saturating_add(self.longest_ms()));
         self.is_due(unit, bytes).then(|| End { at_ms: unit.dts_ms.min(latest_ms), changed })
     }
 
-    /// Like [`Self::ends_before`], for a segment that follows another window: here it ends only if it must.
+    /// Like [`Self::ends_before`], for a segment whose end is determined by another window: it ends before this
+    /// unit only if it must.
     pub(super) fn must_end_before(&self, unit: &Unit, bytes: usize) -> Option<End> {
         let end = self.ends_before(unit, bytes);
         end.filter(|end| end.changed || self.would_be_too_long(unit, bytes))
     }
 
-    /// Records a unit that was added.
+    /// Records a unit that was added to the growing segment.
     pub(super) fn note(&mut self, unit: &Unit, changed: bool) {
         self.epoch = Some(unit.epoch);
         if changed {
@@ -438,17 +442,18 @@ impl Window {
         self.open = Some(Open { begin_ms: unit.dts_ms, date_ms: unit.date_ms, discontinuity, begins });
     }
 
-    /// Handles splice information; its tags precede the growing segment. Returns true if it is new.
+    /// Handles splice information. Its tags precede the growing segment. Returns true if the information is
+    /// new.
     pub(super) fn cue(&mut self, cue: &Cue) -> bool {
         self.cue_behind(cue, 0)
     }
 
-    /// Like [`Self::cue`], but the tags follow this many parts of the growing segment.
+    /// Like [`Self::cue`], but the tags are placed after the first `parts` parts of the growing segment.
     pub(super) fn cue_behind(&mut self, cue: &Cue, parts: usize) -> bool {
         self.cues.take(cue, parts, &mut self.playlist.segments)
     }
 
-    /// Adds `by_ms` to all dates. Only called before a playlist was shown.
+    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown.
     pub(super) fn move_dates(&mut self, by_ms: i64) {
         let open = self.open.as_mut().map(|open| &mut open.date_ms);
         let ranges = self.playlist.segments.iter_mut().flat_map(|one| &mut one.date_ranges);
@@ -501,9 +506,9 @@ impl Window {
         true
     }
 
-    /// Adds a gap segment (RFC 8216bis §4.4.4.7) from the end of the last segment towards `end_ms`, at most as
-    /// long as a segment may be. Returns false if no time is missing, or no segment precedes the gap. `dated`
-    /// returns the date of a DTS.
+    /// Adds a gap segment (RFC 8216bis §4.4.4.7) that begins at the end of the last segment and ends at
+    /// `end_ms`, or earlier if it would be longer than a segment may be. Returns false if no time is missing,
+    /// or if no segment precedes the gap. `dated` returns the date of a DTS.
     pub(super) fn add_gap(
         &mut self,
         end_ms: i64,
@@ -515,7 +520,8 @@ impl Window {
         if self.open.is_some() || self.numbers.cut == 0 || self.epoch.is_none() || missing_ms <= 0 {
             return false;
         }
-        // Splits the missing time into equal gaps, as few as possible without exceeding the maximum duration.
+        // Splits the missing time into equal gaps: as few as possible without one exceeding the maximum
+        // duration.
         let gaps = missing_ms.saturating_sub(1) / self.longest_ms().max(1) + 1;
         let end_ms = begin_ms.saturating_add(missing_ms / gaps);
         self.open = Some(Open { begin_ms, date_ms: dated(begin_ms), discontinuity: false, begins: None });
@@ -524,8 +530,8 @@ impl Window {
         self.close(end_ms, uri, 0, gap)
     }
 
-    /// Maximum duration of a segment in milliseconds, chosen so that it rounds to the target duration even if a
-    /// last frame without a duration is given one.
+    /// Maximum duration of a segment in milliseconds. A segment of this duration rounds to the target duration,
+    /// even if its last frame is of unknown duration and is assumed to have one.
     fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {
             Ok(0) => FIRST_MS_MAX,
@@ -533,8 +539,8 @@ impl Window {
         }
     }
 
-    /// True if the growing segment's duration can be measured by this unit: a unit of the leading track, or any
-    /// unit while that track is paused.
+    /// True if this unit shows how long the growing segment is: it is a unit of the leading track, or that
+    /// track is paused.
     fn is_measure(&self, unit: &Unit) -> bool {
         let lead = self.last.map_or_else(|| self.begin_ms().unwrap_or(unit.dts_ms), |last| last.dts_ms);
         unit.leads || unit.dts_ms.saturating_sub(lead) > self.silent_ms()
@@ -546,7 +552,8 @@ impl Window {
         before_ms.max(largest_ms).saturating_add(SILENT_MS)
     }
 
-    /// True if so much time is missing before this unit that the growing segment ends earlier.
+    /// True if so much time is missing before this unit that the growing segment must end where the media
+    /// stopped.
     fn is_behind_a_gap(&self, unit: &Unit) -> bool {
         let is_longer = |open: &Open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms();
         let since = |last: Last| unit.dts_ms.saturating_sub(last.dts_ms);
@@ -558,7 +565,8 @@ impl Window {
         self.open.as_ref().is_some_and(|open| is_missing || is_longer(open)) && self.is_measure(unit)
     }
 
-    /// Distance of a unit from the previous one of the leading track, or of the others.
+    /// Time between a unit and the previous unit of the leading track, or of the other tracks if it belongs to
+    /// one of those.
     fn step_to(&self, unit: &Unit) -> i64 {
         let last = if unit.leads { self.last } else { self.beside };
         last.map_or(0, |last| unit.dts_ms.saturating_sub(last.dts_ms))
@@ -619,7 +627,7 @@ mod tests {
         Window::new(&Rules::DEFAULT, 3, START)
     }
 
-    /// Feeds a unit, of the leading track if `leads`, and ends the segment where it should end.
+    /// Feeds a unit and ends the segment where it should end. The unit belongs to the leading track if `leads`.
     fn feed(window: &mut Window, dts_ms: i64, key: bool, leads: bool) {
         let unit = Unit { dts_ms, date_ms: dts_ms, begins: key && leads, epoch: 1, leads };
         let end = window.ends_before(&unit, 1);
@@ -689,7 +697,8 @@ mod tests {
         assert!(lengths.iter().all(|ms| (100..2500).contains(ms)), "{lengths:?}");
     }
 
-    /// Feeds pictures and sound until a time. Pictures due while `held` is true arrive together afterwards.
+    /// Feeds pictures and audio until a time. Pictures due while `held` is true are delayed, and then arrive
+    /// together.
     fn run(window: &mut Window, until: i64, held: impl Fn(i64) -> bool) {
         let mut next = 0;
         for ms in (0..until).step_by(20) {

@@ -16,20 +16,20 @@ use crate::{Code, Error, Event, StreamId};
 /// Length of the priority fields in HEADERS.
 const PRIORITY_BYTES: usize = 5;
 
-/// Use of a header block.
+/// The purpose for which a header block is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// The block opens a stream.
     Request,
     /// The block ends a request's body with trailers.
     Trailers,
-    /// The block is decoded only to update the table; then the stream is reset.
+    /// The block is decoded only to update the decoder's table. The stream is then reset.
     Refused(Code),
-    /// The block is decoded only to update the table.
+    /// The block is decoded only to update the decoder's table.
     Ignored,
 }
 
-/// A header block under assembly.
+/// A header block whose frames have not all arrived.
 #[derive(Debug)]
 pub(super) struct Block {
     stream: u32,
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Returns the use of a block that begins now (RFC 9113 §5.1, §5.1.1).
+    /// Returns the purpose of a block that begins now (RFC 9113 §5.1, §5.1.1).
     fn purpose_of(&mut self, now: Instant, id: u32, is_last: bool) -> Result<Purpose, Error> {
         if let Some(stream) = self.streams.get(&id) {
             return Ok(match (stream.is_receiving, is_last) {
@@ -131,7 +131,8 @@ impl Connection {
         Ok(Purpose::Request)
     }
 
-    /// Handles a complete block. Every block is decoded, since the table depends on it.
+    /// Handles a complete block. Every block must be decoded, because later blocks depend on the
+    /// decoder's table.
     fn end_block(&mut self, now: Instant, block: Block) -> Result<(), Error> {
         let limits = (self.config.fields, self.config.header_list_bytes);
         let give_up = self.config.header_list_bytes.saturating_mul(BOMB_FACTOR);
@@ -196,7 +197,8 @@ impl Connection {
         self.streams.insert(id, stream);
     }
 
-    /// Answers a request whose fields are too large (RFC 6585 §5), without telling the application.
+    /// Refuses a request whose fields are too large (RFC 6585 §5). The application does not learn
+    /// of the request.
     fn refuse_head(&mut self, now: Instant, block: &Block) -> Result<(), Error> {
         self.spend_reset(now)?;
         let fields = [Field::new(&b":status"[..], &b"431"[..])];

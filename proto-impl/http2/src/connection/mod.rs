@@ -20,19 +20,19 @@ use crate::stream::{Credit, Stream, Window};
 use crate::{CloseReason, Code, Config, Error, Event, Stats, StreamId};
 use headers::Block;
 
-/// Size of the pieces in which input is taken, so that it is parsed before more is buffered.
+/// Input is processed in pieces of this size, so that one piece is parsed before the next is buffered.
 const PIECE_BYTES: usize = 16 * 1024;
 /// Initial flow-control window of every connection (RFC 9113 §6.9.2).
 const WINDOW_BYTES: u32 = 65_535;
 
-/// Progress of the peer's byte stream.
+/// Stage of the peer's byte stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// The preface is not complete.
     Preface,
     /// The peer's first SETTINGS is expected.
     Settings,
-    /// Between or inside frames.
+    /// The peer's frames are read.
     Open,
     /// No further input is read.
     Closed,
@@ -45,7 +45,7 @@ struct Input {
     held: BytesMut,
     /// Arrival time of the first buffered byte.
     held_since: Instant,
-    /// An incomplete header block, and the time of its start.
+    /// An incomplete header block, and the time at which it began.
     block: Option<(Block, Instant)>,
     decoder: Decoder,
     credit: Credit,
@@ -55,34 +55,34 @@ struct Input {
 #[derive(Debug)]
 struct Output {
     queue: SendQueue,
-    /// Bytes queued here or at the transport.
+    /// Number of bytes that wait in `queue` or at the transport.
     unsent: usize,
-    /// Time of the last write progress, or at which `unsent` became nonzero.
+    /// Time at which the transport last accepted bytes, or at which `unsent` became nonzero.
     progress_at: Instant,
     encoder: Encoder,
     window: Window,
-    /// Initial send window of new streams, set by the peer.
+    /// Initial send window of new streams, as set by the peer.
     stream_window: u32,
-    /// Streams with something to send, in the order of their turns.
+    /// Streams with something to send, in the order in which they may send.
     ready: VecDeque<u32>,
 }
 
-/// Budgets for frames that cost the peer little.
+/// Budgets for frames that cost the peer little to send.
 #[derive(Debug)]
 struct Allowances {
     control: Allowance,
     resets: Allowance,
     updates: Allowance,
-    /// Body bytes sent that have not added to the update budget yet.
+    /// Number of body bytes sent that were not counted towards the budget of updates yet.
     unearned: usize,
 }
 
 /// Way in which a stream was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Both sides were complete, or the peer reset the stream.
+    /// Both sides were complete, or the peer reset the stream. No more frames may arrive.
     Whole,
-    /// We reset the stream, so frames of the peer may still arrive.
+    /// We reset the stream. Frames that the peer has sent before may still arrive.
     Reset,
 }
 
@@ -99,13 +99,13 @@ pub struct Connection {
     /// Most recently closed streams.
     ended: VecDeque<(u32, Ended)>,
     events: VecDeque<Event>,
-    /// Time since which there has been no stream.
+    /// Time since which there has been no open stream.
     idle_since: Instant,
     /// Time of the next check for streams without progress.
     stall_check: Option<Instant>,
-    /// No further requests are accepted.
+    /// True if no further requests are accepted.
     shutdown: bool,
-    /// The peer announced that it sends no further requests.
+    /// True if the peer has announced that it sends no further requests.
     peer_leaves: bool,
     stats: Stats,
 }
@@ -153,7 +153,7 @@ impl Connection {
         connection
     }
 
-    /// Handles bytes of the stream, split anywhere. They are ignored once the connection is closing.
+    /// Handles bytes of the stream, split anywhere. They are ignored once the connection is being closed.
     ///
     /// # Errors
     /// The error is fatal: [`Connection::poll_transmit`] returns the last bytes for the peer.
@@ -171,7 +171,7 @@ impl Connection {
             self.conclude(now, result)?;
         }
         if self.input.held.is_empty() {
-            // An idle connection holds no buffer.
+            // An idle connection keeps no buffer.
             self.input.held = BytesMut::new();
         }
         Ok(())
@@ -180,8 +180,8 @@ impl Connection {
     /// Handles an expired deadline.
     ///
     /// # Errors
-    /// As for [`Connection::handle_bytes`]; after [`Error::WriteStalled`] the transport must be dropped without
-    /// flushing.
+    /// The error is fatal, as for [`Connection::handle_bytes`]. After [`Error::WriteStalled`] the transport must be
+    /// dropped without flushing.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         if self.is_closing() {
             return Ok(());
@@ -203,7 +203,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Notes that the transport accepted `bytes` bytes from [`Connection::poll_transmit`].
+    /// Records that the transport accepted `bytes` bytes from [`Connection::poll_transmit`].
     pub fn handle_sent(&mut self, now: Instant, bytes: usize) {
         if bytes > 0 {
             self.output.unsent = self.output.unsent.saturating_sub(bytes);
@@ -211,20 +211,20 @@ impl Connection {
         }
     }
 
-    /// Notes that the peer ended its side, or that the transport broke: nothing more is exchanged.
+    /// Records that the peer has ended its side, or that the transport is broken. Nothing more is sent or read.
     pub fn handle_eof(&mut self, now: Instant) {
         self.finish(now, Code::NO_ERROR, CloseReason::PeerClosed);
     }
 
-    /// True if the owner should read from the transport. False while the peer does not read its answers, and at the
-    /// end.
+    /// True if the owner should read from the transport. False while too much output waits for the peer, and once
+    /// the connection is being closed.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         let unsent_max = self.config.send_ahead_bytes.saturating_add(CONTROL_BYTES_MAX);
         !self.is_closing() && self.output.unsent <= unsent_max
     }
 
-    /// True if the output of [`Connection::poll_transmit`] must be flushed and the transport then closed.
+    /// True if the owner must flush the output of [`Connection::poll_transmit`] and then close the transport.
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.input.stage == Stage::Closed
@@ -258,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// Parses as far as the buffered bytes allow.
+    /// Parses the buffered bytes until they end in an incomplete frame.
     fn parse(&mut self, now: Instant) -> Result<(), Error> {
         loop {
             match self.input.stage {
@@ -310,7 +310,7 @@ impl Connection {
         Err(error)
     }
 
-    /// Sends GOAWAY and ends the connection, once.
+    /// Sends GOAWAY and ends the connection; later calls do nothing.
     fn finish(&mut self, now: Instant, code: Code, reason: CloseReason) {
         if !self.is_closing() {
             self.write_go_away(now, self.last, code);
@@ -324,7 +324,7 @@ impl Connection {
         self.input.block = None;
         self.streams.clear();
         self.output.ready.clear();
-        // Events that were not polled belong to streams that are gone.
+        // Events that were not polled belong to streams that no longer exist.
         self.events.clear();
         self.events.push_back(Event::Closed(reason));
     }
@@ -357,7 +357,7 @@ impl Connection {
         self.ended.push_back((id, why));
     }
 
-    /// Resets a stream that breaks a rule or is not wanted. Tells the application if it knows the stream.
+    /// Resets a stream that breaks a rule or is not wanted. If the application knows the stream, it gets an event.
     fn reset_stream(&mut self, now: Instant, id: u32, code: Code) {
         self.stats.resets = self.stats.resets.saturating_add(1);
         self.write_reset(now, id, code);

@@ -1,5 +1,5 @@
-//! Frames sent. Those other than DATA are queued at once; DATA is made when the transport asks for it, one frame for
-//! each stream in turn.
+//! Frames that are sent. Frames other than DATA are queued at once. DATA frames are made when the transport asks for
+//! output, one for each stream in turn.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ impl Connection {
         any
     }
 
-    /// Adds a stream to those with something to send, if it can send.
+    /// Adds a stream to the list of streams with something to send, if the stream can send.
     pub(super) fn make_ready(&mut self, id: u32) {
         if let Some(stream) = self.streams.get_mut(&id)
             && stream.can_send()
@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// Makes DATA as far as the windows and the transport allow.
+    /// Makes DATA frames, as many as the windows and the transport allow.
     fn make_data(&mut self, now: Instant) {
         let mut blocked = Vec::new();
         while self.output.unsent < self.config.send_ahead_bytes
@@ -52,7 +52,7 @@ impl Connection {
             }
             self.make_frame(now, id, room);
         }
-        // Streams that wait for the connection's window keep their turns.
+        // Streams that wait for the connection's window return to the front of the list.
         for id in blocked.into_iter().rev() {
             self.output.ready.push_front(id);
         }
@@ -150,7 +150,7 @@ impl Connection {
         self.write_small(now, Kind::GoAway, 0, 0, &payload);
     }
 
-    /// Writes HEADERS, and CONTINUATION for the rest that does not fit.
+    /// Writes HEADERS, and CONTINUATION for fields that do not fit.
     pub(super) fn write_headers(&mut self, now: Instant, stream: u32, fields: &[Field], is_last: bool) {
         let block = Bytes::from(self.output.encoder.encode(fields));
         let mut kind = Kind::Headers;

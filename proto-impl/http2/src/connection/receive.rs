@@ -41,14 +41,15 @@ impl Connection {
         if self.allowances.resets.spend(now) { Ok(()) } else { Err(Error::Flood("resets")) }
     }
 
-    /// Handles a stream error (RFC 9113 §5.4.2), which is counted because each causes an answer.
+    /// Handles a stream error (RFC 9113 §5.4.2). Stream errors are limited, because each one causes an
+    /// answer.
     pub(super) fn stream_error(&mut self, now: Instant, id: u32, code: Code) -> Result<(), Error> {
         self.spend_reset(now)?;
         self.reset_stream(now, id, code);
         Ok(())
     }
 
-    /// Checks that the stream of a frame was opened.
+    /// Checks that the stream of a frame has been opened before.
     fn check_opened(&self, id: u32) -> Result<(), Error> {
         if id == 0 {
             return Err(Error::protocol("a frame of a stream without one"));
@@ -127,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// Handles PRIORITY (RFC 9113 §6.3), which is checked and ignored.
+    /// Handles PRIORITY (RFC 9113 §6.3): checks the frame, and ignores its content.
     fn priority(&mut self, now: Instant, header: Header) -> Result<(), Error> {
         self.spend_control(now, "PRIORITY")?;
         match (header.stream, header.length) {
@@ -183,8 +184,8 @@ impl Connection {
                 setting::MAX_FRAME_SIZE if !(16_384..=0xff_ffff).contains(&value) => {
                     return Err(Error::protocol("SETTINGS_MAX_FRAME_SIZE"));
                 }
-                // Other settings are ignored. These include MAX_FRAME_SIZE: frames larger than the default
-                // would only keep other streams waiting.
+                // Other settings are ignored, including MAX_FRAME_SIZE: frames larger than the default
+                // would only make other streams wait longer.
                 _ => {}
             }
         }
@@ -226,7 +227,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles GOAWAY (RFC 9113 §6.8); open streams continue.
+    /// Handles GOAWAY (RFC 9113 §6.8). Open streams continue.
     fn go_away(&mut self, now: Instant, header: Header) -> Result<(), Error> {
         if header.stream != 0 {
             return Err(Error::protocol("GOAWAY of a stream"));

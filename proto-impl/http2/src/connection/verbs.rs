@@ -10,8 +10,8 @@ use crate::stream::Sending;
 use crate::{Code, StreamId};
 
 impl Connection {
-    /// Sends the head of a response, or an informational response before it (RFC 9110 §15.2). With `is_last` no body
-    /// follows. Returns false if the stream does not exist, or its head was sent already.
+    /// Sends the head of a response, or an informational response before it (RFC 9110 §15.2). With `is_last`, there is
+    /// no body. Returns false if the stream does not exist, or if its head was already sent.
     pub fn respond(
         &mut self,
         now: Instant,
@@ -36,8 +36,8 @@ impl Connection {
         true
     }
 
-    /// Queues a part of a response's body, which is sent as the peer's windows allow. Ignored before the head and after
-    /// the end.
+    /// Queues a part of a response's body. The part is sent as the peer's windows allow. Ignored before the head was
+    /// sent and after the body has ended.
     pub fn send_body(&mut self, now: Instant, stream: StreamId, part: Bytes) {
         let Some(state) = self.streams.get_mut(&stream.0).filter(|state| state.sending == Sending::Body)
         else {
@@ -57,7 +57,7 @@ impl Connection {
         self.make_ready(stream.0);
     }
 
-    /// Ends a response's body; `trailers` follow it.
+    /// Ends a response's body. `trailers` are sent after it.
     pub fn end_body(&mut self, stream: StreamId, trailers: Vec<Field>) {
         let Some(state) = self.streams.get_mut(&stream.0).filter(|state| state.sending == Sending::Body)
         else {
@@ -67,14 +67,14 @@ impl Connection {
         self.make_ready(stream.0);
     }
 
-    /// Returns the bytes of a response's body that wait for the peer's window.
+    /// Returns the number of bytes of a response's body that wait to be sent.
     #[must_use]
     pub fn queued(&self, stream: StreamId) -> usize {
         self.streams.get(&stream.0).map_or(0, |state| state.queued)
     }
 
-    /// Notes that the application has processed this many bytes of [`crate::Event::Body`], so the peer may send as many
-    /// more. A stream that ends releases its remaining bytes.
+    /// Records that the application has processed this many bytes of [`crate::Event::Body`]; the peer may then send as
+    /// many more. When a stream ends, its remaining bytes are released.
     pub fn release(&mut self, now: Instant, stream: StreamId, bytes: usize) {
         let Some(state) = self.streams.get_mut(&stream.0) else { return };
         let bytes = bytes.min(state.unreleased);
@@ -116,8 +116,8 @@ impl Connection {
         }
     }
 
-    /// Removes a stream whose response is complete. If its request is not, the rest of the request is no longer needed
-    /// (RFC 9113 §8.1).
+    /// Removes a stream whose response is complete. If its request is not complete, the peer learns that the rest is no
+    /// longer needed (RFC 9113 §8.1).
     pub(super) fn settle(&mut self, now: Instant, id: u32) {
         let Some(stream) = self.streams.get(&id).filter(|stream| stream.sending == Sending::Done) else {
             return;

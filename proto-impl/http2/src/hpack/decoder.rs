@@ -8,24 +8,27 @@ use wire::Reader;
 use super::table::Table;
 use super::{Field, TABLE_BYTES, huffman};
 
-/// Maximum number of bytes of an integer after its prefix; longer ones cannot be a valid index or length.
+/// Maximum number of bytes of an integer after its prefix. A longer integer cannot be a valid index or
+/// length.
 const INTEGER_BYTES_MAX: usize = 4;
-/// Maximum number of size updates at the start of a block: the smallest and the last one (RFC 7541 §4.2).
+/// Maximum number of size updates at the start of a block: one for the smallest size, and one for the
+/// last (RFC 7541 §4.2).
 const SIZE_UPDATES_MAX: usize = 2;
 
-/// Error: a block cannot be decoded, so the table is out of step and the connection must end.
+/// Error: a block cannot be decoded. The decoder's table no longer matches the peer's, so the connection
+/// must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("header block: {0}")]
 pub struct Malformed(pub(crate) &'static str);
 
-/// The fields of a block, within limits.
+/// The decoded fields of a block, as far as they are within the limits.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct FieldList {
     /// Fields within the limits, in order.
     pub fields: Vec<Field>,
     /// Size of all fields, including those not kept ([`Field::size`]).
     pub bytes: usize,
-    /// Some fields were not kept.
+    /// True if some fields were not kept.
     pub is_over: bool,
 }
 
@@ -69,7 +72,7 @@ impl Decoder {
                     self.resize(&mut reader)?;
                     continue;
                 }
-                // Without indexing, and never indexed.
+                // A literal without indexing, or one that must never be indexed.
                 0x00..=0x1f => (self.literal(&mut reader, 4)?, false),
             };
             has_fields = true;

@@ -7,7 +7,7 @@ use super::{Field, TABLE_BYTES, huffman};
 
 /// Fields with secrets, which no table and no proxy may store (RFC 7541 §7.1.3).
 const NEVER: [&[u8]; 3] = [b"set-cookie", b"authorization", b"www-authenticate"];
-/// Fields whose values rarely repeat.
+/// Fields whose values rarely repeat, so that it is useless to add them to the table.
 const FLEETING: [&[u8]; 8] = [
     b"date",
     b"etag",
@@ -25,7 +25,7 @@ const ENTRY_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
-    /// Smallest table size since the last block, which the next block must announce (RFC 7541 §4.2).
+    /// Smallest table size that was set since the last block. The next block must announce it (RFC 7541 §4.2).
     smallest: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Sets the table size of the peer's decoder (SETTINGS_HEADER_TABLE_SIZE). More than the default size is not used.
+    /// Sets the table size of the peer's decoder (SETTINGS_HEADER_TABLE_SIZE). At most the default size is used.
     pub fn resize(&mut self, bytes: usize) {
         let bytes = bytes.min(TABLE_BYTES);
         if bytes != self.table.max() || self.smallest.is_some() {

@@ -1,4 +1,5 @@
-//! The Huffman code of strings (RFC 7541 §5.2, Appendix B). The code is canonical, so its lengths define it.
+//! The Huffman code of strings (RFC 7541 §5.2, Appendix B). The code is canonical, so it is defined by the lengths
+//! of its codes.
 
 /// Code length of each byte, and of the end-of-string symbol.
 const BITS: [u8; 257] = [
@@ -25,7 +26,7 @@ struct Rank {
     code: u32,
     /// Number of codes of this length.
     count: u16,
-    /// Index of the first code's symbol in the list of all symbols.
+    /// Index of the first of these codes' symbols in the list of all symbols.
     at: u16,
 }
 
@@ -101,7 +102,7 @@ pub(super) fn decode(encoded: &[u8]) -> Option<Vec<u8>> {
     (bits < 8 && window == mask(bits)).then_some(decoded)
 }
 
-/// Returns the symbol at the start of the last `bits` bits of `window`, and its length.
+/// Returns the symbol whose code begins the last `bits` bits of `window`, and the length of the code.
 fn symbol(window: u64, bits: u8) -> Option<(u16, u8)> {
     (BITS_MIN..=BITS_MAX.min(bits)).find_map(|length| {
         let rank = TABLES.ranks.get(usize::from(length))?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Field;
 
-/// Size of an entry besides its text (RFC 7541 §4.1).
+/// Size of an entry in addition to its text (RFC 7541 §4.1).
 pub(super) const ENTRY_BYTES: usize = 32;
 
 /// The static table (RFC 7541, Appendix A); its first entry has index 1.
@@ -83,7 +83,7 @@ pub(super) struct Table {
     max: usize,
 }
 
-/// Result of searching a field in the table.
+/// Result of searching the table for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// Index of an entry with name and value.
@@ -103,7 +103,7 @@ impl Table {
         self.max
     }
 
-    /// Changes the size (RFC 7541 §4.3).
+    /// Changes the maximum size (RFC 7541 §4.3).
     pub(super) fn resize(&mut self, max: usize) {
         self.max = max;
         self.evict(0);
@@ -128,7 +128,7 @@ impl Table {
         }
     }
 
-    /// Returns the entry with an index, from 1 on.
+    /// Returns the entry with an index. Indices count from 1.
     pub(super) fn get(&self, index: usize) -> Option<Field> {
         let index = index.checked_sub(1)?;
         match STATIC.get(index) {
@@ -140,7 +140,7 @@ impl Table {
         }
     }
 
-    /// Searches an entry for a field.
+    /// Searches both tables for an entry that matches a field.
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Found {
         let fixed = STATIC.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let added = self.entries.iter().map(|field| (&field.name[..], &field.value[..]));

@@ -161,7 +161,7 @@ fn blocks_that_break_the_rules_are_refused() {
 
 #[test]
 fn a_bomb_keeps_the_limit_and_is_given_up() {
-    // An entry of 3 000 bytes, followed by one byte for each further copy of it.
+    // An entry of 3 000 bytes, and then one byte for each further copy of the entry.
     let mut bomb = vec![0x40, 0x01, b'x', 0x7f, 0xb9, 0x16];
     bomb.extend([b'a'; 3000]);
     let count = 1000;

@@ -1,10 +1,11 @@
-//! Tests of peers that would exceed the limits (table in README.md).
+//! Tests of peers that try to exceed the limits (table in README.md).
 
 use std::time::Duration;
 
 use super::*;
 
-/// Feeds copies until the connection ends. Returns their number and the number of queued bytes.
+/// Feeds the output of `next` until the connection ends or `copies` were fed. Returns the number
+/// fed, and the number of queued bytes.
 fn flood(
     rig: &mut Rig,
     copies: usize,

@@ -14,7 +14,7 @@ enum Answer {
 }
 use Answer::{Connection as Fatal, Ignored, Stream};
 
-/// Feeds bytes to a connection whose stream 1 is in the state that `open` sets.
+/// Opens stream 1 with `open`, feeds bytes to the connection, and returns the response.
 fn answer(open: fn(&mut Rig), bytes: &[u8]) -> Answer {
     let mut rig = Rig::new();
     open(&mut rig);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Complete result of a run: events, sent data and the error.
+/// The result of a run: all events, the bytes sent, and the error.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     events: Vec<Event>,
@@ -16,7 +16,7 @@ struct Outcome {
 fn run(pieces: &[&[u8]]) -> Outcome {
     let config = Config { header_list_bytes: 400, fields: 8, streams: 3, ..Config::default() };
     let mut rig = Rig::silent(config);
-    // The results must not depend on the time at which they were made.
+    // Only the results are compared, not the calls in which they were produced.
     let mut outcome = Outcome { events: Vec::new(), sent: Bytes::new(), error: None };
     for piece in pieces {
         let result = rig.feed(piece);

@@ -1,5 +1,5 @@
-//! AAC: the AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1), and ADTS (§1.A.3.2), whose frames each repeat the
-//! configuration.
+//! AAC: the AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1), and ADTS (§1.A.3.2), which repeats the configuration in
+//! each frame.
 
 use bytes::Bytes;
 use wire::{BitReader, Reader};
@@ -66,9 +66,9 @@ const ADTS_CRC_BYTES: usize = 2;
 const ADTS_FULLNESS: u32 = 0x7ff;
 /// Samples per frame, before SBR.
 pub const FRAME_SAMPLES: u32 = 1024;
-/// audioObjectType of AAC LC, which all encoders use of the types that ADTS supports (1 to 4).
+/// audioObjectType of AAC LC. Of the types that ADTS supports (1 to 4), encoders only use this one.
 const OBJECT_TYPE_LC: u32 = 2;
-/// Object types of HE-AAC, SBR and PS, whose core is AAC LC.
+/// Object types of HE-AAC (SBR, and PS). Its core is AAC LC.
 const OBJECT_TYPES_HE: [u32; 2] = [5, 29];
 
 /// The header of an ADTS frame.
@@ -126,8 +126,8 @@ impl Adts {
 }
 
 impl Config {
-    /// Creates the record for an ADTS header. Channel configuration 0 is refused: there the frames define the channels,
-    /// and the record would have to repeat their definition.
+    /// Creates the record that corresponds to an ADTS header. Channel configuration 0 is refused: the frames then
+    /// define the channels, and the record would have to contain that definition.
     pub fn of_parts(object_type: u8, rate_index: u8, channel_configuration: u8) -> Result<Self, Error> {
         if channel_configuration == 0 {
             return Err(Error::Invalid("channel_configuration"));
@@ -137,7 +137,7 @@ impl Config {
         Self::read(Bytes::copy_from_slice(&bits.to_be_bytes()))
     }
 
-    /// Creates the record for an ADTS header; see [`Self::of_parts`].
+    /// Creates the record that corresponds to an ADTS header; see [`Self::of_parts`].
     pub fn of_adts(adts: &Adts) -> Result<Self, Error> {
         Self::of_parts(adts.object_type, adts.rate_index, adts.channel_configuration)
     }
@@ -154,8 +154,8 @@ impl Config {
         }
     }
 
-    /// Returns the ADTS header of a raw frame. `None` if ADTS cannot express it: for other object types or
-    /// sample rates, for channels defined only in the record, and for a frame that is too long.
+    /// Returns the ADTS header of a raw frame. `None` if ADTS cannot express it: other object types or sample rates,
+    /// channels that only the record defines, or a frame that is too long.
     #[must_use]
     pub fn adts(&self, payload_bytes: usize) -> Option<[u8; ADTS_BYTES]> {
         let he = OBJECT_TYPES_HE.contains(&self.object_type);
@@ -195,13 +195,13 @@ mod tests {
         let config = Config::of_adts(&adts).unwrap();
         assert_eq!(config.record, [0x11, 0x90][..]);
         assert_eq!(config.adts(349 - 7), Some(header));
-        // With a CRC it is longer.
+        // With a CRC the header is longer.
         assert_eq!(Adts::read(&[0xff, 0xf0, 0x4c, 0x80, 0x2b, 0xbf, 0xfc]).unwrap().header_bytes, 9);
         for size in [1, 2040, 2041, 8184] {
             assert_eq!(Adts::read(&config.adts(size).unwrap()).unwrap().frame_bytes, size + 7);
         }
         assert_eq!(config.adts(8185), None);
-        // HE-AAC is written as its core; other object types cannot be written.
+        // The header of HE-AAC describes its core. Other object types cannot be written.
         let he = Config::read(Bytes::from_static(&[0x2b, 0x11, 0x88])).unwrap();
         assert_eq!(Adts::read(&he.adts(10).unwrap()).unwrap().sample_rate, 24_000);
         let eld = Config::read(Bytes::from_static(&[0xf8, 0xe6, 0x40])).unwrap();

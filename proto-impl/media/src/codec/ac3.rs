@@ -1,5 +1,5 @@
-//! AC-3 and E-AC-3 (ETSI TS 102 366). Neither has parameter sets: every syncframe is self-contained, and what
-//! containers need (`dac3`, `dec3`) can be read from it.
+//! AC-3 and E-AC-3 (ETSI TS 102 366). Neither has parameter sets: every syncframe is self-contained. The boxes that
+//! containers need (`dac3`, `dec3`) can be made from a syncframe.
 
 use alloc::vec::Vec;
 
@@ -25,7 +25,7 @@ const BLOCK_SAMPLES: u32 = 256;
 /// strmtyp of a dependent substream (table E.1.2).
 const DEPENDENT: u32 = 1;
 
-/// Configuration of an AC-3 or E-AC-3 track, which has no parameters.
+/// Configuration of an AC-3 or E-AC-3 track. It has no parameters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Config;
 
@@ -40,12 +40,12 @@ pub struct Syncframe {
     pub samples: u32,
     /// True if the frame is E-AC-3.
     pub enhanced: bool,
-    /// The frame is a dependent substream: it adds channels to the preceding frame, at the same time.
+    /// True if the frame is a dependent substream, which adds channels to the frame before it at the same time.
     pub dependent: bool,
 }
 
 impl Syncframe {
-    /// Parses the header at the start of `frame`, of which 6 bytes are needed.
+    /// Parses the header at the start of `frame`. 6 bytes are needed.
     pub fn read(frame: &[u8]) -> Result<Self, Error> {
         let mut bits = BitReader::new(frame.get(..6).unwrap_or(frame));
         if bits.bits(16)? != SYNC {
@@ -67,10 +67,11 @@ impl Syncframe {
         let rate = *at(&SAMPLE_RATES, bits.bits(2)?).ok_or(Error::Invalid("fscod"))?;
         let code = bits.bits(6)?;
         let bitrate = at(&BITRATES, code / 2).ok_or(Error::Invalid("frmsizecod"))?;
-        // 1536 samples in words of 16 bits; at 44.1 kHz every other frame is a word longer.
+        // A frame has 1536 samples; its length is in words of 16 bits. At 44.1 kHz, frames with an odd frmsizecod are
+        // a word longer.
         let odd = if rate == 44_100 { code & 1 } else { 0 };
         let words = bitrate * 96_000 / rate + odd;
-        // bsid 9 and 10 are half and a quarter of the rate.
+        // With bsid 9 the sample rate is halved, with 10 quartered.
         let sample_rate = rate >> bsid.saturating_sub(8);
         let bytes = usize::try_from(words * 2).unwrap_or(0);
         Ok(Self { bytes, sample_rate, samples: 6 * BLOCK_SAMPLES, enhanced: false, dependent: false })
@@ -93,7 +94,7 @@ impl Syncframe {
             None => (at(&SAMPLE_RATES, bits.bits(2)?).ok_or(Error::Invalid("fscod2"))? / 2, 3),
         };
         let samples = at(&BLOCKS, blocks).map_or(0, |blocks| blocks * BLOCK_SAMPLES);
-        // Another independent program in the stream is treated like a dependent substream of the first.
+        // A second independent program in the stream is treated like a dependent substream of the first program.
         let dependent = stream_type == DEPENDENT || substream > 0;
         Ok(Self { bytes, sample_rate, samples, enhanced: true, dependent })
     }
@@ -109,7 +110,7 @@ const DEPENDENTS_MAX: u8 = 15;
 pub struct Description {
     /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// Number of channels including the low-frequency channel, without those of dependent substreams.
+    /// Number of channels including the low-frequency channel, but without those of dependent substreams.
     pub channels: u8,
     /// Payload of the AC3SpecificBox (`dac3`, §F.4) or of the EC3SpecificBox (`dec3`, §F.6).
     pub record: Vec<u8>,
@@ -130,7 +131,7 @@ impl Description {
         bits.skip(32)?;
         let (fscod, frmsizecod) = (bits.bits(2)?, bits.bits(6)?);
         let (bsid, bsmod, acmod) = (bits.bits(5)?, bits.bits(3)?, bits.bits(3)?);
-        // cmixlev, surmixlev, dsurmod (§4.3.2).
+        // Skip those of cmixlev, surmixlev and dsurmod that are present (§4.3.2).
         let mixes = [acmod & 1 != 0 && acmod != 1, acmod & 4 != 0, acmod == 2];
         bits.skip(mixes.into_iter().filter(|is| *is).count() * 2)?;
         let lfe = bits.bits(1)?;
@@ -178,7 +179,7 @@ fn channels(acmod: u32, lfe: u32) -> u8 {
     full.unwrap_or(2) + u8::from(lfe != 0)
 }
 
-/// Fields of a substream's header that `dec3` repeats (§E.1.2.2).
+/// The fields of a substream's header that `dec3` contains as well (§E.1.2.2).
 #[derive(Debug)]
 struct EnhancedHead {
     fscod: u32,
@@ -196,12 +197,12 @@ impl EnhancedHead {
         let stream_type = bits.bits(2)?;
         bits.skip(14)?;
         let fscod = bits.bits(2)?;
-        // fscod2 or numblkscod.
+        // Skip fscod2 or numblkscod.
         bits.skip(2)?;
         let (acmod, lfe, bsid) = (bits.bits(3)?, bits.bits(1)?, bits.bits(5)?);
         let mut locations = 0;
         if stream_type == DEPENDENT {
-            // dialnorm and compr, twice for 1+1 channels.
+            // Skip dialnorm and compr, which occur twice for 1+1 channels.
             for _ in 0..if acmod == 0 { 2 } else { 1 } {
                 bits.skip(5)?;
                 if bits.bit()? {

@@ -1,12 +1,12 @@
-//! AV1: the AV1CodecConfigurationRecord (AV1 in ISOBMFF §2.3) and the sequence header in its configOBUs (AV1
-//! specification §5.5), as far as the picture size needs it.
+//! AV1: the AV1CodecConfigurationRecord (AV1 in ISOBMFF §2.3), and the sequence header in its configOBUs (AV1
+//! specification §5.5). Of the latter, only the fields needed for the picture size are read.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader, Truncated};
 
 use super::{CONFIG_BYTES_MAX, Error, real_size};
 
-/// Value of the byte with marker (1) and version (1).
+/// Value of the first byte, which contains marker (1) and version (1).
 const MARKER_AND_VERSION: u8 = 0x81;
 /// obu_type of a sequence header (§6.2.2).
 pub const OBU_SEQUENCE_HEADER: u8 = 1;
@@ -40,7 +40,7 @@ pub struct Config {
     pub profile: u8,
     /// seq_level_idx of the first operating point.
     pub level: u8,
-    /// Largest frame size; `None` unless the record has a readable sequence header.
+    /// Maximum frame size; `None` if the record has no readable sequence header.
     pub size: Option<(u32, u32)>,
 }
 
@@ -103,7 +103,7 @@ impl core::ops::Deref for SmallHead {
     }
 }
 
-/// Reads an OBU; one without a size field extends to the end of the input.
+/// Reads an OBU. An OBU without a size field lasts to the end of the input.
 pub fn read_obu<'a>(reader: &mut Reader<'a>) -> Result<Obu<'a>, Error> {
     let head = reader.u8()?;
     if head & 0x80 != 0 {
@@ -163,7 +163,7 @@ pub fn picture_size(obu: &[u8]) -> Result<(u32, u32), Error> {
         skip_operating_points(&mut bits)?;
     }
     let (width_bits, height_bits) = (bits.bits(4)? + 1, bits.bits(4)? + 1);
-    // At most 16 bits each.
+    // Each dimension has at most 16 bits.
     let (width, height) = (bits.bits(width_bits)? + 1, bits.bits(height_bits)? + 1);
     real_size(width, height).ok_or(Error::Invalid("frame size"))
 }

@@ -1,9 +1,9 @@
-//! Dependencies between pictures, read from the bitstream: a sender that must leave out pictures learns here
-//! which others are affected.
+//! Dependencies between pictures, read from the bitstream. A sender that must leave out pictures uses them to determine
+//! which other pictures are affected.
 //!
 //! A decoder keeps decoded pictures in slots. A picture refers to some slots and replaces some. If a picture is left
-//! out, the slots that it would have replaced are broken until a decodable picture replaces them. Where the bitstream
-//! does not say which slots a picture refers to, it is assumed to refer to all.
+//! out, the slots that it would have replaced are broken until a decodable picture replaces them. If the bitstream does
+//! not state which slots a picture refers to, the picture is assumed to refer to all.
 //!
 //! | codec | slots | read from |
 //! |---|---|---|
@@ -24,8 +24,8 @@ mod of_vp8;
 
 /// All slots.
 const ALL: u16 = u16::MAX;
-/// Slot for the state that decoders keep besides pictures: probabilities, the motion vectors of the previous picture,
-/// segmentation, and loop filter settings. A picture may set it without referring to it.
+/// Slot for the state that decoders keep in addition to pictures: probabilities, the motion vectors of the previous
+/// picture, segmentation, and loop filter settings. A picture may set this state without referring to it.
 const STATE: u16 = 1 << 15;
 const SEGMENTS: u16 = 1 << 14;
 const FILTER: u16 = 1 << 13;
@@ -40,13 +40,13 @@ pub struct Dependency {
 }
 
 impl Dependency {
-    /// A picture at which decoding can start.
+    /// A picture with which decoding can start.
     pub const START: Self = Self { refers: 0, replaces: ALL, layer: 0 };
-    /// A picture that may refer to everything before it, and that everything after it may refer to.
+    /// A picture that may refer to all pictures before it, and to which all pictures after it may refer.
     pub const CHAIN: Self = Self { refers: ALL, replaces: ALL, layer: 0 };
 
     /// Reads the dependency of a frame: NAL units with lengths of four bytes, the OBUs of a temporal unit, or a frame
-    /// of VP8 or VP9. Unreadable frames count as [`Dependency::CHAIN`], and so does audio.
+    /// of VP8 or VP9. An unreadable frame counts as [`Dependency::CHAIN`]. So does audio.
     #[must_use]
     pub fn of(config: &CodecConfig, key_frame: bool, frame: &[u8]) -> Self {
         if key_frame {
@@ -81,7 +81,7 @@ impl Dependency {
         self.layer
     }
 
-    /// Returns the dependency of a frame in which `next` is decoded after `self`.
+    /// Returns the dependency of a frame that consists of `self` and then `next`.
     const fn then(self, next: Self) -> Self {
         let refers = self.refers | (next.refers & !self.replaces);
         Self { refers, replaces: self.replaces | next.replaces, layer: self.layer }
@@ -95,18 +95,18 @@ pub struct Received {
 }
 
 impl Received {
-    /// True if the decoder has everything that a picture may refer to.
+    /// True if the decoder has all slots to which the picture may refer.
     #[must_use]
     pub const fn can_decode(self, picture: Dependency) -> bool {
         self.broken & picture.refers == 0
     }
 
-    /// Notes a picture that was sent and can be decoded.
+    /// Records a picture that was sent and can be decoded.
     pub const fn sent(&mut self, picture: Dependency) {
         self.broken &= !picture.replaces;
     }
 
-    /// Notes a picture that was not sent.
+    /// Records a picture that was not sent.
     pub const fn left_out(&mut self, picture: Dependency) {
         self.broken |= picture.replaces;
     }
@@ -119,9 +119,9 @@ fn of_h264(frame: &[u8]) -> Option<Dependency> {
     Some(Dependency { refers: 1, replaces: u16::from(is_reference), layer: 0 })
 }
 
-/// nal_unit_type below which even numbers are slices of sub-layer non-reference pictures (Table 7-1).
+/// Below this nal_unit_type, even numbers are slices of sub-layer non-reference pictures (Table 7-1).
 const H265_RESERVED_IRAP: u8 = 16;
-/// nal_unit_types TSA_N to STSA_R: pictures that do not refer to others of their sub-layer.
+/// nal_unit_types TSA_N to STSA_R: pictures that do not refer to earlier pictures of their own sub-layer.
 const H265_SWITCHES: core::ops::RangeInclusive<u8> = 2..=5;
 
 fn of_h265(frame: &[u8]) -> Option<Dependency> {
@@ -140,7 +140,8 @@ const VP9_MARKER: u32 = 2;
 /// Upper bits of the last byte of a superframe (Annex B).
 const VP9_SUPERFRAME: u8 = 0xc0;
 
-/// Reads the uncompressed header (§6.2) up to the references. `None` if the frame may refer to all slots.
+/// Reads the uncompressed header (§6.2) up to the references. `None` if the frame must be assumed to refer to all
+/// slots.
 fn of_vp9(frame: &[u8]) -> Result<Option<Dependency>, Truncated> {
     if frame.last().is_some_and(|last| last & 0xe0 == VP9_SUPERFRAME) {
         return Ok(None);
@@ -168,7 +169,7 @@ fn of_vp9(frame: &[u8]) -> Result<Option<Dependency>, Truncated> {
         picture.refers |= 1 << bits.bits(3)?;
         bits.skip(1)?;
     }
-    // Without error resilience the frame takes probabilities and motion vectors from the previous frame.
+    // Without error resilience, the frame uses probabilities and motion vectors of the previous frame.
     picture.refers |= if resilient { 0 } else { STATE };
     Ok(Some(picture))
 }

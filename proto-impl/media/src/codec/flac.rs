@@ -1,5 +1,5 @@
 //! FLAC: the STREAMINFO metadata block (RFC 9639 §8.2). Enhanced RTMP requires the stream marker and the block with its
-//! header; ffmpeg writes only the block's 34 bytes. Both forms are accepted and forwarded unchanged.
+//! header, but ffmpeg writes only the block's 34 bytes. Both forms are accepted and forwarded unchanged.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader};
@@ -27,7 +27,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Parses a STREAMINFO, with `fLaC` and its block header, or alone. Further blocks may follow.
+    /// Parses a STREAMINFO, either after `fLaC` and its block header, or alone. Further blocks may follow.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn m_20_lying_records_are_refused() {
         let good = [&b"fLaC\x80\0\0\x22"[..], &streaminfo()].concat();
-        // A truncated marker is not recognized, and what is left is too short for a block.
+        // A truncated marker is not recognized, so the bytes are taken for a block, which is too short.
         for end in 0..good.len() {
             assert!(Config::read(Bytes::copy_from_slice(&good[..end])).is_err(), "cut at {end}");
         }

@@ -9,7 +9,7 @@ pub enum Law {
     Mu,
 }
 
-/// Parameters of a G.711 track, which come from its container.
+/// Parameters of a G.711 track. The container defines them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// The companding law.

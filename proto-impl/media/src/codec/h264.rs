@@ -1,5 +1,5 @@
-//! H.264: the AVCDecoderConfigurationRecord (ISO/IEC 14496-15 §5.3.3.1) and the sequence parameter set (ITU-T H.264
-//! §7.3.2.1.1), read as far as the picture size needs it.
+//! H.264: the AVCDecoderConfigurationRecord (ISO/IEC 14496-15 §5.3.3.1), and the sequence parameter set (ITU-T H.264
+//! §7.3.2.1.1). Of the latter, only some fields are read, such as those for the picture size.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader, Truncated};
@@ -9,7 +9,7 @@ use crate::nal::unescape;
 
 /// nal_unit_type of a coded slice of an IDR picture (H.264 table 7-1).
 pub const NAL_IDR: u8 = 5;
-/// nal_unit_type of a non-IDR slice, the first of the types 1 to 5 that carry pictures.
+/// nal_unit_type of a non-IDR slice. Types 1 to 5 are slices of pictures.
 const NAL_SLICE_FIRST: u8 = 1;
 /// nal_unit_type of supplemental enhancement information.
 pub const NAL_SEI: u8 = 6;
@@ -29,17 +29,17 @@ const SEI_RECOVERY_POINT: usize = 6;
 const SEI_BYTES_MAX: usize = 1024;
 /// Maximum number of messages of one SEI that are read.
 const SEI_MESSAGES_MAX: usize = 16;
-/// Maximum number of sequence parameter sets of a record: five bits.
+/// Maximum number of sequence parameter sets in a record, whose count has five bits.
 const SPS_MAX: usize = 31;
-/// Maximum number of picture parameter sets of a record: eight bits.
+/// Maximum number of picture parameter sets in a record, whose count has eight bits.
 const PPS_MAX: usize = 255;
 /// Profiles whose SPS carries the chroma format (H.264 §7.3.2.1.1.1).
 pub(super) const PROFILES_WITH_CHROMA: [u8; 13] =
     [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 
-/// profile_idc of the profiles without B pictures.
+/// profile_idc of the Baseline profiles, which have no B pictures.
 const PROFILE_BASELINE: u8 = 66;
-/// aspect_ratio_idc that is followed by width and height.
+/// Value of aspect_ratio_idc that is followed by an explicit width and height.
 const SAMPLE_ASPECT_EXTENDED: u32 = 255;
 /// Largest max_num_reorder_frames: the size of the decoded picture buffer (H.264 §A.3.1).
 const REORDER_MAX: u32 = 16;
@@ -58,8 +58,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Parses an AVCDecoderConfigurationRecord. A record without a readable SPS is accepted (the decoder may be able to
-    /// read it); one with invalid lengths is not.
+    /// Parses an AVCDecoderConfigurationRecord. If the SPS is not readable, the record is still accepted, because the
+    /// decoder may be able to read it. A record with invalid lengths is refused.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -89,7 +89,7 @@ impl Config {
         Ok(Self { length_size, width, height, record })
     }
 
-    /// Creates a record from parameter sets received in band, for 4-byte lengths.
+    /// Creates a record from parameter sets that were received in band. It states NAL lengths of 4 bytes.
     pub fn of_sets(sps: &[&[u8]], pps: &[&[u8]]) -> Result<Self, Error> {
         let first = sps.first().ok_or(Error::Invalid("no SPS"))?;
         let [_, profile, compatibility, level] =
@@ -150,8 +150,8 @@ pub fn begins_picture(nal: &[u8]) -> bool {
     is_picture(nal) && nal.get(1).is_some_and(|byte| byte & 0x80 != 0)
 }
 
-/// True if a SEI NAL unit contains a recovery point (§D.2.8), at which decoding can start, immediately or a little
-/// later.
+/// True if a SEI NAL unit contains a recovery point (§D.2.8). Decoding can start there; the picture is correct at once
+/// or a little later.
 #[must_use]
 pub fn is_recovery_point(sei: &[u8]) -> bool {
     let body = sei.get(1..).unwrap_or_default();
@@ -181,7 +181,7 @@ fn sei_value(reader: &mut Reader<'_>) -> Result<usize, Truncated> {
     }
 }
 
-/// Returns the seq_parameter_set_id or pic_parameter_set_id, by which a later set replaces an earlier one.
+/// Returns the seq_parameter_set_id or pic_parameter_set_id. A later set with the same id replaces an earlier one.
 pub fn set_id(set: &[u8]) -> Result<u32, Error> {
     let skipped = match nal_type(set) {
         NAL_SPS => 24,
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!((config.width, config.height, config.length_size), (640, 360, 4));
         assert_eq!(config.parameter_sets().collect::<Vec<_>>(), [SPS, PPS]);
         assert_eq!((set_id(SPS), set_id(PPS)), (Ok(0), Ok(0)));
-        // A profile with chroma information, which the record has after the parameter sets.
+        // A profile with chroma information. The record contains it after the parameter sets.
         let high = [
             0x67, 0x64, 0x00, 0x1e, 0xac, 0xd9, 0x40, 0xa0, 0x2f, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03, 0x00,
             0x01, 0x00, 0x00, 0x03, 0x00, 0x3c, 0x0f, 0x16, 0x2d, 0x96,

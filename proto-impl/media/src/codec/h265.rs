@@ -1,5 +1,5 @@
-//! H.265: the HEVCDecoderConfigurationRecord (ISO/IEC 14496-15 §8.3.3.1) and the sequence parameter set (ITU-T H.265
-//! §7.3.2.2.1), read as far as the picture size needs it.
+//! H.265: the HEVCDecoderConfigurationRecord (ISO/IEC 14496-15 §8.3.3.1), and the sequence parameter set (ITU-T H.265
+//! §7.3.2.2.1). Of the latter, only some fields are read, such as those for the picture size.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader, Truncated};
@@ -7,7 +7,7 @@ use wire::{BitReader, Reader, Truncated};
 use super::{CONFIG_BYTES_MAX, Error, real_size};
 use crate::nal::unescape;
 
-/// Bytes of the record before lengthSizeMinusOne: profile, tier, level and formats, which only decoders read.
+/// Number of bytes of the record before lengthSizeMinusOne: profile, tier, level and formats. Only decoders need them.
 const GENERAL_BYTES: usize = 20;
 /// nal_unit_type of a video parameter set (H.265 table 7-1), the first type that carries no slice.
 pub const NAL_VPS: u8 = 32;
@@ -51,8 +51,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Parses an HEVCDecoderConfigurationRecord. A record without a readable SPS is accepted (it may come in band); one
-    /// with invalid lengths is not.
+    /// Parses an HEVCDecoderConfigurationRecord. If the SPS is not readable, the record is still accepted, because the
+    /// SPS may come in band. A record with invalid lengths is refused.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -80,7 +80,7 @@ impl Config {
         Ok(Self { length_size, size, record })
     }
 
-    /// Creates a record from parameter sets received in band, for 4-byte lengths.
+    /// Creates a record from parameter sets that were received in band. It states NAL lengths of 4 bytes.
     pub fn of_sets(vps: &[&[u8]], sps: &[&[u8]], pps: &[&[u8]]) -> Result<Self, Error> {
         let first = Sps::read(sps.first().ok_or(Error::Invalid("no SPS"))?)?;
         let arrays = [(NAL_VPS, vps), (NAL_SPS, sps), (NAL_PPS, pps)];
@@ -94,17 +94,17 @@ impl Config {
         let mut out = BytesMut::with_capacity(bytes.saturating_add(48));
         out.put_u8(1);
         out.put_slice(&first.profile);
-        // min_spatial_segmentation_idc and parallelismType: not known.
+        // min_spatial_segmentation_idc and parallelismType: unknown.
         out.put_slice(&[0xf0, 0, 0xfc]);
         out.put_slice(&[0xfc | first.chroma_format, 0xf8 | first.luma_bits_above_8]);
         out.put_slice(&[0xf8 | first.chroma_bits_above_8, 0, 0]);
-        // constantFrameRate not known, numTemporalLayers, temporalIdNested, lengthSizeMinusOne.
+        // constantFrameRate (unknown), numTemporalLayers, temporalIdNested, lengthSizeMinusOne.
         let layers = first.sub_layers_minus1.saturating_add(1);
         out.put_u8(layers << 3 | u8::from(first.temporal_id_nesting) << 2 | 3);
         let present = arrays.iter().filter(|(_, sets)| !sets.is_empty());
         out.put_u8(u8::try_from(present.clone().count()).unwrap_or(0));
         for (kind, sets) in present {
-            // array_completeness: no more parameter sets follow in band.
+            // array_completeness: there are no further parameter sets in band.
             out.put_u8(0x80 | kind);
             out.put_u16(u16::try_from(sets.len()).unwrap_or(0));
             sets.iter().for_each(|set| super::put_set(set, &mut out));
@@ -154,7 +154,7 @@ pub fn begins_picture(nal: &[u8]) -> bool {
     is_picture(nal) && nal.get(2).is_some_and(|byte| byte & 0x80 != 0)
 }
 
-/// Returns the id of a VPS, SPS or PPS, by which a later set replaces an earlier one.
+/// Returns the id of a VPS, SPS or PPS. A later set with the same id replaces an earlier one.
 pub fn set_id(set: &[u8]) -> Result<u32, Error> {
     match nal_type(set) {
         Some(NAL_VPS) => set.get(2).map(|byte| u32::from(byte >> 4)).ok_or_else(short),

@@ -10,8 +10,8 @@ const H264_IDR: u8 = 5;
 /// Value of nal_unit_type for SEI (H.264 Table 7-1).
 const H264_SEI: u8 = 6;
 
-/// True if decoding can start at the frame. NAL units must have lengths of four bytes; AV1 is given as the OBUs of a
-/// temporal unit.
+/// True if decoding can start with the frame. NAL units must have lengths of four bytes. For AV1, `frame` is the OBUs
+/// of a temporal unit.
 #[must_use]
 pub fn is_key_frame(config: &CodecConfig, frame: &[u8]) -> bool {
     let any_nal = |is: fn(&[u8]) -> bool| Nals::new(frame, 4).flatten().any(is);
@@ -36,8 +36,8 @@ pub fn is_key_frame(config: &CodecConfig, frame: &[u8]) -> bool {
     }
 }
 
-/// True if a temporal unit contains a sequence header, which precedes a key frame at which decoding may start (AV1
-/// §7.6.1).
+/// True if a temporal unit contains a sequence header. A sequence header precedes a key frame with which decoding may
+/// start (AV1 §7.6.1).
 fn has_sequence_header(unit: &[u8]) -> bool {
     let mut reader = Reader::new(unit);
     while reader.remaining() > 0 {
@@ -82,7 +82,7 @@ mod tests {
             (&[0x82, 0x49][..], true),
             (&[0x86], false),
             (&[0x88], false),
-            // Profile 3 has a bit more in front.
+            // Profile 3 has an additional bit before show_existing_frame.
             (&[0xb1], true),
             (&[0xb2], false),
             (&[0x02], false),

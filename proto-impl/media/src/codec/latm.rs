@@ -1,7 +1,7 @@
 //! AAC in LATM with LOAS synchronization (ISO/IEC 14496-3 §1.7), which DVB and ISDB use instead of ADTS.
 //!
-//! Only streams of one program with one layer, with AAC LC or HE-AAC, are supported; others are refused. LATM
-//! frames are not byte-aligned, so each is copied.
+//! Only streams of one program with one layer are supported, with AAC LC or HE-AAC; other streams are refused.
+//! LATM frames are not byte-aligned, so each frame is copied.
 
 use alloc::vec::Vec;
 
@@ -35,35 +35,35 @@ struct Mux {
     frames: u32,
 }
 
-/// Reader of elements, which keeps the last configuration.
+/// Reader of elements. It keeps the last configuration.
 #[derive(Debug, Default)]
 pub struct Reader {
     mux: Option<Mux>,
 }
 
-/// Length of the fields of a StreamMuxConfig after its AudioSpecificConfig, if they are zero.
+/// Length of the fields of a StreamMuxConfig that follow its AudioSpecificConfig if they are zero.
 const CONFIG_TAIL_BYTES: usize = 2;
 /// Value of syncExtensionType for SBR (§1.6.2.1).
 const SYNC_SBR: u32 = 0x2b7;
-/// Value of syncExtensionType for PS, which follows that of SBR (§1.6.2.1).
+/// Value of syncExtensionType for PS; this extension follows that of SBR (§1.6.2.1).
 const SYNC_PS: u32 = 0x548;
 
 impl Reader {
-    /// Creates a reader in front of the first element.
+    /// Creates a reader at the beginning of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a reader for a StreamMuxConfig signalled out of band, in a session description (RFC 6416
-    /// §7.3). Missing fields at the end are taken as zero, since GStreamer reserves too little room for them
-    /// if the AudioSpecificConfig is not a short one.
+    /// Creates a reader with a StreamMuxConfig signalled out of band, in a session description (RFC 6416 §7.3).
+    /// Fields missing at the end are taken as zero, because GStreamer reserves too little room for them if the
+    /// AudioSpecificConfig is not a short one.
     pub fn of_config(stream_mux_config: &[u8]) -> Result<Self, Error> {
         let padded = [stream_mux_config, &[0; CONFIG_TAIL_BYTES]].concat();
         read_mux(&mut BitReader::new(&padded)).map(|mux| Self { mux: Some(mux) })
     }
 
-    /// Configuration of the frames read last.
+    /// Configuration of the frames that were read last.
     #[must_use]
     pub const fn config(&self) -> Option<&aac::Config> {
         match &self.mux {
@@ -72,7 +72,8 @@ impl Reader {
         }
     }
 
-    /// Reads the frames of an AudioSyncStream of [`element_bytes`]; none before the first configuration.
+    /// Reads the frames of an AudioSyncStream that has [`element_bytes`] bytes. There are none before the first
+    /// configuration.
     pub fn read(&mut self, element: &[u8]) -> Result<Vec<Bytes>, Error> {
         self.read_element(element.get(SYNC_BYTES..).unwrap_or_default(), true)
     }
@@ -80,7 +81,7 @@ impl Reader {
     /// Reads an audioMuxElement without synchronization. `config_present` is muxConfigPresent of the transport.
     pub fn read_element(&mut self, element: &[u8], config_present: bool) -> Result<Vec<Bytes>, Error> {
         let mut bits = BitReader::new(element);
-        // useSameStreamMux.
+        // Read useSameStreamMux.
         if config_present && !bits.bit()? {
             self.mux = None;
             self.mux = Some(read_mux(&mut bits)?);
@@ -125,7 +126,7 @@ fn read_mux(bits: &mut BitReader<'_>) -> Result<Mux, Error> {
         return Err(Error::Invalid("audioMuxVersionA"));
     }
     if version {
-        // taraBufferFullness.
+        // Skip taraBufferFullness.
         read_value(bits)?;
     }
     let same_time = bits.bit()?;
@@ -141,23 +142,23 @@ fn read_mux(bits: &mut BitReader<'_>) -> Result<Mux, Error> {
     read_specific_config(&mut inner)?;
     let own = before.saturating_sub(inner.remaining());
     let config = aac::Config::read(take(bits, length.unwrap_or(own).max(own))?)?;
-    // frameLengthType: AAC only uses the variable one.
+    // frameLengthType: AAC only uses type 0, with variable length.
     if bits.bits(3)? != 0 {
         return Err(Error::Invalid("frameLengthType"));
     }
-    // latmBufferFullness.
+    // Skip latmBufferFullness.
     bits.skip(8)?;
     if bits.bit()? {
         skip_other_data(bits, version)?;
     }
     if bits.bit()? {
-        // crcCheckSum.
+        // Skip crcCheckSum.
         bits.skip(8)?;
     }
     Ok(Mux { config, frames })
 }
 
-/// Skips otherDataLenBits; other data after the frames is ignored.
+/// Skips otherDataLenBits. Other data that follows the frames is ignored.
 fn skip_other_data(bits: &mut BitReader<'_>, version: bool) -> Result<(), Error> {
     if version {
         read_value(bits)?;
@@ -175,8 +176,8 @@ fn read_value(bits: &mut BitReader<'_>) -> Result<u32, Error> {
     Ok(bits.bits(8 * bytes)?)
 }
 
-/// Reads an AudioSpecificConfig (§1.6.2.1) of AAC LC, with or without SBR and PS. Its length is not given, so
-/// its end can only be found by reading all of its fields.
+/// Reads an AudioSpecificConfig (§1.6.2.1) of AAC LC, with or without SBR and PS. The length of the
+/// AudioSpecificConfig is not stated, so its end can only be found by reading all of its fields.
 fn read_specific_config(bits: &mut BitReader<'_>) -> Result<(), Error> {
     let mut object_type = read_type_and_rate(bits, true)?;
     let channels = bits.bits(4)?;
@@ -197,7 +198,7 @@ fn read_specific_config(bits: &mut BitReader<'_>) -> Result<(), Error> {
     skip_sync_extensions(bits)
 }
 
-/// Skips the extensions that signal SBR and PS. No frameLengthType of AAC can be mistaken for one.
+/// Skips the extensions that signal SBR and PS. No valid frameLengthType of AAC looks like such an extension.
 fn skip_sync_extensions(bits: &mut BitReader<'_>) -> Result<(), Error> {
     let is_next = |bits: &BitReader<'_>, kind| bits.clone().bits(11).is_ok_and(|next| next == kind);
     if !is_next(bits, SYNC_SBR) {
@@ -216,7 +217,8 @@ fn skip_sync_extensions(bits: &mut BitReader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads audioObjectType and samplingFrequency. After the channels of HE-AAC they come in the opposite order.
+/// Reads audioObjectType and samplingFrequency. After the channels of HE-AAC these fields are in the opposite
+/// order.
 fn read_type_and_rate(bits: &mut BitReader<'_>, type_first: bool) -> Result<u32, Error> {
     let read_type = |bits: &mut BitReader<'_>| bits.bits(5);
     let first = if type_first { read_type(bits)? } else { 0 };

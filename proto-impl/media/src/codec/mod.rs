@@ -1,5 +1,5 @@
-//! Codecs and their parameter sets. A new codec needs one file here and one variant in each enum; exhaustive matches
-//! then list every container that must support it.
+//! Codecs and their parameter sets. A new codec needs one file here and one variant in each enum. The compiler then
+//! reports, by the exhaustive matches, every container that must support it.
 
 pub mod aac;
 pub mod ac3;
@@ -77,7 +77,7 @@ impl Codec {
         Self::G711(g711::Law::Mu),
     ];
 
-    /// Kind of track that the codec is for.
+    /// Kind of the tracks that use the codec.
     #[must_use]
     pub const fn kind(self) -> TrackKind {
         match self {
@@ -164,7 +164,7 @@ pub enum CodecConfig {
     Aac(aac::Config),
     /// Opus with its identification header, which may be empty.
     Opus(opus::Config),
-    /// MP3, configured by its frame headers.
+    /// MP3. Its frame headers contain the configuration.
     Mp3(mp3::Config),
     /// AC-3, which has no record.
     Ac3(ac3::Config),
@@ -177,7 +177,7 @@ pub enum CodecConfig {
 }
 
 impl CodecConfig {
-    /// Parses the record of a codec. `None` for codecs without records, whose frames or container define the
+    /// Parses the record of a codec. `None` for codecs without a record; their frames or their container define the
     /// configuration.
     pub fn read(codec: Codec, record: Bytes) -> Result<Option<Self>, Error> {
         Ok(Some(match codec {
@@ -234,7 +234,8 @@ impl CodecConfig {
     #[must_use]
     pub fn samples_of(&self, payload: &[u8]) -> Option<(u64, u32)> {
         match self {
-            // A packet is one raw_data_block (ISO/IEC 14496-3 §4.5.2.1.1). Frames of 960 samples are not distinguished.
+            // A packet is one raw_data_block (ISO/IEC 14496-3 §4.5.2.1.1) of 1024 samples. Frames of 960 samples are
+            // not recognized.
             Self::Aac(config) => Some((1024, config.sample_rate)),
             Self::Opus(_) => Some((opus::packet_samples(payload)?.into(), 48_000)),
             Self::Mp3(config) => Some((mp3::samples(payload)?, config.sample_rate)),
@@ -304,7 +305,7 @@ pub enum Error {
     TooLarge(usize),
 }
 
-/// Appends a parameter set after its 16-bit length. Callers have ensured that the record is below 64 KiB.
+/// Appends a parameter set after its 16-bit length. The caller must have ensured that the record is below 64 KiB.
 fn put_set(set: &[u8], out: &mut BytesMut) {
     out.put_u16(u16::try_from(set.len()).unwrap_or(u16::MAX));
     out.put_slice(set);

@@ -5,13 +5,13 @@ use wire::Reader;
 
 use super::Error;
 
-/// Syncword: eleven bits; the twelfth is set except in MPEG-2.5.
+/// Syncword of eleven bits. The bit after it is set except in MPEG-2.5.
 const SYNC: u32 = 0xffe0_0000;
 /// Value of layer III in the layer field.
 const LAYER_III: u32 = 1;
 /// channel_mode of a single channel.
 const MODE_MONO: u32 = 3;
-/// Sample rates in Hz by sampling_frequency, for MPEG-1; MPEG-2 has half, MPEG-2.5 a quarter.
+/// Sample rates in Hz by sampling_frequency for MPEG-1. Those of MPEG-2 are half, those of MPEG-2.5 a quarter.
 const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 
 /// Parameters from the frame headers.
@@ -40,8 +40,8 @@ const BITRATES_2: [u32; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 12
 pub struct Header {
     /// Parameters of the track.
     pub config: Config,
-    /// Length of the frame including its header; `None` in free format, in which only the next header shows
-    /// the length.
+    /// Length of the frame including its header. `None` in free format, where the length is only known when the
+    /// next header is found.
     pub frame_bytes: Option<usize>,
     /// Samples per channel.
     pub samples: u32,

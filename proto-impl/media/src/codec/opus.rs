@@ -1,5 +1,5 @@
-//! Opus: the identification header (RFC 7845 §5.1), which is optional since every packet defines how to decode it; and
-//! the control header in front of a packet in a transport stream (the "Opus in MPEG-TS" mapping of Xiph).
+//! Opus: the identification header (RFC 7845 §5.1), which is optional because every packet defines how to decode it;
+//! and the control header before a packet in a transport stream (the "Opus in MPEG-TS" mapping of Xiph).
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use super::{CONFIG_BYTES_MAX, Error};
 const MAGIC: &[u8; 8] = b"OpusHead";
 /// Compatible major version (its high nibble).
 const VERSION_MAJOR: u8 = 0;
-/// Number of channels when the header is empty: mapping family 0, stereo, as most streams have.
+/// Number of channels if the header is empty: mapping family 0 and stereo, as in most streams.
 const CHANNELS_DEFAULT: u8 = 2;
 
 /// A validated identification header.
@@ -47,7 +47,7 @@ impl Config {
             return Err(Error::Invalid("channel count"));
         }
         let pre_skip = u16::from_le_bytes(reader.array()?);
-        // Input sample rate and output gain.
+        // Skip the input sample rate and the output gain.
         reader.take(4 + 2)?;
         let family = reader.u8()?;
         if family == 0 && channels > 2 {
@@ -60,7 +60,7 @@ impl Config {
     }
 }
 
-/// Numbers of streams and coupled streams by number of channels, 1 to 8, in the order of Vorbis (RFC 7845 §5.1.1.2).
+/// Numbers of streams and of coupled streams, for 1 to 8 channels in the order of Vorbis (RFC 7845 §5.1.1.2).
 const VORBIS_STREAMS: [[u8; 2]; 8] = [[1, 0], [1, 1], [2, 1], [2, 2], [3, 2], [4, 2], [4, 3], [5, 3]];
 /// Channel mappings by number of channels, in the order of Vorbis.
 const VORBIS_MAPPINGS: [&[u8]; 8] = [
@@ -77,8 +77,8 @@ const VORBIS_MAPPINGS: [&[u8]; 8] = [
 pub const SAMPLE_RATE: u32 = 48_000;
 
 impl Config {
-    /// Creates a header for this number of channels: mapping family 0 for one and two, the order of Vorbis for up to
-    /// eight.
+    /// Creates a header for this number of channels: with mapping family 0 for one or two channels, in the order of
+    /// Vorbis for up to eight.
     pub fn of_channels(channels: u8) -> Result<Self, Error> {
         let index = usize::from(channels).checked_sub(1).ok_or(Error::Invalid("channel count"))?;
         let tables = VORBIS_STREAMS.get(index).zip(VORBIS_MAPPINGS.get(index));
@@ -139,7 +139,7 @@ impl Config {
     }
 }
 
-/// Returns the samples at 48 kHz in a packet (RFC 6716 §3.1 and §3.2); `None` if it is invalid.
+/// Returns the number of samples at 48 kHz in a packet (RFC 6716 §3.1 and §3.2); `None` if the packet is invalid.
 #[must_use]
 pub fn packet_samples(packet: &[u8]) -> Option<u32> {
     let (toc, rest) = packet.split_first()?;
@@ -158,7 +158,7 @@ pub fn packet_samples(packet: &[u8]) -> Option<u32> {
     frames.checked_mul(*frame).filter(|samples| (1..=5760).contains(samples))
 }
 
-/// The control header in front of a packet in a transport stream.
+/// The control header before a packet in a transport stream.
 ///
 /// ```text
 /// 0x3ff(11) | start_trim(1) | end_trim(1) | extension(1) | 0(2) | au_size(8 each, 255 goes on) | trims(16 each) | ...
@@ -218,7 +218,7 @@ impl Control {
 
 /// control_header_prefix.
 const CONTROL_PREFIX: u16 = 0x3ff;
-/// Largest packet accepted, in bytes: 120 ms of 255 channels at their highest rate take less.
+/// Maximum size of a packet in bytes: more than 120 ms of 255 channels at their highest rate take.
 const PACKET_BYTES_MAX: usize = 1024 * 1024;
 
 #[cfg(test)]
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_box_of_mp4_is_the_header_in_another_order() {
-        // ffmpeg.
+        // The box that ffmpeg writes.
         let dops = [0, 2, 1, 0x38, 0, 0, 0xbb, 0x80, 0, 0, 0];
         let config = Config::of_dops(&dops).unwrap();
         assert_eq!((&config.record[..], config.pre_skip), (HEAD, 312));

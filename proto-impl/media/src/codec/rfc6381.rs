@@ -13,8 +13,8 @@ use super::{CodecConfig, h265};
 const H265_GENERAL_BYTES: usize = 12;
 
 impl CodecConfig {
-    /// Returns the name for a `codecs` parameter of a track whose parameter sets are in its description. `None` for
-    /// codecs not used in files.
+    /// Returns the name for a `codecs` parameter of a track whose parameter sets are in its sample description. `None`
+    /// for codecs that are not used in files.
     #[must_use]
     pub fn rfc6381(&self) -> Option<String> {
         Some(match self {

@@ -1,4 +1,5 @@
-//! VP8 (RFC 6386). It has no parameter sets; Enhanced RTMP permits a VPCodecConfigurationBox, as for VP9.
+//! VP8 (RFC 6386). It has no parameter sets, but Enhanced RTMP permits a VPCodecConfigurationBox, as for
+//! VP9.
 
 use bytes::Bytes;
 
@@ -28,7 +29,7 @@ impl Config {
 #[must_use]
 pub fn picture_size(frame: &[u8]) -> Option<(u32, u32)> {
     let &[head, _, _, 0x9d, 0x01, 0x2a, a, b, c, d] = frame.first_chunk::<10>()? else { return None };
-    // Scaling is in the upper two bits.
+    // The upper two bits contain the scaling.
     let side = |low, high| u32::from(u16::from_le_bytes([low, high]) & 0x3fff);
     let size = (side(a, b), side(c, d));
     (head & 1 == 0 && size.0 > 0 && size.1 > 0).then_some(size)

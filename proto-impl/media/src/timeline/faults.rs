@@ -1,8 +1,8 @@
-//! Faults of a publisher's clocks: their kinds, their counts, and the newest ones for the log.
+//! Faults of a publisher's clocks: their kinds, their counts, and the newest ones, to be logged.
 
 use crate::TrackId;
 
-/// Smallest change of the pace that is reported.
+/// Smallest change of the made-up time that is reported, in milliseconds.
 const PACE_STEP_MS: i64 = 100;
 
 /// A kind of fault of a publisher's clock.
@@ -10,11 +10,12 @@ const PACE_STEP_MS: i64 = 100;
 pub enum ClockFault {
     /// A track's clock continued from another value.
     Jump,
-    /// Single units had timestamps that were far off, and the clock then continued as before.
+    /// Single units had timestamps that were far off. Afterwards the clock continued as before.
     Outlier,
     /// A track's clock stood still while the track was silent and other tracks continued.
     Pause,
-    /// The timestamps of a track were farther from those of the others than its arrival was.
+    /// The timestamps of a track were further from those of other tracks than its arrival was from
+    /// theirs.
     Apart,
     /// A track's clock runs faster or slower than real time.
     Drift,
@@ -43,7 +44,7 @@ impl ClockFault {
         }
     }
 
-    /// Returns a description of the correction, for the log.
+    /// Returns a description of the correction that was made, for the log.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -76,8 +77,8 @@ pub struct FaultNews {
 pub enum ClockNews {
     /// A fault was corrected.
     Fault(FaultNews),
-    /// Total number of milliseconds that were added to the stream beyond the advance of its timestamps;
-    /// negative if the timestamps ran too fast. Jumps do not count.
+    /// Number of milliseconds by which the stream has advanced more than its timestamps; negative if
+    /// the timestamps ran too fast. Jumps are not counted.
     MadeUp(i64),
 }
 
@@ -92,7 +93,7 @@ impl FaultCounts {
         self.0.get(fault as usize).copied().unwrap_or(0)
     }
 
-    /// Each kind with its count.
+    /// Iterates over the kinds, each with its count.
     pub fn iter(&self) -> impl Iterator<Item = (ClockFault, u64)> {
         ClockFault::ALL.into_iter().zip(self.0)
     }
@@ -118,7 +119,7 @@ pub(super) struct Faults {
     /// The newest unreported fault of each kind.
     news: [Option<FaultNews>; ClockFault::ALL.len()],
     has_news: bool,
-    /// The last reported value of [`ClockNews::MadeUp`], and the current one.
+    /// Value of [`ClockNews::MadeUp`] that was last reported, and the current value.
     pace_told: i64,
     pace: i64,
 }

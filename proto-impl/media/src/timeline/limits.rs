@@ -4,56 +4,58 @@ use core::time::Duration;
 
 use crate::Timescale;
 
-/// Named durations in ticks.
+/// The durations, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) timescale: Timescale,
-    /// Largest ordinary step back within a track: jitter if units come in decoding order, or reordered
-    /// pictures if timestamps are presentation times.
+    /// Largest normal step back within a track. It is caused by jitter if units are in decoding order, or by
+    /// reordered pictures if timestamps are presentation times.
     pub(super) back: i64,
-    /// Largest distance by which a unit may be ahead of the place that its predecessors and its arrival
-    /// suggest.
+    /// Maximum distance by which a unit may be ahead of the place that is expected from the units before it
+    /// and from its arrival.
     pub(super) slack: i64,
-    /// Largest step forward that counts as a pause of the encoder even if there was no pause in the arrival.
+    /// Maximum step forward that is considered a pause of the encoder even if the arrival showed no pause.
     pub(super) pause: i64,
-    /// Longest time between units that still counts as their ordinary interval.
+    /// Maximum time between units that is considered their ordinary interval.
     pub(super) step_max: i64,
     /// Assumed interval of units before it is known.
     pub(super) step_first: i64,
-    /// A unit this close to the place that a known step of the clock would give it is taken to have made the
-    /// same step.
+    /// If a unit is this close to the place at which a known step of the clock would put it, its track is
+    /// assumed to have made the same step.
     pub(super) near: i64,
     /// Time for which known steps of the clock are remembered.
     pub(super) step_memory: i64,
-    /// Minimum time without units after which a track may have been muted.
+    /// Minimum time without units after which a track is assumed to have been muted.
     pub(super) gap: i64,
-    /// After a gap, a track that is later than the others by more than this had a clock that stood still.
+    /// If, after a gap, a track is later than the others by more than this, its clock is assumed to have
+    /// stood still.
     pub(super) late: i64,
-    /// Largest distance between two tracks that is taken from their timestamps.
+    /// Maximum distance between two tracks that is taken over from their timestamps.
     pub(super) apart: i64,
     /// A track counts as flowing if its last unit arrived within this time.
     pub(super) fresh: i64,
-    /// Equal timestamps for longer than this mean that the clock stands still.
+    /// If timestamps stay equal for longer than this, the clock is assumed to stand still.
     pub(super) frozen: i64,
-    /// Longest time between the arrival of a unit and the moment at which it was known to be complete.
+    /// Maximum time from the arrival of a unit until it is known to be complete.
     pub(super) held: i64,
     /// Length of a measurement window.
     pub(super) window: i64,
-    /// A larger change of the delay of all tracks within a window is attributed to the network.
+    /// If the delay of all tracks changes by more than this within a window, the network is assumed to be
+    /// the cause.
     pub(super) absorbed: i64,
-    /// Larger errors are corrected in one step instead of gradually.
+    /// Larger errors are corrected in a single step, smaller ones gradually.
     pub(super) far: i64,
-    /// Largest distance from arrival at which sender reports are believed.
+    /// Sender reports are ignored if they are further than this from arrival.
     pub(super) believed: i64,
-    /// Reports that differ by no more than this count as equal.
+    /// Sender reports that differ by at most this are considered equal.
     pub(super) agree: i64,
-    /// Later changes in reports count once they have been stable for this long.
+    /// After the first reports, a change in the reports is followed once it has been stable for this long.
     pub(super) settled: i64,
-    /// Largest movement of a track per unit because of reports.
+    /// Maximum movement of a track per unit in order to follow sender reports.
     pub(super) nudge: i64,
-    /// Largest first timestamp that is kept. A stream with a later one starts at zero.
+    /// Maximum first timestamp that is kept. If the first timestamp is larger, the stream starts at zero.
     pub(super) start_kept: i64,
-    /// Distance between the last unit before a publisher was lost and the first after its return.
+    /// Distance between the last unit before a publisher was lost and the first unit after its return.
     pub(super) resume_gap: i64,
 }
 
@@ -94,7 +96,7 @@ impl Limits {
         Self { back: ms(1000), slack: ms(500), ..Self::decoding(timescale) }
     }
 
-    /// Longest step of a clock that kept running while `passed` ticks went by, drift included.
+    /// Longest step that a running clock may make while `passed` ticks go by, including drift.
     pub(super) const fn longest_step(&self, passed: i64) -> i64 {
         let drifted = passed.saturating_add(passed / 4);
         if drifted > self.step_max { drifted } else { self.step_max }

@@ -1,31 +1,32 @@
 //! The clock of a stream: even and monotone, whatever the publisher's clocks do.
 //!
-//! **Arrival decides.** The owner reports when units arrive ([`Timeline::arrive`]). A timeline without
-//! arrivals is that of a file, which has nothing but its own timestamps.
+//! **Arrival decides.** The owner reports when units arrive ([`Timeline::arrive`]). If it never does, the
+//! timeline is that of a file, and only timestamps are used.
 //!
 //! **Within a track** a timestamp is believed if it follows from the previous one: it is a little later, or
-//! later by the time that has passed. Any other timestamp is suspect, and its unit gets a place from its
-//! neighbours and its arrival. If the next timestamp follows the suspect, the clock has moved, and the track
-//! continues from there. If it follows the old clock, the suspect was an outlier and changes nothing. When
-//! one track has made a step, the others repeat exactly that step, so that all tracks keep their distance.
+//! later by the time that has passed. Any other timestamp is suspect; its unit gets a place that is derived
+//! from its neighbours and its arrival. If the next timestamp follows from the suspect one, the clock has
+//! moved, and the track continues from there. If it follows from the old clock, the suspect was an outlier
+//! and changes nothing. When one track has made a step, the others repeat exactly that step, so that all
+//! tracks keep their distance.
 //!
-//! **Between tracks** the distance given by the publisher's timestamps is kept if it is within 3 s of the
-//! distance at arrival. A track that is farther apart begins at its arrival. A track that was muted, and
-//! whose clock stood still meanwhile, resumes at the place where it is due. The timestamps of RTP sources
-//! have arbitrary origins: such tracks begin at their arrival, and are aligned by sender reports as long as
-//! those agree with arrival.
+//! **Between tracks** the distance between the publisher's timestamps is kept if it is within 3 s of the
+//! distance at arrival. Otherwise a track begins at its arrival. If a track was muted and its clock stood
+//! still meanwhile, it resumes at the place where it is due. The timestamps of RTP sources have arbitrary
+//! origins: such tracks begin at their arrival, and are aligned by sender reports as long as the reports
+//! agree with arrival.
 //!
 //! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with
-//! the lead in the track's first 2 s. The greatest lead in a window is used, because the network disturbs it
-//! least. A change of all tracks at once that is quick, or grows within seconds and then stays, is caused by
-//! the network, or by a file that is sent faster than real time; it is not corrected. (After such a delay,
-//! units that are on time again are accepted.) A slow change is drift, which is slewed: from 60 ms on for one
-//! track against the others, from 250 ms on for all together. A track whose lead has changed at a constant
-//! pace since its first window has drifted from its first moment on: it is slewed from 30 ms on, back to its
-//! position in that moment.
+//! the lead in the track's first 2 s. The greatest lead in a window is used, because it is least disturbed by
+//! the network. If the leads of all tracks change at once, and the change is quick, or grows within seconds
+//! and then stays, it is caused by the network, or by a file that is sent faster than real time; it is not
+//! corrected. (After such a delay, units that are on time again are accepted.) A slow change is drift, which
+//! is slewed: from 60 ms on for one track against the others, from 250 ms on for all together. If a track's
+//! lead has changed at a constant pace since its first window, the track has drifted from its first moment
+//! on: it is slewed from 30 ms on, back to its position in that moment.
 //!
-//! **A clock that stands still** is replaced by arrival. If several units arrive at once, the last one is due
-//! at that time, and the others are spread over the time since the units before them.
+//! **A clock that stands still** is replaced by arrival. If several units arrive at once, the last one is
+//! placed at that time, and the others are spread over the time since the units before them.
 //!
 //! DTS never decreases within a track. A returning publisher continues after its predecessor.
 
@@ -48,19 +49,20 @@ use crate::{TRACKS_MAX, Timescale, TrackId, nearest};
 
 /// Maximum number of remembered steps of the publisher's clock.
 const STEPS_MAX: usize = 4;
-/// Lengths in bits at which clocks of some encoders wrap although the protocol has room for more bits.
+/// Some encoders have clocks that wrap at one of these lengths in bits, although the protocol has room for
+/// more.
 const SHORT_CLOCKS: [u32; 3] = [24, 31, 32];
 /// Number of bits of timestamps that do not wrap.
 const UNWRAPPED_BITS: u32 = 62;
-/// Number of successive windows in which a track must be far off before it is moved in one step.
+/// If a track is far off in this many successive windows, it is moved in a single step.
 const FAR_WINDOWS: u8 = 2;
 
-/// The position of a timeline; handed to the next publisher of the stream.
+/// The position of a timeline. The next publisher of the stream continues from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
     /// The highest DTS assigned so far, in milliseconds.
     pub dts_ms: i64,
-    /// True if any DTS was assigned.
+    /// True if at least one DTS was assigned.
     pub started: bool,
 }
 
@@ -72,31 +74,32 @@ struct Arrival {
     now: i64,
 }
 
-/// A step of the publisher's clock: the change of a track's offset that it required, and its time.
+/// A step of the publisher's clock: the change that it required in a track's offset, and the time of the
+/// step.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     shift: i64,
     at: i64,
 }
 
-/// Maps a publisher's clocks to the stream's, in ticks of one timescale.
+/// Maps a publisher's clocks to the stream's clock, in ticks of one timescale.
 #[derive(Debug, Clone)]
 pub struct Timeline {
     bits: u32,
     limits: Limits,
-    /// The timestamps of each track have their own origin.
+    /// True if the timestamps of each track have their own origin.
     independent: bool,
     arrival: Option<Arrival>,
     tracks: Vec<TrackClock>,
     /// Known steps of the publisher's clock, the newest last.
     steps: Vec<Step>,
-    /// Offset added to all tracks, and its value when the last window ended.
+    /// Offset added to the times of all tracks, and its value at the end of the last window.
     common: i64,
     common_before: i64,
     common_slew: Slew,
     ramp: Ramp,
     window_ends: i64,
-    /// Last DTS given to a unit that is neither audio nor video.
+    /// Last DTS assigned to a unit that is neither audio nor video.
     beside: i64,
     /// The highest DTS assigned so far.
     head: i64,
@@ -106,7 +109,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// Creates a timeline that continues at `position`, for tracks that share a clock of `bits` bits in
-    /// `timescale`, with units in decoding order.
+    /// `timescale`. Their units must be in decoding order.
     #[must_use]
     pub fn new(bits: u32, timescale: Timescale, position: Position) -> Self {
         let limits = Limits::decoding(timescale);
@@ -129,8 +132,8 @@ impl Timeline {
         }
     }
 
-    /// Creates a timeline for RTP sources. The timestamps of each source have an arbitrary origin and are
-    /// presentation times. The owner unwraps them and converts them to `timescale`.
+    /// Creates a timeline for RTP sources. The timestamps of each source are presentation times and have an
+    /// arbitrary origin. The owner unwraps them and converts them to `timescale`.
     #[must_use]
     pub fn of_sources(timescale: Timescale, position: Position) -> Self {
         let timeline = Self::new(UNWRAPPED_BITS, timescale, position);
@@ -152,7 +155,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the stream's DTS for a unit with the publisher's timestamp `raw`.
+    /// Returns the stream's DTS for a unit; `raw` is the publisher's timestamp.
     pub fn map(&mut self, track: TrackId, raw: u64) -> i64 {
         if let Some(dts) = self.follow(track, raw) {
             return dts;
@@ -161,9 +164,9 @@ impl Timeline {
         self.settle(track, at)
     }
 
-    /// Returns the stream's DTS for a unit that arrived at `came` but was known to be complete only now, when
-    /// the next one began. Units of other tracks may have been mapped since. Without arrivals this is
-    /// [`Timeline::map`].
+    /// Returns the stream's DTS for a unit that arrived at `came`, but whose end was only known when the next
+    /// unit began, that is now. Units of other tracks may have been mapped in the meantime. Without arrivals,
+    /// this is the same as [`Timeline::map`].
     pub fn map_held(&mut self, track: TrackId, raw: u64, came: Instant) -> i64 {
         let Some(arrival) = &mut self.arrival else { return self.map(track, raw) };
         let now = arrival.now;
@@ -176,9 +179,9 @@ impl Timeline {
         dts
     }
 
-    /// Returns the time of a source's frame on the stream's clock. `own` is the frame's unwrapped timestamp;
-    /// `sampled` is the time on the sender's wall clock, derived from reports, in the same ticks. The result
-    /// may be before that of the previous frame, because pictures come in decoding order.
+    /// Returns the time of a source's frame on the stream's clock. `own` is the frame's unwrapped timestamp.
+    /// `sampled` is its time on the sender's wall clock, derived from sender reports, in the same ticks. The
+    /// result may be smaller than that of the previous frame, because pictures arrive in decoding order.
     pub fn place_frame(&mut self, track: TrackId, own: i64, sampled: Option<i64>) -> i64 {
         let raw = own.cast_unsigned() & ((1 << UNWRAPPED_BITS) - 1);
         let at = self.place(track, raw, sampled);
@@ -187,15 +190,15 @@ impl Timeline {
         at
     }
 
-    /// Returns the stream's DTS for a frame of a source without reordered pictures.
+    /// Returns the stream's DTS for a frame of a source that does not reorder pictures.
     pub fn map_frame(&mut self, track: TrackId, own: i64, sampled: Option<i64>) -> i64 {
         let at = self.place_frame(track, own, sampled).max(0);
         self.settle(track, at)
     }
 
     /// Returns the stream's DTS for a unit that is neither audio nor video. Its timestamp does not affect any
-    /// clock, since some encoders stamp metadata with zero at any time. A unit with an implausible timestamp
-    /// gets the current time of the stream.
+    /// clock, because some encoders give metadata the timestamp zero at any time. A unit with an implausible
+    /// timestamp gets the current time of the stream.
     pub fn map_beside(&mut self, raw: u64) -> i64 {
         let near = self.tracks.first().and_then(|clock| {
             let at = self.place_of(raw)?;
@@ -207,27 +210,27 @@ impl Timeline {
         self.beside
     }
 
-    /// Converts a time of the source's clock, however far from the present, by the clock of the first track.
-    /// Changes nothing; `None` before the first unit.
+    /// Converts a time of the source's clock, even one far from the present, by the clock of the first track.
+    /// Changes no state. `None` before the first unit.
     #[must_use]
     pub fn place_of(&self, raw: u64) -> Option<i64> {
         let clock = self.tracks.first()?;
         Some(nearest(raw, self.bits, clock.raw).saturating_add(clock.offset).saturating_add(self.common))
     }
 
-    /// The position reached so far.
+    /// The position that the stream has reached.
     #[must_use]
     pub fn position(&self) -> Position {
         Position { dts_ms: self.limits.to_ms(self.head), started: self.started }
     }
 
-    /// Faults of the publisher's clocks so far.
+    /// Numbers of faults of the publisher's clocks so far.
     #[must_use]
     pub const fn faults(&self) -> FaultCounts {
         self.faults.counts
     }
 
-    /// Takes the next piece of news: the newest fault of a kind, or the media time that was made up.
+    /// Takes the next report: the newest fault of a kind, or the total of the media time that was made up.
     pub fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.faults.take()
     }
@@ -236,8 +239,9 @@ impl Timeline {
         self.arrival.map_or(0, |arrival| arrival.now)
     }
 
-    /// Fast path for nearly all units: a live track whose unit plainly follows, while no correction is
-    /// active. `None` means that nothing has changed and the slow path decides.
+    /// Fast path for nearly all units: it applies if the stream is live, the unit plainly follows the
+    /// previous one, and no correction is active. `None` means that no state has changed and that the slow
+    /// path must decide.
     fn follow(&mut self, track: TrackId, raw: u64) -> Option<i64> {
         let now = self.arrival?.now;
         if self.common_slew.is_active() {
@@ -317,8 +321,8 @@ impl Timeline {
         out
     }
 
-    /// Returns the offset for a track that begins beside others. The second value is its error if its own
-    /// distance is not kept, else 0.
+    /// Returns the offset for a track that begins after other tracks. The second value is the error of the
+    /// track's own distance if that distance is not kept, otherwise 0.
     fn offset_beside(&self, lead: &TrackClock, raw: i64, now: i64) -> (i64, i64) {
         let (due, apart) = match self.arrival {
             Some(_) => (now.saturating_add(lead.peak()), self.limits.apart),
@@ -336,7 +340,7 @@ impl Timeline {
         }
     }
 
-    /// Returns the offsets that undo a wrap of a clock shorter than the protocol's.
+    /// Returns the offsets that compensate for a wrap of a clock that has fewer bits than the protocol's.
     fn wraps(&self) -> impl Iterator<Item = i64> {
         let (bits, independent) = (self.bits, self.independent);
         let short = SHORT_CLOCKS.into_iter().filter(move |&short| !independent && short < bits);
@@ -356,8 +360,8 @@ impl Timeline {
             |step: &&Step| live.is_none() || now.saturating_sub(step.at) <= self.limits.step_memory;
         let known =
             self.steps.iter().rev().filter(is_recent).map(|step| step.shift).find(|&shift| near(shift));
-        // A clock that counts in another unit comes near such a place again and again, so a lost track is
-        // excluded.
+        // If a clock counts in another unit, its timestamps come near such a place again and again. So a
+        // track whose timestamps are no longer believed is excluded.
         let shift = known.or_else(|| self.wraps().find(|&shift| near(shift))).filter(|_| !clock.is_lost());
         if let Some(shift) = shift
             && let Some(clock) = self.tracks.get_mut(at)
@@ -389,7 +393,7 @@ impl Timeline {
         let forward = suspect.raw.saturating_sub(clock.raw);
         let pause = if live.is_some() { self.limits.pause } else { self.limits.step_memory };
         if (0..=pause).contains(&forward) {
-            // The encoder paused. The arrival did not show the pause, because several units came at once.
+            // The encoder paused. Several units arrived at once, so the arrival did not show the pause.
             self.accept(at, raw, out);
             return out;
         }
@@ -406,7 +410,7 @@ impl Timeline {
         place
     }
 
-    /// Checks whether a track's clock stood still, either while units came or while the track was silent.
+    /// Checks whether a track's clock stood still, either while units arrived or while the track was silent.
     /// Returns the unit's place.
     fn resume(&mut self, at: usize, raw: i64, out: i64, now: i64) -> i64 {
         let Some(clock) = self.tracks.get_mut(at) else { return out };
@@ -437,8 +441,8 @@ impl Timeline {
         out.saturating_add(behind)
     }
 
-    /// Returns the lateness of the least late track among those that flowed while this one was silent. `None`
-    /// if all were silent.
+    /// Of the tracks that continued while this one was silent, returns the lateness of the one that is least
+    /// late. `None` if all tracks were silent.
     fn lateness_beside(&self, at: usize, now: i64, gap: i64) -> Option<i64> {
         let others = self.tracks.iter().enumerate().filter(|(other, _)| *other != at);
         let flowing = others.filter(|(_, clock)| {
@@ -459,7 +463,7 @@ impl Timeline {
         }
     }
 
-    /// Aligns a track by sender reports with the first earlier track that has reports.
+    /// Aligns a track, by sender reports, with the first of the earlier tracks that has reports.
     fn align(&mut self, at: usize, raw: i64, sampled: Option<i64>) {
         let Some(sampled) = sampled else { return };
         let now = self.now();
@@ -471,8 +475,8 @@ impl Timeline {
         }
     }
 
-    /// Notes the pace of the stream. The track with the smallest correction shows it: others may be mute, or
-    /// have a clock that stands still.
+    /// Reports the pace of the stream. It is taken from the track with the smallest correction, because other
+    /// tracks may be mute or have a clock that stands still.
     fn note_pace(&mut self) {
         let made_up =
             self.tracks.iter().map(|clock| clock.made_up).min_by_key(|ticks| ticks.saturating_abs());
@@ -480,12 +484,12 @@ impl Timeline {
         self.faults.note_pace(self.limits.to_ms(made_up));
     }
 
-    /// Ends a window of measurement for all tracks, and sets the speeds at which they are corrected.
+    /// Ends a measurement window of all tracks, and sets the speeds at which the tracks are corrected.
     fn close_windows(&mut self) {
         self.tracks.iter_mut().for_each(TrackClock::close_window);
         self.note_pace();
-        // Our own correction also changes the leads, and may compensate for a change of the network. Take the
-        // smaller of the two values.
+        // Our own correction changes the leads, too, and may compensate for a change of the network. So the
+        // smaller of the two values is used.
         let corrected = self.common.saturating_sub(core::mem::replace(&mut self.common_before, self.common));
         let seen = shared(self.tracks.iter().filter_map(|clock| clock.change)).unwrap_or(0);
         let given = seen.saturating_sub(corrected);
@@ -503,8 +507,8 @@ impl Timeline {
             self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(common));
         }
         let warmed = shared(self.tracks.iter().filter_map(TrackClock::warmed)).unwrap_or(0);
-        // Reports show the distance of tracks better than arrival does: a congested path delays video more
-        // than audio.
+        // Reports show the distance of tracks better than arrival does, because a congested path delays video
+        // more than audio.
         let is_aligned = self.tracks.iter().any(|clock| clock.is_aligned(&self.limits));
         for clock in &mut self.tracks {
             let Some(error) = clock.error else {
@@ -546,25 +550,25 @@ impl Timeline {
     }
 }
 
-/// Returns the part that all values have in common: the one nearest to zero if all have the same sign, else
-/// zero.
+/// Returns the part that all values have in common: if they have the same sign, the value nearest to zero,
+/// otherwise zero.
 fn shared(values: impl Iterator<Item = i64> + Clone) -> Option<i64> {
     let (least, most) = (values.clone().min()?, values.max()?);
     Some(if least > 0 { least } else { most.min(0) })
 }
 
-/// Returns the latest place that a track's next unit can have.
+/// Returns the latest place at which a track's next unit can be.
 fn bound(clock: &TrackClock, live: Option<i64>, limits: &Limits) -> i64 {
     let next = clock.top.saturating_add(clock.typical());
     match live {
         Some(now) => clock.latest(now, limits),
-        // After only a few pictures their interval is not known.
+        // The interval of pictures is not known after only a few of them.
         None if clock.is_young() => next.saturating_add(limits.step_memory),
         None => next.saturating_add(limits.slack.max(clock.typical().saturating_mul(2))),
     }
 }
 
-/// True if a timestamp follows from those before.
+/// True if a timestamp follows from the ones before it.
 fn fits(clock: &TrackClock, raw: i64, out: i64, live: Option<i64>, limits: &Limits) -> bool {
     raw.saturating_sub(clock.raw) >= -limits.back && out <= bound(clock, live, limits)
 }

@@ -1,19 +1,19 @@
-//! Detection of a delay of all tracks that grows within seconds and then stays. It is a queue of the network,
-//! not drift.
+//! Detects a delay of all tracks that grows within seconds and then stays. Such a delay is a queue in the
+//! network, not drift.
 
 use super::limits::Limits;
 
-/// Maximum number of windows in which such a delay grows. If it takes longer to reach its size, it is drift.
+/// Maximum number of windows in which such a delay grows. If the error grows for longer, it is drift.
 const WINDOWS_MAX: u8 = 20;
-/// Number of successive windows without growth after which the error counts as constant. Less than half of
-/// the average growth so far is no growth.
+/// Number of successive windows without growth after which the error is considered constant. Growth of less
+/// than half the average so far does not count.
 const STANDS_WINDOWS: u8 = 2;
 /// Errors below this count as zero.
 const CALM_US: i64 = 25_000;
-/// Smallest error that counts as a delay.
+/// Minimum error that is considered a delay.
 const LARGE_US: i64 = 100_000;
 
-/// Course of the common error of all tracks since it was last small.
+/// History of the common error of all tracks since it was last small.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Ramp {
     /// Number of windows since the error was last small.
@@ -27,14 +27,14 @@ pub(super) struct Ramp {
 impl Ramp {
     pub(super) const NEW: Self = Self { windows: 0, stands: 0, before: 0 };
 
-    /// Returns the common error of all tracks in the last window; zero after a delay was attributed to the
-    /// network.
+    /// Returns the common error of all tracks in the last window. It is zero after a delay was attributed to
+    /// the network.
     pub(super) const fn error(&self) -> i64 {
         self.before
     }
 
-    /// Handles the error of a window. Returns true if it grew within seconds and is now constant. Always
-    /// false while the clock `is_corrected`.
+    /// Handles the error of a window. Returns true if the error has grown within seconds and is now constant.
+    /// Always returns false while the clock is being corrected (`is_corrected`).
     pub(super) fn handle_error(&mut self, error: i64, is_corrected: bool, limits: &Limits) -> bool {
         let size = limits.to_us(error).saturating_abs();
         let before = limits.to_us(core::mem::replace(&mut self.before, error)).saturating_abs();

@@ -1,27 +1,28 @@
-//! A control loop that moves a clock back to where it belongs by running it a little faster or slower.
+//! A control loop that moves a clock back to its correct position by letting it run a little faster or
+//! slower.
 
 use super::limits::Limits;
 
-/// Number of successive windows beyond the threshold before the clock is corrected.
+/// Number of successive windows in which the error exceeds the threshold before the clock is corrected.
 const DRIFT_WINDOWS: u8 = 2;
-/// Number of successive windows without a relevant error after which the correction ends.
+/// Number of successive windows without a relevant error after which the correction stops.
 const CALM_WINDOWS: u8 = 20;
-/// Integral gain of one window, as a divisor. (The proportional part corrects the whole error within a
-/// second.)
+/// Divisor of the integral gain per window. (The proportional part corrects the whole error within a second.)
 const INTEGRAL_DIVISOR: i64 = 4;
-/// Largest error from which drift is learnt; larger ones are steps that are being corrected.
+/// Maximum error from which drift is learnt. Larger errors are steps, which are corrected without learning.
 const LEARNT_FROM_US: i64 = 300_000;
-/// Fastest drift that is learnt, and largest change of speed, in millionths.
+/// Maximum drift that is learnt, and maximum change of speed, in millionths.
 const LEARNT_MAX_PPM: i64 = 200_000;
 const SPEED_MAX_PPM: i64 = 250_000;
-/// Largest change of speed for an error of more than a second.
+/// Maximum change of speed, in millionths, for an error of more than a second.
 const SPEED_FAR_MAX_PPM: i64 = 500_000;
 /// A learnt drift below this counts as zero.
 const LEARNT_MIN_PPM: i64 = 2_000;
-/// Weight of the newest window in the average noise, as a divisor, and the most noise that a window counts.
+/// Divisor for the weight of the newest window in the average noise, and the maximum noise that one window
+/// contributes.
 const NOISE_DIVISOR: i64 = 8;
 const NOISE_MAX_US: i64 = 500_000;
-/// Largest noise at which arrival counts as even.
+/// Maximum noise at which arrival is considered even.
 const QUIET_US: i64 = 5_000;
 /// Number of measurement windows per second.
 const WINDOWS_A_SECOND: i64 = 2;
@@ -30,42 +31,42 @@ const MILLION: i64 = 1_000_000;
 /// Thresholds of a control loop, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thresholds {
-    /// Larger errors in [`Thresholds::windows`] successive windows start the loop.
+    /// The loop starts if errors are larger than this in [`Thresholds::windows`] successive windows.
     pub(super) start_us: i64,
     /// Errors below this count as zero.
     pub(super) calm_us: i64,
-    /// Number of successive windows.
+    /// Number of successive windows with a larger error that start the loop.
     pub(super) windows: u8,
 }
 
 impl Thresholds {
     /// Thresholds for one track against the others.
     pub(super) const TRACK: Self = Self { start_us: 60_000, calm_us: 15_000, windows: DRIFT_WINDOWS };
-    /// Thresholds for one track whose error fits a drift from its first moment on.
+    /// Thresholds for one track whose error looks like a drift since its first moment.
     pub(super) const EARLY: Self = Self { start_us: 30_000, ..Self::TRACK };
-    /// Thresholds for all tracks together against arrival. Networks delay all tracks together, so these are
-    /// higher.
+    /// Thresholds for all tracks together, compared with arrival. They are higher, because networks delay all
+    /// tracks together.
     pub(super) const STREAM: Self = Self { start_us: 250_000, calm_us: 25_000, windows: 2 * DRIFT_WINDOWS };
 }
 
-/// Correction that brings a clock back to where it belongs.
+/// Correction that moves a clock back to its correct position.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slew {
     active: bool,
     over: u8,
     calm: u8,
     learnt_ppm: i64,
-    /// The part of the last error still to be corrected, in millionths of a tick, and the largest change of
-    /// speed for it.
+    /// The part of the last error that must still be corrected, in millionths of a tick, and the maximum
+    /// change of speed while it is corrected.
     left: i64,
     speed_ppm: i64,
-    /// Movement that is due but less than a tick, in millionths of a tick.
+    /// Movement that is due but amounts to less than a tick, in millionths of a tick.
     owed: i64,
     noise: Noise,
 }
 
-/// Noise of the measured errors: how far each is, on average, from the line through the two errors before it.
-/// Drift gives a straight line, without noise.
+/// Noise of the measured errors: the average distance of each error from the line through the two errors
+/// before it. Drift alone gives a straight line, which has no noise.
 #[derive(Debug, Clone, Copy, Default)]
 struct Noise {
     last_us: [i64; 2],
@@ -107,11 +108,12 @@ impl Slew {
         self.active
     }
 
-    /// Handles the error of a window: how far the clock is ahead, in ticks. Returns true if the loop has just
-    /// started.
+    /// Handles the error of a window: the number of ticks by which the clock is ahead. Returns true if the
+    /// loop has just started.
     pub(super) fn handle_error(&mut self, error: i64, limits: &Limits, thresholds: Thresholds) -> bool {
         let error_us = limits.to_us(error);
-        // Jitter in the arrival adds as much jitter to the measurement, so the noise is subtracted.
+        // Jitter of the arrival causes the same amount of jitter in the measurement, so the noise is
+        // subtracted.
         let off = error_us.saturating_abs().saturating_sub(self.noise.mean_us);
         self.noise.note(error_us);
         if !self.active {
@@ -137,14 +139,15 @@ impl Slew {
         false
     }
 
-    /// Sets the part of an error to correct before the next window ends.
+    /// Sets the part of an error that is to be corrected before the next window ends.
     fn correct(&mut self, error: i64, error_us: i64) {
         self.left = error.saturating_mul(MILLION / WINDOWS_A_SECOND);
         let is_far = error_us.saturating_abs() > MILLION;
         self.speed_ppm = if is_far { SPEED_FAR_MAX_PPM } else { SPEED_MAX_PPM };
     }
 
-    /// Returns the number of ticks to take off the clock after it has advanced by `step` ticks.
+    /// Returns the number of ticks to subtract from the clock, given that it has just advanced by `step`
+    /// ticks.
     pub(super) fn advance(&mut self, step: i64) -> i64 {
         if !self.active {
             return 0;

@@ -46,7 +46,7 @@ fn a_clean_publisher_passes_to_the_millisecond() {
         assert!(units.iter().all(|unit| unit.out == unit.sampled), "{bits} bits");
         assert_eq!(timeline.faults().total(), 0, "{bits} bits");
     }
-    // A network that holds everything for five seconds and then delivers it at once changes nothing.
+    // Nothing changes if a network holds back everything for five seconds and then delivers it at once.
     let (units, timeline) = Publisher::with(&[Fault::Stall { at: 20_000, ms: 5_000 }]).run();
     assert!(units.iter().all(|unit| unit.out == unit.sampled));
     assert_eq!(timeline.faults().total(), 0);
@@ -103,7 +103,7 @@ fn a_returning_publisher_continues_behind_the_first() {
     let position = Position { dts_ms: 5000, started: true };
     let mut t = Timeline::new(32, Timescale::MILLISECONDS, position);
     assert_eq!(map_all(&mut t, &[0, 33]), [5040, 5073]);
-    // The clock of the next publisher has another origin.
+    // The clock of the next publisher starts at another value.
     let mut t = Timeline::new(33, Timescale::new(90_000), t.position());
     assert_eq!(map_all(&mut t, &[7_000_000]), [5113 * 90]);
 }
@@ -113,7 +113,7 @@ fn t_07_ticks_of_90_khz_stay_to_the_tick_over_the_wrap() {
     let ticks = Timescale::new(90_000);
     let mut t = Timeline::new(33, ticks, Position::default());
     assert_eq!(map_all(&mut t, &[1, 3004, 6007]), [1, 3004, 6007]);
-    // The end of 33 bits, after 26.5 hours: the clock starts high, and its wrap is not a jump.
+    // The end of 33 bits, after 26.5 hours: the clock starts at a high value. Its wrap is not a jump.
     let mut t = Timeline::new(33, ticks, Position::default());
     let end = 1u64 << 33;
     assert_eq!(map_all(&mut t, &[end - 3003, 0, 3003, 6006]), [0, 3003, 6006, 9009]);
@@ -122,8 +122,8 @@ fn t_07_ticks_of_90_khz_stay_to_the_tick_over_the_wrap() {
 
 #[test]
 fn a_file_keeps_its_pauses_and_loses_its_jumps() {
-    // Nine seconds are a pause: the first unit after it arrives early, those that follow are where the file
-    // has them.
+    // Nine seconds are a pause. The first unit after it is placed early; those after it have the times that
+    // the file states.
     let file = || {
         let mut t = milliseconds();
         map_all(&mut t, &(0..10).map(|n| n * 33).collect::<Vec<_>>());
@@ -219,8 +219,8 @@ fn timestamps_that_stand_still_are_replaced_by_arrival() {
     assert_eq!(timeline.faults().of(ClockFault::Frozen), 2);
 }
 
-/// Reports of two sources: the second arrives together with the first, but the reports place it `told` ms
-/// away from it.
+/// Two sources with reports. The second arrives together with the first, but according to the reports it is
+/// `told` ms away from it.
 fn reported(told: i64, seconds: i64) -> (i64, u64) {
     let ticks = Timescale::new(90_000);
     let mut t = Timeline::of_sources(ticks, Position::default());
@@ -255,7 +255,7 @@ fn a_wall_clock_that_is_set_moves_no_source() {
         let began = began();
         for n in 0..2_000i64 {
             t.arrive(began + Duration::from_millis(u64::try_from(n * 40).unwrap()));
-            // The reports of the second source follow 3 s later.
+            // The reports of the second source show the step 3 s later.
             let sampled = |since: i64| n * 3_600 + if n >= since { step * 90 } else { 0 };
             let first = t.place_frame(TrackId::VIDEO, n * 3_600, Some(sampled(500)));
             let second = t.place_frame(TrackId::AUDIO, 9_000 + n * 3_600, Some(sampled(575)));
@@ -264,8 +264,8 @@ fn a_wall_clock_that_is_set_moves_no_source() {
     }
 }
 
-/// Returns the largest offset of the second track against the first, among units sampled in this interval of
-/// milliseconds.
+/// Among units sampled in this interval of milliseconds, returns the largest offset of the second track
+/// against the first.
 fn lips(units: &[Unit], from: i64, to: i64) -> i64 {
     let leads = |track: usize| {
         let of = units.iter().filter(move |unit| unit.track == track && (from..to).contains(&unit.sampled));
@@ -279,7 +279,7 @@ fn lips(units: &[Unit], from: i64, to: i64) -> i64 {
 fn a_steady_drift_is_followed_within_30_ms() {
     for ppm in [-150_000, -50_000, -6_000, 6_000, 50_000, 150_000] {
         let (units, timeline) = Publisher::with(&[Fault::Drift { of: Of::One(1), at: 10_000, ppm }]).run();
-        // The slowest drift is noticed only after 12 s.
+        // The slowest drift is only noticed after 12 s.
         assert!(lips(&units, 40_000, 60_000) <= 30, "{ppm}: {}", lips(&units, 40_000, 60_000));
         assert!(timeline.faults().of(ClockFault::Drift) >= 1, "{ppm}");
     }
@@ -287,16 +287,16 @@ fn a_steady_drift_is_followed_within_30_ms() {
 
 #[test]
 fn a_track_that_is_far_behind_is_stepped_and_not_slewed() {
-    // A mute that is too short to be distinguished from packets that arrive in bursts.
+    // The mute is so short that it cannot be distinguished from packets that arrive in bursts.
     let publisher = Publisher::with(&[Fault::Mute { of: Of::One(1), at: 20_000, ms: 1_400, stands: true }]);
     let (units, timeline) = publisher.run();
     assert!(lips(&units, 23_500, 60_000) <= 60, "{}", lips(&units, 23_500, 60_000));
     assert_eq!(timeline.faults().of(ClockFault::Apart), 1);
 }
 
-/// Maps five pictures per second, each passed on when the next one begins, and audio whose timestamps are 4 s
-/// earlier. Returns the largest error of their distance, compared with arrival, and the number of jumps and
-/// outliers.
+/// Maps five pictures per second, each of which is passed on when the next one begins, and audio whose
+/// timestamps are 4 s earlier. Returns the largest error of their distance, compared with arrival, and the
+/// number of jumps and outliers.
 fn lead_of_sound_beside_held_pictures(map: impl Fn(&mut Timeline, u64, Instant) -> i64) -> (i64, u64) {
     const BEHIND: u64 = 4_000;
     let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
@@ -325,21 +325,22 @@ fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
     assert!(held.0 <= 20 && held.1 == 0, "{held:?}");
     let late = lead_of_sound_beside_held_pictures(|t, raw, _| t.map(TrackId::VIDEO, raw));
     assert!(late.0 >= 180, "the test shows nothing: {late:?}");
-    // A unit does not count as held for a minute: that is longer than the limit.
+    // A unit cannot have been held for a minute: this is more than the limit.
     let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
     t.arrive(began);
     t.map(TrackId::AUDIO, 0);
     t.arrive(began + Duration::from_secs(60));
     t.map(TrackId::AUDIO, 60_000);
     assert!(t.map_held(TrackId::VIDEO, 0, began) >= 55_000);
-    // A file has no arrival.
+    // The units of a file have no arrival times.
     let mut file = milliseconds();
     assert_eq!([file.map_held(TrackId::VIDEO, 7, began), file.map_held(TrackId::VIDEO, 47, began)], [7, 47]);
 }
 
-/// Maps audio every 20 ms and pictures every 40 ms over a network that is throttled from the tenth second on.
-/// Its delay grows to `late_ms` within `within_ms`, then drops to zero; the encoder makes no pictures for the
-/// last `pause_ms` of that time. Returns the largest movement of a unit, and the faults.
+/// Maps audio every 20 ms and pictures every 40 ms. They come over a network that is throttled from the tenth
+/// second on: its delay grows to `late_ms` within `within_ms`, then drops to zero. The encoder makes no
+/// pictures for the last `pause_ms` of that time. Returns the largest movement of a unit, and the number of
+/// faults.
 fn over_a_cut_line((late_ms, within_ms, pause_ms): (i64, i64, i64), has_reports: bool) -> (i64, u64) {
     const CUT: i64 = 10_000;
     let ends = CUT + within_ms + 3_000;

@@ -6,34 +6,34 @@ use super::limits::Limits;
 use super::slew::Slew;
 use crate::TrackId;
 
-/// Number of units with the same timestamp after which the clock may count as standing still.
+/// Minimum number of units with the same timestamp after which the clock may be considered to stand still.
 const FROZEN_UNITS: u32 = 8;
-/// Number of successive units without a plausible timestamp from which on only arrival determines their
-/// place.
+/// After this many successive units without a plausible timestamp, places are determined by arrival alone.
 const SUSPECTS_MAX: u8 = 8;
-/// Number of windows at the start of a track before its delay is known. Only the last two count, because the
-/// first units may arrive in a burst.
+/// Number of windows at the start of a track after which its delay is known. Only the last two of them are
+/// used, because the first units may arrive in a burst.
 const WARM_UP_WINDOWS: u8 = 4;
-/// Numbers of windows after which a newly found drift may be as old as the track.
+/// If a drift is found after this many windows, the track may have drifted since its start.
 const FROM_START_WINDOWS: RangeInclusive<u8> = 2..=24;
-/// Changes of a lead up to this fraction of a window may be jitter of the network.
+/// If a lead changes by at most this fraction of a window, the change may be jitter of the network. As a
+/// divisor.
 const UNEVEN_DIVISOR: i64 = 100;
-/// Number of windows needed to distinguish such a drift from jitter.
+/// Number of windows needed to distinguish a drift since the start from jitter.
 const LINE_WINDOWS: u8 = 4;
 /// Number of units after which their interval is known.
 const YOUNG_UNITS: u8 = 8;
-/// Weight of the newest interval in the average, as a divisor.
+/// Divisor for the weight of the newest interval in the average.
 const STEP_DIVISOR: i64 = 8;
-/// Parts of a tick in which the average is kept.
+/// The average interval is kept in this many parts of a tick.
 const STEP_PARTS: i64 = 64;
-/// Fraction of the error by which each unit moves a track towards its sender reports, as a divisor.
+/// Each unit moves a track towards its sender reports by the error divided by this.
 const NUDGE_DIVISOR: i64 = 8;
-/// Maximum delay by the network, in windows, that is expected to end suddenly: five seconds.
+/// Maximum delay by the network, in windows, that may suddenly end: five seconds.
 const TAKEN_WINDOWS: i64 = 10;
 /// Marks a window without a measurement.
 const NONE: i64 = i64::MIN;
 
-/// A unit whose timestamp does not follow from those before.
+/// A unit whose timestamp does not follow from the ones before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Suspect {
     pub(super) raw: i64,
@@ -43,47 +43,47 @@ pub(super) struct Suspect {
 /// A sender's reports about one source.
 #[derive(Debug, Clone, Copy)]
 struct Reports {
-    /// Sender time minus the source's timestamp, from the last report.
+    /// Sender time minus the source's timestamp, according to the last report.
     told: i64,
-    /// Distance from the reference track that the reports last showed, and the time since which they have
+    /// Distance from the reference track that the reports have last shown, and the time since which they have
     /// shown it.
     seen: i64,
     since: i64,
-    /// Sum of the movements made because of the reports.
+    /// Sum of the movements that were made to follow the reports.
     moved: i64,
-    /// Current distance according to the reports.
+    /// Current distance from the position in the reports.
     off: i64,
-    /// The track was moved to where the reports place it.
+    /// True if the track was moved to its position according to the reports.
     aligned: bool,
-    /// A disagreement was reported.
+    /// True if the owner was informed that the reports disagree with arrival.
     doubted: bool,
 }
 
-/// The effect of sender reports on a track.
+/// The effect of a sender report on a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alignment {
     /// Nothing to report: no movement, or one within the limits.
     Fine,
-    /// Sender reports disagree with arrival by this much; reported once.
+    /// Sender reports disagree with arrival by this much. Returned only once.
     Doubted(i64),
 }
 
-/// Ordinary lead of a track, and how it was found.
+/// Ordinary lead of a track, and the measurement that it is based on.
 #[derive(Debug, Clone, Copy)]
 struct Reference {
     lead: Option<i64>,
     /// Lead in the first window.
     first: i64,
-    /// Number of windows from which the lead was found.
+    /// Number of windows that were used to find the lead.
     warm_up: u8,
     /// Number of windows since the lead was found.
     measured: u8,
-    /// Part of `lead` that the network took by a delay, zero or negative. When the delay is over, units
+    /// Part of `lead` that was lost by a delay of the network; zero or negative. When the delay ends, units
     /// arrive with the lead `lead - taken` again.
     taken: i64,
 }
 
-/// The clock of a track. Times of arrival are zero for files.
+/// The clock of a track. For files, times of arrival are zero.
 #[derive(Debug, Clone)]
 pub(super) struct TrackClock {
     pub(super) id: TrackId,
@@ -91,9 +91,9 @@ pub(super) struct TrackClock {
     pub(super) raw: i64,
     /// Offset that is added to timestamps.
     pub(super) offset: i64,
-    /// The part of the offset that makes up for the pace of the clock.
+    /// The part of the offset that compensates for the pace of the clock.
     pub(super) made_up: i64,
-    /// Latest place given to a unit.
+    /// Latest place that was assigned to a unit.
     pub(super) top: i64,
     /// Average interval of units, in ticks times `STEP_PARTS`.
     typical: i64,
@@ -101,24 +101,25 @@ pub(super) struct TrackClock {
     learnt: u8,
     /// Arrival of the last unit.
     pub(super) arrived: i64,
-    /// Time since which units have come without a gap.
+    /// Time since which units have arrived without a gap.
     pub(super) flows_since: i64,
     pub(super) suspect: Option<Suspect>,
-    /// Units in a row that were placed without their timestamps.
+    /// Number of successive units that were placed without using their timestamps.
     suspects: u8,
-    /// Number of successive units with the same timestamp, and the arrival of the first.
+    /// Number of successive units with the same timestamp, and the arrival of the first of them.
     still: u32,
     still_since: i64,
-    /// Interval given to units that arrive together while the clock stands still; `None` while it runs.
+    /// Interval used for units that arrive together while the clock stands still; `None` while the clock
+    /// runs.
     frozen: Option<i64>,
-    /// Last DTS returned.
+    /// The DTS that was returned last.
     last: i64,
-    /// Greatest `place - arrival` in this window, and in the last one that had units.
+    /// Greatest `place - arrival` in this window, and in the last window that had units.
     window: i64,
     previous: i64,
-    /// Ordinary lead.
+    /// The ordinary lead, with which leads are compared.
     reference: Reference,
-    /// Lead beyond the reference in the last window, and in the last window that was measured.
+    /// Lead minus the reference in the last window, and the same in the last window that had a measurement.
     pub(super) error: Option<i64>,
     last_error: i64,
     /// Change since the previous measured window.
@@ -129,7 +130,7 @@ pub(super) struct TrackClock {
 }
 
 impl TrackClock {
-    /// A track whose first unit arrived at `now`.
+    /// Creates the clock of a track whose first unit arrived at `now`.
     pub(super) const fn new(id: TrackId, raw: i64, offset: i64, now: i64, step: i64) -> Self {
         let top = raw.saturating_add(offset);
         Self {
@@ -165,13 +166,13 @@ impl TrackClock {
         self.window.max(self.previous)
     }
 
-    /// Recent lead minus the ordinary lead: negative if the track is late.
+    /// Recent lead minus the ordinary lead. Negative if the track is late.
     pub(super) fn lateness(&self) -> Option<i64> {
         Some(self.peak().saturating_sub(self.reference.lead?))
     }
 
-    /// The place of a unit that arrives now, if all tracks are late by `lateness` (negative, as in
-    /// [`Self::lateness`]).
+    /// The place of a unit that arrives now, assuming that all tracks have this `lateness` (negative if late,
+    /// as in [`Self::lateness`]).
     pub(super) fn due(&self, now: i64, lateness: i64) -> i64 {
         let lead = self.reference.lead.map_or_else(|| self.peak(), |lead| lead.saturating_add(lateness));
         now.saturating_add(lead)
@@ -187,7 +188,7 @@ impl TrackClock {
         self.learnt < YOUNG_UNITS
     }
 
-    /// True if timestamps have been implausible for so long that only arrival counts.
+    /// True if timestamps have been implausible for so long that only arrival is used.
     pub(super) const fn is_lost(&self) -> bool {
         self.suspects >= SUSPECTS_MAX
     }
@@ -206,30 +207,31 @@ impl TrackClock {
         }
     }
 
-    /// Moves the track by `ticks` from here on.
+    /// Moves the track by `ticks` from now on.
     pub(super) const fn shift(&mut self, ticks: i64) {
         self.offset = self.offset.saturating_add(ticks);
     }
 
-    /// Moves the track by media time that its timestamps lack or, if negative, have in excess.
+    /// Moves the track by media time that its timestamps lack, or, if `ticks` is negative, by media time that
+    /// they have in excess.
     pub(super) const fn make_up(&mut self, ticks: i64) {
         self.shift(ticks);
         self.made_up = self.made_up.saturating_add(ticks);
     }
 
-    /// Adds `ticks` to the expected lead from now on: the network, or the publisher's pace, has changed for
-    /// all tracks.
+    /// Adds `ticks` to the expected lead from now on, because the network or the publisher's pace has changed
+    /// for all tracks.
     pub(super) fn absorb(&mut self, ticks: i64, limits: &Limits) {
         self.move_reference(ticks);
-        // A network cannot delay units faster than time passes. A greater loss of lead means that the clock
-        // stood still while nothing arrived, and no delay that will end.
+        // A network cannot delay units faster than time passes. If more lead was lost, the clock stood still
+        // while nothing arrived; this is no delay that will end.
         if ticks >= limits.window.saturating_mul(-2) {
             let taken = self.reference.taken.saturating_add(ticks);
             self.reference.taken = taken.clamp(limits.window.saturating_mul(-TAKEN_WINDOWS), 0);
         }
     }
 
-    /// Adds `ticks` to the reference lead, as if it had been so from the track's first moment on.
+    /// Adds `ticks` to the reference lead, as if it had been so since the track's first moment.
     pub(super) fn move_reference(&mut self, ticks: i64) {
         self.rebase(ticks);
         self.last_error = self.last_error.saturating_sub(ticks);
@@ -251,16 +253,16 @@ impl TrackClock {
         self.reference.lead = self.reference.lead.map(|lead| lead.saturating_add(ticks));
     }
 
-    /// Handles a window in which the track was silent: its next units are expected to be as late as those of
-    /// the others.
+    /// Handles a window in which the track was silent. Its next units are expected to be as late as those of
+    /// the other tracks.
     pub(super) fn expect(&mut self, lateness: i64) {
         if let Some(lead) = self.reference.lead.filter(|_| self.reference.warm_up == WARM_UP_WINDOWS) {
             self.previous = lead.saturating_add(lateness);
         }
     }
 
-    /// Returns the DTS of a unit that plainly follows the previous one on a clock without corrections. For
-    /// any other unit it returns `None` and changes nothing.
+    /// Returns the DTS of a unit that plainly follows the previous one, on a clock without corrections. For
+    /// any other unit, returns `None` and changes nothing.
     pub(super) fn follow(&mut self, raw: i64, common: i64, now: i64, limits: &Limits) -> Option<i64> {
         // A value that wraps here cannot lie within the limits below.
         let out = raw.wrapping_add(self.offset).wrapping_add(common);
@@ -279,21 +281,21 @@ impl TrackClock {
         Some(self.monotone(out))
     }
 
-    /// Returns the greatest lead that the next unit can have: the recent one or, if the network was late and
-    /// may be on time again, the ordinary one.
+    /// Returns the greatest lead that the next unit can have: the recent lead, or the ordinary one if the
+    /// network was late and may be on time again.
     fn lead(&self) -> i64 {
         let Reference { lead, warm_up, taken, .. } = self.reference;
         let on_time = lead.filter(|_| warm_up == WARM_UP_WINDOWS).map(|lead| lead.saturating_sub(taken));
         on_time.map_or_else(|| self.peak(), |lead| lead.max(self.peak()))
     }
 
-    /// Returns the latest place that a unit arriving now can have.
+    /// Returns the latest place at which a unit that arrives now can be.
     pub(super) fn latest(&self, now: i64, limits: &Limits) -> i64 {
         let next = self.top.saturating_add(self.typical());
         next.max(now.saturating_add(self.lead())).saturating_add(limits.slack)
     }
 
-    /// Learns the interval of units from one that is within the limits.
+    /// Learns the interval of units from an interval that is within the limits.
     const fn learn(&mut self, advance: i64) {
         let error = advance.saturating_mul(STEP_PARTS).saturating_sub(self.typical);
         let weight = if self.learnt == 0 { 1 } else { STEP_DIVISOR };
@@ -303,7 +305,7 @@ impl TrackClock {
         }
     }
 
-    /// Notes a unit whose timestamp was believed.
+    /// Records a unit whose timestamp was believed.
     pub(super) fn accept(&mut self, raw: i64, out: i64, now: i64, limits: &Limits) {
         let advance = out.saturating_sub(self.top);
         if (1..=limits.step_max).contains(&advance) {
@@ -319,7 +321,7 @@ impl TrackClock {
         self.window = self.window.max(out.saturating_sub(now));
     }
 
-    /// Notes a unit that was placed without its timestamp.
+    /// Records a unit that was placed without using its timestamp.
     pub(super) fn place_suspect(&mut self, suspect: Suspect, now: i64) {
         self.suspect = Some(suspect);
         self.suspects = self.suspects.saturating_add(1);
@@ -328,7 +330,7 @@ impl TrackClock {
     }
 
     /// Handles the timestamp of one more unit. The first result is true if timestamps have stood still for
-    /// too long; the second is true if this unit is the first to show it.
+    /// too long. The second is true if this was not known before this unit.
     pub(super) fn is_frozen(&mut self, raw: i64, now: i64, limits: &Limits) -> (bool, bool) {
         if raw != self.raw {
             (self.still, self.still_since, self.frozen) = (0, now, None);
@@ -343,9 +345,9 @@ impl TrackClock {
         (is_frozen, is_new)
     }
 
-    /// Returns the place of a unit that arrived together with others while the clock stands still; the last
-    /// of them is due at `due`. The units are spread over the time since the previous ones. Their number is
-    /// estimated from the average rate of arrival.
+    /// Returns the place of a unit that arrived together with others while the clock stands still. The last
+    /// of these units is due at `due`; they are spread over the time since the units before them. Their
+    /// number is estimated from the average rate of arrival.
     pub(super) fn spread(&mut self, now: i64, due: i64) -> i64 {
         let passed = now.saturating_sub(self.arrived);
         if passed > 0 {
@@ -356,7 +358,7 @@ impl TrackClock {
         self.top.saturating_add(self.frozen.unwrap_or(0)).min(due).max(self.top.saturating_add(1))
     }
 
-    /// Ends a window of measurement.
+    /// Ends a measurement window.
     pub(super) fn close_window(&mut self) {
         let measured = core::mem::replace(&mut self.window, NONE);
         (self.error, self.change) = (None, None);
@@ -380,17 +382,17 @@ impl TrackClock {
         }
     }
 
-    /// Returns the change of the lead from the first window to the reference.
+    /// Returns the change of the lead from the first window to the window of the reference.
     pub(super) fn warmed(&self) -> Option<i64> {
         Some(self.reference.lead?.saturating_sub(self.reference.first))
     }
 
-    /// Returns the error of the reference itself if the track has drifted since its first moment at the pace
-    /// that led to `error` since the reference was taken. `warmed` is the track's drift before that, relative
-    /// to the others. `None` if the track has not drifted from the start.
+    /// Returns the error of the reference itself if the track has drifted since its first moment, at the pace
+    /// that has led to `error` since the reference was measured. `warmed` is the track's drift before that,
+    /// relative to the other tracks. `None` if the track has not drifted from the start.
     pub(super) fn drifted_before(&self, error: i64, warmed: i64, limits: &Limits) -> Option<i64> {
         let pace = error / i64::from(self.reference.measured.max(1));
-        // A falling lead is greatest at the beginning of a window.
+        // A falling lead is greatest at the beginning of each window.
         let windows = if pace > 0 { i64::from(WARM_UP_WINDOWS) - 1 } else { i64::from(WARM_UP_WINDOWS) - 2 };
         let expected = pace.saturating_mul(windows);
         let unlike = warmed.saturating_sub(expected).saturating_abs();
@@ -399,12 +401,12 @@ impl TrackClock {
         (is_early && is_like).then(|| expected.saturating_add(pace.max(0)))
     }
 
-    /// True if the errors so far form a line that is no coincidence.
+    /// True if the errors so far form a line, and not by coincidence.
     pub(super) const fn draws_a_line(&self) -> bool {
         self.reference.measured >= LINE_WINDOWS && self.slew.is_quiet()
     }
 
-    /// Returns `dts`, or the last DTS if that is later.
+    /// Returns `dts`, or the last DTS if that is greater.
     pub(super) const fn monotone(&mut self, dts: i64) -> i64 {
         if dts > self.last {
             self.last = dts;
@@ -428,8 +430,8 @@ impl TrackClock {
         self.reports.is_some()
     }
 
-    /// Places the track's very first unit according to reports, beside another track with reports whose base
-    /// is `base`.
+    /// Places the track's very first unit according to reports, relative to another track with reports whose
+    /// base is `base`.
     pub(super) fn align_first(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) {
         let mut reports =
             Reports { told, seen: 0, since: now, moved: 0, off: 0, aligned: false, doubted: false };
@@ -445,9 +447,9 @@ impl TrackClock {
         self.reports = Some(reports);
     }
 
-    /// Moves the track towards its position according to reports. The first time, it moves at once if it has
-    /// to move forward. Otherwise it moves little by little, and only while the reports agree with arrival
-    /// and are stable.
+    /// Moves the track towards its position according to reports. At the first report it moves at once, if it
+    /// has to move forward. Otherwise it moves little by little, and only while the reports are stable and
+    /// agree with arrival.
     pub(super) fn align(&mut self, told: i64, base: Option<i64>, now: i64, limits: &Limits) -> Alignment {
         let is_first = self.reports.is_none();
         let reports = self.reports.get_or_insert(Reports {
@@ -461,7 +463,7 @@ impl TrackClock {
         });
         reports.told = told;
         let Some(base) = base else { return Alignment::Fine };
-        // The distance of the track ahead of the position in the reports.
+        // The distance by which the track is ahead of its position in the reports.
         let off = self.offset.saturating_sub(told).saturating_sub(base);
         reports.off = off;
         if is_first || off.saturating_sub(reports.seen).saturating_abs() > limits.agree {
@@ -483,7 +485,8 @@ impl TrackClock {
         let step = if !reports.aligned && off < 0 { off } else { little };
         reports.seen = reports.seen.saturating_sub(step);
         reports.moved = reports.moved.saturating_sub(step);
-        // Aligned if the whole distance was moved at once, or if the rest is too small to move.
+        // The track is aligned if the whole distance was moved at once, or if the rest is too small to be
+        // moved.
         reports.aligned |= step == off || little == 0;
         self.carry(step.saturating_neg());
         Alignment::Fine

@@ -6,19 +6,19 @@
 //! 3. PES packets    -> Event::Pes, each when it is complete
 //! ```
 //!
-//! **When a PES packet is complete.** With a length, at its last byte. Most video has none (§2.4.3.7 allows that), so
-//! by the standard a packet ends where the next begins, which is one frame too late for a live stream. But muxers stuff
-//! the last transport packet of a PES packet, because the next PES packet must begin in a new transport packet, and
-//! have no reason to stuff any other. So once the stuffed packets of a stream have several times, without exception,
-//! been followed by a new PES packet, a stuffed packet ends its PES packet at once. If a packet of the same PES packet
-//! follows nevertheless, the stream is never trusted again; the rest cannot be joined to the part already output, so it
-//! is dropped and counted once (`pes_cut`). A PES packet that happens to fill its last packet without stuffing (1 of
-//! 184) is completed by the next one.
+//! **When a PES packet is complete.** A packet with a length is complete at its last byte. Most video packets have no
+//! length (§2.4.3.7 allows that). By the standard such a packet ends where the next begins, which is one frame too late
+//! for a live stream. But muxers stuff the last transport packet of a PES packet, because the next PES packet must
+//! begin in a new transport packet, and they have no reason to stuff any other. So once the stuffed packets of a stream
+//! have several times, without exception, been followed by a new PES packet, a stuffed packet ends its PES packet at
+//! once. If the PES packet continues after all, the stream's stuffing is never trusted again; the rest of that PES
+//! packet cannot be joined to the part already output, so it is dropped and counted once (`pes_cut`). If a PES packet
+//! happens to fill its last transport packet without stuffing (1 of 184), it is completed when the next one begins.
 //!
-//! **Losses.** A gap of the continuity counter drops the PES packet that it interrupts, nothing else. A repeated packet
-//! is used once.
+//! **Losses.** A gap of the continuity counter drops only the PES packet that it interrupts. A repeated packet is used
+//! once.
 //!
-//! **Splice information** comes in sections of its own PID, each an [`Event::Splice`].
+//! **Splice information** is in sections on a PID of its own. Each section becomes an [`Event::Splice`].
 
 mod stream;
 #[cfg(test)]
@@ -43,7 +43,7 @@ pub const STREAMS_MAX: usize = 16;
 /// Maximum number of bytes held for incomplete PES packets of all streams together: one access unit of the largest
 /// size.
 pub const PES_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Maximum number of stream_types that are counted separately.
+/// Maximum number of different stream_types with a counter.
 const OTHER_TYPES_MAX: usize = 16;
 
 /// A result of demultiplexing.
@@ -70,12 +70,12 @@ pub struct Pes {
     pub random_access: bool,
     /// data_alignment_indicator: the payload begins with the start of an access unit.
     pub aligned: bool,
-    /// The packet had a length, so its access unit may continue in the next packet.
+    /// True if the packet had a length; its access unit may then continue in the next packet.
     pub bounded: bool,
-    /// Part of the stream before the packet was lost or dropped, or a discontinuity was signalled.
+    /// True if part of the stream before the packet was lost or dropped, or if a discontinuity was signalled.
     pub discontinuity: bool,
-    /// Arrival of the last bytes, as set by [`Demuxer::arrive`]. If only the start of the next packet showed
-    /// that this one had ended, the time is in the past.
+    /// Arrival time of the packet's last bytes, as set by [`Demuxer::arrive`]. This time is in the past if only the
+    /// start of the next packet has shown that this one had ended.
     pub arrived: Option<Instant>,
     /// Payload of the packet.
     pub payload: Bytes,
@@ -86,7 +86,7 @@ pub struct Pes {
 pub struct Stats {
     /// Transport packets.
     pub packets: u64,
-    /// Number of times that a sync byte was not where it was expected.
+    /// Number of times that the sync byte was missing at its expected position.
     pub sync_losses: u64,
     /// Bytes skipped to find the sync byte again.
     pub bytes_skipped: u64,
@@ -102,7 +102,7 @@ pub struct Stats {
     pub gaps: u64,
     /// Invalid sections.
     pub sections_invalid: u64,
-    /// Streams left out: too many, or with a PID already in use.
+    /// Streams left out, because there were too many or their PID was already in use.
     pub streams_left_out: u64,
     /// PES packets output.
     pub pes: u64,
@@ -112,7 +112,7 @@ pub struct Stats {
     pub pes_invalid: u64,
     /// PES packets dropped because they were too large.
     pub pes_oversized: u64,
-    /// PES packets output before their end, as the module describes.
+    /// PES packets that were output although more of them followed, as the module describes.
     pub pes_cut: u64,
     /// Packets of unsupported streams, by stream_type.
     pub others: Vec<(u8, u64)>,
@@ -137,7 +137,7 @@ type Instant = core::convert::Infallible;
 #[derive(Debug, Default)]
 struct Sink {
     stats: Stats,
-    /// Events of one packet, a few at most.
+    /// Events of the current packet. There are at most a few.
     ready: VecDeque<Event>,
     /// Arrival time of the current input.
     now: Option<Instant>,
@@ -152,9 +152,9 @@ pub struct Demuxer {
     program: Option<Pat>,
     map: Option<Pmt>,
     streams: Vec<Assembly>,
-    /// Stream of splice information, the first one of the program.
+    /// The first stream of splice information in the program.
     splices: Option<(Pid, Assembler)>,
-    /// PID of the previous packet, whose stream is blamed for a loss of synchronization.
+    /// PID of the previous packet. If synchronization is lost, that packet is assumed to be damaged.
     last_pid: Option<Pid>,
     pcr: Option<Pcr>,
     sink: Sink,
@@ -167,14 +167,14 @@ impl Demuxer {
         Self::default()
     }
 
-    /// Sets the arrival time of the bytes read from here on. Not called for files.
+    /// Sets the arrival time of the bytes that are passed from now on. Need not be called for files.
     #[cfg(feature = "std")]
     pub const fn arrive(&mut self, now: Instant) {
         self.sink.now = Some(now);
     }
 
-    /// Takes bytes off `input` until there is an event. `None` means that all input was taken; call it again with the
-    /// next bytes, split anywhere.
+    /// Takes bytes off `input` until there is an event. `None` means that all input was taken; call again with the
+    /// following bytes, which may be split anywhere.
     pub fn read(&mut self, input: &mut &[u8]) -> Option<Event> {
         loop {
             if let Some(event) = self.sink.ready.pop_front() {
@@ -189,17 +189,18 @@ impl Demuxer {
         }
     }
 
-    /// Ends the input, which completes PES packets without a length. [`Demuxer::read`] returns them.
+    /// Ends the input. This completes PES packets without a length; [`Demuxer::read`] returns them.
     pub fn finish(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.finish(&mut self.sink));
     }
 
-    /// Notes that the transport lost part of the stream here: incomplete PES packets without a length are dropped.
+    /// Records that the transport has lost part of the stream here. Incomplete PES packets without a length are
+    /// dropped.
     pub fn lost(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.lost(&mut self.sink));
     }
 
-    /// Ignores a stream until the program changes; its packets are only counted.
+    /// Ignores a stream until the program changes. Its packets are only counted.
     pub fn ignore(&mut self, pid: Pid) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.stream().pid == pid) {
             stream.ignore();
@@ -228,7 +229,8 @@ impl Demuxer {
         }
     }
 
-    /// Handles a loss of synchronization: a byte was lost or inserted, most likely in the previous packet.
+    /// Handles a loss of synchronization. A byte was lost or inserted, most likely in the previous packet, so that
+    /// packet's stream is considered damaged.
     fn blame(&mut self) {
         let last = self.last_pid;
         if let Some(stream) = self.streams.iter_mut().find(|one| Some(one.stream().pid) == last) {
@@ -295,7 +297,7 @@ impl Demuxer {
             let taken = section.and_then(|section| match (is_pat, section.table_id) {
                 (true, TABLE_PAT) => self.take_pat(&section),
                 (false, TABLE_PMT) => self.take_pmt(&section),
-                // Other tables may share the PID.
+                // Other tables may be sent on the same PID.
                 _ => Ok(()),
             });
             if taken.is_err() {
@@ -326,7 +328,7 @@ impl Demuxer {
         }
         let mut map = Pmt::read(section, STREAMS_MAX)?;
         let before = map.streams.len();
-        // A stream on the map's own PID would never get a packet.
+        // A stream on the PID of its own PMT would never get a packet.
         map.streams.retain(|stream| self.program.is_some_and(|program| program.pmt_pid != stream.pid));
         map.streams_left_out += before - map.streams.len();
         if known && self.map.as_ref() == Some(&map) {

@@ -6,7 +6,8 @@ use super::{Event, Instant, Pes, Sink};
 use crate::pes::PesHeader;
 use crate::{Packet, Stream, StreamKind};
 
-/// Number of stuffed packets that must have ended their PES packet before the next is assumed to.
+/// Number of stuffed packets that must have ended their PES packet before the next stuffed packet is assumed to
+/// do so.
 const TRUST_AFTER: u32 = 4;
 
 /// An incomplete PES packet.
@@ -23,7 +24,7 @@ enum State {
     Idle,
     /// A PES packet is open.
     Open(Begun),
-    /// The PES packet was output because its last transport packet was stuffed.
+    /// The PES packet was already output, because its last transport packet was stuffed.
     Ended,
     /// The stream is ignored.
     Ignored,
@@ -32,9 +33,9 @@ enum State {
 /// Evidence that a stuffed packet ends its PES packet, as [`super`] describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filling {
-    /// The assumption has been right this many times in a row.
+    /// Stuffed packets have ended their PES packet this many times in a row.
     Seen(u32),
-    /// The assumption was wrong, and is no longer used.
+    /// A stuffed packet did not end its PES packet. Stuffing is ignored from now on.
     MeansNothing,
 }
 
@@ -44,15 +45,15 @@ pub(super) struct Assembly {
     stream: Stream,
     state: State,
     buffer: BytesMut,
-    /// Total length of the PES packet; `None` if unknown.
+    /// Total length of the open PES packet; `None` if unknown.
     total: Option<usize>,
     continuity: Option<u8>,
-    /// First bytes of the last payload: a packet with these and the last counter is a repetition.
+    /// First bytes of the last payload. A packet that has these bytes and the last counter is a repetition.
     last_head: [u8; 16],
-    /// The last packet was stuffed.
+    /// True if the last packet was stuffed.
     filled: bool,
     filling: Filling,
-    /// Data was lost or dropped since the last PES packet was output.
+    /// True if data was lost or dropped since the last PES packet was output.
     discontinuity: bool,
     /// Arrival time of the last bytes.
     arrived: Option<Instant>,
@@ -89,7 +90,8 @@ impl Assembly {
         self.state = State::Ignored;
     }
 
-    /// Handles a packet of this stream with payload. `room` is the number of bytes that may still be held.
+    /// Handles a packet of this stream that has payload. `room` is the number of bytes that all streams may still
+    /// hold.
     pub(super) fn push(&mut self, packet: &Packet<'_>, payload: &[u8], room: usize, sink: &mut Sink) {
         if self.state == State::Ignored {
             return sink.stats.count_other(self.stream.kind.stream_type());
@@ -122,7 +124,7 @@ impl Assembly {
         }
     }
 
-    /// Classifies the previous packet, now that the next one is known.
+    /// Evaluates the stuffing of the previous packet, now that the next packet is known.
     fn place(&mut self, unit_start: bool, sink: &mut Sink) {
         if self.filled && self.continuity.is_some() {
             self.filling = match self.filling {
@@ -133,7 +135,7 @@ impl Assembly {
         }
         if unit_start {
             if self.total.is_some() {
-                // The packet announced more bytes than came.
+                // The PES packet announced more bytes than have arrived.
                 self.tear(sink);
             }
             return self.finish(sink);
@@ -172,7 +174,7 @@ impl Assembly {
         }
     }
 
-    /// Drops the open PES packet, since part of it was lost.
+    /// Drops the open PES packet, because part of it was lost.
     pub(super) fn tear(&mut self, sink: &mut Sink) {
         self.filled = false;
         if matches!(self.state, State::Open(_)) {
@@ -183,8 +185,8 @@ impl Assembly {
         }
     }
 
-    /// Handles the loss of an unknown number of packets. The continuity counter misses every 16th such gap; a PES
-    /// packet with a length reveals the loss by its length.
+    /// Handles the loss of an unknown number of packets. The continuity counter does not reveal every 16th such
+    /// gap, so open PES packets without a length are dropped; one with a length reveals the loss itself.
     pub(super) fn lost(&mut self, sink: &mut Sink) {
         if self.total.is_none() {
             self.tear(sink);

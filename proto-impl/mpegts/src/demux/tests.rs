@@ -128,7 +128,7 @@ fn a_frame_without_a_length_arrived_with_its_last_bytes_and_not_with_the_next() 
     muxer.set_streams(Some(StreamKind::H264), None);
     let mut arrivals = Vec::new();
     for n in 0..4 {
-        // The demuxer does not trust yet that a filled packet is the last one.
+        // The demuxer does not yet trust that a stuffed packet is the last one.
         let bytes = video(&mut muxer, n, 70_000);
         let (first, rest) = bytes.split_at(PACKET * 20);
         for (piece, ms) in [(first, 0), (rest, 30)] {
@@ -150,8 +150,8 @@ fn a_frame_without_a_length_comes_with_its_filled_last_packet_once_that_is_trust
         let events = read(&mut demuxer, &video(&mut muxer, n, 70_000));
         got.push(pes_of(&events, VIDEO_PID).len());
     }
-    // The fourth PES packet that ended in stuffing is counted when the fifth begins, so the fifth is the
-    // first to be output at once.
+    // That the fourth PES packet ended in stuffing is only known when the fifth begins. So the fifth is the
+    // first one that is output at once.
     assert_eq!(got, [0, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     assert_eq!(demuxer.stats().pes_cut, 0);
 }
@@ -208,7 +208,7 @@ fn t_02_a_byte_inserted_every_ten_packets_costs_frames_and_not_the_stream() {
         let (events, stats) = read_all(&torn);
         assert!(stats.sync_losses >= 80, "{stats:?}");
         let good = stats.packets - stats.packets_invalid;
-        // The very last packet has no successor that would confirm it.
+        // The very last packet is not followed by one that would confirm it.
         assert!(good + lost_max >= whole, "{good} of {whole}: {stats:?}");
         let torn = 100 - pes_of(&events, VIDEO_PID).len();
         assert!(torn <= if byte == 0 { 50 } else { 90 }, "{torn}: {stats:?}");
@@ -274,8 +274,8 @@ fn t_07_times_have_33_bits_and_an_announced_jump_is_no_gap() {
             Unit { kind: Kind::Video, number: 0, pts: dts, dts, random_access: n == 0, payload: &[&[1; 50]] };
         bytes.extend_from_slice(&muxer.write(&unit));
     }
-    // The last packet has another counter and signals that: its discontinuity flag is set, in a new
-    // adaptation field if needed.
+    // The last packet has another counter and announces this by its discontinuity flag, in a new adaptation
+    // field if needed.
     let last = *places(&bytes, VIDEO_PID).last().unwrap() * PACKET;
     bytes[last + 3] ^= 0x08;
     bytes[last + 5] |= 0x80;
@@ -313,7 +313,7 @@ fn t_08_packets_that_come_twice_are_taken_once() {
     let (events, stats) = read_all(&twice);
     assert_eq!(events, read_all(&bytes).0);
     assert!(stats.duplicates > 100 && stats.gaps == 0, "{stats:?}");
-    // After fifteen lost packets the counter is that of a repetition, but the bytes differ.
+    // After fifteen lost packets, the counter looks like that of a repetition, but the bytes differ.
     let places = places(&bytes, VIDEO_PID);
     let gone = &places[20..35];
     let kept = bytes.chunks(PACKET).enumerate().filter(|(n, _)| !gone.contains(n));

@@ -1,28 +1,28 @@
 //! The program clock: the values and the times of PCRs (§2.4.3.5, §2.7.2).
 //!
-//! A PCR states the time by which all preceding data has arrived. Nothing may follow it that should have been decoded
-//! before, so it follows the stream that lags most: [`Clock::target`] subtracts the lead from the unit's DTS, and stays
-//! below every DTS that another stream may still send. A stream that has sent nothing for [`LATE_MAX`] is not waited
-//! for.
+//! A PCR states the time by which all preceding data has arrived. No unit that should have been decoded before that
+//! time may follow it, so the clock follows the stream that lags most: [`Clock::target`] subtracts the lead from the
+//! unit's DTS, and stays below every DTS that another stream may still send. A stream that has sent nothing for
+//! [`LATE_MAX`] is not waited for.
 
 use alloc::vec::Vec;
 
 use crate::packet::Pcr;
 use crate::{CLOCK_BITS, CLOCK_MASK};
 
-/// Minimum lead of a unit's DTS over the clock at which it is sent: 200 ms.
+/// Minimum time by which the clock is behind the DTS of a unit when the unit is sent: 200 ms.
 pub const PCR_LEAD: u64 = 18_000;
-/// Largest lag of a stream relative to the stream with the clock: 1 s. A lag above [`PCR_LEAD`] becomes the
-/// lead.
+/// Maximum lag of a stream behind the stream that carries the clock: 1 s. If the lag exceeds [`PCR_LEAD`], it is used
+/// as the lead instead.
 pub const LATE_MAX: u64 = 90_000;
 /// Longest interval between PCRs: 100 ms (§2.7.2).
 pub(super) const PCR_INTERVAL_MAX: u64 = 9_000;
-/// Interval after which a PCR is written with the current unit rather than the next. The margin below the
-/// limit allows for unevenly spaced frames.
+/// After this interval, the PCR is written with the current unit instead of the next one. The margin below the limit
+/// allows for unevenly spaced frames.
 const PCR_INTERVAL: u64 = 8_100;
 /// Maximum number of PCR-only packets that fill a pause; longer pauses are not filled.
 const PCR_FILL_MAX: u64 = 20;
-/// Backward step beyond which the clock has a new time base: 3 s, more than any lag and lead.
+/// If DTS steps back by more than this, the clock gets a new time base: 3 s, more than any lag plus lead.
 const CLOCK_BACK_MAX: u64 = 270_000;
 
 /// State of the program clock.
@@ -31,18 +31,18 @@ pub(super) struct Clock {
     /// Latest PCR written.
     last: Option<u64>,
     lead: u64,
-    /// DTS of the last unit in the stream with the clock, and its distance from the previous one.
+    /// DTS of the last unit in the stream that carries the clock, and its distance from the DTS before.
     beat: Option<(u64, u64)>,
 }
 
-/// A PCR to write, and those that fill the time before it.
+/// A PCR to write, and PCRs that fill the time before it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tick {
     /// PCRs of packets without payload, written first.
     pub(super) fill: Vec<Pcr>,
     /// PCR in the packet of the unit.
     pub(super) pcr: Option<Pcr>,
-    /// The PCR starts a new time base.
+    /// True if the PCR starts a new time base.
     pub(super) discontinuity: bool,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct Beat {
     pub(super) dts: u64,
     /// Media time until the next packet of the stream; 0 if unknown.
     pub(super) span: u64,
-    /// Smallest DTS of all later PES packets of other streams.
+    /// A DTS below which no other stream will send a PES packet.
     pub(super) floor: Option<u64>,
-    /// The packet's stream carries the clock.
+    /// True if the packet's stream carries the clock.
     pub(super) is_clock: bool,
-    /// A receiver may start at the packet.
+    /// True if a receiver may start at the packet.
     pub(super) is_start: bool,
 }
 
@@ -66,8 +66,8 @@ impl Clock {
         Self { last: None, lead: PCR_LEAD, beat: None }
     }
 
-    /// Returns the PCRs for a packet: one in the packet itself, or packets before it if its stream does not carry the
-    /// clock.
+    /// Returns the PCRs for a packet: one in the packet itself if its stream carries the clock, otherwise PCRs in
+    /// separate packets before it.
     pub(super) fn tick(&mut self, beat: &Beat) -> Tick {
         let (before, dts) = (self.beat, beat.dts);
         let lag = before.map_or(0, |(clock, _)| signed(dts, clock));
@@ -87,7 +87,7 @@ impl Clock {
         if u64::try_from(signed(raw, last)).is_ok_and(|back| back > CLOCK_BACK_MAX) {
             return self.write(now, Vec::new(), true);
         }
-        // A unit that is earlier than the clock does not move the clock back.
+        // A unit that is earlier than the clock must not move the clock back.
         let Ok(step) = u64::try_from(signed(last, now)) else { return Tick::default() };
         if step == 0 || !self.is_due(beat, step) {
             return Tick::default();
@@ -129,13 +129,13 @@ impl Clock {
         floor.filter(|floor| signed(*floor, led) > 0).unwrap_or(led)
     }
 
-    /// True if a PCR that is `step` ahead of the last one must be written now.
+    /// True if the next PCR, which is `step` later than the last one, must be written now.
     fn is_due(&self, beat: &Beat, step: u64) -> bool {
         if beat.is_clock {
             let next = beat.span.max(self.beat.map_or(0, |(_, step)| step));
             return beat.is_start || step.saturating_add(next) > PCR_INTERVAL;
         }
-        // PCR-only packets are written only when the stream with the clock is slow, or has stopped.
+        // PCRs in separate packets are only needed if the stream that carries the clock is slow or has stopped.
         let is_slow = self.beat.is_none_or(|(at, between)| {
             let silent = u64::try_from(signed(at, beat.dts)).unwrap_or(0);
             between > PCR_INTERVAL_MAX || silent > PCR_LEAD.saturating_add(between.saturating_mul(2))
@@ -153,7 +153,7 @@ const fn pcr(base: u64) -> Pcr {
     Pcr { base: base & CLOCK_MASK, extension: 0 }
 }
 
-/// Returns the ticks from `from` to `to` across the wrap of the clock; negative if `to` is earlier.
+/// Returns the ticks from `from` to `to`, also if the clock has wrapped in between. Negative if `to` is earlier.
 pub(super) const fn signed(from: u64, to: u64) -> i64 {
     let ahead = to.wrapping_sub(from) & CLOCK_MASK;
     if ahead < 1 << (CLOCK_BITS - 1) { ahead.cast_signed() } else { ahead.cast_signed() - (1 << CLOCK_BITS) }

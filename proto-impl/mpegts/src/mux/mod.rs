@@ -1,20 +1,20 @@
-//! Multiplexing: from access units to transport packets of one program, usually with one video and one audio stream.
+//! Multiplexing: turns access units into transport packets of one program, usually with one video and one audio stream.
 //!
-//! Units become PES packets in transport packets of their own. A video unit is one PES packet, written at once. Audio
-//! frames are small: alone, with a header each and the rest of their last packet stuffed, they would take up to twice
-//! their size. So [`Muxer::pack`] puts several into one PES packet, as far as [`Packing`] allows. Only the first has a
-//! timestamp; the others follow without a pause, or begin another packet. A frame that is held is not output yet.
+//! Units become PES packets, each in transport packets of its own. A video unit is one PES packet, written at once.
+//! Audio frames are small: alone, with a header each and the rest of their last packet stuffed, they would take up to
+//! twice their size. So [`Muxer::pack`] puts several into one PES packet, as far as [`Packing`] allows. Only the first
+//! frame has a timestamp. The others follow without a pause; after a pause, a new packet begins. Frames of an
+//! incomplete packet are held and not output yet.
 //!
 //! The tables are written before key frames, when the streams change, after [`Packing::tables_interval`], and when the
-//! owner asks ([`Muxer::begin`]).
+//! owner requests it ([`Muxer::begin`]).
 //!
-//! **The clock.** A PCR is at least [`PCR_LEAD`] before the DTS of the unit it is sent with, and never after
-//! the DTS of a later unit, provided that streams lag by at most [`LATE_MAX`]. The lead is the time that a
-//! receiver has to get and decode the unit, and to compensate for uneven audio and video; a player that
-//! follows the PCR (VLC, set-top boxes) is delayed by as much. ffmpeg uses 700 ms, GStreamer 125 ms; here it
-//! is 200 ms, and more only when a stream lags by more. The PCR is in the first video stream, or in the first
-//! audio stream if there is no video, and at most 100 ms old. If frames are rarer than that, PCR-only packets
-//! are written.
+//! **The clock.** A PCR is at least [`PCR_LEAD`] before the DTS of the unit with which it is sent, and never after the
+//! DTS of a later unit, provided that streams lag by at most [`LATE_MAX`]. The lead is the time that a receiver has to
+//! get and decode the unit, and to compensate for uneven audio and video. A player that follows the PCR (VLC, set-top
+//! boxes) is delayed by the lead. ffmpeg uses 700 ms, GStreamer 125 ms; here it is 200 ms, and more only if a stream
+//! lags by more. The PCR is in the first video stream, or in the first audio stream if there is no video, and at most
+//! 100 ms old. If there are fewer frames than that, packets that contain only a PCR are written.
 
 mod clock;
 #[cfg(test)]
@@ -45,19 +45,19 @@ pub const SPLICE_PID: Pid = Pid::new(0x103);
 const MORE_VIDEO_PID: u16 = 0x110;
 /// Base PID of further audio streams, to which their number is added.
 const MORE_AUDIO_PID: u16 = 0x130;
-/// Maximum number of streams of a program, whose descriptions then always fit one packet. Further streams are
-/// left out.
+/// Maximum number of streams of a program; the descriptions of so many always fit one packet. Further streams are left
+/// out.
 pub const PROGRAM_STREAMS_MAX: usize = 8;
-/// Upper bound of stream numbers.
+/// Stream numbers must be below this.
 const NUMBERS: u8 = 32;
 /// Maximum number of bytes of section packets that wait until the tables that announce them are written.
 const SECTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Default media time after which the tables are repeated: 100 ms.
 const TABLES_INTERVAL: u64 = 9_000;
-/// Largest error of audio timestamps at which frames still count as contiguous: about a millisecond, for RTMP's
+/// Maximum error of audio timestamps at which frames still count as contiguous: about a millisecond, because of RTMP's
 /// resolution and rounding.
 const CONTIGUOUS: u64 = 96;
-/// transport_stream_id and program_number, of which there is one each.
+/// transport_stream_id and program_number. There is one transport stream with one program.
 const PROGRAM: u16 = 1;
 
 /// Kind of a stream. The first stream in this order carries the clock.
@@ -67,9 +67,9 @@ pub enum Kind {
     Video,
     /// Audio.
     Audio,
-    /// Timed metadata, of which a program has one stream.
+    /// Timed metadata. A program has at most one such stream.
     Metadata,
-    /// Splice information, of which a program has one stream, of sections.
+    /// Splice information. A program has at most one such stream; it consists of sections.
     Splice,
 }
 
@@ -108,41 +108,43 @@ pub struct Unit<'a> {
     pub kind: Kind,
     /// Index among the streams of this kind, from 0.
     pub number: u8,
-    /// Presentation time in ticks of 90 kHz, of which 33 bits are written.
+    /// Presentation time in ticks of 90 kHz. Its lower 33 bits are written.
     pub pts: u64,
-    /// Decoding time in ticks of 90 kHz, of which 33 bits are written.
+    /// Decoding time in ticks of 90 kHz. Its lower 33 bits are written.
     pub dts: u64,
-    /// A decoder can start here.
+    /// True if a decoder can start with the unit.
     pub random_access: bool,
-    /// Payload, in pieces that are concatenated.
+    /// Payload, as slices that are concatenated.
     pub payload: &'a [&'a [u8]],
 }
 
 /// Packing of audio frames into PES packets, and the interval at which the tables are repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packing {
-    /// Largest payload of an audio PES packet with several frames, in bytes.
+    /// Maximum payload in bytes of an audio PES packet with several frames.
     pub audio_bytes: usize,
-    /// Longest time that a frame waits, in ticks of media time.
+    /// Maximum time for which a frame is held, in ticks of media time.
     pub audio_wait: u64,
-    /// Media time after which the tables are repeated; `None` for only at key frames and when the owner asks.
+    /// Media time after which the tables are repeated. `None`: they are only written at key frames and when the owner
+    /// requests it.
     pub tables_interval: Option<u64>,
 }
 
 impl Packing {
     /// No packing: every unit is written at once, in its own PES packet.
     pub const NONE: Self = Self { audio_bytes: 0, audio_wait: 0, tables_interval: Some(TABLES_INTERVAL) };
-    /// Packing for viewers of a live stream. A frame waits up to 70 ms, four frames of AAC at 48 or 44.1 kHz; that is a
-    /// fifth of what ffmpeg uses, and less than the latency of SRT (120 ms by default). Seven packets including a PCR
-    /// are one payload of SRT.
+    /// Packing for viewers of a live stream. A frame is held for up to 70 ms, the duration of four frames of AAC at 48
+    /// or 44.1 kHz. This is a fifth of the time that ffmpeg uses, and less than the latency of SRT (120 ms by default).
+    /// Seven packets including a PCR are one payload of SRT.
     pub const LIVE: Self = Self { audio_bytes: 7 * 184 - 22, audio_wait: 6_300, tables_interval: None };
-    /// Packing for segments, which are sent as a whole, so that waiting costs nothing. At most sixteen packets with
-    /// four PCRs, and 350 ms: the values of ffmpeg, which HLS players are used to.
+    /// Packing for segments. Segments are sent as a whole, so holding frames costs nothing. A PES packet has at most
+    /// sixteen transport packets with four PCRs, and 350 ms: these are the values of ffmpeg, to which HLS players are
+    /// used.
     pub const SEGMENT: Self =
         Self { audio_bytes: 16 * 184 - 14 - 4 * 8, audio_wait: 31_500, tables_interval: None };
 }
 
-/// Audio frames waiting for others in their PES packet.
+/// Audio frames that wait for further frames in their PES packet.
 #[derive(Debug)]
 struct Held {
     pts: u64,
@@ -150,14 +152,14 @@ struct Held {
     dts: u64,
     /// DTS of the last frame.
     last: u64,
-    /// PTS expected of a frame that follows without a pause.
+    /// PTS that the next frame has if it follows without a pause.
     next: u64,
     random_access: bool,
     payload: BytesMut,
 }
 
 impl Held {
-    /// True if a frame follows without a pause.
+    /// True if this unit follows the held frames without a pause.
     fn is_followed_by(&self, unit: &Unit<'_>) -> bool {
         unit.pts == unit.dts
             && !unit.random_access
@@ -172,9 +174,9 @@ struct Lane {
     kind: StreamKind,
     pid: Pid,
     continuity: u8,
-    /// DTS of the last unit written; before the first, the least DTS expected.
+    /// DTS of the last unit written. Before the first unit: the smallest DTS expected.
     edge: Option<u64>,
-    /// At least one unit of the stream was written.
+    /// True if at least one unit of the stream was written.
     begun: bool,
     held: Option<Held>,
 }
@@ -187,8 +189,8 @@ impl Lane {
         continuity
     }
 
-    /// Returns the DTS below which no further PES packet of this stream is expected, when another stream's
-    /// unit has the DTS `dts`. `None` if the muxer does not wait for this stream.
+    /// Returns the DTS below which this stream is not expected to send a PES packet any more, given that another stream
+    /// sends a unit with the DTS `dts`. `None` if the muxer does not wait for this stream.
     fn floor(&mut self, dts: u64) -> Option<u64> {
         let patience = if self.begun { LATE_MAX } else { 2 * LATE_MAX };
         let edge = *self.edge.get_or_insert_with(|| dts.wrapping_sub(LATE_MAX) & CLOCK_MASK);
@@ -213,22 +215,22 @@ struct Piece<'a> {
 #[derive(Debug)]
 pub struct Muxer {
     packing: Packing,
-    /// Streams by rising number; the first carries the clock.
+    /// The streams in the order of their numbers. The first one carries the clock.
     lanes: Vec<Lane>,
     pat_continuity: u8,
     pmt_continuity: u8,
     version: u8,
     /// Packets of the tables, with continuity counters of zero.
     tables: BytesMut,
-    /// DTS of the unit before which the tables were last written; `None` when they are due.
+    /// DTS of the unit before which the tables were last written. `None`: they must be written before the next unit.
     tables_at: Option<u64>,
     clock: Clock,
-    /// Packets of streams that are no longer in the program, to be written before the next tables. Each stream held at
-    /// most [`Packing::audio_bytes`], and holds nothing while this is not empty.
+    /// Packets of streams that are no longer in the program. They are written before the next tables. Each of these
+    /// streams held at most [`Packing::audio_bytes`]. No frames are held while this is not empty.
     past: BytesMut,
-    /// Languages of streams, and true if the tables do not contain them yet.
+    /// Languages of streams. The flag is true if the tables do not contain them yet.
     languages: (Vec<(StreamNumber, Language)>, bool),
-    /// Packets of sections, to be written after the next tables.
+    /// Packets of sections. They are written after the next tables.
     sections: BytesMut,
 }
 
@@ -269,9 +271,8 @@ impl Muxer {
         self.set_program(first(Kind::Video, video).into_iter().chain(first(Kind::Audio, audio)));
     }
 
-    /// Sets the languages of streams, as three letters of ISO 639-2, from the next [`Muxer::set_program`] on.
-    /// Other texts are not announced. No language is announced if the tables would then need more than a
-    /// packet each.
+    /// Sets the languages of streams, as three letters of ISO 639-2, from the next [`Muxer::set_program`] on. Other
+    /// texts are ignored. If a table with the languages would need more than one packet, no language is announced.
     pub fn set_languages<'l>(&mut self, languages: impl IntoIterator<Item = (StreamNumber, &'l str)>) {
         let read = |(number, text): (StreamNumber, &str)| {
             Some((number, language(text.as_bytes()).filter(|_| text.len() == 3)?))
@@ -281,9 +282,9 @@ impl Muxer {
         self.languages = (languages, self.languages.1 || has_changed);
     }
 
-    /// Sets the program's streams, each number once; those beyond [`PROGRAM_STREAMS_MAX`] are left out. The tables are
-    /// always written before the next unit, with a new version if the streams have changed. Continuity counters are
-    /// kept.
+    /// Sets the program's streams, each number once. Streams beyond [`PROGRAM_STREAMS_MAX`] are left out. The tables
+    /// are always written before the next unit; if the streams have changed, they have a new version. Continuity
+    /// counters are kept.
     pub fn set_program(&mut self, streams: impl IntoIterator<Item = (StreamNumber, StreamKind)>) {
         let mut streams: Vec<_> = streams
             .into_iter()
@@ -315,14 +316,14 @@ impl Muxer {
         self.tables_at = None;
     }
 
-    /// Writes the tables before the next output, because a segment begins or the tables must be repeated.
+    /// Makes the next output begin with the tables, for example because a segment begins.
     pub const fn begin(&mut self) {
         self.tables_at = None;
     }
 
-    /// Returns the tables for a receiver that joins after the tables last written or, if tables are due,
-    /// before the next ones. In the latter case the counters are equal, so that the receiver takes the second
-    /// tables as a repetition (§2.4.3.3).
+    /// Returns the tables for a receiver that joins now. If the tables will be written before the next unit anyway,
+    /// these have the same continuity counters, so that the receiver takes the second tables as a repetition
+    /// (§2.4.3.3).
     #[must_use]
     pub fn tables(&self) -> Bytes {
         let mut out = self.tables.clone();
@@ -334,8 +335,8 @@ impl Muxer {
         out.freeze()
     }
 
-    /// Returns the packets of a unit in one piece, preceded by the held frames of its stream. Empty if the program has
-    /// no such stream.
+    /// Returns the packets of a unit in one buffer, preceded by the held frames of its stream. Empty if the program
+    /// does not contain the unit's stream.
     #[must_use]
     pub fn write(&mut self, unit: &Unit<'_>) -> Bytes {
         let Some(at) = self.position(unit) else { return Bytes::new() };
@@ -354,15 +355,16 @@ impl Muxer {
         out.freeze()
     }
 
-    /// Returns the packets of an audio frame that lasts `duration` ticks, together with the frames held before it;
-    /// empty if the frame is held. A frame without a duration is never held.
+    /// Returns the packets of an audio frame that lasts `duration` ticks, preceded by the frames held before. Empty if
+    /// the frame itself is held. A frame of unknown duration (0) is never held.
     #[must_use]
     pub fn pack(&mut self, unit: &Unit<'_>, duration: u64) -> Bytes {
         let Packing { audio_bytes, audio_wait, .. } = self.packing;
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
         let is_alone =
             duration == 0 || payload >= audio_bytes || unit.kind != Kind::Audio || unit.pts != unit.dts;
-        // Nothing is held while packets of former streams wait, so that these cannot grow.
+        // While packets of former streams wait, no frames are held. Otherwise the former streams' packets could grow
+        // without limit.
         if is_alone || !self.past.is_empty() {
             return self.write(unit);
         }
@@ -386,7 +388,7 @@ impl Muxer {
         });
         unit.payload.iter().for_each(|piece| held.payload.put_slice(piece));
         (held.last, held.next) = (dts, held.next.wrapping_add(duration) & CLOCK_MASK);
-        // The next frame is expected to have the same size, and to arrive when this one ends.
+        // The next frame is assumed to have the same size as this one, and to arrive when this one ends.
         let is_full = held.payload.len().saturating_add(payload) > audio_bytes;
         let next = u64::try_from(signed(held.pts, held.next)).unwrap_or(u64::MAX);
         if is_full || next > audio_wait {
@@ -395,9 +397,9 @@ impl Muxer {
         out.freeze()
     }
 
-    /// Returns the packets of a section of splice information. Empty if the program has no such stream, or if
-    /// tables are due: the section is then written after them, unless more than 16 KiB of sections would
-    /// wait.
+    /// Returns the packets of a section of splice information. Empty if the program has no such stream. Also empty if
+    /// the tables must be written first: the section is then written after them, unless more than 16 KiB of sections
+    /// would be waiting.
     #[must_use]
     pub fn write_section(&mut self, section: &[u8]) -> Bytes {
         let mut out = BytesMut::new();
@@ -442,8 +444,8 @@ impl Muxer {
         self.lanes.iter().position(|lane| lane.stream == stream)
     }
 
-    /// Returns an upper bound of a unit's size in packets: the first has room for 176 bytes; two for tables and one for
-    /// a PCR may precede it.
+    /// Returns an upper bound of the size of a unit's packets. The first packet has room for 176 bytes. Up to two
+    /// packets with tables and one with a PCR may precede it.
     fn capacity(&self, unit: &Unit<'_>) -> usize {
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
         let packets = payload.saturating_add(PesHeader::bytes(true)) / 184 + 5;
@@ -470,7 +472,7 @@ impl Muxer {
         held.into_iter().for_each(|(at, _)| self.let_go(at, out));
     }
 
-    /// Writes held frames that have waited too long for another frame.
+    /// Writes held frames that have waited too long for further frames.
     fn let_overdue_go(&mut self, dts: u64, out: &mut BytesMut) {
         let wait = i64::try_from(self.packing.audio_wait.saturating_mul(2)).unwrap_or(i64::MAX);
         for at in 0..self.lanes.len() {
@@ -481,8 +483,8 @@ impl Muxer {
         }
     }
 
-    /// Writes a PES packet, preceded by the tables if they are due. `is_start` means that tables were due, so a PCR is
-    /// too.
+    /// Writes a PES packet, preceded by the tables if they must be written. If `is_start`, the tables are written, so a
+    /// PCR must be written as well.
     fn put(&mut self, at: usize, piece: &Piece<'_>, is_start: bool, out: &mut BytesMut) {
         let dts = piece.dts;
         let is_old = |at: u64| {
@@ -490,8 +492,8 @@ impl Muxer {
                 .tables_interval
                 .is_some_and(|interval| u64::try_from(signed(at, dts)).is_ok_and(|since| since >= interval))
         };
-        // A receiver that waits for a key frame of a further video stream does not get that stream's other
-        // packets, so tables must not be written with those.
+        // A receiver that waits for a key frame of a further video stream drops that stream's other packets. So the
+        // tables must not be written with one of those.
         let is_for_all = piece.random_access
             || self
                 .lanes
@@ -501,7 +503,7 @@ impl Muxer {
         if due {
             self.write_tables(dts, out);
         }
-        // Metadata and splice information are sporadic, so the clock does not wait for them.
+        // Metadata and splice information are sporadic. The clock must not wait for them.
         let is_awaited = |other: usize, lane: &Lane| {
             other != at && !matches!(lane.stream.kind, Kind::Metadata | Kind::Splice)
         };
@@ -521,12 +523,12 @@ impl Muxer {
         let payload: usize = piece.payload.iter().map(|piece| piece.len()).sum();
         let marks = self.clock.within(&beat, payload.div_ceil(184));
         if is_other_time {
-            // The time base has changed, and the other streams have sent nothing in the new one.
+            // The time base has changed. The other streams have not sent anything in the new time base yet.
             self.lanes.iter_mut().for_each(|lane| (lane.edge, lane.begun) = (None, false));
         }
         let Some(lane) = self.lanes.get_mut(at) else { return };
         (lane.edge, lane.begun) = (Some(piece.last), true);
-        // Each PES packet begins with a picture or a tag. Audio is not marked as aligned: receivers find its
+        // Each PES packet begins with a picture or a tag and is marked as aligned. Audio is not: receivers find its
         // frames by their headers.
         let is_aligned = lane.stream.kind != Kind::Audio;
         let mut head = BytesMut::with_capacity(PesHeader::bytes(true));
@@ -542,7 +544,7 @@ impl Muxer {
         write_pes(lane, first, &marks, &head, piece.payload, out);
     }
 
-    /// Writes a packet without payload, whose counter is that of the packet before it (§2.4.3.3).
+    /// Writes a packet without payload. Its continuity counter is that of the packet before (§2.4.3.3).
     fn write_clock(&self, pcr: Pcr, discontinuity: bool, out: &mut BytesMut) {
         let Some(lane) = self.lanes.first() else { return };
         let head = Head {
@@ -556,7 +558,7 @@ impl Muxer {
         head.write(0, out);
     }
 
-    /// Builds both tables, each of which always fits one packet.
+    /// Builds both tables. Each of them always fits one packet.
     fn make_tables(&mut self) {
         let pat = Pat { transport_stream: PROGRAM, program: PROGRAM, pmt_pid: PMT_PID };
         let streams: Vec<Stream> =
@@ -617,8 +619,8 @@ fn number(packet: &mut [u8], counter: u8) {
     }
 }
 
-/// Cuts a PES packet into transport packets and stuffs the last one. `marks` are PCRs inside, with the indices of their
-/// packets.
+/// Splits a PES packet into transport packets and stuffs the last one. `marks` are PCRs to write within it, each with
+/// the index of its transport packet.
 fn write_pes(
     lane: &mut Lane,
     first: Head,

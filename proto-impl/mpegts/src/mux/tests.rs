@@ -77,20 +77,20 @@ fn counters_go_on_over_everything() {
 #[test]
 fn the_clock_is_its_lead_before_a_frame_and_never_falls() {
     let mut muxer = both();
-    // The audio has sent nothing yet: it may lag by as much as any stream may.
+    // The audio stream has sent nothing yet. It may lag by the maximum that is allowed.
     let first = muxer.write(&unit(Kind::Video, 126_000, &[&[1]]));
     assert_eq!(clocks(&first), [(VIDEO_PID, 126_000 - LATE_MAX)]);
     assert_eq!(clocks(&muxer.write(&unit(Kind::Audio, 129_000, &[&[1]]))), []);
     let second = clocks(&muxer.write(&unit(Kind::Video, 129_600, &[&[1]])));
     assert_eq!(second.last(), Some(&(VIDEO_PID, 129_600 - PCR_LEAD)));
-    // At 25 frames per second every other frame carries the clock.
+    // At 25 frames per second, every second frame has a PCR.
     assert_eq!(clocks(&muxer.write(&unit(Kind::Video, 133_200, &[&[1]]))), []);
     let _ = muxer.write(&unit(Kind::Audio, 135_000, &[&[1]]));
     let third = muxer.write(&unit(Kind::Video, 136_800, &[&[1]]));
     assert_eq!(clocks(&third), [(VIDEO_PID, 136_800 - PCR_LEAD)]);
-    // A unit earlier than the last carries no PCR.
+    // A unit that is earlier than the last one has no PCR.
     assert_eq!(clocks(&muxer.write(&unit(Kind::Video, 129_000, &[&[1]]))), []);
-    // The clock is at its wrap.
+    // The clock wraps at this unit.
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);
     let first = clocks(&muxer.write(&unit(Kind::Video, 0, &[&[1]])));
@@ -101,7 +101,8 @@ fn the_clock_is_its_lead_before_a_frame_and_never_falls() {
 
 #[test]
 fn the_clock_never_pauses_for_more_than_a_tenth_of_a_second() {
-    // Five video frames per second; audio frames of 1024 samples at 44.1 kHz; only audio frames of 60 ms.
+    // Five video frames per second; rare video frames with audio frames of 1024 samples at 44.1 kHz; only audio
+    // frames of 60 ms.
     let cases: [&[(Kind, u64)]; 3] =
         [&[(Kind::Video, 18_000)], &[(Kind::Video, 450_000), (Kind::Audio, 2089)], &[(Kind::Audio, 5400)]];
     for case in cases {
@@ -171,7 +172,7 @@ fn a_program_of_many_streams_has_them_all_on_pids_of_their_own() {
     }
     seen.sort_unstable_by_key(|(_, length)| *length);
     assert_eq!(seen, [(VIDEO_PID, 1), (Pid::new(MORE_VIDEO_PID + 1), 300)]);
-    // Tables that are due wait for a unit that every receiver gets.
+    // The tables must be written, but only with a unit that every receiver gets.
     muxer.begin();
     assert_eq!(
         packets(&muxer.write(&Unit { dts: 3001, pts: 3001, ..second }))[0].pid,
@@ -278,7 +279,7 @@ fn a_packet_goes_with_the_frame_that_fills_it() {
 
 #[test]
 fn sound_costs_little_more_than_its_bytes() {
-    // 64 and 128 kb/s at 48 kHz; percent over the bytes of ADTS.
+    // 64 and 128 kb/s at 48 kHz. The last number is the overhead in percent of the bytes of ADTS.
     let cases = [
         (Packing::SEGMENT, 178, 6),
         (Packing::SEGMENT, 348, 9),
@@ -295,7 +296,7 @@ fn sound_costs_little_more_than_its_bytes() {
 
 #[test]
 fn video_and_sound_cost_little_more_than_their_bytes() {
-    // 2 Mb/s at 25 a second with key frames every 2 s, and 128 kb/s.
+    // Video of 2 Mb/s at 25 frames per second, with key frames every 2 s, and audio of 128 kb/s.
     for packing in [Packing::SEGMENT, Packing::LIVE] {
         let mut muxer = Muxer::with_packing(packing);
         muxer.set_streams(Some(StreamKind::H264), Some(StreamKind::AacAdts));
@@ -322,7 +323,7 @@ fn what_is_not_one_after_the_other_shares_no_packet() {
     let mut muxer = Muxer::with_packing(Packing::SEGMENT);
     muxer.set_streams(None, Some(StreamKind::AacAdts));
     let mut pack = |dts: u64, duration| muxer.pack(&unit(Kind::Audio, dts, &[&[7; 50]]), duration);
-    // Timestamps in milliseconds, rounded down.
+    // The timestamps were rounded down to milliseconds.
     assert!([0, 1890, 3780, 5760].iter().all(|dts| pack(126_000 + dts, FRAME).is_empty()));
     let times = |bytes: &[u8]| read(bytes).iter().map(|pes| pes.pts.unwrap() - 126_000).collect::<Vec<_>>();
     // A frame is missing.
@@ -362,7 +363,7 @@ fn no_unit_comes_behind_its_time_however_late_its_stream_is() {
                     let dts = 200_000 + n * 3600;
                     let key = Unit { random_access: n % 50 == 0, ..unit(Kind::Video, dts, &[&[1; 900]]) };
                     out.extend_from_slice(&muxer.write(&key));
-                    // Audio that lags from the start and comes in bursts, as if demultiplexed from another
+                    // The audio lags from the start and arrives in bursts, as if it were demultiplexed from another
                     // stream's packets.
                     let until = (n * 3600).saturating_sub(lag) / FRAME / burst * burst;
                     while sound < until {
@@ -475,7 +476,7 @@ fn what_is_held_of_a_stream_that_changes_comes_before_the_new_tables() {
     let pids: Vec<Pid> = packets(&bytes).iter().map(|packet| packet.pid).collect();
     assert_eq!(pids, [Pid::PAT, PMT_PID, AUDIO_PID, AUDIO_PID, Pid::PAT, PMT_PID, AUDIO_PID]);
     assert_eq!(read(&bytes)[1].payload.len(), 50);
-    // Changing the streams with every frame does not make memory grow.
+    // Memory does not grow even if the streams change with every frame.
     for n in 0..100 {
         muxer.set_streams(None, Some(if n % 2 == 0 { StreamKind::AacAdts } else { StreamKind::Ac3 }));
         let bytes = muxer.pack(&unit(Kind::Audio, 126_000 + n * FRAME, &[&[7; 50]]), FRAME);

@@ -1,17 +1,18 @@
-//! Properties that the stream of a faulty publisher must keep.
+//! Properties that a receiver must preserve although the publisher is faulty.
 
 use super::{Fault, Publisher, Unit};
 
 /// Maximum error of lip sync in milliseconds.
 const LIPS_MAX: i64 = 100;
-/// Maximum difference of delays and jitter between tracks in milliseconds.
+/// Maximum difference between tracks in delay and jitter together, in milliseconds.
 const DELAYS_DIFFER: i64 = 200;
-/// Maximum distance of a track from the first that is kept, in milliseconds, with some room for the delays.
+/// Maximum offset of a track from the first track, in milliseconds, that a receiver preserves; includes some room for
+/// delays.
 const OWN_DISTANCE_MAX: i64 = 2_600;
 
 impl Publisher {
-    /// Checks the properties that hold for every publisher with the times that its units received: order, speed and lip
-    /// sync.
+    /// Checks the properties that must hold for every publisher, given the times assigned to its units: order, speed
+    /// and lip sync.
     ///
     /// # Errors
     /// Returns the first violated property and its place.
@@ -51,8 +52,8 @@ impl Publisher {
         })
     }
 
-    /// Checks that 10 s of arrival contain 10 s of each track, with a tolerance of a second or of the
-    /// distance of two of its units: units that are 2 s apart cannot be measured better.
+    /// Checks that in 10 s of arrivals, each track advances by 10 s. The tolerance is a second, or the time between two
+    /// units of the track if that is longer: a track whose units are 2 s apart cannot be measured better.
     fn check_speed(&self, units: &[Unit]) -> Result<(), String> {
         for track in 0..self.tracks.len() {
             let slack = spacing(units, track).max(1_000);
@@ -79,12 +80,13 @@ impl Publisher {
         Ok(())
     }
 
-    /// Checks the lip sync of each track with the first. The correct distance is the track's own offset if it
-    /// is small enough to be kept, otherwise the distance at arrival.
+    /// Checks the lip sync of each track with the first. The correct distance is the track's own offset if a receiver
+    /// preserves an offset of that size, otherwise the distance at arrival.
     fn check_lips(&self, units: &[Unit]) -> Result<(), String> {
         for (track, own) in self.offsets.iter().copied().enumerate().skip(1) {
             let (right, slack) = if own.abs() <= OWN_DISTANCE_MAX { (own, 0) } else { (0, DELAYS_DIFFER) };
-            // The first seconds are skipped: a track that begins before the very first unit is held at zero.
+            // The first seconds are not checked: a track that begins before the very first unit is held at zero for a
+            // while.
             for window in 3..self.seconds {
                 let (from, to) = (window * 1000, window * 1000 + 1000);
                 if self.is_unsettled(from, to) {
@@ -109,7 +111,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// True if a fault has just begun or ended, so that its correction may take a moment.
+    /// True if a fault has just begun or ended, so that the receiver may not have corrected it yet.
     fn is_unsettled(&self, from: i64, to: i64) -> bool {
         self.faults.iter().any(|fault| match *fault {
             Fault::Drift { at, .. } => from < at + 8_000 && at < to,

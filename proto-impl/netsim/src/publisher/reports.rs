@@ -2,12 +2,12 @@
 
 use super::Publisher;
 
-/// Sender reports of a publisher, by their fault. Times are milliseconds of the true time.
+/// Sender reports of a publisher, by their fault. All times are in milliseconds of true time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reports {
     /// No reports are sent.
     Absent,
-    /// The reports agree with sampling.
+    /// The reports agree with the sampling times.
     Agreeing,
     /// The reports of a track are off by `by`.
     Disagreeing {
@@ -16,16 +16,16 @@ pub enum Reports {
         /// Offset of the reported wall clock in milliseconds; positive if it is ahead of the true time.
         by: i64,
     },
-    /// The wall clock is changed at this moment.
+    /// The wall clock is set at this time.
     Set {
         /// Time of the change.
         at: i64,
         /// New offset of the wall clock in milliseconds; positive if it is ahead of the true time.
         by: i64,
     },
-    /// Only this track has reports.
+    /// Only this track sends reports.
     Only(usize),
-    /// The first report is sent repeatedly.
+    /// The first report is sent again and again.
     Frozen,
 }
 

@@ -24,7 +24,8 @@ fn answer(bytes: usize) -> Answer {
     Answer { status: 200, fields: pairs(&[("Content-Type", "text/plain")]), body: vec![7; bytes].into() }
 }
 
-/// Delivers data in pieces until nothing moves and returns the errors of client and server.
+/// Delivers data in pieces until neither side sends any more. Returns the errors of client and
+/// server.
 fn run(client: &mut CallClient, server: &mut Server, piece: usize) -> [Option<Error>; 2] {
     let (now, mut errors) = (begin(), [None, None]);
     loop {
@@ -79,7 +80,8 @@ fn calls_and_answers_have_caps_and_ends() {
     assert!(CallClient::new("c", &long, begin() + ANSWER_WITHIN).is_none());
     let many = Call { query: vec![(String::new(), String::new()); 300], ..call(Vec::new()) };
     assert!(CallClient::new("c", &many, begin() + ANSWER_WITHIN).is_none());
-    // An answer that no frame can hold: the call was performed, but its result cannot be reported.
+    // The answer does not fit in a frame: the call was performed, but its result cannot be
+    // returned.
     let mut client = CallClient::new("c", &call(Vec::new()), begin() + ANSWER_WITHIN).unwrap();
     let mut server = Server::new(begin(), "c");
     run(&mut client, &mut server, 4096);

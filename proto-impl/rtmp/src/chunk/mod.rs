@@ -1,4 +1,5 @@
-//! Chunks (§5.3): messages are cut into chunks so that none blocks the others for long.
+//! Chunks (§5.3): messages are cut into chunks, so that a long message does not block the others for
+//! long.
 //!
 //! ```text
 //!  0 1 2     7
@@ -27,13 +28,13 @@ pub const STATUS: u32 = 5;
 /// The chunk stream of video.
 pub const VIDEO: u32 = 6;
 
-/// The chunk size before any Set Chunk Size (§5.4.1).
+/// The chunk size until a Set Chunk Size message changes it (§5.4.1).
 pub const CHUNK_SIZE_DEFAULT: usize = 128;
 /// Largest useful chunk size: no message is longer.
 pub const CHUNK_SIZE_MAX: u32 = 0xff_ffff;
 /// Value of the timestamp field that announces an extended timestamp.
 const EXTENDED: u32 = 0xff_ffff;
-/// Largest chunk stream id, encoded as two bytes plus 64.
+/// Largest chunk stream id: 64 plus the largest number of two bytes.
 const CHUNK_STREAM_MAX: u32 = 65_599;
 
 /// A complete message.
@@ -45,7 +46,7 @@ pub struct Message {
     pub timestamp: u32,
     /// Message type id.
     pub kind: u8,
-    /// Message stream id; 0 is the connection itself.
+    /// Message stream id. 0 stands for the connection itself.
     pub message_stream: u32,
     /// Body of the message.
     pub payload: Bytes,

@@ -1,9 +1,9 @@
 //! The chunk reader: copies chunks into one buffer per incomplete message.
 //!
-//! A header is read directly from the input if the input contains all of it; otherwise its bytes are collected in a
-//! small carry first. Data is copied once: into a buffer that grows with the received bytes up to the length of the
-//! message; or, if a small message has arrived completely, into a block shared with its neighbours, so that most
-//! messages need no allocation.
+//! A header is read directly from the input if the input contains all of it; otherwise its bytes are first collected in
+//! a small carry buffer. Data is copied once: into a buffer that grows with the received bytes up to the length of the
+//! message. If a small message has arrived completely, its data is copied into a block shared with neighbouring
+//! messages instead, so that most messages need no allocation.
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,10 +14,10 @@ use crate::{Config, Error, Limit, Violation};
 
 /// Longest header, in bytes: 3 basic, 11 message, 4 extended timestamp.
 const HEADER_BYTES_MAX: usize = 18;
-/// Bytes by which a buffer grows ahead of the received data after a publish was accepted: the size of one read from the
+/// Once a publish was accepted, a buffer is this much larger than the received data: the size of one read from the
 /// socket.
 const GROW_AHEAD_BYTES: usize = 64 << 10;
-/// Size of a block that small media messages share. A block is freed with the last of its messages.
+/// Size of a block that small media messages share. A block is freed when the last of its messages is dropped.
 const BLOCK_BYTES: usize = 32 << 10;
 /// Longest message that is stored in a block. If the next message does not fit, the rest of the block is unused.
 const BLOCK_MESSAGE_BYTES_MAX: usize = BLOCK_BYTES / 8;
@@ -31,7 +31,7 @@ pub struct Limits {
     pub command_bytes_max: usize,
     /// Maximum memory for incomplete messages before a publish or play is granted.
     pub pending_bytes_max: usize,
-    /// Maximum memory for incomplete messages afterwards.
+    /// Maximum memory for incomplete messages after a publish or play was granted.
     pub pending_bytes_max_granted: usize,
     /// Maximum number of chunk streams.
     pub chunk_streams_max: usize,
@@ -60,7 +60,7 @@ struct ChunkStream {
     length: usize,
     kind: u8,
     message_stream: u32,
-    /// A message has begun whose data is not complete.
+    /// True if a message has begun whose data is not complete.
     open: bool,
     data: Data,
 }
@@ -102,11 +102,11 @@ struct Open {
 enum Step {
     Message(Message),
     InputUsedUp,
-    /// Bytes already taken must be read again.
+    /// Some bytes were taken too early and must be read again.
     Replay,
 }
 
-/// Bytes taken for the start of an extended timestamp that proved to be data.
+/// Bytes that were taken as the start of an extended timestamp but turned out to be data.
 #[derive(Debug, Clone, Copy, Default)]
 struct Replay {
     bytes: [u8; 4],
@@ -126,7 +126,7 @@ pub struct Reader {
     open: Option<Open>,
     pending_bytes: usize,
     bytes_read: u64,
-    /// Free rest of the latest block.
+    /// Unused rest of the newest block.
     block: BytesMut,
 }
 
@@ -168,7 +168,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Applies Abort (§5.4.2): drops an incomplete message. An unknown chunk stream is ignored.
+    /// Applies Abort (§5.4.2): drops the incomplete message of a chunk stream. An unknown chunk stream is ignored.
     pub fn abort(&mut self, chunk_stream: u32) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == chunk_stream) {
             stream.open = false;
@@ -177,7 +177,8 @@ impl Reader {
         }
     }
 
-    /// Switches to the limits of a granted publish (or of our own play), or back.
+    /// Selects the limits that apply once a publish was granted, or while our client plays; `false` selects the lower
+    /// limits.
     pub const fn grant(&mut self, granted: bool) {
         self.granted = granted;
     }
@@ -188,7 +189,7 @@ impl Reader {
         self.bytes_read
     }
 
-    /// Returns the memory held by incomplete messages.
+    /// Returns the number of bytes allocated for incomplete messages.
     #[must_use]
     pub const fn pending_bytes(&self) -> usize {
         self.pending_bytes
@@ -241,7 +242,7 @@ impl Reader {
         }
     }
 
-    /// Reads a header from the input, or from the carry and the input. `None` when the input ends first.
+    /// Reads a header from the input, or from the carry buffer and the input. `None` if the input ends first.
     fn read_header(&mut self, input: &mut &[u8]) -> Option<Header> {
         if self.carried == 0
             && let Some(header) = self.parse_header(input)
@@ -265,7 +266,7 @@ impl Reader {
         Some(header)
     }
 
-    /// Parses a header; `None` when `bytes` end within it.
+    /// Parses a header. `None` if `bytes` ends within the header.
     fn parse_header(&self, bytes: &[u8]) -> Option<Header> {
         let mut r = wire::Reader::new(bytes);
         let first = r.u8().ok()?;
@@ -305,9 +306,9 @@ impl Reader {
         Some(header)
     }
 
-    /// Skips a repeated extended timestamp. After an extended timestamp most senders (ffmpeg, librtmp) repeat it in a
-    /// type 3 header (§5.3.1.3), some do not. Four bytes equal to it, as a delta or as an absolute time, are taken as
-    /// the repetition, others as data; one different byte decides.
+    /// Skips a repeated extended timestamp. If the last header had an extended timestamp, most senders (ffmpeg, librtmp)
+    /// repeat it in a type 3 header (§5.3.1.3), but some do not. Four bytes that equal the timestamp, as a delta or as
+    /// an absolute time, are taken as the repetition. If a single byte differs, the bytes are data.
     fn skip_repeated_timestamp(&self, chunk_stream: u32, r: &mut wire::Reader<'_>) -> Option<()> {
         let Some(stream) = self.streams.iter().find(|stream| stream.id == chunk_stream) else {
             return Some(());
@@ -330,8 +331,8 @@ impl Reader {
             return Err(Limit::ChunkStreams.into());
         };
         if stream.open {
-            // Inside a message a chunk only continues the data. A repeated full header must have the same
-            // message length.
+            // Within a message, a chunk only continues the data. If it has a full header, the message length in it must
+            // be the same.
             if let Some((to, _)) = header.length_and_kind
                 && to != stream.length
             {
@@ -355,7 +356,8 @@ impl Reader {
         if let Some(index) = self.streams.iter().position(|stream| stream.id == header.chunk_stream) {
             return Ok(index);
         }
-        // librtmp opens the control stream with a type 1 header. The message stream id is then taken as 0.
+        // librtmp begins the control stream with a type 1 header, which has no message stream id. The id is then
+        // assumed to be 0.
         let known_to_begin_so = header.format == 1 && header.chunk_stream == CONTROL;
         if header.format != 0 && !known_to_begin_so {
             let (chunk_stream, format) = (header.chunk_stream, header.format);
@@ -381,7 +383,7 @@ impl Reader {
             stream.data = Data::Place(take_place(&mut self.block, stream.length));
         }
         let before = stream.data.capacity();
-        // The only copy between the receive buffer and the message.
+        // This is the only copy of the data between the receive buffer and the message.
         stream.append(data, ahead);
         self.pending_bytes = self.pending_bytes.saturating_sub(before).saturating_add(stream.data.capacity());
         self.open = (left > 0).then_some(Open { index: open.index, left });
@@ -397,8 +399,9 @@ impl Reader {
 }
 
 impl ChunkStream {
-    /// Applies the header that starts a message. Timestamps wrap (§5.3.1.2.1 leaves deltas to the chunk stream). A type
-    /// 3 header repeats the latest field as a delta, even after a type 0 (§5.3.1.2.4).
+    /// Applies the header that starts a message. Timestamps wrap. (§5.3.1.2.1 leaves deltas to the chunk stream.) A
+    /// type 3 header adds the timestamp field of the last header once more as a delta, even if that header was of type
+    /// 0 (§5.3.1.2.4).
     fn begin(&mut self, header: &Header) {
         if let Some(field) = header.field {
             self.field = field;
@@ -417,16 +420,16 @@ impl ChunkStream {
         self.open = true;
     }
 
-    /// True if the starting message is stored in a block: a media frame no longer than the data that has
-    /// arrived. A peer that announces a length and sends no data therefore gets no memory.
+    /// True if the starting message is stored in a block: it is media, and no longer than the data that has already
+    /// arrived. So a peer that announces a length but sends no data gets no memory.
     fn fits_a_block(&self, available: usize) -> bool {
         matches!(self.kind, kind::AUDIO | kind::VIDEO)
             && (1..=BLOCK_MESSAGE_BYTES_MAX.min(available)).contains(&self.length)
             && self.data.capacity() == 0
     }
 
-    /// Appends data. Capacity follows the received bytes: at most twice as many, or one socket read ahead, and never
-    /// more than the message length, so that a complete message has no spare capacity.
+    /// Appends data. The capacity of the buffer is limited to twice the received bytes, or to one socket read more than
+    /// the received bytes, and never exceeds the message length. So a complete message has no spare capacity.
     fn append(&mut self, data: &[u8], ahead: usize) {
         match &mut self.data {
             Data::Own(buffer) => {
@@ -483,7 +486,7 @@ impl Data {
     }
 }
 
-/// Splits `length` bytes off the front of a block, or of a new one. The block always has room, so the split cannot
+/// Splits `length` bytes off the front of the block, or of a new block if it has too little room. So the split cannot
 /// panic.
 fn take_place(block: &mut BytesMut, length: usize) -> BytesMut {
     if block.capacity() < length {
@@ -504,7 +507,7 @@ impl Replay {
     }
 }
 
-/// Splits up to `bytes` bytes off the front of `input`.
+/// Takes at most `bytes` bytes off the front of `input` and returns them.
 fn consume<'a>(input: &mut &'a [u8], bytes: usize) -> &'a [u8] {
     let (head, tail) = input.split_at_checked(bytes).unwrap_or((input, &[]));
     *input = tail;

@@ -14,7 +14,7 @@ fn head(chunk_stream: u32, timestamp: u32) -> MessageHead {
     MessageHead { chunk_stream, timestamp, kind: 9, message_stream: 1 }
 }
 
-/// Makes the chunks of a message, each with its header.
+/// Makes the chunks of a message. Each chunk includes its header.
 fn chunks(head: &MessageHead, payload: &[u8], chunk_size: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let payload = Bytes::copy_from_slice(payload);
@@ -118,7 +118,8 @@ fn small_frames_that_came_whole_share_a_block_and_others_have_buffers_of_their_o
     let got = read_cut(&mut reader, &bytes, bytes.len()).unwrap();
     assert!(got.windows(2).all(is_behind), "one behind the other");
     assert_eq!(got.iter().map(|message| message.payload.len()).collect::<Vec<_>>(), [300, 4096, 5, 7]);
-    // A full block is followed by a new one. Messages already read do not change.
+    // When a block is full, the next message is in a new block. Messages that were already read do
+    // not change.
     let bytes = frames(&[4000; 20]);
     let more = read_cut(&mut reader, &bytes, bytes.len()).unwrap();
     assert!(
@@ -127,14 +128,14 @@ fn small_frames_that_came_whole_share_a_block_and_others_have_buffers_of_their_o
     );
     assert!(got.iter().chain(&more).all(|message| message.payload.iter().all(|byte| *byte == 5)));
     assert_eq!(reader.pending_bytes(), 0);
-    // The message is too long for a block, or has not arrived completely.
+    // A message that is too long for a block, and a message that has not arrived completely.
     for (length, cut) in [(4097, 1 << 20), (1000, 500)] {
         let bytes = frames(&[length; 2]);
         let got = read_cut(&mut reader, &bytes, cut).unwrap();
         let lengths = got.into_iter().map(|message| Vec::from(message.payload).capacity());
         assert_eq!(lengths.collect::<Vec<_>>(), [length; 2], "exactly its own");
     }
-    // Before the grant there are no blocks.
+    // Before a publish is granted, blocks are not used.
     let mut ungranted = Reader::new((&Config::default()).into());
     let bytes = frames(&[300, 5]);
     assert!(!read_cut(&mut ungranted, &bytes, bytes.len()).unwrap().windows(2).any(is_behind));
@@ -147,7 +148,8 @@ fn shorter_headers_inherit_what_they_leave_out() {
     bytes.extend(b"\x86\0\0\x0auvw"); // type 2: 10 ms
     bytes.extend(b"\xc6rst"); // type 3: again 10 ms
     assert_eq!(times(&read(&bytes).unwrap()), [(1000, 2), (1040, 3), (1050, 3), (1060, 3)]);
-    // §5.3.1.2.4: after a type 0, a type 3 repeats its time as a difference.
+    // §5.3.1.2.4: after a header of type 0, a type 3 header adds the absolute time once more, as a
+    // delta.
     let bytes = [written(&head(6, 40), b"ab", 128), b"\xc6cd".to_vec()].concat();
     assert_eq!(times(&read(&bytes).unwrap()), [(40, 2), (80, 2)]);
 }
@@ -202,7 +204,8 @@ fn m_05_announced_lengths_cost_nothing_and_chunk_streams_are_limited() {
         let at = bytes.len() - 8;
         bytes[at..at + 3].copy_from_slice(&length.to_be_bytes()[1..]);
         bytes.push(0xaa);
-        // A byte of data, then the next chunk stream: with chunk size 1 the chunk is over.
+        // After one byte of data comes a chunk of another chunk stream: with chunk size 1, one byte
+        // completes the chunk.
         bytes
     };
     let mut reader = reader();
@@ -249,7 +252,7 @@ fn m_06_a_chunk_stream_begins_with_a_full_header() {
         let bytes = [&[(format << 6) | 6], rest].concat();
         assert_eq!(violation(read(&bytes)), Some(Violation::FirstHeader { chunk_stream: 6, format }));
     }
-    // The exception is the control stream of librtmp.
+    // The control stream of librtmp is the exception.
     let ping = b"\x42\0\0\0\0\0\x06\x04\0\x07\0\0\0\x01";
     assert_eq!(times(&read(ping).unwrap()), [(0, 6)]);
     assert!(read(b"\x82\0\0\0x").is_err());
@@ -272,7 +275,7 @@ fn m_06_every_form_of_a_chunk_stream_id_is_read() {
         reader.set_chunk_size(2).unwrap();
         assert_eq!(read_cut(&mut reader, &bytes, 1), Ok(vec![message(&head(chunk_stream, 9), b"abc")]));
     }
-    // The two-byte and the three-byte form of one id are the same chunk stream.
+    // The two-byte form and the three-byte form of an id mean the same chunk stream.
     let bytes = [&b"\0\x06\0\0\0\0\0\x03\x09\x01\0\0\0ab"[..], b"\xc1\x06\0c"].concat();
     let mut reader = reader();
     reader.set_chunk_size(2).unwrap();
@@ -316,7 +319,8 @@ fn m_07_extended_timestamps_repeated_or_not_or_wrong_in_type_3() {
     }
 }
 
-/// Checks data that begins like the timestamp, in which case bytes must be given back.
+/// Checks data that begins like the timestamp. The bytes taken for the timestamp must then be read
+/// again as data.
 #[test]
 fn m_07_data_that_resembles_the_timestamp_is_given_back() {
     let timestamp = 0x0102_0307;

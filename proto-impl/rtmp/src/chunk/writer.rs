@@ -1,5 +1,5 @@
 //! The chunk writer. It has no state: every message starts with a full header (type 0), so the same bytes can be sent
-//! to every viewer, after any others.
+//! to every viewer, whatever was sent to that viewer before.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -10,9 +10,9 @@ const HEADER_BYTES_MAX: usize = 18;
 
 /// Appends the chunks of one message to `out`.
 ///
-/// The body is `prefix` (an FLV tag header) followed by `payload`. Headers and prefix are written to
-/// `scratch` and split off; the payload is sliced, not copied. Extended timestamps are repeated in every type
-/// 3 header, as ffmpeg, librtmp and all servers do and expect (§5.3.1.3).
+/// The body is `prefix` (an FLV tag header) followed by `payload`. Headers and the prefix are written to `scratch`
+/// and split off from it; the payload is sliced, not copied. An extended timestamp is repeated in every type 3
+/// header. ffmpeg, librtmp and all servers do and expect this (§5.3.1.3).
 pub fn write_message(
     scratch: &mut BytesMut,
     head: &MessageHead,
@@ -24,7 +24,7 @@ pub fn write_message(
     let chunk_size = chunk_size.max(1);
     let length = prefix.len().saturating_add(payload.len());
     let chunks = length.div_ceil(chunk_size).max(1);
-    // A message needs a single allocation; the first header is the largest.
+    // Reserves enough for all headers, so that a message needs a single allocation. The first header is the largest.
     let headers = HEADER_BYTES_MAX.saturating_add(chunks.saturating_mul(7));
     scratch.reserve(headers.saturating_add(prefix.len()));
     put_full_header(scratch, head, length);

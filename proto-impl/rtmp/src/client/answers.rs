@@ -10,7 +10,7 @@ use crate::command::{Command, text};
 use crate::four_cc::{Ability, FourCcs, takes_multitrack};
 use crate::{CloseReason, Error, message};
 
-/// Longest rejection reason that is passed on to the owner, which may store and display it.
+/// Maximum length of a rejection reason passed on to the owner, because the owner may store and display it.
 const REASON_CHARS_MAX: usize = 512;
 
 impl Client {
@@ -81,7 +81,8 @@ impl Client {
         }
     }
 
-    /// Handles `_error`. `releaseStream` and `FCPublish` may fail, since many servers do not know them.
+    /// Handles `_error`. Errors of `releaseStream` and `FCPublish` are ignored, because many servers do not support
+    /// these commands.
     fn handle_error(&mut self, command: &Command) {
         let is = |transaction: f64| command.transaction.to_bits() == transaction.to_bits();
         if is(transaction::RELEASE_STREAM) || is(transaction::FC_PUBLISH) {
@@ -104,7 +105,7 @@ impl Client {
             (Role::Play, "NetStream.Play.Start") => {
                 self.ready(now);
             }
-            // The stream is over. For a pull, the stream ended; for a push, the server ended it.
+            // The stream is over. In a pull, the publisher has ended it; in a push, the server has ended it.
             (
                 Role::Play,
                 "NetStream.Play.UnpublishNotify" | "NetStream.Play.Stop" | "NetStream.Play.Complete",
@@ -137,7 +138,8 @@ impl Client {
                 self.link.send_stream_command(message_stream, "publish", transaction::REQUEST, &values);
             }
             Role::Play => {
-                // -2000 is "live, else recorded" in the milliseconds that ffmpeg and librtmp send.
+                // In ffmpeg and librtmp, -2000 (milliseconds) means "live if there is a live stream, otherwise
+                // recorded".
                 let values = [Value::Null, name, Value::Number(-2000.0)];
                 self.link.send_stream_command(message_stream, "play", transaction::REQUEST, &values);
                 self.link.set_buffer_length(message_stream);
@@ -157,8 +159,8 @@ impl Client {
     }
 }
 
-/// Returns the FourCCs that a server accepts: from the properties, or from the information object of servers that put
-/// everything there.
+/// Returns the FourCCs that a server accepts. They are in the properties, or in the information object of servers
+/// that put everything there.
 fn answered_four_ccs(command: &Command) -> Option<FourCcs> {
     let takes = Ability::DECODE.or(Ability::FORWARD);
     FourCcs::read(command.object(), takes).or_else(|| FourCcs::read(command.argument(0), takes))

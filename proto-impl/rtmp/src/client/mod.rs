@@ -3,13 +3,13 @@
 //! 1. handshake ([`crate::handshake`]);
 //! 2. `connect`; `_result` -> sends Window Ack Size and Set Chunk Size;
 //! 3. a push sends `releaseStream`, `FCPublish`, `createStream`, as ffmpeg does; a pull `createStream`;
-//! 4. the id -> `publish` or `play`;
+//! 4. the answer to `createStream` contains an id -> `publish` or `play`;
 //! 5. `NetStream.Publish.Start` or `NetStream.Play.Start` (or media) -> [`ClientEvent::Ready`];
 //! 6. media, written by the owner or read as [`ClientEvent::Media`];
 //! 7. `close` -> sends `FCUnpublish` and `deleteStream`.
 //!
-//! An `onStatus` of level `error`, or `_error` to any command that the rest depends on, is
-//! [`ClientEvent::Rejected`] and the end. The server is not trusted: all limits of an accepted connection hold.
+//! An `onStatus` of level `error`, or an `_error` to a command that must succeed, causes [`ClientEvent::Rejected`]
+//! and ends the connection. The server is not trusted: all limits of an accepted connection apply.
 
 mod answers;
 
@@ -27,7 +27,7 @@ use crate::message::{self, kind};
 use crate::timers::{self, Timers};
 use crate::{ClientConfig, CloseReason, Config, Error, FourCcs, MediaMessage, Stats, Timer, handshake};
 
-/// Transaction ids, which are fixed because each command is sent once.
+/// Transaction ids. They are fixed, because each command is sent only once.
 mod transaction {
     pub(super) const CONNECT: f64 = 1.0;
     pub(super) const RELEASE_STREAM: f64 = 2.0;
@@ -40,7 +40,8 @@ mod transaction {
 /// An event of a [`Client`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
-    /// The server accepted the request. A push may now write media for this message stream; a pull receives media.
+    /// The server accepted the request. A push may now write media for this message stream. A pull now receives
+    /// media.
     Ready {
         /// Message stream id given by the server, usually 1.
         message_stream: u32,
@@ -115,7 +116,7 @@ impl Client {
         Self { config, role, phase, link, timers, events: VecDeque::new(), four_ccs: None, multitrack: false }
     }
 
-    /// Handles bytes from the server, split anywhere. After the end they are dropped.
+    /// Handles bytes from the server, split anywhere. Bytes after the end of the connection are dropped.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         let mut input = bytes;
         self.process(now, &mut input).inspect_err(|error| {
@@ -124,8 +125,8 @@ impl Client {
         })
     }
 
-    /// Handles an expired deadline: ends the connection with [`CloseReason::Timeout`]. Harmless if no deadline has
-    /// passed.
+    /// Handles an expired deadline: ends the connection with [`CloseReason::Timeout`]. Does nothing if no deadline
+    /// has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Some(timer) = self.timers.expired(now) {
             self.finish(CloseReason::Timeout(timer));
@@ -138,8 +139,8 @@ impl Client {
         !matches!(self.phase, Phase::Closed)
     }
 
-    /// Sends one media message of a push, on the message stream that the server gave. Meant for messages without a
-    /// packager, such as metadata; audio and video may be packaged outside.
+    /// Sends one media message of a push, on the message stream that the server assigned. Meant for messages that
+    /// have no packager, such as metadata; audio and video may be packaged outside of the machine.
     pub fn send(&mut self, _now: Instant, message: &MediaMessage) {
         if let Phase::Ready { message_stream } = self.phase
             && self.role == Role::Publish
@@ -148,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection. A server that accepted the request is notified.
+    /// Ends the connection. If the publish or play was requested, the server is informed.
     pub fn close(&mut self, _now: Instant, reason: CloseReason) {
         if let Phase::Requesting { message_stream } | Phase::Ready { message_stream } = self.phase {
             if self.role == Role::Publish {
@@ -180,13 +181,13 @@ impl Client {
         true
     }
 
-    /// Returns the time at which `handle_timeout` is next due.
+    /// Returns the time at which `handle_timeout` must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
     }
 
-    /// Returns the FourCCs in the server's answer to `connect`; `None` if it has none.
+    /// Returns the FourCCs that the server announced in its answer to `connect`; `None` if it announced none.
     #[must_use]
     pub const fn four_ccs(&self) -> Option<FourCcs> {
         self.four_ccs
@@ -251,7 +252,7 @@ impl Client {
         }
     }
 
-    /// Handles a media message. Some servers send media before a status.
+    /// Handles a media message. Some servers send media before the status that accepts the request.
     fn handle_media(&mut self, now: Instant, media: MediaMessage) -> Result<(), Error> {
         self.link.stats.media_received = self.link.stats.media_received.saturating_add(1);
         if self.role == Role::Publish {
@@ -277,7 +278,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection, once. Queued output remains for the owner to send.
+    /// Ends the connection; later calls do nothing. Queued output can still be sent.
     fn finish(&mut self, reason: CloseReason) {
         if matches!(self.phase, Phase::Closed) {
             return;
@@ -289,7 +290,7 @@ impl Client {
     }
 }
 
-/// Prints no stream name, since it is the key of another server.
+/// Does not print the stream name, since it is a key on another server.
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")

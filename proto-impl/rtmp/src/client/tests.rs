@@ -29,7 +29,7 @@ fn puller() -> Client {
     Client::play(start(), config(), Seed::from_number(4))
 }
 
-/// Feeds the data of a server: its handshake, then `bytes`.
+/// Feeds the output of a server to the client: a handshake, then `bytes`.
 fn fed(mut client: Client, bytes: &[u8]) -> (Client, Vec<ClientEvent>) {
     let now = start();
     let _ = client.handle_bytes(now, &shake());
@@ -41,7 +41,7 @@ fn fed(mut client: Client, bytes: &[u8]) -> (Client, Vec<ClientEvent>) {
     (client, events)
 }
 
-/// Makes the responses of a server up to the point where media may follow.
+/// Makes all answers of a server up to the point at which media may follow.
 fn consent() -> Vec<u8> {
     let information = Value::object([("code", text("NetStream.Play.Start")), ("level", text("status"))]);
     [
@@ -169,7 +169,7 @@ fn u_20_a_hostile_server_hits_the_same_limits() {
         Error::Limit { limit, .. } => limit,
         Error::Violation { violation, .. } => panic!("{violation}"),
     };
-    // M-04: nginx-rtmp #1042 was the largest chunk size, sent by a pulled server.
+    // M-04: in nginx-rtmp #1042, the server of a pull sent the largest chunk size.
     assert_eq!(violation(&control(1, &[0; 4])), Violation::ChunkSize(0));
     assert_eq!(violation(&control(1, &[0x80, 0, 0, 1])), Violation::ChunkSize(0x8000_0001));
     // M-05, M-06
@@ -186,7 +186,7 @@ fn u_20_a_hostile_server_hits_the_same_limits() {
     // M-12
     let deep = [b"\x02\0\x08onStatus\0\0\0\0\0\0\0\0\0".to_vec(), b"\x03\0\x01a".repeat(10_000)].concat();
     assert!(matches!(violation(&raw(3, 20, 0, 0, &deep)), Violation::Amf(flv::Error::TooDeep { .. })));
-    // Messages that are merely odd do not end the connection: M-04 clamp, M-08.
+    // Strange but valid messages do not end the connection: M-04 clamp, M-08.
     let odd = [
         control(1, &[0x7f, 0xff, 0xff, 0xff]),
         control(5, &[0xff; 4]),

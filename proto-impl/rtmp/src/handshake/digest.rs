@@ -1,7 +1,8 @@
-//! The digest form of the handshake, which Adobe never published and every implementation supports.
+//! The handshake with digests. Adobe never published it, but every implementation supports it.
 //!
-//! C1 and S1 contain a 32-byte digest of themselves at an offset given by four of their bytes, for which there are two
-//! possible positions. C2 and S2 end in a digest of themselves, keyed by the digest of the other side.
+//! C1 and S1 each contain a 32-byte digest of themselves. Its offset is computed from four bytes of the packet, which
+//! are at one of two positions. C2 and S2 end in a digest of themselves, whose key is derived from the digest of the
+//! other side.
 
 use crypto::hmac_sha256;
 
@@ -12,13 +13,13 @@ const DIGEST_BYTES: usize = 32;
 /// Modulus of the digest's offset.
 const OFFSET_MODULUS: usize = 728;
 
-/// Common half of the keys of players and servers.
+/// Second half of the keys; players and servers use the same one.
 const SHARED: [u8; 32] = [
     0xf0, 0xee, 0xc2, 0x4a, 0x80, 0x68, 0xbe, 0xe8, 0x2e, 0x00, 0xd0, 0xd1, 0x02, 0x9e, 0x7e, 0x57, 0x6e,
     0xec, 0x5d, 0x2d, 0x29, 0x80, 0x6f, 0xab, 0x93, 0xb8, 0xe6, 0x36, 0xcf, 0xeb, 0x31, 0xae,
 ];
 
-/// Side that signs a packet.
+/// The side that signs a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Player,
@@ -26,7 +27,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Text part of the keys: it alone is the key of packet 1; with the shared half it is the key of packet 2.
+    /// Text part of the keys. It is the key of packet 1; followed by the shared half, it is the key of packet 2.
     const fn text(self) -> &'static [u8] {
         match self {
             Self::Player => b"Genuine Adobe Flash Player 001",
@@ -35,7 +36,7 @@ impl Role {
     }
 }
 
-/// Position of the digest's offset in a packet.
+/// Position of the four bytes from which the digest's offset is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scheme {
     /// The offset is in bytes 8 to 11; the digest is in the first half.
@@ -55,7 +56,7 @@ impl Scheme {
     }
 }
 
-/// Finds the digest of a packet 1 of `role`; `None` without a valid one.
+/// Finds the digest in a packet 1 sent by `role`; `None` if it contains no valid digest.
 pub(super) fn find(packet: &Packet, role: Role) -> Option<(Scheme, [u8; DIGEST_BYTES])> {
     [Scheme::Zero, Scheme::One].into_iter().find_map(|scheme| {
         let (before, digest, after) = split(packet, scheme.digest_offset(packet))?;
@@ -64,7 +65,7 @@ pub(super) fn find(packet: &Packet, role: Role) -> Option<(Scheme, [u8; DIGEST_B
     })
 }
 
-/// Inserts the digest into a packet 1, and returns the digest.
+/// Inserts the digest into a packet 1 sent by `role`. Returns the digest.
 pub(super) fn sign(packet: &mut Packet, role: Role, scheme: Scheme) -> [u8; DIGEST_BYTES] {
     let offset = scheme.digest_offset(packet);
     let Some((before, _, after)) = split(packet, offset) else {
@@ -75,13 +76,13 @@ pub(super) fn sign(packet: &mut Packet, role: Role, scheme: Scheme) -> [u8; DIGE
     digest
 }
 
-/// Ends a packet 2 of `role` with the digest that answers the other side's packet 1.
+/// Writes the digest at the end of a packet 2 sent by `role`. `answered` is the digest of the other side's packet 1.
 pub(super) fn sign_answer(packet: &mut Packet, role: Role, answered: &[u8; DIGEST_BYTES]) {
     let digest = answer_digest(packet, role, answered);
     put(packet, PACKET_BYTES.saturating_sub(DIGEST_BYTES), &digest);
 }
 
-/// Returns the digest with which a packet 2 must end.
+/// Returns the digest that a packet 2 sent by `role` must end with.
 pub(super) fn answer_digest(
     packet: &Packet,
     role: Role,

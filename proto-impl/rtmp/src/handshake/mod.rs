@@ -1,9 +1,10 @@
 //! The handshake (§5.2): in each direction a packet of 1 byte and two of 1536.
 //!
 //! 1. C0 (version 3) and C1 (time, zero or version, random bytes) arrive.
-//! 2. S0, S1 and S2 are sent as soon as C1 is complete: with digests if C1 has one (see `digest`), else with a random
-//!    S1, and S2 as the echo of C1.
-//! 3. C2 arrives. Its content proves nothing and is ignored, since real clients send it wrong. Then chunks begin.
+//! 2. S0, S1 and S2 are sent as soon as C1 is complete. If C1 has a digest (see `digest`), S1 and S2 have digests,
+//!    too. Otherwise S1 is random, and S2 is a copy of C1.
+//! 3. C2 arrives. Its content is not checked, because it proves nothing and real clients send a wrong one. Then
+//!    chunks begin.
 
 mod digest;
 
@@ -19,14 +20,16 @@ const VERSION: u8 = 3;
 const PACKET_BYTES: usize = 1536;
 /// Position of the version in packet 1; zero in the simple handshake.
 const VERSION_AT: usize = 4;
-/// Version that a client states in packets with a digest: that of the player to which the key belongs.
+/// Version that a client states in a packet with a digest. It is that of the Flash Player to which the digest's key
+/// belongs.
 const PLAYER_VERSION: [u8; 4] = [9, 0, 124, 2];
-/// Version that a server states in packets with a digest: that of the server to which the key belongs.
+/// Version that a server states in a packet with a digest. It is that of the Flash server to which the digest's key
+/// belongs.
 const SERVER_VERSION: [u8; 4] = [3, 5, 1, 1];
 
 type Packet = [u8; PACKET_BYTES];
 
-/// Packet that is expected next. Both roles expect the same three.
+/// The packet that is expected next. Client and server expect the same three packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaits {
     Version,
@@ -35,7 +38,7 @@ enum Awaits {
     Nothing,
 }
 
-/// Collects the peer's packets in a buffer of one packet, freed at the end.
+/// Collects the peer's packets. The buffer holds one packet and is freed at the end of the handshake.
 #[derive(Debug)]
 struct Packets {
     awaits: Awaits,
@@ -72,7 +75,7 @@ impl Packets {
         packet
     }
 
-    /// Takes packet 2 once it is complete, if it is expected. Returns true when the handshake is over.
+    /// Takes packet 2 once it is complete, if it is expected. Returns true if the handshake is then over.
     fn packet2(&mut self, input: &mut &[u8]) -> bool {
         if self.awaits == Awaits::Packet2 && self.fill(input) {
             self.buffer = Vec::new();
@@ -99,13 +102,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates the state, which expects C0.
+    /// Creates the state at the start of a connection. C0 is expected next.
     #[must_use]
     pub const fn new(random: Random) -> Self {
         Self { packets: Packets::new(), random }
     }
 
-    /// Takes the handshake's bytes off the front of `input` and queues the answer. Returns true when the handshake is
+    /// Takes the handshake's bytes off the front of `input` and queues the answer. Returns true once the handshake is
     /// over.
     pub fn read(&mut self, input: &mut &[u8], out: &mut SendQueue) -> Result<bool, Violation> {
         self.packets.version(input)?;
@@ -140,7 +143,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates the state and queues C0 and C1, with a digest or in simple form.
+    /// Creates the state and queues C0 and C1. C1 contains a digest if `digest` is true.
     #[must_use]
     pub fn new(mut random: Random, digest: bool, out: &mut SendQueue) -> Self {
         let mut c1 = packet1(if digest { PLAYER_VERSION } else { [0; 4] }, &mut random);
@@ -152,9 +155,8 @@ impl Client {
         Self { packets: Packets::new(), random, digest }
     }
 
-    /// Takes the handshake's bytes off the front of `input` and queues C2. Returns true when the handshake is over. A
-    /// server that does not answer the digest gets the simple form. S2 is not verified: only TLS authenticates a
-    /// server.
+    /// Takes the handshake's bytes off the front of `input` and queues C2. Returns true once the handshake is over.
+    /// If S1 has no valid digest, C2 has none either. S2 is not verified: only TLS authenticates a server.
     pub fn read(&mut self, input: &mut &[u8], out: &mut SendQueue) -> Result<bool, Violation> {
         self.packets.version(input)?;
         if let Some(s1) = self.packets.packet1(input) {
@@ -178,8 +180,7 @@ impl Client {
     }
 }
 
-/// Returns a packet 1: time 0, the version, random bytes. The time is unused by peers, and machines have no clock for
-/// it.
+/// Returns a packet 1: time 0, the version, random bytes. Peers do not use the time, and machines have no clock.
 fn packet1(version: [u8; 4], random: &mut Random) -> Packet {
     let mut packet = [0; PACKET_BYTES];
     if let Some((head, rest)) = packet.split_at_mut_checked(VERSION_AT.saturating_add(version.len())) {

@@ -1,5 +1,5 @@
-//! Commands of the peer: NetConnection and NetStream commands (§7.2.1, §7.2.2) and the Flash Media Server ones that
-//! encoders send around them.
+//! Commands of the peer: those of NetConnection and NetStream (§7.2.1, §7.2.2), and those of Flash Media Server that
+//! encoders send in addition.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::{
     message,
 };
 
-/// Maximum number of entries of `via` that are read; a stream that passed more nodes is refused long before.
+/// Maximum number of entries of `via` that are read. A stream that has passed more nodes is refused long before this.
 const VIA_MAX: usize = 64;
 
 impl Server {
@@ -37,7 +37,8 @@ impl Server {
         }
     }
 
-    /// Handles a command after `connect`. The message stream is that of the message, except for `deleteStream`.
+    /// Handles a command after `connect`. It applies to the message stream on which it arrived, except for
+    /// `deleteStream`.
     fn handle_connected(
         &mut self,
         now: Instant,
@@ -64,7 +65,7 @@ impl Server {
             "seek" => self.seek(now, message_stream),
             "closeStream" => self.close_stream(now, message_stream),
             "deleteStream" => self.delete_stream(now, message_stream, command),
-            // Results of commands that we never sent, bandwidth checks, statistics of old players.
+            // Answers to commands that were never sent, bandwidth checks, and statistics of old players.
             _ => self.link.count_bad(now),
         }
     }
@@ -105,7 +106,7 @@ impl Server {
         self.link.count_bad(now)
     }
 
-    /// Sends `_result`, unless the transaction id is 0: GStreamer then expects no reply.
+    /// Sends `_result`. If the transaction id is 0, sends nothing: GStreamer then expects no reply.
     fn reply(&mut self, command: &Command, value: Value) -> Result<(), Error> {
         if command.wants_reply() {
             self.link.send_command("_result", command.transaction, &[Value::Null, value]);
@@ -113,7 +114,8 @@ impl Server {
         Ok(())
     }
 
-    /// Sends `_result` and a notification, for which the Flash Media Live Encoder and its descendants wait.
+    /// Sends `_result` and a notification. The Flash Media Live Encoder and programs derived from it wait for the
+    /// notification.
     fn reply_fc(&mut self, command: &Command, notification: &str, code: &str) -> Result<(), Error> {
         self.reply(command, Value::Undefined)?;
         let description = command.argument(0).as_str().unwrap_or_default();
@@ -122,7 +124,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends the publish with the name in the command.
+    /// Ends the publish of the stream that the command names.
     fn fc_unpublish(&mut self, command: &Command) -> Result<(), Error> {
         self.reply(command, Value::Undefined)?;
         let name = command.argument(0).as_str();
@@ -166,7 +168,8 @@ impl Server {
         if !self.is_free(now, Verb::Play, (app, name), message_stream)? {
             return Ok(());
         }
-        // The reset argument is a boolean, or a number from old players. Without it, reset is assumed.
+        // The reset argument is a boolean, or a number if the player is old. If it is missing, reset is assumed to be
+        // true.
         let reset = command.argument(3);
         let reset = reset.as_bool().or_else(|| reset.as_number().map(|n| n != 0.0)).unwrap_or(true);
         let start = command.argument(1).as_number().unwrap_or(-2.0);
@@ -178,7 +181,7 @@ impl Server {
         Ok(())
     }
 
-    /// Pauses or resumes a player. The owner stops sending, and decides where to resume.
+    /// Pauses or resumes a player. The owner has to stop sending, and decides where to resume.
     fn pause(&mut self, now: Instant, message_stream: u32, command: &Command) -> Result<(), Error> {
         if !matches!(self.streams.state(message_stream), Some(State::Playing { .. })) {
             return self.link.count_bad(now);
@@ -215,8 +218,8 @@ impl Server {
         Ok(())
     }
 
-    /// Answers a seek, which a live stream does not support. The level is `status`, since ffplay would stop at an
-    /// error.
+    /// Answers a seek, which is impossible in a live stream. The level of the status is not `error`, because ffplay
+    /// would stop at an error.
     fn seek(&mut self, now: Instant, message_stream: u32) -> Result<(), Error> {
         if !matches!(self.streams.state(message_stream), Some(State::Playing { .. })) {
             return self.link.count_bad(now);
@@ -276,14 +279,14 @@ impl Server {
                 self.link.send_status(message_stream, "status", code, "Stopped playing stream.");
                 self.events.push_back(Event::PlayEnded { message_stream });
             }
-            // There is nothing to stop. (While a request is pending, reading stops, so no command reaches
-            // this point.)
+            // There is nothing to stop. (While a request waits for the owner's decision, no input is processed, so no
+            // command reaches this point.)
             Some(State::Idle | State::PublishPending { .. } | State::PlayPending { .. }) | None => {}
         }
     }
 
-    /// True if the message stream for a publish or play exists and is idle. Otherwise the peer gets an error status; a
-    /// publish or play already on the message stream continues.
+    /// True if the message stream for a publish or play exists and is idle. Otherwise the peer gets an error status;
+    /// if the message stream already publishes or plays, it continues to do so.
     fn is_free(
         &mut self,
         now: Instant,
@@ -308,7 +311,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Reports to the owner a request that was refused without asking.
+    /// Reports a request to the owner that the machine has refused itself.
     fn refused(&mut self, verb: Verb, key: String, reason: &'static str) {
         self.events.push_back(Event::Refused { verb, key, reason });
     }

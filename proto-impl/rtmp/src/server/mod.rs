@@ -38,13 +38,13 @@ use streams::{State, Streams};
 #[derive(Debug)]
 enum Phase {
     Handshake(Box<handshake::Server>),
-    /// `connect` is expected.
+    /// The peer must send `connect`.
     Unconnected,
     /// `connect` waits for the owner's decision.
     ConnectPending {
         transaction: f64,
         app: String,
-        /// The peer announced FourCCs, so the answer includes ours.
+        /// True if the peer announced FourCCs. The answer then announces ours.
         negotiates: bool,
     },
     /// Commands are handled; `app` is that of `connect`, with all its components.
@@ -61,7 +61,7 @@ pub struct Server {
     link: Link,
     streams: Streams,
     timers: Timers,
-    /// Time of the last byte from the player or last media to it.
+    /// Time at which the player last sent a byte or was last sent media.
     player_seen: Instant,
     events: VecDeque<Event>,
     /// Input received while a request waits for the owner's decision.
@@ -69,7 +69,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates the machine for a connection just accepted.
+    /// Creates the machine for a newly accepted connection.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
         let mut timers = timers::stopped();
@@ -86,8 +86,8 @@ impl Server {
         }
     }
 
-    /// Handles bytes from the peer, split anywhere. While a request waits for a decision they are buffered, up to
-    /// [`Config::held_bytes_max`]. After the end they are dropped.
+    /// Handles bytes from the peer, split anywhere. While a request waits for a decision the bytes are buffered, up to
+    /// [`Config::held_bytes_max`]. Bytes after the end of the connection are dropped.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if matches!(self.phase, Phase::Closed) {
             return Ok(());
@@ -97,8 +97,8 @@ impl Server {
         self.process(now, &mut input).and_then(|()| self.hold(input)).inspect_err(|error| self.fail(error))
     }
 
-    /// Handles an expired deadline: ends the connection with [`CloseReason::Timeout`]. Harmless if no deadline has
-    /// passed.
+    /// Handles an expired deadline: pings a silent player if there is still time for an answer, otherwise ends the
+    /// connection with [`CloseReason::Timeout`]. Does nothing if no deadline has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.timers.expired(now) {
             Some(Timer::Player) if self.ping_player(now) => {}
@@ -107,7 +107,8 @@ impl Server {
         }
     }
 
-    /// True if the owner should read from the socket: not while a decision is pending, and not after the end.
+    /// True if the owner should read from the socket. False while a decision is pending and after the connection has
+    /// ended.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         !matches!(self.phase, Phase::Closed) && !self.awaits_verdict()
@@ -132,7 +133,7 @@ impl Server {
         true
     }
 
-    /// Returns the time at which `handle_timeout` is next due.
+    /// Returns the time at which `handle_timeout` must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
@@ -197,7 +198,7 @@ impl Server {
         }
     }
 
-    /// Passes on media of a current publish. Some encoders send data messages on message stream 0.
+    /// Passes on media of a message stream that is publishing. Some encoders send data messages on message stream 0.
     fn handle_media(&mut self, now: Instant, mut media: MediaMessage) -> Result<(), Error> {
         self.link.stats.media_received = self.link.stats.media_received.saturating_add(1);
         if media.message_stream == 0
@@ -214,7 +215,7 @@ impl Server {
         Ok(())
     }
 
-    /// Buffers input that must not be read before a decision.
+    /// Buffers input that must not be processed before the owner's decision.
     fn hold(&mut self, rest: &[u8]) -> Result<(), Error> {
         if rest.is_empty() {
             return Ok(());
@@ -226,7 +227,7 @@ impl Server {
         Ok(())
     }
 
-    /// Continues after a decision with the buffered input.
+    /// Processes the buffered input after the owner's decision.
     fn resume(&mut self, now: Instant) {
         let held = std::mem::take(&mut self.held);
         let mut input = held.as_slice();
@@ -235,7 +236,8 @@ impl Server {
         }
     }
 
-    /// Runs the command timer while the peer has nothing in progress; activity does not extend it.
+    /// Runs the command timer as long as the peer neither publishes, plays nor requests either. Other activity does
+    /// not extend it.
     fn rearm(&mut self, now: Instant) {
         let idle = match self.phase {
             Phase::Unconnected | Phase::Connected { .. } => !self.streams.is_active(),
@@ -255,8 +257,8 @@ impl Server {
         self.link.reader.grant(self.streams.has_publisher());
     }
 
-    /// Pings a player that neither sent nor received anything for half of its timeout: its stream may be
-    /// silent while the player is still there. Returns true if time remains for an answer.
+    /// Pings a player to which and from which nothing was sent for half of its timeout: its stream may be silent
+    /// although the player is still there. Returns true if there is time left for an answer.
     fn ping_player(&mut self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.player_seen);
         let left = self.config.player_idle_timeout.saturating_sub(silent);
@@ -273,7 +275,7 @@ impl Server {
         self.finish(CloseReason::Failed(error.clone()));
     }
 
-    /// Ends the connection, once. Queued output remains for the owner to send.
+    /// Ends the connection; later calls do nothing. Queued output can still be sent.
     fn finish(&mut self, reason: CloseReason) {
         if matches!(self.phase, Phase::Closed) {
             return;

@@ -45,7 +45,7 @@ struct MessageStream {
     state: State,
 }
 
-/// The message streams, at most eight, so that linear search suffices.
+/// The message streams. There are at most eight, so linear search is fast enough.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: Vec<MessageStream>,
@@ -77,17 +77,19 @@ impl Streams {
         self.streams.iter_mut().find(|stream| stream.id == id).map(|stream| &mut stream.state)
     }
 
-    /// Makes a message stream idle and returns its former state; `None` if it does not exist.
+    /// Makes a message stream idle and returns its former state; `None` if the message stream does
+    /// not exist.
     pub(super) fn take(&mut self, id: u32) -> Option<State> {
         self.state_mut(id).map(|state| std::mem::replace(state, State::Idle))
     }
 
-    /// Returns the message stream that publishes or plays this name.
+    /// Returns the message stream that publishes or plays the stream with this name, or has
+    /// requested it.
     pub(super) fn named(&self, name: &str) -> Option<u32> {
         self.streams.iter().find(|stream| stream.state.name() == Some(name)).map(|stream| stream.id)
     }
 
-    /// Returns the message stream that publishes this name.
+    /// Returns the message stream that publishes the stream with this name.
     pub(super) fn publisher_named(&self, wanted: &str) -> Option<u32> {
         let is = |state: &State| matches!(state, State::Publishing { name } if name == wanted);
         self.streams.iter().find(|stream| is(&stream.state)).map(|stream| stream.id)

@@ -184,7 +184,7 @@ fn a_refusal_is_an_error_status_before_the_end() {
     rig.drain();
     assert_eq!(rig.last_reply().status().as_deref(), Some("error NetStream.Publish.BadName"));
     assert_eq!(rig.closed(), Some(CloseReason::Rejected));
-    // A late decision changes nothing.
+    // A decision that comes too late has no effect.
     rig.server.accept_publish(rig.now, 1);
     assert!(!rig.server.poll_transmit(&mut SendQueue::new()));
 
@@ -283,7 +283,7 @@ fn m_02_a_stall_closes_after_5_and_after_10_seconds() {
         let mut rig = Rig::new();
         rig.feed(&full[..held]);
         rig.pass(secs(9));
-        // Commands that lead to no publish or play do not extend the deadline.
+        // Commands that do not request a publish or play do not extend the deadline.
         if held == full.len() {
             rig.feed(&create_stream());
         }
@@ -397,7 +397,7 @@ fn m_08_windows_and_acknowledgements_may_be_absurd() {
         rig.feed(&video(1, 0, &[1; 1000]));
     }
     assert_eq!((rig.media().len(), rig.closed()), (4, None));
-    // A window of 1 is treated as 16 KiB, so acknowledgements do not flood the peer.
+    // A window of 1 byte is treated as one of 16 KiB, so acknowledgements do not flood the peer.
     rig.feed(&control(5, &1u32.to_be_bytes()));
     let acks = |rig: &Rig| rig.messages().iter().filter(|message| message.kind == 3).count();
     let before = acks(&rig);
@@ -506,7 +506,7 @@ fn m_11_media_before_publish_is_dropped() {
     );
     assert!(rig.media().is_empty());
     assert_eq!(rig.server.stats().bad_messages, 3);
-    // Metadata on stream 0 belongs to the only publisher.
+    // Metadata on message stream 0 belongs to the only publisher.
     rig.feed(&[publish(1, "s1"), data(0, &[text("onMetaData")])].concat());
     assert_eq!(
         rig.media().first().map(|media| (media.message_stream, media.kind)),
@@ -576,7 +576,7 @@ fn m_13_connect_without_an_app_is_refused() {
     let mut rig = Rig::new();
     rig.feed(&[shake(), member(Value::object([("app", text(&"a".repeat(65_536)))]))].concat());
     assert!(rig.failed);
-    // The URL is only passed on.
+    // The machine does not parse the URL; it only passes it on.
     let mut rig = Rig::new();
     rig.feed(
         &[shake(), member(Value::object([("app", text("live?q=1")), ("tcUrl", text("\0://\u{fffd}"))]))]

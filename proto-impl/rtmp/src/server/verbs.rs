@@ -1,5 +1,5 @@
-//! The owner's decisions. A decision without a matching pending request is ignored: the request may have ended with the
-//! connection in the meantime.
+//! The owner's decisions. A decision is ignored if no matching request is pending: the connection may have ended in the
+//! meantime.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ impl Server {
         if negotiates {
             self.config.four_ccs.write(Ability::FORWARD, &mut properties);
         }
-        // The server speaks AMF0, also to a peer that offers AMF3.
+        // The server uses AMF0, even with a peer that offers AMF3.
         let information = Value::object([
             ("level", Value::string("status")),
             ("code", Value::string("NetConnection.Connect.Success")),
@@ -89,8 +89,8 @@ impl Server {
         let access =
             [Value::string("|RtmpSampleAccess"), Value::Boolean(tracks.audio), Value::Boolean(tracks.video)];
         self.link.send_data(message_stream, &access);
-        // Sent as a command, as MediaMTX does. ffmpeg mistakes the data message that FMS sent for a third
-        // stream.
+        // Sent as a command, like MediaMTX does. If it were a data message, as FMS sent it, ffmpeg would take it for a
+        // third stream.
         let code = "NetStream.Data.Start";
         self.link.send_status(message_stream, "status", code, "Started playing stream.");
         self.media_progress(now);
@@ -106,7 +106,7 @@ impl Server {
         }
     }
 
-    /// Ends a current publish. The status has level `error`, since encoders ignore others.
+    /// Ends a current publish. The status has the level `error`, because encoders ignore all other levels.
     pub fn end_publish(&mut self, now: Instant, message_stream: u32, rejection: Rejection) {
         if matches!(self.streams.state(message_stream), Some(State::Publishing { .. })) {
             self.reject(now, message_stream, &rejection);
@@ -126,8 +126,8 @@ impl Server {
         self.rearm(now);
     }
 
-    /// Sends one media message to a player. Meant for messages without a packager, such as metadata; audio and video
-    /// for many viewers are packaged once, outside.
+    /// Sends one media message to a player. Meant for messages that have no packager, such as metadata. Audio and video
+    /// for many viewers are packaged once, outside of the machine.
     pub fn send(&mut self, now: Instant, message: &MediaMessage) {
         if matches!(self.streams.state(message.message_stream), Some(State::Playing { .. })) {
             self.link.send_media(message);
@@ -135,7 +135,7 @@ impl Server {
         }
     }
 
-    /// Notes that the owner wrote media to the player.
+    /// Records that the owner has written media to the player.
     pub fn media_progress(&mut self, now: Instant) {
         if self.streams.has_player() {
             self.player_seen = now;
@@ -143,8 +143,8 @@ impl Server {
         }
     }
 
-    /// Notes that the owner could not read a media message. It counts like an unknown message; too many end the
-    /// connection.
+    /// Records that the owner could not read a media message. The message counts as an unknown one; too many of them
+    /// end the connection.
     pub fn bad_media(&mut self, now: Instant) {
         if !matches!(self.phase, Phase::Closed)
             && let Err(error) = self.link.count_bad(now)
@@ -165,8 +165,7 @@ impl Server {
         self.finish(CloseReason::Rejected);
     }
 
-    /// Sends an error status about a message stream, which becomes idle, and ends the connection if the rejection says
-    /// so.
+    /// Makes a message stream idle and sends an error status about it. Ends the connection if `rejection.close` is set.
     pub(super) fn reject(&mut self, now: Instant, message_stream: u32, rejection: &Rejection) {
         self.streams.take(message_stream);
         self.link.send_status(message_stream, "error", &rejection.code, &rejection.description);

@@ -21,8 +21,9 @@ impl Answerer {
         Self { credentials, allows_basic, challenge: None, count: 0, random }
     }
 
-    /// Takes the challenges of a 401. Returns false if none can be answered, or if the credentials were refused: a
-    /// challenge after an answer is worth another try only if it marks the nonce as stale (RFC 7616 §3.3).
+    /// Takes the challenges of a 401. Returns false if none can be answered, or if the server has refused the
+    /// credentials: after a first answer, another one is only useful if the challenge marks the nonce as stale
+    /// (RFC 7616 §3.3).
     pub fn challenged(&mut self, challenges: Vec<Challenge>, was_answered: bool) -> bool {
         let known = challenges
             .into_iter()
@@ -37,7 +38,7 @@ impl Answerer {
         true
     }
 
-    /// Returns the value of `Authorization` for a request; `None` before a challenge.
+    /// Returns the value of `Authorization` for a request; `None` if there was no challenge yet.
     pub fn answer(&mut self, method: &str, uri: &str) -> Option<String> {
         let authorization = match self.challenge.clone()? {
             Challenge::Basic { .. } => Authorization::Basic(self.credentials.clone()),

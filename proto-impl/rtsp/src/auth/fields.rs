@@ -26,17 +26,17 @@ pub enum Challenge {
 pub struct DigestChallenge {
     /// Realm that the password belongs to.
     pub realm: String,
-    /// Nonce that the response must be computed with.
+    /// Nonce with which the response must be computed.
     pub nonce: String,
     /// Value that the client must return unchanged.
     pub opaque: Option<String>,
     /// Hash algorithm.
     pub algorithm: Algorithm,
-    /// The field names its algorithm. A server that names none may not understand one in the answer.
+    /// True if the field names its algorithm. Otherwise the server may not understand an algorithm in the answer.
     pub names_algorithm: bool,
-    /// The server offers `qop=auth`.
+    /// True if the server offers `qop=auth`.
     pub qop_auth: bool,
-    /// Only the nonce of the last answer was wrong.
+    /// True if only the nonce of the last answer was wrong.
     pub stale: bool,
 }
 
@@ -93,7 +93,7 @@ impl Challenge {
         let qop_auth = qop
             .as_deref()
             .is_some_and(|list| list.split(',').any(|one| one.trim_ascii().eq_ignore_ascii_case("auth")));
-        // `auth-int` alone cannot be answered.
+        // If the server offers only `auth-int`, the challenge cannot be answered.
         if qop.as_deref().is_some_and(|list| !list.is_empty()) && !qop_auth {
             return None;
         }
@@ -184,7 +184,7 @@ impl Authorization {
         let parameters: Vec<(&str, String)> = split_unquoted(rest, ',').filter_map(parameter).collect();
         let get = |name: &str| {
             let mut values = parameters.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
-            // A repeated parameter is ambiguous, and ignored.
+            // A repeated parameter is ambiguous and therefore ignored.
             values.next().filter(|_| values.next().is_none()).map(|(_, value)| value.clone())
         };
         let algorithm = match get("algorithm") {
@@ -217,7 +217,7 @@ impl Authorization {
         }
     }
 
-    /// Returns the field's value, which is a secret.
+    /// Returns the value of the field. The value is a secret.
     #[must_use]
     pub fn write(&self) -> String {
         match self {

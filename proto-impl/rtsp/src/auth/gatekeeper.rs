@@ -6,9 +6,10 @@ use crypto::{Seed, constant_time_eq, hmac_sha256};
 
 use super::{Algorithm, Authorization, Challenge, Computation, DigestAnswer, DigestChallenge, hex};
 
-/// Lifetime of a nonce. A client with an older nonce gets a new one without asking its user (RFC 7616 §3.3).
+/// Lifetime of a nonce. A client with an older nonce gets a new one, without its user being asked for the password
+/// again (RFC 7616 §3.3).
 const NONCE_LIFE: Duration = Duration::from_secs(300);
-/// Number of hexadecimal digits of a nonce's time.
+/// Number of hexadecimal digits of the time in a nonce.
 const TIME_DIGITS: usize = 16;
 
 /// Result of verifying credentials.
@@ -22,8 +23,8 @@ pub enum Verdict {
     Refused,
 }
 
-/// Makes challenges and verifies answers, without keeping state for either: a nonce contains its time and a MAC with a
-/// key from the connection's seed, so it is valid on this connection only.
+/// Makes challenges and verifies answers, without keeping any state per challenge. A nonce contains the time and a MAC
+/// of the time. The key of the MAC is derived from the connection's seed, so a nonce is valid on this connection only.
 pub struct Gatekeeper {
     key: [u8; 32],
     start: Instant,
@@ -40,8 +41,8 @@ impl Gatekeeper {
         Self { key, start: now, realm: realm.to_owned(), allows_basic }
     }
 
-    /// Returns the challenges of a 401, one for each field. MD5 comes first and without the name of its algorithm,
-    /// since some clients read only the first field and know no other algorithm.
+    /// Returns the challenges of a 401; each is sent in a field of its own. MD5 comes first and without the name of
+    /// its algorithm, because some clients read only the first field and know no other algorithm.
     #[must_use]
     pub fn challenges(&self, now: Instant, stale: bool) -> Vec<Challenge> {
         let nonce = self.nonce(now);
@@ -63,7 +64,7 @@ impl Gatekeeper {
         challenges
     }
 
-    /// Verifies credentials for a request of this method and URL against one user's.
+    /// Verifies the credentials of a request with this method and URL against the password of one user.
     #[must_use]
     pub fn verify(
         &self,
@@ -74,7 +75,7 @@ impl Gatekeeper {
     ) -> Verdict {
         match authorization {
             Authorization::Basic(credentials) => {
-                // Both, always: a wrong user takes as long as a wrong password.
+                // Both are always compared, so that a wrong user takes as long as a wrong password.
                 let is_user = same(&credentials.user, user);
                 let is_password = same(&credentials.password, password);
                 if self.allows_basic & is_user & is_password { Verdict::Accepted } else { Verdict::Refused }
@@ -115,7 +116,7 @@ impl Gatekeeper {
         time + &mac
     }
 
-    /// Returns the age of a nonce; `None` if it was not made here.
+    /// Returns the age of a nonce; `None` if the nonce was not made by this gatekeeper.
     fn age(&self, now: Instant, nonce: &str) -> Option<Duration> {
         let (time, mac) = nonce.split_at_checked(TIME_DIGITS)?;
         let made = Duration::from_millis(u64::from_str_radix(time, 16).ok()?);
@@ -141,8 +142,8 @@ fn same(a: &str, b: &str) -> bool {
     constant_time_eq(&crypto::sha256(&[a.as_bytes()]), &crypto::sha256(&[b.as_bytes()]))
 }
 
-/// True if an answer computed for `proved` is valid for `uri`: the same URL, the URL of the whole session for
-/// one of its tracks (VLC), or the URL without scheme and host (some cameras' own clients).
+/// True if an answer computed for the URL `proved` is valid for `uri`: both are the same, or `proved` is the URL of
+/// the whole session and `uri` that of a track (VLC), or `proved` lacks scheme and host (some cameras' own clients).
 fn covers(proved: &str, uri: &str) -> bool {
     let trimmed = proved.trim_end_matches('/');
     let continues = |uri: &str| {

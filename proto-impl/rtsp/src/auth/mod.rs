@@ -1,8 +1,8 @@
 //! Basic (RFC 7617) and Digest (RFC 2617, RFC 7616) authentication as RTSP uses it (RFC 2326 §12.5, §12.44).
 //!
 //! [`Challenge`] and [`Authorization`] are the two header fields. [`Gatekeeper`] makes challenges and verifies answers
-//! for a server; [`Answerer`] answers for a client. MD5 is supported because cameras and ffmpeg know nothing else; if a
-//! server offers both, the client answers with SHA-256.
+//! for a server; [`Answerer`] answers for a client. MD5 is supported because cameras and ffmpeg support nothing else.
+//! If a server offers both algorithms, the client answers with SHA-256.
 
 mod answerer;
 mod fields;

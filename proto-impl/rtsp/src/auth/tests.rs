@@ -133,7 +133,7 @@ fn p_12_what_was_not_made_for_this_challenge_is_refused() {
     assert!(client.challenged(own.challenges(now, false), false));
     let good = client.answer("DESCRIBE", URI).unwrap();
     assert_eq!(verify(&own, now, &good), Verdict::Accepted);
-    // A nonce of another connection.
+    // A nonce made by another connection's gatekeeper is refused.
     let other = Gatekeeper::new(now, &Seed::from_number(9), "millstream", false);
     assert_eq!(verify(&other, now, &good), Verdict::Refused);
     for (from, to) in [
@@ -155,7 +155,7 @@ fn p_12_what_was_not_made_for_this_challenge_is_refused() {
         assert_ne!(bad, good, "{from}");
         assert_eq!(verify(&own, now, &bad), Verdict::Refused, "{to}");
     }
-    // A proof for another method or another stream.
+    // The proof does not hold for another method or another stream.
     let authorization = Authorization::read(&good).unwrap();
     for (method, uri) in [("ANNOUNCE", URI), ("DESCRIBE", "rtsp://10.0.0.1:8554/live/s2?token=a")] {
         assert_eq!(own.verify(now, (method, uri), &authorization, ("user", "pass")), Verdict::Refused);

@@ -18,7 +18,7 @@ const PUBLIC: &str = "OPTIONS, ANNOUNCE, GET_PARAMETER, SET_PARAMETER, REDIRECT,
 const SDP: &str = "application/sdp";
 
 impl Client {
-    /// Creates a request about the whole presentation, without number and credentials.
+    /// Creates a request about the whole presentation. The request number and the credentials are still missing.
     pub(super) fn make_request(&self, method: Method) -> Request {
         let url = match &self.presentation {
             Some(presentation) => presentation.url().to_owned(),
@@ -101,7 +101,7 @@ impl Client {
     fn advance(&mut self, now: Instant, url: &str, response: &Response) -> Result<(), Error> {
         let succeeded = response.status.is_success();
         match &self.phase {
-            // Servers that do not know OPTIONS know the rest.
+            // Servers that do not support OPTIONS support the other methods.
             Phase::Options
                 if succeeded
                     || matches!(response.status, Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED) =>
@@ -182,7 +182,7 @@ impl Client {
             self.finish(CloseReason::Rejected);
             return;
         };
-        // Absence means PLAY, and some cameras stumble over more.
+        // The default mode is PLAY. It is omitted, because some cameras fail on further parameters.
         let mode = Some(Mode::Record).filter(|_| self.mode == Mode::Record);
         let offer = Transport { mode, ..offer };
         let mut request = self.request_to(Method::Setup, url);
@@ -197,7 +197,7 @@ impl Client {
         };
         let answer = match response.headers.get("Transport") {
             Some(field) => Transport::read_all(field).ok().and_then(|all| all.into_iter().next()),
-            // Some servers omit the field and mean the offered transport.
+            // A server that omits the field accepts the offered transport.
             None => Some(offer.clone()),
         };
         let chosen = answer.and_then(|answer| self.chosen(&offer, answer));
@@ -211,8 +211,8 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the transport that the server chose from an offer, if valid: interleaved on free channels, or UDP when
-    /// that was offered. If a server answers a UDP offer with interleaving, that is accepted.
+    /// Returns the transport that the server chose, given our offer. `None` if the choice is invalid: it must be
+    /// interleaved on free channels, or UDP if UDP was offered. Interleaving is also accepted if UDP was offered.
     fn chosen(&self, offer: &Transport, answer: Transport) -> Option<Transport> {
         let presentation = self.presentation.as_ref()?;
         match answer.lower {
@@ -224,7 +224,7 @@ impl Client {
                 channels.map(|_| Transport { channels, ..answer })
             }
             Lower::Udp => {
-                // A push needs the server's ports to know where to send.
+                // A push needs the server's ports, because it sends media to them.
                 let is_whole = self.mode == Mode::Play || answer.server_ports.is_some();
                 let client_ports = offer.client_ports;
                 (is_whole && client_ports.is_some()).then_some(Transport { client_ports, ..answer })
@@ -241,7 +241,7 @@ impl Client {
         self.events.push_back(ClientEvent::Ready { rtp_info });
     }
 
-    /// Handles the answer to a keep-alive, which may say that the session no longer exists.
+    /// Handles the answer to a keep-alive. The answer may show that the session no longer exists.
     fn kept_alive(&mut self, method: &Method, response: &Response) {
         match response.status {
             Status::SESSION_NOT_FOUND | Status::UNAUTHORIZED => self.rejected(response),

@@ -8,17 +8,17 @@ use crate::{Method, Request, Response, SessionHeader};
 
 /// Timeout of a session if the server gives none (RFC 2326 §12.37).
 const SESSION_TIMEOUT_SECS: u32 = 60;
-/// Shortest time between two keep-alives, whatever the server says.
+/// Minimum time between two keep-alives, whatever timeout the server announces.
 const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
-/// Longest time between two keep-alives, since middleboxes forget idle connections.
+/// Maximum time between two keep-alives, because middleboxes forget idle connections.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(300);
-/// Maximum number of repetitions of one request because of stale nonces.
+/// Maximum number of times that one request is repeated because of stale nonces.
 const STALE_MAX: u8 = 2;
 
 /// A request whose answer is outstanding.
 #[derive(Debug)]
 struct Outstanding {
-    /// The request without number and credentials.
+    /// The request, without its number and credentials.
     request: Request,
     cseq: u32,
     had_credentials: bool,
@@ -31,7 +31,7 @@ pub(super) struct Dialog {
     answerer: Option<Answerer>,
     outstanding: Option<Outstanding>,
     session: Option<String>,
-    /// The server has accepted the credentials once.
+    /// True if the server has accepted the credentials before.
     proved: bool,
     pub(super) keep_alive_every: Duration,
     /// The server supports `GET_PARAMETER`.
@@ -56,7 +56,7 @@ impl Dialog {
         self.session.as_deref()
     }
 
-    /// Sends a request, which becomes the outstanding one.
+    /// Sends a request. It becomes the outstanding request.
     pub(super) fn send(&mut self, link: &mut Link, request: Request) {
         self.send_again(link, request, 0);
     }
@@ -89,7 +89,7 @@ impl Dialog {
         response.headers.get("CSeq").is_none() || response.headers.cseq() == Some(outstanding.cseq)
     }
 
-    /// Returns the request that was outstanding, as method and URL.
+    /// Ends the outstanding request. Returns its method and URL.
     pub(super) fn settle(&mut self, response: &Response) -> Option<(Method, String)> {
         let Outstanding { request, had_credentials, .. } = self.outstanding.take()?;
         self.proved |= had_credentials && response.status.is_success();
@@ -104,15 +104,15 @@ impl Dialog {
         Some((request.method, request.uri))
     }
 
-    /// Repeats the outstanding request with credentials. Returns false if that cannot succeed.
+    /// Repeats the outstanding request with credentials. Returns false if a repetition cannot succeed.
     pub(super) fn authenticate(&mut self, link: &mut Link, response: &Response) -> bool {
         let (Some(answerer), Some(outstanding)) = (&mut self.answerer, &self.outstanding) else {
             return false;
         };
         let challenges = Challenge::read_all(response.headers.all("WWW-Authenticate"));
         let repeated = outstanding.repeated.saturating_add(1);
-        // Many cameras forget a nonce without marking it as stale, so credentials that were accepted before
-        // are tried once more.
+        // Many cameras forget a nonce without marking it as stale. So credentials that were accepted before are
+        // sent once more.
         let was_refused = outstanding.had_credentials && !(self.proved && outstanding.repeated == 0);
         if repeated > STALE_MAX || !answerer.challenged(challenges, was_refused) {
             return false;

@@ -1,9 +1,10 @@
 //! The connecting machine, for pushes and pulls.
 //!
-//! 1. `OPTIONS`; the methods in `Public` are remembered;
+//! 1. `OPTIONS`; the machine remembers the methods in `Public`;
 //! 2. a pull: `DESCRIBE` -> [`ClientEvent::Described`], the owner chooses tracks with `setup`; a push: `ANNOUNCE`;
-//! 3. for each track `SETUP`, over UDP or interleaved -> [`ClientEvent::SetUp`]; 461 to UDP -> again, interleaved; 461 to
-//!    interleaving -> the owner may choose again ([`ClientEvent::NotInterleaved`]);
+//! 3. for each track `SETUP`, over UDP or interleaved -> [`ClientEvent::SetUp`]; if the server refuses UDP (461),
+//!    `SETUP` is sent again, interleaved; if it refuses to interleave, the owner may choose again
+//!    ([`ClientEvent::NotInterleaved`]);
 //! 4. `PLAY` or `RECORD` -> [`ClientEvent::Ready`];
 //! 5. media; after half of the session's timeout `GET_PARAMETER`, or `OPTIONS` for a server without it;
 //! 6. `close` -> sends `TEARDOWN`.
@@ -34,19 +35,19 @@ use crate::{
 };
 use dialog::Dialog;
 
-/// The answer expected next, in the order of the exchange.
+/// The answer that is expected next.
 #[derive(Debug)]
 enum Phase {
     Options,
     Describe,
-    /// The owner must choose tracks.
+    /// The owner must choose the tracks to set up.
     Described,
     Announce,
     Setup {
         track: usize,
         offer: Transport,
     },
-    /// `PLAY` or `RECORD` was sent.
+    /// `PLAY` or `RECORD` was sent; its answer is expected.
     Start,
     Ready,
     Closed,
@@ -62,7 +63,7 @@ pub struct Client {
     events: VecDeque<ClientEvent>,
     dialog: Dialog,
     presentation: Option<Presentation>,
-    /// Tracks still to be set up.
+    /// Tracks that have not been set up yet.
     wanted: VecDeque<TrackSetup>,
     /// Body of `ANNOUNCE`.
     announced: Bytes,
@@ -77,8 +78,8 @@ impl Client {
         client
     }
 
-    /// Creates a push on a new connection; the first bytes are already queued. Every section of the description that is
-    /// in `tracks` is set up. Sections without a `control` attribute get `streamid=0` and so on, as with ffmpeg.
+    /// Creates a push on a new connection; the first bytes are already queued. Sets up the sections of the description
+    /// whose index is in `tracks`. Sections without a `control` attribute get `streamid=0` and so on, as with ffmpeg.
     #[must_use]
     pub fn publish(
         now: Instant,
@@ -122,7 +123,7 @@ impl Client {
         }
     }
 
-    /// Handles bytes from the server, split anywhere. After the end they are dropped.
+    /// Handles bytes from the server, split anywhere. Bytes after the end of the connection are dropped.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         let mut input = bytes;
         self.process(now, &mut input).inspect_err(|error| {
@@ -131,8 +132,8 @@ impl Client {
         })
     }
 
-    /// Handles an expired deadline: sends a keep-alive if one is due; any other expired deadline ends the connection
-    /// with [`CloseReason::Timeout`].
+    /// Handles an expired deadline. If a keep-alive is due, sends it; any other deadline ends the connection with
+    /// [`CloseReason::Timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.timers.expired(now) {
             Some(Timer::KeepAlive) => self.send_keep_alive(now),
@@ -149,7 +150,8 @@ impl Client {
         !matches!(self.phase, Phase::Closed)
     }
 
-    /// Sets up tracks of the described stream. Ignored at any other time, or if no given track exists.
+    /// Sets up tracks of the described stream. Ignored unless the owner has to choose tracks, or if none of these
+    /// tracks exists.
     pub fn setup(&mut self, now: Instant, tracks: &[TrackSetup]) {
         if matches!(self.phase, Phase::Described) {
             self.want(tracks);
@@ -169,8 +171,8 @@ impl Client {
         event
     }
 
-    /// Appends all queued output to `out`. Returns true if there was any. The output is whole messages and
-    /// frames: insert it between the owner's frames, never into one.
+    /// Appends all queued output to `out`. Returns true if there was any. The output consists of whole messages and
+    /// frames. The owner may write it between two of its own frames, but not into one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -179,7 +181,7 @@ impl Client {
         true
     }
 
-    /// Returns the time at which `handle_timeout` is next due.
+    /// Returns the time at which `handle_timeout` must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
@@ -197,16 +199,16 @@ impl Client {
         self.presentation.as_ref()?.channels(track)
     }
 
-    /// Sends a packet as an interleaved frame. Returns false if the track is not interleaved, the packet exceeds a
-    /// frame, or media does not flow yet.
+    /// Sends a packet as an interleaved frame. Returns false if the track is not interleaved, if the packet is too long
+    /// for a frame, or if media may not be sent yet.
     pub fn send_frame(&mut self, track: usize, is_rtcp: bool, packet: Bytes) -> bool {
         let Some(Channels { rtp, rtcp }) = self.channels(track) else { return false };
         matches!(self.phase, Phase::Ready) && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
     }
 
-    /// Notes that media of the stream arrived, as a frame or a datagram. The owner must call this, because
-    /// only it knows what is media: a server that sends only reports, or packets that were not described, has
-    /// stalled.
+    /// Records that media of the stream arrived, in a frame or a datagram. The owner must call this, because only the
+    /// owner can tell media from other packets: a server that sends only reports, or packets of undescribed formats,
+    /// has stalled.
     pub fn media_progress(&mut self, now: Instant) {
         if let Some(timeout) = self.config.stall_timeout
             && matches!(self.phase, Phase::Ready)
@@ -225,7 +227,7 @@ impl Client {
         self.finish(reason);
     }
 
-    /// Adds the tracks that exist, each once, in their order.
+    /// Adds the tracks that exist in the description, each once, in the order given.
     fn want(&mut self, tracks: &[TrackSetup]) {
         let count = self.presentation.as_ref().map_or(0, |presentation| presentation.tracks.len());
         for setup in tracks {
@@ -259,7 +261,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection, once. Queued output remains for the owner to send.
+    /// Ends the connection; later calls do nothing. Queued output can still be sent.
     fn finish(&mut self, reason: CloseReason) {
         if matches!(self.phase, Phase::Closed) {
             return;
@@ -274,7 +276,7 @@ impl Client {
     }
 }
 
-/// Prints no URL, since it may contain the key of another server.
+/// Does not print the URL, since it may contain the key of a stream on another server.
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")

@@ -178,7 +178,7 @@ fn a_challenge_is_answered_once() {
     }
 }
 
-/// Client with the sequence numbers for the answers of its server.
+/// A client, and the sequence numbers for the answers that its scripted server gives.
 struct Script {
     client: Client,
     cseq: u32,
@@ -204,7 +204,7 @@ impl Script {
         self.sent = String::from_utf8_lossy(&out.take_all()).into_owned();
     }
 
-    /// Answers the next request as the server.
+    /// Feeds the server's answer to the client's next request.
     fn answer(&mut self, now: Instant, status: &str, fields: &str, body: &str) -> &mut Self {
         self.cseq += 1;
         let cseq = self.cseq;
@@ -215,7 +215,8 @@ impl Script {
         self
     }
 
-    /// Runs a client up to the answer to `PLAY` of a server with these header fields in its answers.
+    /// Runs a client up to the server's answer to `PLAY`. `public` and `session` are header fields of the server's
+    /// answers.
     fn playing(now: Instant, public: &str, session: &str) -> Self {
         let mut script = Self::new(player(with_password("pass")));
         script.answer(now, "200 OK", &format!("Public: {public}\r\n"), "");
@@ -260,7 +261,7 @@ fn a_session_is_kept_alive_at_half_of_its_time() {
         script.answer(now + secs(20), "454 Session Not Found", "", "");
         assert_eq!(script.closed(), Some(&CloseReason::Rejected));
     }
-    // A hostile server can make the client neither flood nor fall silent.
+    // A hostile server can make the client neither send keep-alives too often nor stop sending them.
     for (session, every) in [("a;timeout=0", 1), ("a;timeout=4294967295", 300), ("a", 30)] {
         let script = Script::playing(now, "OPTIONS", session);
         assert_eq!(script.client.dialog.keep_alive_every, secs(every), "{session}");
@@ -272,7 +273,7 @@ fn frames_of_other_channels_neither_end_a_pull_nor_keep_it() {
     let now = start();
     let mut script = Script::playing(now, "OPTIONS", "a");
     script.feed(now + secs(5), &b"$\x09\x00\x01x".repeat(10_000));
-    // An RTCP packet, and an RTP packet that the owner does not report as progress.
+    // Neither packet is progress: one is RTCP, and the owner does not report the other.
     script.feed(now + secs(9), b"$\x01\x00\x01x$\x00\x00\x01x");
     assert_eq!((script.closed(), script.client.stats().frames_ignored), (None, 10_000));
     assert_eq!(script.client.poll_timeout(), Some(now + secs(10)));
@@ -403,7 +404,8 @@ fn requests_of_the_server_are_answered() {
 #[test]
 fn cameras_have_their_ways() {
     let now = start();
-    // No CSeq, no Transport in the answer, OPTIONS unknown, absolute controls of another host, media before PLAY's answer.
+    // No CSeq and no Transport in answers, OPTIONS unknown, control URLs with another host, media before the answer to
+    // PLAY.
     let described = DESCRIPTION.replace("trackID=0", "rtsp://192.168.1.64/Streaming/trackID=1");
     let mut script = Script::new(player(config()));
     script.feed(now, b"RTSP/1.0 501 Not Implemented\r\n\r\n");
@@ -428,7 +430,7 @@ fn cameras_have_their_ways() {
     );
     assert!(matches!(&script.events[2], ClientEvent::Interleaved(frame) if frame.track == 0));
     assert_eq!(script.events.last(), Some(&ClientEvent::Ready { rtp_info: vec![] }));
-    // The client accepts a server that answers an offer of UDP with interleaving.
+    // The client accepts interleaving as an answer to an offer of UDP.
     let mut client = player(config());
     let first = format!(
         "RTSP/1.0 200 OK\r\n\r\nRTSP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{DESCRIPTION}",

@@ -1,8 +1,8 @@
-//! Stray bytes: finds the beginning of the next frame or message after them.
+//! Stray bytes: finds the next frame or message after bytes that belong to neither.
 //!
 //! Some cameras write a few extra bytes between interleaved frames, or a frame length that is too small. A
-//! position counts as the beginning of a frame if there was an earlier frame on that channel and its packet
-//! has version 2 (RFC 3550 §5.1), and as the beginning of a message if it starts like one.
+//! frame is assumed to begin at a position if there was an earlier frame on its channel and its packet has
+//! version 2 (RFC 3550 §5.1). A message is assumed to begin if the bytes look like the start of one.
 
 use crate::Method;
 use crate::message::VERSION;
@@ -11,9 +11,9 @@ use crate::message::VERSION;
 const METHOD_BYTES_MAX: usize = 16;
 /// Beginning of a URL.
 const SCHEME: &str = "rtsp";
-/// Shortest packet, in bytes: one of RTCP (RFC 3550 §6.4.2).
+/// Minimum size of a packet in bytes: that of an RTCP packet (RFC 3550 §6.4.2).
 const PACKET_BYTES_MIN: u16 = 8;
-/// The version of RTP and RTCP, in the upper two bits.
+/// Version of RTP and RTCP. It is in the upper two bits of the first byte.
 const RTP_VERSION: u8 = 2;
 
 /// The channels of earlier frames.
@@ -50,8 +50,8 @@ pub(super) enum Beginning {
     Stray,
 }
 
-/// Classifies the bytes that follow a whole frame or message and `stray` stray bytes. After stray bytes only
-/// known methods are recognized, since a stray byte may look like part of a method.
+/// Classifies the bytes after a whole frame or message and `stray` stray bytes. After stray bytes only known
+/// methods are recognized, because a stray byte may look like the beginning of a method.
 pub(super) fn judge(bytes: &[u8], seen: &Seen, stray: usize) -> Beginning {
     match *bytes {
         [] | [b'$'] => Beginning::Unknown,

@@ -53,7 +53,7 @@ fn requests_of_real_clients_are_read() {
     assert_eq!(announce.headers.cseq(), Some(2));
     assert_eq!(announce.headers.get("USER-AGENT"), Some("Lavf59.27.100"));
     assert_eq!(announce.headers.get("Content-Length"), None);
-    // rtspsrc pretends to be a RealMedia client.
+    // rtspsrc claims to be a RealMedia client.
     let all = items(
         b"OPTIONS rtsp://h/s RTSP/1.0\r\nCSeq: 1\r\nUser-Agent: WMPlayer/9.0.0.2980 guid/3300AD50\r\n\
           User-Agent: RealMedia Player\r\nClientChallenge: 9e26d33f2984236010ef6253fb1887f7\r\n\
@@ -101,7 +101,8 @@ fn p_09_stray_bytes_behind_a_frame_are_passed_over_up_to_a_bound() {
         &noise[..],
         b"x",
         b"\0\0\r\n\r\n\0",
-        // A frame on a channel without earlier frames, and a frame without an RTP or RTCP packet.
+        // A frame on a channel that had no earlier frames, and a frame whose content is not an RTP or RTCP
+        // packet.
         b"?$\x09\x00\x10",
         b"?$\x00\x00\x0c\x00",
         b"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAA rtsp",
@@ -116,7 +117,7 @@ fn p_09_stray_bytes_behind_a_frame_are_passed_over_up_to_a_bound() {
     // The announced length is smaller than the packet.
     let short = [PACKET, &[7; 5], PACKET].concat();
     assert_eq!(items(&short).len(), 2);
-    // Each run of stray bytes has its own limit, and before the first frame none are allowed.
+    // Each run of stray bytes has its own limit. Before the first frame, stray bytes are not allowed.
     let long = vec![b'x'; STRAY_BYTES_MAX];
     let runs = [PACKET, &long, PACKET, &long, PACKET].concat();
     assert_eq!(read(&runs, 1000).0.len(), 3);
@@ -167,8 +168,8 @@ fn p_02_a_crooked_content_length_is_refused() {
 
 #[test]
 fn p_03_to_p_05_what_hides_in_a_message_is_refused() {
-    // A body shorter than announced takes the start of the next request, and the rest of that request is not
-    // a message.
+    // The body is shorter than announced, so it swallows the start of the next request. The rest of that
+    // request is not a message.
     let glued = b"SET_PARAMETER * RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 20\r\n\r\nshort\
         TEARDOWN rtsp://h/s RTSP/1.0\r\nCSeq: 2\r\n\r\n";
     let (all, error) = read(glued, 7);

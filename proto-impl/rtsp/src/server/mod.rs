@@ -10,11 +10,11 @@
 //! 6. `TEARDOWN` -> 200, [`Event::Teardown`].
 //!
 //! A play: `OPTIONS`, `DESCRIBE` -> [`Event::Describe`]; `accept_describe` -> 200 with the description; `SETUP` as
-//! above, then `PLAY` -> [`Event::Play`]; `accept_play` -> 200. The owner then sends media.
+//! above, then `PLAY` -> [`Event::Play`]; `accept_play` -> 200. After that the owner sends media.
 //!
-//! States (RFC 2326 §A.2): without a track set up the session is in Init, with one in Ready; `PLAY` and `RECORD`
-//! advance, `PAUSE` returns. A request that does not fit the state is answered with 454, 455, 459 or 460 and changes
-//! nothing.
+//! States (RFC 2326 §A.2): until a track is set up the session is in Init, then in Ready; `PLAY` and `RECORD` lead on
+//! to Playing and Recording, `PAUSE` leads back. A request that is not allowed in the current state is answered with
+//! 454, 455, 459 or 460 and has no effect.
 
 mod requests;
 mod verbs;
@@ -51,7 +51,7 @@ enum State {
 struct Pending {
     request: Request,
     authorization: Option<Authorization>,
-    /// The credentials were right, but the nonce was too old.
+    /// True if the credentials were right, but the nonce was too old.
     stale: bool,
     step: Step,
 }
@@ -79,14 +79,14 @@ pub struct Server {
     random: Random,
     gatekeeper: Gatekeeper,
     failed_authentications: u32,
-    /// Remaining time of the request timer, paused while a decision is pending.
+    /// Remaining time of the request timer. The timer is stopped while a decision is pending.
     request_left: Option<Duration>,
     /// Input received while a request waits for the owner's decision.
     held: Vec<u8>,
 }
 
 impl Server {
-    /// Creates the machine for a connection just accepted.
+    /// Creates the machine for a newly accepted connection.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
         let mut timers = timers::stopped();
@@ -108,8 +108,8 @@ impl Server {
         }
     }
 
-    /// Handles bytes from the peer, split anywhere. While a request waits for a decision they are buffered, up to
-    /// [`Config::held_bytes_max`]. After the end they are dropped.
+    /// Handles bytes from the peer, split anywhere. While a request waits for a decision the bytes are buffered, up to
+    /// [`Config::held_bytes_max`]. Bytes after the end of the connection are dropped.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if self.state == State::Closed {
             return Ok(());
@@ -126,7 +126,8 @@ impl Server {
         }
     }
 
-    /// True if the owner should read from the socket: not while a decision is pending, and not after the end.
+    /// True if the owner should read from the socket. False while a decision is pending and after the connection has
+    /// ended.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         self.state != State::Closed && self.pending.is_none()
@@ -142,8 +143,8 @@ impl Server {
         event
     }
 
-    /// Appends all queued output to `out`. Returns true if there was any. The output is whole messages and
-    /// frames: insert it between the owner's frames, never into one.
+    /// Appends all queued output to `out`. Returns true if there was any. The output consists of whole messages and
+    /// frames. The owner may write it between two of its own frames, but not into one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -152,7 +153,7 @@ impl Server {
         true
     }
 
-    /// Returns the time at which `handle_timeout` is next due.
+    /// Returns the time at which `handle_timeout` must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
@@ -177,14 +178,14 @@ impl Server {
     }
 
     /// Sends a packet as an interleaved frame. Meant for RTCP and other single packets; the owner writes media for many
-    /// viewers. Returns false if the track is not interleaved, or the packet exceeds a frame.
+    /// viewers itself. Returns false if the track is not interleaved, or if the packet is too long for a frame.
     pub fn send_frame(&mut self, track: usize, is_rtcp: bool, packet: Bytes) -> bool {
         let Some(Channels { rtp, rtcp }) = self.channels(track) else { return false };
         self.state != State::Closed && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
     }
 
-    /// Extends the session for activity that the machine does not see: a received datagram, or media accepted by the
-    /// peer.
+    /// Extends the session because of activity that the machine does not see: a datagram was received, or the peer has
+    /// accepted media.
     pub fn keep_alive(&mut self, now: Instant) {
         if self.session_id.is_some() && self.state != State::Closed {
             self.timers.set(Timer::Session, now, self.config.session_timeout);
@@ -218,13 +219,13 @@ impl Server {
         let Some(frame) = frame else { return self.link.count_ignored() };
         self.keep_alive(now);
         self.link.stats.frames_received = self.link.stats.frames_received.saturating_add(1);
-        // Packets in flight when a session pauses are dropped, and are not an error.
+        // Frames that were in flight when the session paused are dropped without an error.
         if matches!(self.state, State::Playing | State::Recording) {
             self.events.push_back(Event::Interleaved(frame));
         }
     }
 
-    /// Buffers input that must not be read before a decision.
+    /// Buffers input that must not be processed before the owner's decision.
     fn hold(&mut self, rest: &[u8]) -> Result<(), Error> {
         if rest.is_empty() {
             return Ok(());
@@ -236,7 +237,7 @@ impl Server {
         Ok(())
     }
 
-    /// Continues after a decision with the buffered input.
+    /// Processes the buffered input after the owner's decision.
     fn resume(&mut self, now: Instant) {
         let held = std::mem::take(&mut self.held);
         let mut input = held.as_slice();
@@ -245,8 +246,8 @@ impl Server {
         }
     }
 
-    /// Runs the request timer without a session, except while a decision is pending, and the session timer with one.
-    /// Requests do not extend the request timer, or refused ones could keep a connection open forever.
+    /// Runs the session timer if there is a session; otherwise the request timer, except while a decision is pending.
+    /// Requests do not extend the request timer, because refused requests could keep a connection open forever.
     fn rearm(&mut self, now: Instant) {
         if self.session_id.is_some() {
             self.timers.clear(Timer::Request);
@@ -267,14 +268,14 @@ impl Server {
 
     fn fail(&mut self, error: &Error) {
         tracing::debug!(%error, "connection failed");
-        // While a request is pending, the peer would take this answer for that request's.
+        // If a request is pending, the peer would take an answer sent now for the answer to that request.
         if self.pending.is_none() && self.state != State::Closed {
             self.link.send_response(&Response::new(error.status(), None));
         }
         self.finish(CloseReason::Failed(error.clone()));
     }
 
-    /// Ends the connection, once. Queued output remains for the owner to send.
+    /// Ends the connection; later calls do nothing. Queued output can still be sent.
     fn finish(&mut self, reason: CloseReason) {
         if self.state == State::Closed {
             return;

@@ -36,8 +36,8 @@ impl Server {
         Ok(())
     }
 
-    /// Checks the rules for every request: it requires no unsupported feature (RFC 2326 §12.32), and its session is
-    /// that of the connection. A request without `Session` belongs to the connection's session.
+    /// Checks the rules for every request: it must not require an unsupported feature (RFC 2326 §12.32), and its
+    /// session must be that of the connection. A request without `Session` belongs to the connection's session.
     fn check(&self, request: &Request) -> Result<(), Status> {
         if request.headers.get("Require").is_some() {
             return Err(Status::OPTION_NOT_SUPPORTED);
@@ -47,8 +47,8 @@ impl Server {
         if is_ours || request.method == Method::Options { Ok(()) } else { Err(Status::SESSION_NOT_FOUND) }
     }
 
-    /// Handles a request by its method. An error is the status to answer with; `Ok` means that the request was answered
-    /// or is pending.
+    /// Handles a request by its method. An error contains the status of the answer. `Ok` means that the request was
+    /// answered or waits for the owner's decision.
     fn dispatch(&mut self, request: &Request) -> Result<(), Status> {
         match &request.method {
             Method::Options => self.answer(request, Status::OK, |headers| headers.push("Public", PUBLIC)),
@@ -59,11 +59,11 @@ impl Server {
             Method::Record => return self.record(request),
             Method::Pause => return self.pause(request),
             Method::Teardown => return self.teardown(request),
-            // Any GET_PARAMETER is answered as a keep-alive: some clients ask for parameters of their own.
+            // Every GET_PARAMETER is answered as a keep-alive, even if a client asks for parameters of its own.
             Method::GetParameter => self.answer_in_session(request),
             Method::SetParameter if request.body.is_empty() => self.answer_in_session(request),
             Method::SetParameter => return Err(Status::PARAMETER_NOT_UNDERSTOOD),
-            // A known method that a server must not receive.
+            // RTSP defines this method, but only servers may send it.
             Method::Redirect => return Err(Status::METHOD_NOT_ALLOWED),
             Method::Other(_) => return Err(Status::NOT_IMPLEMENTED),
         }
@@ -194,8 +194,8 @@ impl Server {
         self.check_whole(request)
     }
 
-    /// Checks that a request is about all tracks, which start and stop together (RFC 2326 §11.3.11). A session with one
-    /// track has two URLs.
+    /// Checks that a request is about all tracks, because they start and stop together (RFC 2326 §11.3.11). If the
+    /// session has only one track, the track's URL is accepted, too.
     fn check_whole(&self, request: &Request) -> Result<(), Status> {
         let Some(presentation) = &self.presentation else { return Ok(()) };
         let names_one = !presentation.is_whole(&request.uri) && presentation.track_of(&request.uri).is_some();
@@ -257,7 +257,7 @@ fn stream_request(request: &Request) -> Result<StreamRequest, Status> {
     })
 }
 
-/// Returns a transport that the owner may accept, with its channels; `None` if unusable.
+/// Returns the transport, with its channels filled in, if the owner may accept it; otherwise `None`.
 fn usable(presentation: &Presentation, transport: Transport) -> Option<Transport> {
     if transport.multicast {
         return None;
@@ -265,8 +265,8 @@ fn usable(presentation: &Presentation, transport: Transport) -> Option<Transport
     match (transport.lower, transport.channels) {
         (Lower::Udp, _) => transport.client_ports.is_some().then_some(transport),
         (Lower::Tcp, Some(channels)) if presentation.are_free(channels) => Some(transport),
-        // An earlier track may already use the channels that the player requests for this one. Offer it
-        // others.
+        // An earlier track may already use the channels that the player requests for this one. Offer free channels
+        // instead.
         (Lower::Tcp, Some(_)) if presentation.mode == Mode::Record => None,
         (Lower::Tcp, Some(_) | None) => {
             Some(Transport { channels: Some(presentation.free_channels()?), ..transport })

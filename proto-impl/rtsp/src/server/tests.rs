@@ -29,14 +29,14 @@ fn rig() -> Rig {
     Rig::new(Config::default())
 }
 
-/// Returns the status of the only answer.
+/// Returns the status of the answer. There must be exactly one answer.
 fn status(answer: &str) -> u16 {
     assert_eq!(answer.matches("RTSP/1.0 ").count(), 1, "{answer}");
     assert!(answer.contains("CSeq: 7\r\n"), "{answer}");
     answer[9..12].parse().unwrap()
 }
 
-/// Feeds requests that must all succeed.
+/// Feeds requests. All of them must succeed.
 fn through(rig: &mut Rig, requests: &[Vec<u8>]) {
     for request in requests {
         let answer = rig.feed(request);
@@ -93,7 +93,7 @@ fn a_section_that_cannot_be_read_is_left_out_and_the_others_keep_their_numbers()
     assert_eq!(status(&rig().feed(&request)), 400);
 }
 
-/// Checks GStreamer, which appends the track to the path and leaves the query after it.
+/// Checks GStreamer, which appends the track to the path and keeps the query after it.
 #[test]
 fn rtspclientsink_publishes() {
     let mut rig = rig();
@@ -263,12 +263,12 @@ fn p_09_channels_and_frames_out_of_place() {
     assert_eq!(status(&rig.feed(&setup("streamid=1", RECORD_TCP))), 461, "doubled");
     assert_eq!(status(&rig.feed(&setup("streamid=1", "RTP/AVP/TCP;unicast;interleaved=1-2"))), 461);
     assert_eq!(status(&rig.feed(&setup("streamid=1", "RTP/AVP/TCP;unicast;interleaved=255-256"))), 400);
-    // The server chooses when the client does not.
+    // The server chooses the channels if the client does not.
     let answer = rig.feed(&setup("streamid=1", "RTP/AVP/TCP;unicast;mode=record"));
     assert!(answer.contains("interleaved=2-3"), "{answer}");
     rig.feed(b"$\x09\x00\x01x$\x00\x00\x01x");
     assert_eq!((rig.server.stats().frames_ignored, rig.server.stats().frames_received), (1, 1));
-    // Ignored frames neither end the session nor keep it alive.
+    // Ignored frames do not end the session, but do not keep it alive either.
     rig.now += secs(50);
     rig.feed(&b"$\x09\x00\x01x".repeat(10_000));
     assert_eq!((rig.closed(), rig.server.stats().frames_ignored), (None, 10_001));
@@ -306,7 +306,7 @@ fn messages_out_of_place_are_counted_by_the_minute() {
 
 #[test]
 fn a_player_sets_up_its_tracks_in_any_order() {
-    // The player numbers the channels of its tracks from 0, but the server assigns its own.
+    // The player numbers the channels of its tracks from 0. The server replaces them by its own.
     let mut rig = rig();
     through(&mut rig, &[describe()]);
     for (track, asked, offered, chosen) in [(1, 0, 0, 2), (0, 2, 0, 0)] {
@@ -333,7 +333,7 @@ fn p_10_descriptions_that_cannot_be_are_refused() {
         let request = ask("ANNOUNCE", URL, "Content-Type: application/sdp\r\n", body);
         assert_eq!(status(&rig().feed(&request)), 400, "{:.40}", body);
     }
-    // A control is only compared and never resolved.
+    // A control attribute is only compared with URLs, never resolved.
     for control in ["../../etc", "rtsp://192.0.2.1/x/y"] {
         let body = format!("{none}m=audio 0 RTP/AVP 0\r\na=control:{control}\r\nm=audio 0 RTP/AVP 0\r\n");
         let mut rig = rig();
@@ -398,7 +398,7 @@ fn a_connection_without_a_session_is_closed_however_it_chatters() {
     rig.now = begin + secs(9);
     through(&mut rig, &[ask("OPTIONS", "*", "", ""), describe()]);
     assert_eq!(rig.server.poll_timeout(), Some(begin + secs(10)));
-    // The time of the owner's decision does not count as the peer's.
+    // The time that the owner takes for a decision does not count against the peer.
     rig.server.handle_bytes(rig.now, &describe()).unwrap();
     assert_eq!(rig.server.poll_timeout(), None);
     rig.now = begin + secs(100);

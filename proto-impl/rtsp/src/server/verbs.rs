@@ -1,5 +1,5 @@
-//! The owner's decisions. A decision without a matching pending request is ignored: the request may have ended with the
-//! connection in the meantime.
+//! The owner's decisions. A decision is ignored if no matching request is pending: the connection may have ended in the
+//! meantime.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ use crate::presentation::Presentation;
 use crate::{CloseReason, Headers, Limit, Lower, Mode, RtpInfo, Status, Timer, Transport, rtp_info};
 
 impl Server {
-    /// Verifies the credentials of the pending request against a user's. After [`Verdict::Stale`], call
-    /// [`Server::challenge`], which then tells the client not to ask its user again.
+    /// Verifies the credentials of the pending request against those of a user. After [`Verdict::Stale`], call
+    /// [`Server::challenge`]; its challenge then lets the client retry without asking its user.
     pub fn verify(&mut self, now: Instant, user: &str, password: &str) -> Verdict {
         let Some(pending) = &mut self.pending else { return Verdict::Refused };
         let Some(authorization) = &pending.authorization else { return Verdict::Refused };
@@ -25,8 +25,8 @@ impl Server {
         verdict
     }
 
-    /// Answers the pending request with 401 and challenges. Ends the connection of a client whose credentials are wrong
-    /// too often: see [`crate::Config::authentications_max`].
+    /// Answers the pending request with 401 and challenges. If the client has sent wrong credentials too often, ends
+    /// the connection: see [`crate::Config::authentications_max`].
     pub fn challenge(&mut self, now: Instant) {
         let Some(pending) = &self.pending else { return };
         let (stale, failed) = (pending.stale, pending.authorization.is_some() && !pending.stale);
@@ -82,7 +82,7 @@ impl Server {
     }
 
     /// Accepts the pending `SETUP` with one of its transports, to which the owner has added the server's ports and the
-    /// source of the packets. Interleaved channels that are missing or in use are answered with 500.
+    /// source of the packets. If interleaved channels are missing or in use, the answer is 500.
     pub fn accept_setup(&mut self, now: Instant, transport: Transport) {
         let Some(Pending { step: Step::Setup { track }, .. }) = &self.pending else { return };
         let track = *track;
@@ -99,7 +99,7 @@ impl Server {
         let field = transport.to_string();
         slot.transport = Some(transport);
         if self.session_id.is_none() {
-            // 128 bits, so that no one can guess the session of another connection.
+            // 128 bits, so that the session of another connection cannot be guessed.
             let mut id = [0; 16];
             self.random.fill(&mut id);
             self.session_id = Some(hex(&id));
@@ -114,8 +114,8 @@ impl Server {
         self.resume(now);
     }
 
-    /// Accepts the pending `PLAY`. The owner may then write media after the queued output. `infos` gives the
-    /// positions at which tracks begin, as far as known.
+    /// Accepts the pending `PLAY`. The owner may then write media after the queued output. `infos` are the positions at
+    /// which tracks begin, if they are known.
     pub fn accept_play(&mut self, now: Instant, infos: &[RtpInfo]) {
         let Some(Pending { step: Step::Play, .. }) = &self.pending else { return };
         self.state = State::Playing;
@@ -124,7 +124,7 @@ impl Server {
         self.settle(Status::OK, |headers| {
             headers.push("Session", &session);
             headers.push("Range", "npt=0.000-");
-            // The field is optional, so it is omitted when it is longer than clients read.
+            // The field is optional, so it is omitted if it is too long for clients to read.
             if !info.is_empty() && info.len() <= HEADER_VALUE_BYTES_MAX {
                 headers.push("RTP-Info", &info);
             }

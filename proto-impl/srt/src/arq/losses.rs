@@ -1,8 +1,9 @@
 //! The receiver's loss list, and when it is reported (draft-sharabayko-srt-01 §4.8.2).
 //!
 //! A gap is reported at once, and again a quarter of a round trip later in case the report was lost; the sender answers
-//! only one of the two. If the packet has not arrived when the round trip is over, the cycle repeats. (libsrt reports its
-//! whole list every half round trip; the number of reports is the same, but here their times follow each loss.)
+//! only one of the two. If the packet has not arrived after a round trip, both reports are sent again. (libsrt reports
+//! its whole list every half round trip; the number of reports is the same, but here their times follow from each
+//! loss.)
 
 use std::collections::VecDeque;
 
@@ -10,13 +11,13 @@ use crate::arq::rtt::Rtt;
 use crate::packet::write_loss;
 use crate::seq::Seq;
 
-/// Number of separate gaps remembered. Packets missing beyond them are not requested.
+/// Maximum number of separate gaps remembered. Packets missing in further gaps are not requested.
 pub(crate) const RANGES_MAX: usize = 4096;
 /// Largest body of one loss report, in bytes.
 const REPORT_BYTES_MAX: usize = 1400;
-/// Shortest cycle of two reports (libsrt: the shortest NAK interval of live mode).
+/// Minimum duration of a cycle, which has two reports (libsrt: the shortest NAK interval of live mode).
 const CYCLE_MIN_US: u32 = 20_000;
-/// Slack added to the round trip and its measured variation before a packet counts as lost again.
+/// Time added to the round trip and its measured variation before a packet counts as lost again.
 const SLACK_US: u32 = 3_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +37,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Appends a gap, to be reported from `report_at` on. Returns false when the list is full.
+    /// Appends a gap that is to be reported from `report_at` on. Returns false if the list is full.
     pub(crate) fn push(&mut self, report_at: i64, first: Seq, last: Seq) -> bool {
         if self.ranges.len() >= RANGES_MAX {
             return false;
@@ -50,10 +51,10 @@ impl Losses {
         self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
     }
 
-    /// Reports these packets, all of them missing, at the next opportunity.
+    /// Reports these packets, which are all missing, at the next opportunity.
     pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
         let Some(from) = first.ahead_of(base) else { return };
-        // If the list is full, the gaps in it are still reported when they are due.
+        // If the list is full, its gaps are still reported at their own times.
         if self.ranges.len() >= RANGES_MAX {
             return;
         }
@@ -69,7 +70,7 @@ impl Losses {
         self.remove_range(base, seq, seq);
     }
 
-    /// Stops waiting for the packets from `first` to `last`.
+    /// Removes the packets from `first` to `last` from the list: they are not waited for any more.
     pub(crate) fn remove_range(&mut self, base: Seq, first: Seq, last: Seq) {
         let at = |seq: Seq| seq.ahead_of(base);
         let (Some(from), Some(to)) = (at(first), at(last)) else { return };
@@ -100,7 +101,7 @@ impl Losses {
         self.tidy();
     }
 
-    /// Stops waiting for everything before `seq`.
+    /// Removes everything before `seq` from the list.
     pub(crate) fn remove_before(&mut self, seq: Seq) {
         while let Some(range) = self.ranges.front_mut() {
             if range.first.ahead_of(seq).is_some() {
@@ -134,7 +135,7 @@ impl Losses {
         self.ranges.len()
     }
 
-    /// Appends the gaps that are due to the report in `body`, as far as [`REPORT_BYTES_MAX`] allows.
+    /// Appends the gaps that are due to the report in `body`, up to a size of [`REPORT_BYTES_MAX`].
     pub(crate) fn report(&mut self, now_us: i64, rtt: Rtt, body: &mut Vec<u8>) {
         if self.next_at.is_none_or(|at| at > now_us) {
             return;

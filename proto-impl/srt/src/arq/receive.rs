@@ -1,4 +1,4 @@
-//! The receive buffer: packets that have arrived and are not delivered.
+//! The receive buffer: packets that have arrived and have not been delivered yet.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,9 @@ const KEPT_SLOTS: usize = 64;
 #[derive(Debug, Default)]
 struct Slot {
     payload: Option<Bytes>,
-    /// Time of the packet on our clock, without the latency.
+    /// Time of the packet on our clock, before the latency is added.
     moment_us: i64,
-    /// The sender has given the packet up.
+    /// True if the sender has given the packet up.
     given_up: bool,
 }
 
@@ -27,16 +27,16 @@ impl Slot {
 /// The effect of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The packet is the next one expected (`None`), or it is beyond a new gap, of which these are the first
-    /// and last packets.
+    /// The packet is beyond all earlier ones. If packets are missing before it, these are the first and the last of the
+    /// new gap; otherwise `None`.
     New(Option<(Seq, Seq)>),
     /// The packet fills a gap.
     Filled,
-    /// Received before.
+    /// The packet is already in the buffer.
     Duplicate,
     /// The packet was already delivered or given up.
     Belated,
-    /// Too far ahead, or the buffered bytes are at their limit.
+    /// The packet is too far ahead, or the buffered bytes are at their limit.
     NoRoom,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Delivery {
     Skipped(u32),
 }
 
-/// Packets from the next one to be delivered on. Each is a whole message: live mode sends no other.
+/// The packets from the next one to be delivered on. Each packet is a whole message, because live mode sends no others.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     base: Seq,
@@ -113,7 +113,7 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Takes a packet that [`ReceiveBuffer::look`] found new or missing.
+    /// Stores a packet for which [`ReceiveBuffer::look`] has returned `New` or `Filled`.
     pub(crate) fn insert(&mut self, seq: Seq, moment_us: i64, payload: Bytes) {
         let Some(index) = seq.ahead_of(self.base).and_then(|index| usize::try_from(index).ok()) else {
             return;
@@ -138,8 +138,8 @@ impl ReceiveBuffer {
         }
     }
 
-    /// Gives up the packets from `first` to `last` that have not arrived, as the sender has. Returns false for a range that
-    /// is malformed or outside the window.
+    /// Gives up the packets from `first` to `last` that have not arrived, because the sender has given them up. Returns
+    /// false if the range is malformed or outside the window.
     pub(crate) fn give_up(&mut self, first: Seq, last: Seq) -> bool {
         let to_index = |seq: Seq| seq.ahead_of(self.base).and_then(|index| usize::try_from(index).ok());
         let (Some(_), Some(to)) = (last.ahead_of(first), to_index(last)) else { return false };
@@ -157,7 +157,7 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Restarts at `seq`, which is beyond the window, while the buffer is empty. Returns how many packets are given up.
+    /// Restarts an empty buffer at `seq`, which is beyond the window. Returns the number of packets that are given up.
     pub(crate) fn jump(&mut self, seq: Seq) -> u32 {
         let count = seq.ahead_of(self.base).unwrap_or(0);
         self.slots.clear();
@@ -175,7 +175,7 @@ impl ReceiveBuffer {
         self.first.and_then(|first| self.slots.get(first)).map(|slot| slot.moment_us)
     }
 
-    /// Delivers the next packet if `is_due` accepts its time; packets missing before it are given up first.
+    /// Delivers the next packet if `is_due` returns true for its time. Missing packets before it are given up first.
     pub(crate) fn deliver(&mut self, is_due: impl FnOnce(i64) -> bool) -> Option<Delivery> {
         if let Some(count) = self.given_up_ahead() {
             self.pop(count);

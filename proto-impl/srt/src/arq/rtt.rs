@@ -18,7 +18,7 @@ impl Rtt {
         Self { smoothed_us: INITIAL_US, var_us: INITIAL_US / 2, measured: false }
     }
 
-    /// Adds a measurement: the first counts fully, later ones with a weight of one eighth.
+    /// Adds a measurement. The first one is taken as it is; later ones have a weight of one eighth.
     pub(crate) fn update(&mut self, sample_us: u32) {
         let sample = sample_us.min(MAX_US);
         if !self.measured {
@@ -30,7 +30,7 @@ impl Rtt {
         self.smoothed_us = (self.smoothed_us.saturating_mul(7).saturating_add(sample)) / 8;
     }
 
-    /// Adds a round-trip time that the peer has already smoothed.
+    /// Adds a round-trip time that the peer has measured and smoothed.
     pub(crate) fn update_from_peer(&mut self, sample_us: u32, var_us: u32) {
         if !self.measured {
             self.update(sample_us);

@@ -8,11 +8,11 @@ use crate::config::HEAD_BYTES;
 use crate::packet::{KeyFlag, Losses, MESSAGE_MASK};
 use crate::seq::Seq;
 
-/// Maximum number of queued retransmissions per packet in the buffer. The queue can also name packets that were
-/// acknowledged in the meantime.
+/// Maximum length of the retransmission queue, as a multiple of the packets in the buffer. The queue may still contain
+/// packets that were acknowledged in the meantime.
 const LOST_PER_ENTRY: usize = 2;
-/// Number of the transmission from which on a packet is sent twice, with the second copy after the next new
-/// packet. A packet lost this often has little time left.
+/// From this transmission on, a packet is sent twice; the second copy follows the next new packet. A packet that was
+/// lost this often has little time left.
 const TWICE_FROM: u8 = 2;
 /// Capacity in entries above which an empty buffer returns its memory.
 const KEPT_ENTRIES: usize = 64;
@@ -21,16 +21,16 @@ const KEPT_ENTRIES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) payload: Bytes,
-    /// Time of the call that sent the message, or of the packet's departure if it was paced; in microseconds
-    /// since the start.
+    /// Time of the call that sent the message, or time at which the packet left if it was paced; in microseconds since
+    /// the start of the connection.
     pub(crate) timestamp: u32,
     pub(crate) message: u32,
     pub(crate) key: KeyFlag,
-    /// Time of its last retransmission; `None` if there was none.
+    /// Time of the packet's last retransmission; `None` if there was none.
     again_at: Option<u32>,
-    /// Transmissions, not counting second copies.
+    /// Number of transmissions. Second copies are not counted.
     times: u8,
-    /// A second copy is still to be sent.
+    /// True if a second copy of the packet is still to be sent.
     twin: bool,
     lost: bool,
 }
@@ -38,11 +38,11 @@ pub(crate) struct Entry {
 /// The result of a loss report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reported {
-    /// Packets in flight that the report names.
+    /// Number of packets in flight that the report contains.
     pub(crate) named: u32,
-    /// Packets among `named` that were reported for the first time.
+    /// Number of packets among `named` that were never reported before.
     pub(crate) fresh: u32,
-    /// First and last packet of a reported range that was already given up.
+    /// First and last packet of a reported range that this side had already given up.
     pub(crate) gone: Option<(Seq, Seq)>,
 }
 
@@ -50,25 +50,25 @@ pub(crate) struct Reported {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Acked {
     pub(crate) packets: usize,
-    /// Bytes, headers included, of the acknowledged packets that were not waiting for retransmission: a peer
-    /// also acknowledges packets that it has given up.
+    /// Bytes of the acknowledged packets, headers included, except for packets waiting for retransmission: the peer
+    /// acknowledges those only because it has given them up.
     pub(crate) bytes: u64,
-    /// Microseconds since the departure of the last acknowledged packet. `None` if one of the packets was
-    /// retransmitted: later packets may have waited for it.
+    /// Microseconds since the last acknowledged packet was sent. `None` if one of the acknowledged packets was
+    /// retransmitted, because later packets may have waited for it.
     pub(crate) delay_us: Option<u32>,
 }
 
-/// Packets from the first unacknowledged one on.
+/// Packets from the first unacknowledged one on, including unsent ones.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     first: Seq,
-    /// Sequence number last acknowledged by the peer; packets between it and `first` were given up.
+    /// Sequence number up to which the peer has acknowledged. Packets between it and `first` were given up.
     acknowledged: Seq,
     entries: VecDeque<Entry>,
     /// Number of entries that were sent at least once.
     sent: usize,
     bytes: usize,
-    /// Bytes that were never sent.
+    /// Number of payload bytes that were never sent.
     unsent_bytes: usize,
     message: u32,
     lost: VecDeque<Seq>,
@@ -91,7 +91,7 @@ impl SendBuffer {
         }
     }
 
-    /// Appends a message; its sequence number follows from its place.
+    /// Appends a message. Its sequence number is one above that of the newest entry.
     pub(crate) fn push(&mut self, payload: Bytes, timestamp: u32) {
         // Message number 0 is reserved for packets that are not messages (packet filter).
         self.message = (self.message.wrapping_add(1) & MESSAGE_MASK).max(1);
@@ -165,11 +165,12 @@ impl SendBuffer {
         }
     }
 
-    /// Handles the peer's acknowledgement of everything before `next`. Returns `None` when `next` is beyond
-    /// the packets sent.
+    /// Handles the peer's acknowledgement of all packets before `next`. Returns `None` if `next` is beyond the packets
+    /// sent.
     pub(crate) fn acknowledge(&mut self, next: Seq, now: u32) -> Option<Acked> {
         let Some(count) = next.ahead_of(self.first).and_then(|count| usize::try_from(count).ok()) else {
-            // The acknowledgement is before the first packet: it is old, or about packets that were given up.
+            // `next` is before the first packet in the buffer: the acknowledgement is old, or is for packets that were
+            // given up.
             if next.ahead_of(self.acknowledged).is_some() {
                 self.acknowledged = next;
             }
@@ -191,8 +192,8 @@ impl SendBuffer {
         Some(acked)
     }
 
-    /// Queues the ranges that the peer misses for retransmission. A packet retransmitted less than `pause_us` ago is still
-    /// in flight and is not sent again. Reading stops at the first invalid range.
+    /// Queues the ranges that the peer misses for retransmission. A packet retransmitted less than `pause_us` ago may
+    /// still be in flight and is not queued. Stops reading at the first invalid range.
     pub(crate) fn report(&mut self, ranges: Losses<'_>, now: u32, pause_us: u32) -> Reported {
         let mut reported = Reported::default();
         let mut floor = self.acknowledged;
@@ -229,15 +230,15 @@ impl SendBuffer {
         }
         let most = self.entries.len().saturating_mul(LOST_PER_ENTRY);
         if self.lost.len() > most {
-            // Acknowledged packets are removed. The rest is below the limit, because the list then has each
-            // packet once.
+            // Removes acknowledged packets from the list. Afterwards the list contains each packet at most once, so it
+            // is below the limit.
             let first = self.first;
             self.lost.retain(|seq| seq.ahead_of(first).is_some());
         }
     }
 
-    /// Retransmits the last packet when no acknowledgement has come for a long time, so that the peer notices
-    /// which earlier packets are missing.
+    /// Retransmits the last packet sent. To be called when no acknowledgement has arrived for a long time: when this
+    /// packet arrives, the peer notices which earlier ones are missing.
     pub(crate) fn probe(&mut self) {
         let Some(index) = self.sent.checked_sub(1) else { return };
         let seq = self.seq_at(index);
@@ -247,7 +248,8 @@ impl SendBuffer {
         }
     }
 
-    /// Gives up packets older than `limit_us`; with `sent_only`, only those already sent. Returns how many.
+    /// Gives up packets older than `limit_us`; with `sent_only`, only packets that were already sent. Returns their
+    /// number.
     pub(crate) fn drop_older(&mut self, now: u32, limit_us: u32, sent_only: bool) -> usize {
         let mut count: usize = 0;
         while (self.sent > 0 || !sent_only)
@@ -259,7 +261,7 @@ impl SendBuffer {
         count
     }
 
-    /// Returns the next packet to retransmit and its sequence number, without removing it.
+    /// Returns the next packet to retransmit and its sequence number. The packet stays queued.
     pub(crate) fn next_lost(&mut self) -> Option<(Seq, &mut Entry)> {
         loop {
             let seq = *self.lost.front()?;
@@ -271,7 +273,7 @@ impl SendBuffer {
         }
     }
 
-    /// Notes a retransmission. With `twice`, a second copy may follow.
+    /// Records that the packet returned by [`Self::next_lost`] was sent. With `twice`, a second copy may follow.
     pub(crate) fn lost_sent(&mut self, now: u32, twice: bool) {
         let Some(seq) = self.lost.pop_front() else { return };
         let Some(index) = self.index_of(seq) else { return };
@@ -293,13 +295,13 @@ impl SendBuffer {
         !self.lost.is_empty()
     }
 
-    /// Returns the next packet never sent and its sequence number, without removing it.
+    /// Returns the next packet that was never sent and its sequence number. The packet stays unsent.
     pub(crate) fn next_new(&mut self) -> Option<(Seq, &mut Entry)> {
         let seq = self.seq_at(self.sent);
         self.entries.get_mut(self.sent).map(|entry| (seq, entry))
     }
 
-    /// Notes that the new packet was sent.
+    /// Records that the packet returned by [`Self::next_new`] was sent.
     pub(crate) fn new_sent(&mut self) {
         if let Some(entry) = self.entries.get(self.sent) {
             self.unsent_bytes = self.unsent_bytes.saturating_sub(entry.payload.len());
@@ -434,7 +436,7 @@ mod tests {
         let reported = report(&mut buffer, &[(1, 2), (4, 6)], 0);
         assert_eq!(reported, Reported { named: 2, fresh: 2, gone: Some((FIRST.plus(1), FIRST.plus(4))) });
         assert_eq!(send_lost(&mut buffer, 0), [5, 6]);
-        // Packets that the peer itself has skipped are not reported to it.
+        // Packets that the peer itself has skipped are not reported to the peer.
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(4)), Some(0));
         assert_eq!(report(&mut buffer, &[(1, 2)], 0).gone, None);
     }

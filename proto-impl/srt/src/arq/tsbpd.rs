@@ -1,25 +1,26 @@
 //! The delivery time of a packet: its timestamp on our clock plus the latency (draft-sharabayko-srt-01 §4.5).
 //!
-//! Times are microseconds since the connection's start. A 32-bit timestamp denotes the time nearest to now
-//! that has these low 32 bits, so that its wrap after 71.6 minutes needs no state.
+//! Times are microseconds since the connection's start. A 32-bit timestamp stands for the time that is
+//! nearest to the present and has these low 32 bits; so its wrap after 71.6 minutes needs no state.
 
 use std::time::Duration;
 
 /// Number of samples in one drift estimate (libsrt: `TSBPD_DRIFT_MAX_SAMPLES`).
 const DRIFT_SAMPLES: u32 = 1000;
-/// Longest time that a packet is held beyond the latency, whatever its timestamp says.
+/// Longest time that a packet is held in addition to the latency, whatever its timestamp is.
 const EARLY_MAX_US: i64 = 1_000_000;
 
 /// Clock that maps timestamps to delivery times, for the receiving direction.
 #[derive(Debug, Clone)]
 pub(crate) struct Tsbpd {
-    /// Zero of the peer's clock, on our clock.
+    /// Zero of the peer's clock, as a time on our clock.
     base_us: i64,
     latency_us: i64,
     drift_us: i64,
     drift_sum_us: i64,
     drift_samples: u32,
-    /// Round-trip time when the base was taken; later changes of the round trip are not drift.
+    /// Round-trip time when the base was taken. It is needed to tell later changes of the round trip from
+    /// drift.
     first_rtt_us: Option<u32>,
 }
 
@@ -36,7 +37,7 @@ impl Tsbpd {
         }
     }
 
-    /// Returns the time of a timestamp on our clock, without the latency.
+    /// Converts a timestamp to a time on our clock. The latency is not included.
     pub(crate) fn moment(&self, now_us: i64, timestamp: u32) -> i64 {
         #[allow(
             clippy::cast_possible_truncation,
@@ -48,7 +49,7 @@ impl Tsbpd {
         now_us.saturating_add(i64::from(ahead).min(EARLY_MAX_US))
     }
 
-    /// Returns the delivery time of a packet with this time.
+    /// Returns the delivery time of a packet whose time on our clock is `moment_us`.
     pub(crate) const fn delivery(&self, moment_us: i64) -> i64 {
         moment_us.saturating_add(self.latency_us).saturating_add(self.drift_us)
     }

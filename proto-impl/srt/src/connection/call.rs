@@ -38,7 +38,7 @@ pub(super) enum Answer {
     Agreed(Agreed),
 }
 
-/// The listener's side of the agreement.
+/// The listener's answers to the caller's proposals.
 #[derive(Debug)]
 pub(super) struct Agreed {
     hs: HsExtension,
@@ -92,7 +92,7 @@ impl Call {
         now >= self.gives_up_at
     }
 
-    /// Returns the handshake request to send, if one is due.
+    /// Returns the handshake request to send, if it is time to send one.
     pub(super) fn question(&mut self, now: Instant, start: Instant) -> Option<Bytes> {
         if now < self.repeat_at {
             return None;
@@ -177,7 +177,7 @@ impl Call {
         match (&self.keys, extensions.km) {
             (None, None) => {}
             (Some(keys), Some(km)) if keys.message() == km => {}
-            // A single word is the state of the failure: 3 means "no secret", in the byte order of the peer's
+            // A single word is the reason of a failure; 3 means "no secret". Its byte order is that of the peer's
             // machine.
             (Some(_), Some([0, 0, 0, 3] | [3, 0, 0, 0]) | None) | (None, Some(_)) => {
                 return Err(RejectReason::UNSECURE);
@@ -188,8 +188,8 @@ impl Call {
         Ok(Agreed { hs: extensions.hs.ok_or(RejectReason::ROGUE)?, filter })
     }
 
-    /// Returns the packet filter of the connection. The listener decides, but its answer must agree with what was
-    /// requested.
+    /// Returns the packet filter of the connection. The listener chooses the filter, but it must be compatible
+    /// with the caller's request.
     fn agree_on_filter(&self, answer: Option<FecSettings>) -> Result<Option<Fec>, RejectReason> {
         let settings = match (self.config.packet_filter, answer) {
             (PacketFilter::Off | PacketFilter::Any, None) => return Ok(None),

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Counts from the start of the connection. Many calls of a turn have the same time, which is converted only
-/// once.
+/// Converts times to microseconds since the start of the connection. Many calls in one turn pass the same
+/// time, so the last conversion is kept.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,

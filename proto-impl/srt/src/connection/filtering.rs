@@ -1,4 +1,5 @@
-//! The packet filter of an established connection: parity packets sent, and packets rebuilt from the parity received.
+//! The packet filter of an established connection: sends parity packets, and rebuilds lost packets from received
+//! parity.
 
 use std::time::Instant;
 
@@ -13,17 +14,18 @@ use crate::packet::{DataHead, KeyFlag, POSITION_SOLO};
 use crate::seq::Seq;
 use crate::stats::count;
 
-/// Message number of rebuilt packets, whose real number is not known; each packet is a whole message.
+/// Message number given to rebuilt packets, because parity does not contain the real one. Each packet is a whole
+/// message.
 const REBUILT_MESSAGE: u32 = 1;
 
-/// Margin added to the two round trips that two attempts take, for timers and for the wait until something is
-/// sent.
+/// Two attempts take two round trips. This margin is added for timers and for the time until a packet is actually sent.
 const ATTEMPT_MARGIN_US: i64 = 20_000;
 
 impl Link {
-    /// Returns the time at which a loss noticed now is reported if the packet is still missing then; `None` for never. With
-    /// `ArqLevel::OnRequest` the filter reports packets that it cannot rebuild; if the stream is too slow for its groups,
-    /// or pauses, packets are reported as late as a retransmission in time allows.
+    /// A loss is noticed now. Returns the time at which it must be reported if the packet is still missing then; `None`
+    /// for never. With `ArqLevel::OnRequest`, the filter itself requests packets that it cannot rebuild; if the stream
+    /// pauses, or is too slow to complete a group, packets are reported at the last moment at which a retransmission
+    /// can arrive in time.
     pub(super) fn report_losses_at(&self, now_us: i64) -> Option<i64> {
         let Some(filter) = &self.receiving.filter else { return Some(now_us) };
         match filter.arq() {
@@ -87,7 +89,7 @@ impl Link {
         self.take(now_us, head, &packet.payload, packet.payload.len().saturating_add(HEAD_BYTES));
     }
 
-    /// Reports packets that no group can rebuild, except those that have arrived in the meantime.
+    /// Reports packets that no group can rebuild. Packets that have arrived in the meantime are not reported.
     fn ask_for(&mut self, now_us: i64, first: Seq, last: Seq) {
         let buffer = &self.receiving.buffer;
         let (base, end) = (buffer.base(), buffer.end());
@@ -113,15 +115,15 @@ impl Link {
         }
     }
 
-    /// True if packets with this key are not expected here: clear ones on an encrypted connection, encrypted ones on a
-    /// clear one.
+    /// True if packets with this key are not expected: unencrypted ones on an encrypted connection, or encrypted ones
+    /// on an unencrypted connection.
     pub(super) fn is_foreign(&self, key: KeyFlag) -> bool {
         (key == KeyFlag::Clear) != self.keying.keys.is_none()
     }
 
     /// Adds parity to the bytes that an acknowledgement covers, since parity uses the path too. Removes the
-    /// delay unless every loss is reported at once: otherwise acknowledgements wait for parity, so their
-    /// delay does not measure the path.
+    /// acknowledgement's delay unless every loss is reported at once: otherwise the peer waits for parity before it
+    /// acknowledges, so the delay does not measure the path.
     #[inline(never)]
     pub(super) fn with_parity(&self, acked: Acked) -> Acked {
         let Some(filter) = &self.sending.filter else { return acked };
@@ -132,7 +134,7 @@ impl Link {
         }
     }
 
-    /// Passes the packet written last, which was sent for the first time, to the filter.
+    /// Passes the last datagram of `out` to the filter. It is a packet sent for the first time.
     #[inline(never)]
     pub(super) fn filter_sent(&mut self, head: &DataHead, out: &Datagrams) {
         let Some(filter) = &mut self.sending.filter else { return };
@@ -140,7 +142,7 @@ impl Link {
         filter.sent(head.seq, head.key, head.timestamp, datagram.get(HEAD_BYTES..).unwrap_or_default());
     }
 
-    /// Writes the parity packet that is due. Returns false when there is none.
+    /// Writes the next parity packet if one is due. Returns false if there is none.
     #[inline(never)]
     pub(super) fn write_parity(&mut self, now: Instant, out: &mut Datagrams) -> bool {
         let Some(filter) = &mut self.sending.filter else { return false };

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::cipher::SessionKeys;
 use crate::packet::DataHead;
 
-/// Keys and key messages of a connection. Without keys, packets travel in the clear.
+/// Keys and key messages of a connection. Without keys, packets are not encrypted.
 #[derive(Debug)]
 pub(super) struct Keying {
     pub(super) keys: Option<Box<SessionKeys>>,
@@ -43,12 +43,12 @@ impl Keying {
         is_taken
     }
 
-    /// Handles the peer's confirmation of a key. Returns false when no announced key matches.
+    /// Handles the peer's confirmation of a key. Returns false if no key with this message was announced.
     pub(super) fn handle_response(&mut self, body: &[u8]) -> bool {
         self.keys.as_mut().is_some_and(|keys| keys.handle_response(body))
     }
 
-    /// Prepares the message that announces a key, when it is due. Announcements are repeated every `pause`.
+    /// Prepares the message that announces a key, if it is time to send it. Announcements are repeated every `pause`.
     pub(super) fn announce(&mut self, now: Instant, pause: Duration) {
         if let Some(message) = self.keys.as_mut().and_then(|keys| keys.tell(now, pause)) {
             self.tell = Some(message);

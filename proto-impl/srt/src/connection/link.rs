@@ -2,10 +2,10 @@
 //!
 //! Times inside are microseconds since the start; timestamps are their lower 32 bits.
 //!
-//! Deadlines are of two kinds. Those of the receiving direction (delivery, acknowledgement, loss report) move with
-//! the packets. All others (keep-alive, silence, too-late packets, probes, key messages) belong to one lazy check: it
-//! fires, looks at each, and is armed again for the earliest that could happen. Acknowledgements and packets do not move
-//! it.
+//! There are two kinds of deadlines. Those of the receiving direction (delivery, acknowledgement, loss report) move
+//! with the packets. All others (keep-alive, silence, too-late packets, probes, key messages) share one timer, the lazy
+//! check: when it fires, it examines each of them, and is set to the earliest time at which one may be due.
+//! Acknowledgements and packets do not move this timer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,12 +40,12 @@ const TOO_LATE_MIN_US: i64 = 1_000_000;
 const TOO_LATE_MARGIN_US: i64 = 20_000;
 /// Shortest time without an acknowledgement after which the last packet is retransmitted.
 pub(super) const PROBE_MIN_US: i64 = 250_000;
-/// Shortest time until the next lazy check.
+/// Minimum time until the next lazy check.
 pub(super) const CHECK_MIN_US: i64 = 1_000;
 /// Shortest interval at which key messages are repeated.
 const ANNOUNCE_MIN: Duration = Duration::from_millis(50);
 
-/// The parameters agreed in the handshake.
+/// The parameters agreed in the handshake, with which the connection starts.
 #[derive(Debug)]
 pub(super) struct Start {
     config: Arc<Config>,
@@ -58,7 +58,7 @@ pub(super) struct Start {
     peer_window: u32,
     receive_latency: Duration,
     send_latency: Duration,
-    /// Arrival time of the peer's handshake, in microseconds since the start, and its timestamp.
+    /// Arrival time of the peer's handshake, in microseconds since the start, and the timestamp that the handshake has.
     heard: (i64, u32),
     keys: Option<Box<SessionKeys>>,
     filter: Option<Fec>,
@@ -66,8 +66,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Creates the parameters for a listener. The latencies are the larger of both proposals (draft-sharabayko-srt-01
-    /// §4.3.1.2), and the answer repeats them. In both directions the first sequence number is the caller's.
+    /// Creates the parameters for a listener. Each latency is the larger of the two proposals (draft-sharabayko-srt-01
+    /// §4.3.1.2), and the answer contains the result. In both directions the first sequence number is the caller's.
     pub(super) fn of_incoming(
         incoming: &Incoming,
         config: &Arc<Config>,
@@ -163,13 +163,14 @@ impl Start {
         Self { filter, ..self }
     }
 
-    /// Returns the connection, and the handshake answer to send (empty for a caller).
+    /// Returns the connection, and the listener's handshake answer to send; the answer is empty for a caller.
     pub(super) fn finish(mut self, now: Instant) -> (Link, Bytes) {
         let now_us = micros(self.start, now);
         if self.response.is_none() {
             self.heard.0 = now_us;
         }
-        // The peer derives our clock from the answer's timestamp, so this must be the time of sending.
+        // The peer derives our clock from the answer's timestamp, so the timestamp must be the time at which the answer
+        // is sent.
         let response = self.response.take().map(|response| restamp(&response, now_us)).unwrap_or_default();
         let mss_payload = self.mss.saturating_sub(UDP_HEAD_BYTES);
         let mss_payload = usize::try_from(mss_payload).unwrap_or(usize::MAX).saturating_sub(HEAD_BYTES);
@@ -223,14 +224,14 @@ fn restamp(datagram: &Bytes, now_us: i64) -> Bytes {
     [head, &stamp(now_us).to_be_bytes(), rest].concat().into()
 }
 
-/// Returns a time as a packet timestamp.
+/// Converts a time to the 32-bit timestamp of packets.
 pub(super) const fn stamp(now_us: i64) -> u32 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "timestamps wrap")]
     let stamp = now_us as u32;
     stamp
 }
 
-/// The result of the handshake and our settings, constant for the life of the connection.
+/// Results of the handshake and our settings. They do not change during the connection.
 #[derive(Debug)]
 pub(super) struct Agreed {
     pub(super) config: Arc<Config>,
@@ -288,7 +289,7 @@ impl Link {
         (self.agreed.receive_latency, self.agreed.send_latency)
     }
 
-    /// Returns the stored handshake answer if the packet is a repeated conclusion; nothing else changes.
+    /// Returns the stored handshake answer if the packet is a repeated conclusion. Does not change the connection.
     pub(super) fn response(&self, now: Instant, packet: &Packet<'_>) -> Option<Bytes> {
         let Packet::Control { control: Control::Handshake(body), .. } = packet else { return None };
         let handshake = Handshake::read(&mut wire::Reader::new(body)).ok()?;
@@ -317,7 +318,7 @@ impl Link {
         None
     }
 
-    /// Advances the connection to `now_us`: messages due by then may be delivered.
+    /// Advances the time of the connection to `now_us`. Messages due until then may be delivered.
     pub(super) fn heard_of(&mut self, now_us: i64) {
         self.liveness.horizon_us = self.liveness.horizon_us.max(now_us);
         self.receiving.due_us = self.receiving.due_us.max(now_us);

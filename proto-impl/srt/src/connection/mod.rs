@@ -44,7 +44,7 @@ use crate::packet::{Control, ControlWriter, Packet, SocketId};
 use crate::reject::RejectReason;
 use crate::stats::Stats;
 
-/// Maximum number of queued datagrams besides payload: handshakes, key messages, the shutdown.
+/// Maximum number of queued datagrams that contain no payload: handshakes, key messages, the shutdown.
 const OUT_MAX: usize = 8;
 
 /// The state of a connection.
@@ -52,7 +52,7 @@ const OUT_MAX: usize = 8;
 enum State {
     /// The local side calls the peer.
     Calling(Box<Call>),
-    /// The peer has called, and the application has not decided yet.
+    /// The peer has called, and the application has not decided yet whether to accept it.
     Pending(Box<Incoming>),
     /// The connection is established.
     Connected(Box<Link>),
@@ -60,8 +60,8 @@ enum State {
     Closed,
 }
 
-/// An SRT connection in live mode. It does not know addresses: the owner sends the output to the peer, and passes in only
-/// datagrams that came from the peer.
+/// An SRT connection in live mode. It does not know addresses: the owner sends its output to the peer, and passes in
+/// only datagrams that came from the peer.
 #[derive(Debug)]
 pub struct Connection {
     local: SocketId,
@@ -72,13 +72,14 @@ pub struct Connection {
     event: Option<Event>,
     closed: Option<CloseReason>,
     last_stats: Option<Box<Stats>>,
-    /// Keys of a pending caller, once [`Connection::unlock`] has succeeded; the inner `None` means unencrypted.
+    /// Keys of a pending caller, set when [`Connection::unlock`] has succeeded. The inner `None` means that the
+    /// connection is not encrypted.
     unlocked: Option<Option<Box<SessionKeys>>>,
 }
 
 impl Connection {
-    /// Creates the listener's end of `incoming`. No answer is sent before [`Connection::accept`] or [`Connection::reject`].
-    /// The owner draws `local`, which is not 0 and not in use at the port.
+    /// Creates the listener's end of `incoming`. No answer is sent before [`Connection::accept`] or
+    /// [`Connection::reject`]. The owner draws `local`, which must not be 0 and not be in use at the port.
     #[must_use]
     pub fn incoming(now: Instant, incoming: Incoming, local: SocketId, seed: &Seed) -> Self {
         let start = now.min(incoming.arrived);
@@ -104,13 +105,14 @@ impl Connection {
         Self { local, start, random, state, out, event, closed, last_stats: None, unlocked: None }
     }
 
-    /// Checks a caller's packet filter and key material against the settings, so that an invalid caller is refused before
-    /// its request is authorized. [`Connection::accept`] with the same settings does not repeat the check.
+    /// Checks a caller's packet filter and key material against the settings, so that an unsuitable caller can be
+    /// refused before its request is authorized. [`Connection::accept`] with the same settings does not repeat the
+    /// check.
     ///
     /// With a passphrase this derives a key, which takes 0.3 to 0.6 ms.
     ///
     /// # Errors
-    /// The reason to refuse the caller with.
+    /// The reason with which to refuse the caller.
     pub fn unlock(&mut self, config: &Config) -> Result<(), RejectReason> {
         let State::Pending(incoming) = &self.state else { return Ok(()) };
         incoming.agree_on_filter(&config.packet_filter)?;
@@ -156,7 +158,8 @@ impl Connection {
     /// a millisecond. An owner of many connections may drop such a datagram; the peer repeats it.
     #[must_use]
     pub fn derives(&self, now: Instant, datagram: &[u8]) -> bool {
-        // Nearly all datagrams are of other kinds, and must be parsed only once.
+        // Nearly all datagrams are of other kinds. They are recognized here without being parsed, because they are
+        // parsed later.
         if datagram.first_chunk() != Some(&KEY_MESSAGE) {
             return false;
         }
@@ -188,7 +191,7 @@ impl Connection {
                     self.end(reason);
                 }
             }
-            // A pending caller repeats its request until there is a decision.
+            // A pending caller repeats its request until the application has decided.
             State::Pending(_) | State::Closed => {}
         }
     }
@@ -232,8 +235,8 @@ impl Connection {
         }
     }
 
-    /// Queues one message. Its timestamp is the time of this call; [`Connection::poll_transmit`] sends it, and it is kept
-    /// until it is acknowledged or too late.
+    /// Queues one message, with the time of this call as its timestamp. [`Connection::poll_transmit`] sends the
+    /// message. It is kept until the peer acknowledges it or it is too late to be retransmitted.
     pub fn send(&mut self, now: Instant, payload: Bytes) -> Result<(), SendError> {
         match &mut self.state {
             State::Connected(link) if self.closed.is_none() => link.send(now, payload),
@@ -243,7 +246,7 @@ impl Connection {
         }
     }
 
-    /// Sends a shutdown. Unsent data is discarded.
+    /// Ends the connection and sends a shutdown. Unsent data is discarded.
     pub fn close(&mut self, now: Instant, reason: CloseReason) {
         if self.closed.is_some() {
             return;
@@ -258,13 +261,13 @@ impl Connection {
         }
     }
 
-    /// Returns the next event for the owner; `None` until there is more input.
+    /// Returns the next event for the owner. After `None`, there is no event until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.event.take() {
             return Some(event);
         }
         if let State::Connected(link) = &mut self.state {
-            // After the peer has ended the connection, packets are delivered without waiting for their time.
+            // If the peer has ended the connection, the remaining packets are delivered at once.
             let flush = self.closed.is_some_and(|reason| reason != CloseReason::Local);
             let delivery = if self.closed.is_some() && !flush { None } else { link.deliver(flush) };
             if delivery.is_some() {
@@ -279,16 +282,16 @@ impl Connection {
         Some(Event::Closed(reason))
     }
 
-    /// True if there may be something to send now. If false, [`Connection::poll_transmit`] would write nothing and need not
-    /// be called: most acknowledgements need no answer.
+    /// True if there may be something to send now. If false, [`Connection::poll_transmit`] would write nothing and need
+    /// not be called; this is often so, because most acknowledgements need no answer.
     #[must_use]
     pub fn has_transmit(&self, now: Instant) -> bool {
         let may_send = |link: &Link| self.closed.is_none() && link.has_transmit(now);
         !self.out.is_empty() || self.link().is_some_and(may_send)
     }
 
-    /// Fills `out` with datagrams to send now, as far as it has room. Returns true if it added any. A shutdown may still
-    /// follow after the end.
+    /// Appends datagrams to send now to `out`, until it is full. Returns true if it added any. A shutdown may still
+    /// have to be sent after the connection has ended.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> bool {
         let before = out.len();
         let announced = !cfg!(debug_assertions) || self.has_transmit(now);
@@ -308,8 +311,8 @@ impl Connection {
         out.len() > before
     }
 
-    /// Returns the next deadline. While a connection only sends, its deadline moves a few times a second, not with every
-    /// packet.
+    /// Returns the next deadline. While a connection only sends, its deadline does not change with every packet, but a
+    /// few times per second.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.closed.is_some() {
@@ -322,7 +325,7 @@ impl Connection {
         }
     }
 
-    /// Returns the current figures; after the end, the last ones.
+    /// Returns the current figures, or the last ones if the connection has ended.
     #[must_use]
     pub fn stats(&self) -> Stats {
         match &self.state {
@@ -345,7 +348,7 @@ impl Connection {
         matches!(self.state, State::Connected(_)) && self.closed.is_none()
     }
 
-    /// True if the last event was polled and nothing is left to send.
+    /// True if the connection has ended, its last event was polled, and nothing is left to send.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Closed) && self.event.is_none() && self.out.is_empty()
@@ -357,20 +360,20 @@ impl Connection {
         self.link().map(Link::latencies)
     }
 
-    /// Returns how many bytes [`Connection::send`] still accepts.
+    /// Returns the number of bytes that [`Connection::send`] would accept now.
     #[must_use]
     pub fn send_room(&self) -> usize {
         self.link().map_or(0, Link::send_room)
     }
 
-    /// Returns the bytes queued and neither acknowledged nor given up.
+    /// Returns the number of queued bytes: those that were neither acknowledged nor given up.
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.link().map_or(0, Link::queued_bytes)
     }
 
-    /// True if messages wait here because the path carries less than is sent ([`Config::adapts`]). An owner that holds back
-    /// its output meanwhile can still discard part of it.
+    /// True if messages wait in this connection because the path carries less than is sent ([`Config::adapts`]). An
+    /// owner that holds back its output as long as this is true can still discard part of it.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.link().is_some_and(Link::is_behind)

@@ -1,4 +1,4 @@
-//! The receiving half, and the handling of the peer's reports about the sending half.
+//! The receiving half of a connection, and the handling of the peer's reports about packets that this side has sent.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -22,20 +22,20 @@ const ACK_US: i64 = 10_000;
 const LIGHT_ACK_PACKETS: u32 = 64;
 /// Number of times that an unconfirmed acknowledgement is repeated.
 const ACK_REPEATS_MAX: u32 = 8;
-/// Number of sent acknowledgements whose confirmation is still accepted.
+/// Number of the latest acknowledgements whose confirmation is still accepted.
 const ACKS_KEPT: usize = 256;
-/// Number of acknowledgements confirmed early on, which give the peer its first samples of the round trip.
+/// Number of acknowledgements at the start that are confirmed more often, to give the peer its first samples of the
+/// round trip.
 const ACKACK_FIRST: u32 = 32;
-/// Interval between the first confirmations, as in libsrt.
+/// Interval between the first [`ACKACK_FIRST`] confirmations, as in libsrt.
 const ACKACK_FIRST_US: i64 = 10_000;
-/// Interval between later confirmations. The peer smooths its round trip over eight samples and its drift
-/// over a thousand; ten samples per second suffice for both, and a confirmation costs as much as sending a
-/// packet. libsrt repeats an unconfirmed acknowledgement only if a round trip has passed without anything new
-/// to acknowledge.
+/// Interval between later confirmations. The peer smooths its round-trip time over eight samples and its drift over a
+/// thousand. Ten samples per second suffice for both, and a confirmation costs as much as sending a packet. libsrt
+/// repeats an unconfirmed acknowledgement only if a round trip has passed and there is nothing new to acknowledge.
 const ACKACK_US: i64 = 100_000;
-/// Number of data packets per probing pair (libsrt sends the two packets of a pair back to back).
+/// Number of data packets from one probing pair to the next (libsrt sends the two packets of a pair back to back).
 const PAIR_EVERY: u32 = 16;
-/// Largest distance to the previous packet at which a further packet confirms a jump.
+/// A second packet confirms a jump of sequence numbers if it is at most this far ahead of the first one.
 const JUMP_WITNESS: u32 = 16;
 /// Maximum number of ranges that wait to be reported to the peer as given up.
 pub(super) const DROPS_MAX: usize = 16;
@@ -48,7 +48,8 @@ pub(super) struct Acks {
     pub(super) last_us: i64,
     pub(super) confirmed: Seq,
     pub(super) due_us: Option<i64>,
-    /// Number, time and acknowledged position of the acknowledgements that may still be confirmed.
+    /// Number and time of each acknowledgement that may still be confirmed, and the sequence number that it
+    /// acknowledged.
     pub(super) sent: VecDeque<(u32, i64, Seq)>,
     pub(super) repeats: u32,
     pub(super) packets_since: u32,
@@ -70,7 +71,7 @@ impl Acks {
         }
     }
 
-    /// Returns the number for an acknowledgement of `next` sent now, and remembers it.
+    /// Returns the number for an acknowledgement of `next` that is sent now, and remembers the acknowledgement.
     fn number(&mut self, now_us: i64, next: Seq) -> u32 {
         self.number = self.number.wrapping_add(1).max(1);
         (self.last, self.last_us, self.packets_since) = (next, now_us, 0);
@@ -82,7 +83,7 @@ impl Acks {
     }
 }
 
-/// The measured receive rate, per second.
+/// The receive rate, measured per second.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     pub(super) since_us: i64,
@@ -90,7 +91,7 @@ pub(super) struct Rate {
     pub(super) bytes: u32,
     pub(super) packets_per_second: u32,
     pub(super) bytes_per_second: u32,
-    /// Second packet expected of a probing pair, and the arrival time of the first.
+    /// Second packet of a probing pair, which is expected next, and the arrival time of the first.
     pub(super) pair: Option<(Seq, i64)>,
     /// Smoothed time between the packets of a pair.
     pub(super) pair_us: u32,
@@ -126,7 +127,7 @@ impl Rate {
     }
 }
 
-/// The receiving side: the peer's packets up to their delivery, and our acknowledgements and loss reports.
+/// The receiving side: packets of the peer until they are delivered, and our acknowledgements and loss reports.
 #[derive(Debug)]
 pub(super) struct ReceiveSide {
     pub(super) buffer: ReceiveBuffer,
@@ -136,12 +137,12 @@ pub(super) struct ReceiveSide {
     pub(super) rate: Rate,
     /// The packet filter, if one was agreed on.
     pub(super) filter: Option<Box<FilterReceiver>>,
-    /// A packet beyond the window. If packets with nearby numbers follow, the stream continues there.
+    /// A packet beyond the window. If further packets near it follow, the stream continues there.
     jump: Option<Seq>,
-    /// Packets skipped by a jump that were not yet reported to the owner.
+    /// Number of packets skipped by a jump that the owner does not know of yet.
     skipped: u32,
-    /// Time up to which due messages may be delivered. Only input advances it, not output: messages that
-    /// become due in the meantime have their own deadline.
+    /// Time up to which due messages may be delivered. Only calls with input advance this time. Messages that become
+    /// due between two such calls have a deadline of their own.
     pub(super) due_us: i64,
 }
 
@@ -161,8 +162,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Considers a packet beyond the window while the buffer is empty: after a long outage, or from a forger. The window
-    /// moves only after two packets close together.
+    /// Handles a packet beyond the window while the buffer is empty. The packet may come after a long outage, or from a
+    /// forger, so the window moves only after a second packet close to the first.
     fn consider_jump(&mut self, seq: Seq) {
         let follows = self.jump.is_some_and(|before| {
             seq.ahead_of(before).is_some_and(|distance| (1..=JUMP_WITNESS).contains(&distance))
@@ -188,7 +189,7 @@ impl ReceiveSide {
     /// Returns the earliest time at which something must be delivered, acknowledged or reported.
     #[inline]
     pub(super) fn deadline_us(&self) -> Option<i64> {
-        // A packet that is due already waits for the owner to poll it, so it needs no deadline.
+        // If the next packet is already due, only the owner has to poll it. No deadline is needed.
         let delivery = self.next_delivery_us().filter(|us| *us > self.due_us);
         [self.acks.due_us, self.losses.next_at(), delivery].into_iter().flatten().min()
     }
@@ -234,7 +235,7 @@ impl ReceiveSide {
 }
 
 impl Link {
-    /// Handles a packet of the peer. Returns a reason when the packet ends the connection.
+    /// Handles a packet of the peer. If the packet ends the connection, returns the reason.
     pub(super) fn handle_packet(
         &mut self,
         now: Instant,
@@ -311,7 +312,7 @@ impl Link {
         self.take(now_us, head, payload, bytes);
     }
 
-    /// Takes a data packet that was received or rebuilt.
+    /// Handles a data packet that was received or rebuilt.
     pub(super) fn take(&mut self, now_us: i64, head: DataHead, payload: &[u8], bytes: usize) {
         let arrival = self.receiving.buffer.look(head.seq, payload.len());
         match arrival {
@@ -436,7 +437,7 @@ impl Link {
         if behind_end.is_some() {
             self.missing(now_us, end, first.previous());
         }
-        // The range may begin before the oldest packet that is still expected.
+        // The range may begin before the first packet that this side still expects.
         let base = self.receiving.buffer.base();
         let first = if first.ahead_of(base).is_some() { first } else { base };
         self.receiving.losses.remove_range(base, first, last);

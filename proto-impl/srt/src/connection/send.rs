@@ -1,7 +1,8 @@
-//! The sending half: which packets leave, in which order.
+//! The sending half of a connection: chooses the packets to send, and their order.
 //!
-//! Control packets leave first, because they are small and others wait for them. Then come retransmissions as far as the
-//! overhead allows, then parity packets of the packet filter, then new packets as far as the window allows.
+//! Control packets are sent first, because they are small and other packets depend on them. They are followed by
+//! retransmissions as far as the overhead allows, then by parity packets of the packet filter, then by new packets as
+//! far as the window allows.
 
 use std::time::{Duration, Instant};
 
@@ -50,27 +51,27 @@ pub(super) struct Confirmations {
     pub(super) last_us: i64,
 }
 
-/// The sending side: messages until they are acknowledged, and the pace at which they leave.
+/// The sending side: keeps messages until they are acknowledged, and determines the pace at which they are sent.
 #[derive(Debug)]
 pub(super) struct SendSide {
     pub(super) buffer: SendBuffer,
-    /// Flow window in packets: the initial one, or the room last announced by the peer.
+    /// Flow window in packets: the initial window, or later the room that the peer has last announced.
     pub(super) window: u32,
     pub(super) overhead: Overhead,
     pub(super) pacer: Pacer,
     /// Congestion control, created with the first packet sent if [`Config::adapts`](crate::Config::adapts) is on.
     pub(super) congestion: Option<Box<Congestion>>,
-    /// Time at which the pace allows the next packet; `None` when no packet waits for it.
+    /// Time at which the pace allows the next packet; `None` if no packet is waiting for its pace.
     pub(super) pace_at: Option<Instant>,
-    /// First and last of packets given up, to be reported to the peer.
+    /// First and last packet of ranges that were given up. The peer must still be informed of them.
     pub(super) drops: Vec<(Seq, Seq)>,
-    /// Time of the last acknowledgement of new packets.
+    /// Time of the last acknowledgement that covered new packets.
     pub(super) progress_us: i64,
     pub(super) probe_pause_us: i64,
     pub(super) confirm: Confirmations,
     /// The packet filter, if one was agreed on.
     pub(super) filter: Option<Box<FilterSender>>,
-    /// Packets per second that the path could carry, as reported by the peer.
+    /// Number of packets per second that the path could carry, as estimated by the peer.
     pub(super) bandwidth_packets: u32,
 }
 
@@ -92,12 +93,12 @@ impl SendSide {
         }
     }
 
-    /// True if messages wait for their pace.
+    /// True if messages are waiting for their pace.
     fn is_behind(&self) -> bool {
         self.is_paced() && self.has_data()
     }
 
-    /// True if packets leave no faster than the path has been found to carry them.
+    /// True if the sending rate is limited to the rate at which the path was found to carry packets.
     fn is_paced(&self) -> bool {
         self.congestion.as_ref().is_some_and(|congestion| congestion.rate().is_some())
     }
@@ -139,7 +140,7 @@ impl Link {
         Ok(())
     }
 
-    /// True if messages wait for their pace.
+    /// True if messages are waiting for their pace.
     pub(super) fn is_behind(&self) -> bool {
         self.sending.is_behind()
     }
@@ -156,9 +157,9 @@ impl Link {
         self.agreed.config.buffer_bytes.saturating_sub(self.sending.buffer.bytes())
     }
 
-    /// Drops packets that the peer would discard on arrival.
+    /// Gives up packets that would arrive too late, so that the peer would discard them.
     pub(super) fn drop_too_late(&mut self, now_us: i64) {
-        // Packets that the pace holds back have not begun to age.
+        // The age of a packet counts from its departure. Packets that wait for their pace have not left yet.
         let (limit, sent_only) = (self.too_late_us(), self.sending.is_paced());
         let dropped = self.sending.buffer.drop_older(stamp(now_us), limit, sent_only);
         count(&mut self.stats.pkt_snd_drop, dropped);
@@ -168,7 +169,7 @@ impl Link {
     pub(super) fn has_transmit(&self, now: Instant) -> bool {
         let now_us = self.micros(now);
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_us);
-        // Paced data has its own deadline.
+        // Paced data that may not leave yet has its own deadline.
         let has_data = self.sending.has_data()
             && (self.sending.pace_at.is_none() || self.sending.pacer.wait(now).is_none());
         has_data
@@ -198,7 +199,8 @@ impl Link {
         }
     }
 
-    /// Writes the control packets that are due. Returns false when there is no room left; the rest stays queued.
+    /// Writes the control packets that are due. Returns false if `out` has no room left; the remaining packets stay
+    /// queued.
     fn write_controls(&mut self, now_us: i64, out: &mut Datagrams) -> bool {
         let before = out.len();
         let mut controls =
@@ -306,8 +308,8 @@ impl Link {
         let Some((seq, entry)) = self.sending.buffer.next_new() else { return false };
         entry.key = key;
         if is_paced {
-            // The receiver plays the packet at a fixed time after its departure, so time spent waiting here
-            // does not make it late.
+            // The receiver plays the packet at a fixed time after its timestamp. The time it has waited for its pace
+            // must not make it late.
             entry.timestamp = stamp(now_us);
         }
         let head = DataHead {
@@ -342,7 +344,7 @@ impl Link {
     }
 }
 
-/// Writes a data packet: the only copy of the payload on its way out, encrypted if there are keys.
+/// Writes a data packet, encrypted if there are keys. This is the only copy made of the payload when it is sent.
 #[inline]
 fn write_packet(keys: Option<&mut SessionKeys>, head: DataHead, payload: &[u8], out: &mut Datagrams) {
     match keys {

@@ -11,7 +11,7 @@ use super::*;
 use crate::endpoint::{Endpoint, Route};
 use crate::seq::Seq;
 
-/// Both ends without a network: datagrams are delivered at once or lost.
+/// Two ends without a network: each datagram is delivered at once, or lost.
 struct Ends {
     clock: Clock,
     port: Endpoint<()>,
@@ -19,7 +19,7 @@ struct Ends {
     listener: Option<Connection>,
     random: Random,
     loss: f64,
-    /// Time by which the caller's clock is behind from now on, in microseconds.
+    /// Number of microseconds by which the caller's clock is slow from now on.
     slow_us: u32,
     received: Vec<u32>,
     skipped: u32,
@@ -163,7 +163,8 @@ fn a_peer_whose_clock_goes_apart_from_ours_is_held_as_long_as_before() {
     let mut ends = Ends::new(Seq::new(7), Config::default());
     let drift_us = [3000, 5000].map(|slow_us| {
         ends.slow_us = slow_us;
-        // Enough packets for two estimates, of which the second only covers the new drift.
+        // Enough packets for two estimates. The second estimate only covers the time after the
+        // drift has changed.
         for n in 0..22_000_u32 {
             if n % 5 == 0 {
                 let now = ends.clock.now();
@@ -264,12 +265,12 @@ fn what_nobody_takes_moves_no_deadline_and_what_is_sent_hides_none() {
     let listener = ends.listener.as_mut().unwrap();
     datagrams.iter().for_each(|datagram| listener.handle_datagram(now, datagram));
     assert_eq!(listener.poll_event(), None, "it is held for the latency");
-    // Meanwhile the owner only sends, and late: the deadline is still that of the delivery.
+    // Meanwhile the owner only sends, and does so late. The deadline is still that of the delivery.
     let late = now + ms(200);
     listener.poll_transmit(late, &mut Datagrams::new());
     assert_eq!(listener.poll_event(), None);
     assert!(listener.poll_timeout().is_some_and(|at| at <= late));
-    // The owner polls no events for a while, as an owner does that waits for a decision.
+    // Like an owner that waits for a decision, this one polls no events for a while.
     for n in 0..1000 {
         let at = late + ms(n);
         if listener.poll_timeout().is_some_and(|due| due <= at) {

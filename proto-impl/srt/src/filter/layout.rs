@@ -1,8 +1,8 @@
-//! Places of packets in rows and columns.
+//! Positions of packets in rows and columns.
 //!
-//! Packets are counted from the first of the connection on, without wrapping. A row is `cols` successive packets; a
-//! column takes one packet from each of `rows` rows. Groups are numbered: rows in order from the first, columns in
-//! turns of `cols`.
+//! Packets are counted from the first packet of the connection, without wrapping. A row is `cols` successive
+//! packets; a column consists of one packet from each of `rows` rows. Rows are numbered in order; column groups are
+//! numbered in order of their matrix, `cols` numbers for each.
 
 use crate::filter::Fec;
 use crate::filter::settings::Layout;
@@ -36,7 +36,7 @@ impl Matrix {
         self.cols
     }
 
-    /// Returns the first packet of the first group of a column.
+    /// Returns the first packet of a column's first group.
     const fn base(&self, column: u64) -> u64 {
         match self.layout {
             Layout::Even => column,
@@ -49,7 +49,8 @@ impl Matrix {
         at / self.cols
     }
 
-    /// Returns the column group of a packet; `None` before the column has begun, or if the filter has no columns.
+    /// Returns the column group of a packet. `None` if the column has not begun at this packet, or if the filter
+    /// has no columns.
     pub(super) const fn column_of(&self, at: u64) -> Option<u64> {
         if !self.has_columns {
             return None;
@@ -89,12 +90,13 @@ impl Matrix {
         at % self.cols == self.cols.saturating_sub(1)
     }
 
-    /// Returns the column group that ends with this packet; `None` if none does.
+    /// Returns the column group whose last packet is this one; `None` if there is none.
     pub(super) fn ends_column(&self, at: u64) -> Option<u64> {
         self.column_of(at).filter(|number| self.column_end(*number) == at)
     }
 
-    /// Returns the end of the packet's last group: its column group, or its row without columns.
+    /// Returns the last packet of the group that ends last: the packet's column group, or its row if there are no
+    /// columns.
     pub(super) fn last_end(&self, at: u64) -> u64 {
         match self.column_of(at) {
             Some(number) => self.column_end(number),
@@ -103,12 +105,12 @@ impl Matrix {
     }
 }
 
-/// Counts packets without wrapping, from their sequence numbers.
+/// Converts sequence numbers to positions that do not wrap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
-    /// Place after the newest packet.
+    /// Position after the newest packet.
     next: u64,
-    /// Sequence number of the packet at that place.
+    /// Sequence number of the packet at position `next`.
     next_seq: Seq,
 }
 
@@ -121,7 +123,7 @@ impl Places {
         self.next
     }
 
-    /// Returns the place of a packet; `None` before the first of the connection.
+    /// Returns the position of a packet; `None` if the packet is before the first of the connection.
     pub(super) fn of(&self, seq: Seq) -> Option<u64> {
         match seq.ahead_of(self.next_seq) {
             Some(ahead) => Some(self.next.saturating_add(u64::from(ahead))),
@@ -129,8 +131,8 @@ impl Places {
         }
     }
 
-    /// Returns the sequence number of the packet at a place, which must be within half of the number space of the
-    /// newest.
+    /// Returns the sequence number of the packet at a position. The position must be within half of the number
+    /// space from the newest packet.
     pub(super) fn seq(&self, at: u64) -> Seq {
         let low = |places: u64| u32::try_from(places & 0x7fff_ffff).unwrap_or(0);
         match at.checked_sub(self.next) {
@@ -139,7 +141,7 @@ impl Places {
         }
     }
 
-    /// Makes the packet at this place the newest.
+    /// Makes the packet at this position the newest one.
     pub(super) fn advance(&mut self, newest: u64) {
         let next = newest.saturating_add(1);
         (self.next_seq, self.next) = (self.seq(next), next);
@@ -160,7 +162,8 @@ mod tests {
 
     #[test]
     fn columns_are_where_libsrt_documents_them() {
-        // 10 columns of 5: FEC/V:540 is the first even column after 500; staircase columns are 11 apart.
+        // 10 columns of 5 packets. With an even layout, the first column after packet 499 begins at 500; columns of
+        // a staircase begin 11 packets apart.
         let even = matrix("fec,cols:10,rows:5,layout:even");
         assert_eq!(even.column(0).collect::<Vec<_>>(), [0, 10, 20, 30, 40]);
         assert_eq!(even.column(13).collect::<Vec<_>>(), [53, 63, 73, 83, 93]);

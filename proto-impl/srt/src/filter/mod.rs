@@ -1,14 +1,14 @@
 //! The packet filter of libsrt: forward error correction by parity packets over rows and columns of data packets
-//! (libsrt `docs/features/packet-filtering-and-fec.md`, after SMPTE 2022-1). Parity is the XOR of the packets of a group;
-//! of each group one lost packet is rebuilt from the others, without a round trip.
+//! (libsrt `docs/features/packet-filtering-and-fec.md`, after SMPTE 2022-1). Parity is the XOR of the packets of a
+//! group; if one packet of a group is lost, it is rebuilt from the others, without a round trip.
 //!
-//! 1. The handshake settles one configuration for both directions ([`FecSettings`]): each side names the parameters
-//!    that it requires, and those named by both must be equal.
-//! 2. A sender adds each new data packet, as sent on the wire, to its row and its column. The parity of a group follows
-//!    the group's last packet ([`send`]).
-//! 3. A receiver adds each arriving packet in the same way, and rebuilds a packet as soon as it is the only one missing
-//!    from a group. The rebuilt packet may complete another group ([`receive`]).
-//! 4. [`ArqLevel`] says whether lost packets are also retransmitted.
+//! 1. The handshake settles one configuration for both directions ([`FecSettings`]). Each side states the parameters
+//!    that it requires. A parameter that both sides state must be equal.
+//! 2. A sender adds each new data packet, as sent on the wire, to its row and its column. The parity of a group is sent
+//!    after the group's last packet ([`send`]).
+//! 3. A receiver also adds each arriving packet to its row and column. As soon as only one packet of a group is
+//!    missing, it rebuilds that packet; this may allow it to rebuild a packet of another group ([`receive`]).
+//! 4. [`ArqLevel`] determines whether lost packets are also retransmitted.
 //!
 //! A parity packet is a data packet with message number 0. Its sequence number is that of the last packet of its group:
 //!
@@ -21,7 +21,7 @@
 //! |            XOR of the payloads, each filled up with zeros       |
 //! ```
 //!
-//! Parity covers payloads as they are on the wire: encrypted payloads are not decrypted for the filter.
+//! Parity is computed from payloads as they are on the wire: encrypted payloads are not decrypted for the filter.
 
 mod layout;
 mod receive;
@@ -37,5 +37,5 @@ pub(crate) use settings::{Fec, TEXT_BYTES_MAX as FILTER_TEXT_BYTES_MAX};
 
 /// Bytes of a parity packet between the SRT header and the parity payload.
 pub(crate) const FILTER_HEAD_BYTES: usize = 4;
-/// Group index of a row's parity.
+/// Group index in the parity packet of a row. Other values are column numbers.
 pub(crate) const ROW_INDEX: u8 = 255;

@@ -1,9 +1,9 @@
 //! The receiving half of the packet filter: rebuilds the missing packet of a group, and reports packets that
 //! no group can rebuild.
 //!
-//! The state covers a window that ends with the newest packet: two matrices, or four rows if there are no
-//! columns. Groups are kept in rings of that size, indexed by their numbers; a newer group replaces an old
-//! one, complete or not.
+//! The state covers a window that ends with the newest packet: two matrices, or four rows if there are no columns.
+//! Groups are kept in rings of that size, indexed by their numbers. A newer group replaces the old one at its index,
+//! whether or not the old group is complete.
 
 use bytes::Bytes;
 
@@ -13,15 +13,16 @@ use crate::filter::{ArqLevel, Fec, ROW_INDEX};
 use crate::packet::KeyFlag;
 use crate::seq::Seq;
 
-/// Window in matrices, when the filter has columns.
+/// Size of the window in matrices, if the filter has columns.
 const MATRICES: u64 = 2;
-/// Window in rows, when the filter has no columns.
+/// Size of the window in rows, if the filter has no columns.
 const ROWS: u64 = 4;
-/// Number of packets that may overtake the parity of a group before the packets missing from the group are reported.
+/// Number of packets that may arrive before a group's parity although they were sent after it. Only after that many
+/// packets are the group's missing packets reported.
 const OVERTAKING: u64 = 3;
-/// Lower bound of the number of packets by which parity may be ahead of the newest data packet; further parity
-/// is refused. The window, which is the limit otherwise, is shorter than an ordinary burst if the matrix is
-/// small.
+/// Parity may be ahead of the newest data packet by the window, and by at least this number of packets; parity further
+/// ahead is refused. The minimum is needed because the window of a small matrix is shorter than an ordinary burst of
+/// losses.
 const LEAD_MIN: u64 = 96;
 /// Number of cleared XOR buffers kept for later groups.
 const SPARE_MAX: usize = 8;
@@ -42,7 +43,7 @@ struct Group {
     number: u64,
     packets: u64,
     has_parity: bool,
-    /// Nothing is left to rebuild: the group is complete, or its parity is invalid.
+    /// True if nothing is left to rebuild: the group is complete, or its parity is invalid.
     is_done: bool,
     recovery: Recovery,
 }
@@ -63,7 +64,8 @@ impl Ring {
         Self { groups: Vec::new(), places, size }
     }
 
-    /// Returns the group of this number, started anew if needed; `None` when a later group has its slot.
+    /// Returns the group with this number, newly created if there is none. `None` if a later group has taken its place
+    /// in the ring.
     fn group(&mut self, number: u64, spare: &mut Vec<Recovery>) -> Option<&mut Group> {
         if self.groups.is_empty() {
             self.groups.resize_with(self.places, || None);
@@ -85,8 +87,8 @@ impl Ring {
         slot.as_mut()
     }
 
-    /// Adds a packet or a parity to a group. Returns true when exactly one packet of the group is missing and can be
-    /// rebuilt.
+    /// Adds a packet or a parity to a group. Returns true if now exactly one packet of the group is missing, so that it
+    /// can be rebuilt.
     fn add(&mut self, number: u64, content: Content<'_>, is_parity: bool, spare: &mut Vec<Recovery>) -> bool {
         let size = self.size;
         let Some(group) = self.group(number, spare).filter(|group| !group.is_done) else { return false };
@@ -117,7 +119,7 @@ impl Group {
     }
 }
 
-/// A row or a column, by its number.
+/// A row or a column; contains its number.
 #[derive(Debug, Clone, Copy)]
 enum Line {
     Row(u64),
@@ -131,17 +133,17 @@ pub(crate) struct FilterReceiver {
     matrix: Matrix,
     places: Places,
     window: u64,
-    /// For each place of the window, whether its packet has arrived or was rebuilt.
+    /// For each position in the window: true if its packet has arrived or was rebuilt.
     known: Vec<bool>,
     rows: Ring,
     columns: Ring,
     spare: Vec<Recovery>,
     rebuilt: Vec<Rebuilt>,
-    /// Place up to which packets were judged: known, or lost beyond repair.
+    /// Position before which all packets have been judged: each of them is known, or is lost beyond repair.
     judged: u64,
-    /// First and last places of packets that were judged and are lost beyond repair.
+    /// First and last position of ranges that were judged to be lost beyond repair.
     beyond_repair: Vec<(u64, u64)>,
-    /// Place after the newest data packet.
+    /// Position after the newest data packet.
     data_end: u64,
 }
 
@@ -175,7 +177,7 @@ impl FilterReceiver {
         self.fec.arq
     }
 
-    /// Handles a received data packet with its payload as on the wire.
+    /// Handles a received data packet; `payload` is as on the wire.
     pub(crate) fn handle_data(&mut self, seq: Seq, key: KeyFlag, timestamp: u32, payload: &[u8]) {
         let Some(at) = self.places.of(seq) else { return };
         self.data_end = self.data_end.max(at.saturating_add(1));
@@ -189,7 +191,7 @@ impl FilterReceiver {
         self.judge();
     }
 
-    /// Handles a parity packet. Returns false when it fits no group.
+    /// Handles a parity packet. Returns false if the packet does not belong to any group.
     pub(crate) fn handle_parity(&mut self, seq: Seq, timestamp: u32, body: &[u8]) -> bool {
         let Some((index, content)) = Content::of_parity(timestamp, body) else { return false };
         let Some(at) = self.places.of(seq) else { return false };
@@ -203,7 +205,8 @@ impl FilterReceiver {
                 None => return false,
             },
         };
-        // Parity is at most a lost burst ahead of the newest data packet. Anything beyond that is refused.
+        // Parity can be ahead of the newest data packet by a burst of lost packets. Parity that is further ahead is
+        // refused.
         if at >= self.data_end.saturating_add(self.lead()) {
             return false;
         }
@@ -222,18 +225,18 @@ impl FilterReceiver {
         true
     }
 
-    /// Returns how many packets parity may be ahead of the newest data packet.
+    /// Returns the number of packets by which parity may be ahead of the newest data packet.
     fn lead(&self) -> u64 {
         self.window.max(LEAD_MIN)
     }
 
-    /// Takes the packets rebuilt since the last call, in order.
+    /// Takes the packets rebuilt since the last call, in the order of their sequence numbers.
     pub(crate) fn take_rebuilt(&mut self) -> Vec<Rebuilt> {
         std::mem::take(&mut self.rebuilt)
     }
 
-    /// Takes the ranges, as first and last packet and in order, that are lost and that the filter cannot
-    /// rebuild. Collected only with [`ArqLevel::OnRequest`].
+    /// Takes the ranges of lost packets that the filter cannot rebuild: first and last packet of each, in order. There
+    /// are only any with [`ArqLevel::OnRequest`].
     pub(crate) fn take_beyond_repair(&mut self) -> Vec<(Seq, Seq)> {
         let mut places = std::mem::take(&mut self.beyond_repair);
         places.sort_unstable();
@@ -259,9 +262,9 @@ impl FilterReceiver {
         self.known.get(self.index(at)).copied().unwrap_or(false)
     }
 
-    /// Moves the window to end with this packet, if it is the newest. Moves place by place, so that each
-    /// group is judged while all its packets are in the window. After a gap wider than the window, no earlier
-    /// group has a packet in the window.
+    /// If this packet is the newest, moves the window so that it ends with this packet. Moves one position at a time,
+    /// so that each group is judged while all its packets are in the window. After a gap wider than the window this is
+    /// not needed, because no earlier group has a packet in the window.
     fn advance(&mut self, at: u64) {
         if self.known.is_empty() {
             self.known.resize(usize::try_from(self.window).unwrap_or(0), false);
@@ -287,7 +290,7 @@ impl FilterReceiver {
         }
     }
 
-    /// Adds a packet to its groups. Groups that can now rebuild a packet are added to `lines`.
+    /// Adds a packet to its row and its column. Appends the groups that can now rebuild a packet to `lines`.
     fn add(&mut self, at: u64, content: Content<'_>, lines: &mut Vec<Line>) {
         let index = self.index(at);
         if let Some(known) = self.known.get_mut(index) {
@@ -304,8 +307,8 @@ impl FilterReceiver {
         }
     }
 
-    /// Rebuilds the missing packets of these groups, and of groups completed by that. Terminates because each round
-    /// makes one more packet of the window known.
+    /// Rebuilds the missing packets of these groups, and of groups that can then rebuild one, too. Terminates because
+    /// each round makes one more packet of the window known.
     fn rebuild(&mut self, mut lines: Vec<Line>) {
         while let Some(line) = lines.pop() {
             let missing = match line {
@@ -336,13 +339,15 @@ impl FilterReceiver {
         self.rebuilt.sort_by_key(|packet| places.of(packet.seq));
     }
 
-    /// Returns the only unknown packet of a group; `None` if there are more, or if it is outside the window.
+    /// Returns the only unknown packet of a group. `None` if several are unknown, or if the packet is outside the
+    /// window.
     fn missing(&self, members: impl Iterator<Item = u64>) -> Option<u64> {
         let mut missing = members.filter(|at| !self.is_known(*at) || self.is_old(*at));
         missing.next().filter(|at| missing.next().is_none() && !self.is_old(*at) && *at < self.places.next())
     }
 
-    /// Judges the packets whose last group has ended. Waits for a few packets more, since they may overtake the parity.
+    /// Judges the packets whose last group has ended. Waits for a few more packets first, because parity may arrive
+    /// after packets that were sent later.
     fn judge(&mut self) {
         let end = self.places.next().saturating_sub(OVERTAKING);
         if self.fec.arq != ArqLevel::OnRequest || self.judged >= end {
@@ -350,7 +355,7 @@ impl FilterReceiver {
         }
         let floor = self.places.next().saturating_sub(self.window);
         if self.judged < floor {
-            // The rest of a gap that is wider than the window. No group in it can be complete.
+            // The rest of a gap that is wider than the window. No packet of the gap can be rebuilt.
             self.report(self.judged, floor.saturating_sub(1));
             self.judged = floor;
         }
@@ -367,8 +372,8 @@ impl FilterReceiver {
         self.judged = end;
     }
 
-    /// Reports packets missing from groups that have not ended, because all later packets of these groups are
-    /// lost.
+    /// Reports packets missing from groups that have not ended. No later packet of these groups has arrived, so nothing
+    /// else would report them.
     fn give_up_open_groups(&mut self) {
         if self.fec.arq == ArqLevel::OnRequest {
             let (judged, matrix) = (self.judged, self.matrix);
@@ -407,7 +412,7 @@ mod tests {
         (0..=(n * 7 % 40)).map(|byte| u8::try_from((byte + n) % 251).unwrap()).collect()
     }
 
-    /// A sender of numbered packets and its receiver.
+    /// A sender of numbered packets, and the receiver on the other side.
     struct Line {
         sender: FilterSender,
         receiver: FilterReceiver,
@@ -424,7 +429,7 @@ mod tests {
             Self { sender, receiver, rebuilt: Vec::new(), reported: Vec::new(), sent: 0, parities: 0 }
         }
 
-        /// Sends the next packet. `is_lost` decides whether the packet, and any parity after it, is lost.
+        /// Sends the next packet. `is_lost` decides separately whether the packet and each parity after it are lost.
         fn send(&mut self, is_lost: &mut dyn FnMut(u32, bool) -> bool) {
             let n = self.sent;
             self.sent += 1;
@@ -482,7 +487,7 @@ mod tests {
         for layout in ["even", "staircase"] {
             for rows in ["5", "-5"] {
                 let mut line = Line::new(&format!("fec,cols:6,rows:{rows},layout:{layout}"));
-                // In a later matrix, because a staircase does not cover all columns of the first one.
+                // A staircase does not cover all columns of the first matrix, so the losses are in a later one.
                 let lost: Vec<u32> = (60..66).collect();
                 line.run(120, &lost);
                 line.rebuilt.sort_unstable();
@@ -551,7 +556,7 @@ mod tests {
         (12..60).for_each(|n| line.sender.sent(FIRST.plus(n), KeyFlag::Even, n, &payload(n)));
         line.receiver.handle_data(FIRST.plus(60), KeyFlag::Even, 60, &payload(60));
         let ranges = line.receiver.take_beyond_repair();
-        // The groups of the last matrix are still open, except two columns.
+        // Only two columns of the last matrix have ended; its other groups are still open.
         assert_eq!((ranges[0], ranges.len()), ((FIRST.plus(12), FIRST.plus(49)), 3), "{ranges:?}");
         assert!(ranges.windows(2).all(|two| two[0].1.next() != two[1].0), "{ranges:?}");
     }
@@ -621,7 +626,7 @@ mod tests {
                     is_lost
                 });
             }
-            // The stream ends without loss, so that all packets are judged.
+            // The stream ends with packets that are not lost, so that all earlier packets are judged.
             (0..200).for_each(|_| line.send(&mut |_, _| false));
             let mut ends: Vec<u32> = line.reported.clone();
             ends.sort_unstable();

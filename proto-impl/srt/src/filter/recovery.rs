@@ -18,7 +18,7 @@ impl<'a> Content<'a> {
         Self { key, timestamp, length: u16::try_from(payload.len()).unwrap_or(u16::MAX), payload }
     }
 
-    /// Reads a parity packet: its group index, and the XOR it carries.
+    /// Reads the payload of a parity packet: its group index, and the XOR of the group's packets.
     pub(super) fn of_parity(timestamp: u32, body: &'a [u8]) -> Option<(u8, Self)> {
         let ([index, key, high, low], payload) = body.split_first_chunk()?;
         Some((*index, Self { key: *key, timestamp, length: u16::from_be_bytes([*high, *low]), payload }))
@@ -35,7 +35,7 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    /// Adds a packet, or removes one that was added before. A payload longer than [`PAYLOAD_MAX`] is truncated.
+    /// Adds a packet to the XOR; adding it again removes it. A payload longer than [`PAYLOAD_MAX`] is truncated.
     pub(super) fn add(&mut self, content: Content<'_>) {
         self.key ^= content.key;
         self.timestamp ^= content.timestamp;
@@ -57,20 +57,21 @@ impl Recovery {
         self.timestamp
     }
 
-    /// Payload length of the parity packet, after the SRT header.
+    /// Length of the parity packet after its SRT header.
     pub(crate) const fn wire_bytes(&self) -> usize {
         FILTER_HEAD_BYTES.saturating_add(self.payload.len())
     }
 
-    /// Appends the payload of a parity packet, which follows the SRT header.
+    /// Appends the parity packet's content, which comes after its SRT header.
     pub(crate) fn write(&self, index: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(&[index, self.key]);
         out.extend_from_slice(&self.length.to_be_bytes());
         out.extend_from_slice(&self.payload);
     }
 
-    /// Returns the missing packet, once all other packets of the group and its parity were added. `None` when the
-    /// result is invalid: a length that is zero or beyond the payload, unknown key flags, or nonzero padding.
+    /// Returns the missing packet; to be called when all other packets of the group and its parity were added.
+    /// `None` if the result is invalid: a length that is zero or exceeds the payload, unknown key flags, or
+    /// nonzero padding.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let (payload, padding) = self.payload.split_at_checked(usize::from(self.length))?;
         let is_sound = !payload.is_empty() && self.key <= 2 && padding.iter().all(|byte| *byte == 0);

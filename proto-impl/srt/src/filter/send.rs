@@ -1,4 +1,4 @@
-//! The sending half of the packet filter: makes the parity of rows and columns when they are complete.
+//! The sending half of the packet filter: completes the parity of rows and columns.
 
 use std::collections::VecDeque;
 
@@ -26,8 +26,8 @@ struct Open {
 }
 
 impl Open {
-    /// Adds a packet of group `number`; a new number starts the group anew, even if the last one was incomplete.
-    /// Returns true when all `size` packets were added.
+    /// Adds a packet of group `number`. If the last packet had another group, begins a new one, even if the old
+    /// group is incomplete. Returns true if the group now has all of its `size` packets.
     fn add(&mut self, number: u64, size: u64, content: Content<'_>) -> bool {
         if self.number != number {
             self.recovery.clear();
@@ -47,7 +47,7 @@ pub(crate) struct FilterSender {
     places: Places,
     row: Open,
     columns: Vec<Open>,
-    /// Parity packets that leave before the next data packet: at most one row's and one column's.
+    /// Parity packets that must be sent before the next data packet: at most one for a row and one for a column.
     due: VecDeque<Parity>,
     /// Cleared XOR buffers of parity packets that were sent.
     spare: Vec<Recovery>,
@@ -66,13 +66,13 @@ impl FilterSender {
         }
     }
 
-    /// Adds a packet sent for the first time, with its payload as on the wire. Packets come in order; some may be
-    /// missing.
+    /// Adds a packet sent for the first time; `payload` is as on the wire. Packets must be passed in order, but
+    /// some may be missing.
     pub(crate) fn sent(&mut self, seq: Seq, key: KeyFlag, timestamp: u32, payload: &[u8]) {
         let Some(at) = self.places.of(seq) else { return };
         self.places.advance(at);
         let content = Content::new(key.wire(), timestamp, payload);
-        // Columns first, as libsrt's.
+        // Like libsrt, handles the column before the row.
         if let Some(number) = self.matrix.column_of(at) {
             let column = usize::try_from(number % self.matrix.cols()).unwrap_or(0);
             if self.columns.len() <= column {
@@ -115,7 +115,7 @@ impl FilterSender {
         self.fec.arq
     }
 
-    /// Returns the bytes sent, parity included, for this many bytes of data packets.
+    /// Returns the number of bytes sent, including parity, for this many bytes of data packets.
     pub(crate) fn with_parity(&self, bytes: u64) -> u64 {
         self.fec.with_parity(bytes)
     }
@@ -132,7 +132,7 @@ mod tests {
         FilterSender::new(text.parse::<FecSettings>().unwrap().complete().unwrap(), FIRST)
     }
 
-    /// Sends `packets` and returns the parity packets as pairs of place and group index.
+    /// Sends `packets`. Returns each parity packet as a pair of its sequence position and its group index.
     fn run(sender: &mut FilterSender, packets: impl Iterator<Item = u32>) -> Vec<(u32, u8)> {
         let mut out = Vec::new();
         for n in packets {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 const COLS_MAX: u16 = 255;
 /// Maximum number of rows.
 const ROWS_MAX: i16 = 255;
-/// Maximum number of packets in a matrix. The receiver holds one parity for each open group.
+/// Maximum number of packets in a matrix, because the receiver keeps one parity for each open group.
 pub(crate) const PACKETS_MAX: u32 = 2048;
 /// Longest text of a configuration, in bytes (libsrt `MAX_PFILTER_LENGTH`).
 pub(crate) const TEXT_BYTES_MAX: usize = 64;
@@ -15,13 +15,13 @@ pub(crate) const TEXT_BYTES_MAX: usize = 64;
 /// Use of a packet filter on one side (SRTO_PACKETFILTER).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacketFilter {
-    /// Callers with a filter are refused, and calls request none.
+    /// Callers that request a filter are refused. Our own calls request no filter.
     Off,
-    /// Any configuration of the peer is accepted; calls request none.
+    /// Any configuration that a caller requests is accepted. Our own calls request no filter.
     #[default]
     Any,
-    /// Calls request this configuration, and a caller's must not contradict it. A caller without a filter is accepted,
-    /// as in libsrt.
+    /// Our own calls request this configuration. A caller's configuration must not contradict it; a caller without a
+    /// filter is accepted, as in libsrt.
     Fec(FecSettings),
 }
 
@@ -42,7 +42,7 @@ impl FromStr for PacketFilter {
 #[error("not `fec` with cols, rows, layout and arq within their limits")]
 pub struct FilterSyntax;
 
-/// The order in which columns begin.
+/// The arrangement of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// All columns begin in the first row of a matrix.
@@ -51,22 +51,22 @@ pub enum Layout {
     Staircase,
 }
 
-/// Retransmission (ARQ) beside the filter.
+/// Use of retransmission (ARQ) in addition to the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArqLevel {
     /// Losses are reported at once, as without a filter.
     Always,
-    /// Losses are reported when the filter can no longer rebuild them.
+    /// Losses are reported once the filter can no longer rebuild them.
     OnRequest,
     /// Losses are not reported.
     Never,
 }
 
-/// A configuration as one side requests it. Parameters left out are chosen by the other side.
+/// A configuration as requested by one side. The other side chooses the parameters that are absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FecSettings {
     cols: Option<u16>,
-    /// Number of rows. Negative: columns only, without parity of the rows.
+    /// Number of rows. A negative number means parity for columns only, not for rows.
     rows: Option<i16>,
     layout: Option<Layout>,
     arq: Option<ArqLevel>,
@@ -105,14 +105,14 @@ impl FromStr for FecSettings {
 }
 
 impl FecSettings {
-    /// True if the matrix is not too large, as far as its size is known.
+    /// True if the matrix is not too large, as far as its size is known. An unknown dimension counts as 1.
     fn fits(&self) -> bool {
         let (cols, rows) = (self.cols.unwrap_or(1), self.rows.unwrap_or(1).unsigned_abs());
         u32::from(cols) * u32::from(rows) <= PACKETS_MAX
     }
 
-    /// Returns the configuration that a listener with these settings agrees on with a caller; `None` when they
-    /// contradict each other.
+    /// Returns the configuration on which a listener with these settings and a caller agree; `None` if they contradict
+    /// each other.
     pub(crate) fn agreed(&self, caller: &Self) -> Option<Self> {
         fn same<T: Copy + PartialEq>(ours: Option<T>, theirs: Option<T>) -> Option<Option<T>> {
             match (ours, theirs) {
@@ -128,7 +128,8 @@ impl FecSettings {
         })
     }
 
-    /// Returns the configuration of a caller with these settings after the listener's answer, which takes precedence.
+    /// Returns the configuration of a caller with these settings after the listener's answer. The answer takes
+    /// precedence.
     pub(crate) fn answered(&self, listener: &Self) -> Self {
         Self {
             cols: listener.cols.or(self.cols),
@@ -138,8 +139,8 @@ impl FecSettings {
         }
     }
 
-    /// Returns the filter that both sides then use; `None` when neither side gave the columns, or the matrix is too
-    /// large.
+    /// Returns the filter that both sides then use. `None` if neither side stated the number of columns, or if the
+    /// matrix is too large.
     pub(crate) fn complete(&self) -> Option<Fec> {
         let rows = self.rows.unwrap_or(1);
         let fec = Fec {
@@ -154,7 +155,7 @@ impl FecSettings {
 }
 
 impl Display for FecSettings {
-    /// Writes the text for the wire, with its keys in libsrt's order.
+    /// Writes the text for the wire. The keys are in libsrt's order.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("fec")?;
         match self.arq {
@@ -181,9 +182,9 @@ impl Display for FecSettings {
 /// A complete configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fec {
-    /// Packets in a row.
+    /// Number of packets in a row.
     pub(crate) cols: u32,
-    /// Packets in a column; 1 means no columns.
+    /// Number of packets in a column; 1 means that there are no columns.
     pub(crate) rows: u32,
     pub(crate) has_row_parity: bool,
     pub(crate) layout: Layout,
@@ -195,7 +196,7 @@ impl Fec {
         self.rows > 1
     }
 
-    /// Returns the bytes sent, parity included, for this many bytes of data packets.
+    /// Returns the number of bytes sent, including parity, for this many bytes of data packets.
     pub(crate) fn with_parity(&self, bytes: u64) -> u64 {
         let of_rows = if self.has_row_parity { bytes / u64::from(self.cols) } else { 0 };
         let of_columns = if self.has_columns() { bytes / u64::from(self.rows) } else { 0 };

@@ -30,7 +30,7 @@ fn payload_comes_at_its_time() {
     let start = sim.clock.now();
     send_all(&mut sim, 10, 10);
     for (n, at) in sim.b.received_at.iter().enumerate() {
-        // Packets are due after the one-way delay of the first conclusion, plus the latency.
+        // Packets are due at the latency plus the one-way delay that the first conclusion had.
         let due = start + ms(30 + 200) + ms(100) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));
         assert!(off < ms(2), "{n}: {off:?}");
@@ -51,7 +51,7 @@ fn s_07_latency_is_the_larger_wish_of_both_and_at_most_eight_seconds() {
     };
     assert_eq!(latencies((120, 0), (150, 0)), ((120, 150), (150, 120)));
     assert_eq!(latencies((120, 300), (150, 500)), ((500, 300), (300, 500)));
-    // Neither side grants 65 535 ms.
+    // Neither side allows a latency of 65 535 ms.
     assert_eq!(latencies((65_535, 65_535), (120, 0)), ((8000, 8000), (8000, 8000)));
 }
 
@@ -121,7 +121,7 @@ fn the_handshake_survives_loss_doubles_and_disorder() {
         let reached = sim.run_until(secs(3), |a, b| a.is_connected() && b.is_connected());
         failed += u32::from(reached.is_err());
     }
-    // Twelve requests are sent, and each is answered with a probability of 0.49.
+    // The caller sends twelve requests, and gets an answer to each with a probability of 0.49.
     assert!(failed <= 1, "{failed}");
 }
 
@@ -162,7 +162,8 @@ fn s_08_timestamps_wrap_after_71_minutes_and_nobody_sees_it() {
     let start = sim.clock.now();
     send_all(&mut sim, 6000, 50);
     assert_eq!((sim.b.received.len(), sim.b.skipped), (6000, 0));
-    // If the last packet is lost, no later one shows that it is missing, so it waits for the sender's timer.
+    // If the very last packet is lost, no later one shows that it is missing, so it arrives only after the
+    // sender's timer. It is not checked.
     for (n, at) in sim.b.received_at.iter().take(5999).enumerate() {
         let due = start + ms(140) + ms(20) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));
@@ -179,7 +180,7 @@ fn a_bandwidth_limit_spreads_the_packets() {
     for n in 0..100 {
         sim.a.connection().send(now, message(n)).unwrap();
     }
-    // 133 200 bytes.
+    // The messages have 133 200 bytes in total; 100 000 may leave within 400 ms.
     sim.run_for(ms(400)).unwrap();
     let sent = sim.a.stats().pkt_sent;
     assert!((73..80).contains(&sent), "{sent}");

@@ -16,14 +16,14 @@ fn filter(text: &str) -> PacketFilter {
     text.parse().unwrap()
 }
 
-/// Connects a caller that sends with this filter to a port with this latency.
+/// Connects a caller that sends with the packet filter `text` to a port with this latency.
 fn line(seed: u64, text: &str, latency_ms: u64, links: impl Fn(Link) -> Link) -> Sim {
     let port = Config { latency: ms(latency_ms), ..Config::default() };
     let caller = Config { packet_filter: filter(text), ..Config::default() };
     connected(seed, caller, port, links)
 }
 
-/// Returns the number of undelivered packets and both ends' figures.
+/// Returns the number of undelivered packets, and the figures of both ends.
 fn run(seed: u64, text: &str, latency_ms: u64, links: impl Fn(Link) -> Link) -> (u32, Stats, Stats) {
     let mut sim = line(seed, text, latency_ms, links);
     send_all(&mut sim, PACKETS, RATE);
@@ -65,7 +65,7 @@ fn x_7_both_sides_settle_one_configuration_or_none() {
     }
 }
 
-/// Undelivered packets of 9500 are bounded without any retransmission.
+/// Without any retransmission, the number of undelivered packets out of 9500 stays below a limit.
 #[test]
 fn x_7_parity_alone_repairs_random_loss_and_bursts() {
     for (name, text, most, links) in [
@@ -122,8 +122,8 @@ fn x_7_what_cannot_be_rebuilt_is_asked_for_on_request() {
     assert_eq!((sim.b.received.len(), came.pkt_sent_nak, came.filter.pkt_rcv_supply), (1000, 0, 100));
 }
 
-/// A group that takes two and a half seconds is no help within half a second. Lost packets are still
-/// requested in time, even the last ones, after which no group ends.
+/// A group takes two and a half seconds, so it cannot help within half a second. Lost packets are still requested in
+/// time, even the last ones, after which no group ends.
 #[test]
 fn x_7_a_stream_too_slow_for_its_groups_is_repaired_by_request() {
     for seed in seeds(3) {
@@ -223,14 +223,14 @@ fn x_7_a_path_that_only_loses_is_not_taken_for_a_narrow_one() {
     }
 }
 
-/// With parity the rate of a narrow path is found as well as without it: all packets sent are counted, not
-/// only those acknowledged.
+/// With parity, the rate of a narrow path is found as well as without it, because acknowledgements count for parity
+/// packets, too.
 #[test]
 fn x_7_a_narrow_path_is_found_with_parity_beside_the_data() {
     let port = Config { latency: ms(300), ..Config::default() };
     let caller =
         Config { packet_filter: filter("fec,cols:10,rows:5,arq:always"), adapts: true, ..Config::default() };
-    // 5 Mb/s and 30 % of parity in 5 Mb/s.
+    // The stream has 5 Mb/s, and 30 % of parity; the path carries 5 Mb/s.
     let mut sim = connected(4, caller, port, |l| l.latency(ms(20)).rate(5_000_000).queue_bytes(64 * 1024));
     let mut source = Source::new(PACKETS, RATE);
     (source.next_at, source.heeds) = (Some(sim.clock.now()), true);
@@ -238,7 +238,7 @@ fn x_7_a_narrow_path_is_found_with_parity_beside_the_data() {
     sim.run_for(secs(25)).unwrap();
     let delivered = sim.b.received.len() as f64 / f64::from(PACKETS);
     println!("{:.1} % delivered", 100.0 * delivered);
-    // The path has room for 77 %.
+    // The path can carry 77 % of the stream with its parity.
     assert!((0.55..0.80).contains(&delivered), "{delivered}");
 }
 
@@ -274,7 +274,7 @@ fn s_30_hostile_parity_harms_nothing() {
         };
         let mut random = crypto::Seed::from_number(7).random();
         for n in 0..50_000u32 {
-            // Any place, group and length, near the stream and far from it.
+            // Any position, group and length, near the stream and far from it.
             let seq = match n % 4 {
                 0 => first.wrapping_add(random.below(64) as u32).wrapping_sub(32),
                 1 => first.wrapping_add(n),
@@ -298,7 +298,7 @@ fn s_30_hostile_parity_harms_nothing() {
     }
 }
 
-/// Takes the events without checking the payload, part of which was rebuilt from wrong parity.
+/// Takes the events. Does not check the payload, because part of it was rebuilt from wrong parity.
 fn drain(connection: &mut Connection) {
     while let Some(event) = connection.poll_event() {
         assert!(matches!(event, Event::Payload(_) | Event::Skipped(_)), "{event:?}");

@@ -31,11 +31,11 @@ pub(crate) struct Source {
     pub(crate) left: u32,
     pub(crate) next_at: Option<Instant>,
     pub(crate) number: u32,
-    /// Number of messages in each unit, used in turn.
+    /// Number of messages in each unit. The entries are used in turn, again and again.
     pub(crate) units: Vec<u32>,
     /// Index of the current entry in `units`.
     pub(crate) turn: usize,
-    /// The source leaves messages out while the connection is behind.
+    /// True if the source leaves messages out while the connection is behind.
     pub(crate) heeds: bool,
     /// Number of units at the start that are sent four times as fast.
     pub(crate) rush: usize,
@@ -70,7 +70,7 @@ pub(crate) fn message(number: u32) -> Bytes {
     bytes.into()
 }
 
-/// The decision of the port about a caller.
+/// The port's decision about a caller.
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
     Accept,
@@ -98,10 +98,10 @@ pub(crate) struct End {
     /// All datagrams sent, if recorded.
     pub(crate) sent: Option<Vec<Bytes>>,
     pub(crate) timeouts: u64,
-    /// Number of inputs after which the deadline had changed.
+    /// Number of calls with input after which the deadline was another one.
     pub(crate) moved: u64,
     pub(crate) received_at: Vec<Instant>,
-    /// Selects the received datagrams to discard, by their number.
+    /// Selects received datagrams to discard; its first argument is the datagram's number.
     pub(crate) swallow: Option<fn(u64, &[u8]) -> bool>,
     arrived: u64,
 }
@@ -301,14 +301,15 @@ pub(crate) fn sim(seed: u64, caller: Config, port: Config, links: impl Fn(Link) 
     Pair::new(seed, clock, a, b).links(links)
 }
 
-/// Like [`sim`], and runs until both are connected.
+/// Like [`sim`], but also runs the simulation until both ends are connected.
 pub(crate) fn connected(seed: u64, caller: Config, port: Config, links: impl Fn(Link) -> Link) -> Sim {
     let mut sim = sim(seed, caller, port, links);
     sim.run_until(Duration::from_secs(3), |a, b| a.is_connected() && b.is_connected()).unwrap();
     sim
 }
 
-/// Starts a source at the caller's end and runs four seconds longer than it sends.
+/// Starts a source at the caller's end and runs the simulation until four seconds after its last
+/// message.
 pub(crate) fn send_all(sim: &mut Sim, packets: u32, per_second: u64) {
     start(sim, packets, per_second);
     let length = Duration::from_secs(u64::from(packets) / per_second + 4);

@@ -73,7 +73,7 @@ fn s_01_random_bytes_of_all_lengths_are_dropped() {
         }
     }
     assert!(sim.a.is_connected() && sim.b.is_connected());
-    // No noise was taken for data, and later messages arrive completely.
+    // No noise was taken for data. Messages sent later are all delivered.
     assert!(sim.b.received.is_empty() && sim.a.received.is_empty(), "noise was delivered");
     send_all(&mut sim, 500, 100);
     sim.run_for(secs(2)).unwrap();

@@ -18,8 +18,8 @@ fn lossy(seed: u64, latency_ms: u64, overhead_percent: u32, links: impl Fn(Link)
     connected(seed, caller, port, |l| links(l.latency(ms(ONE_WAY))))
 }
 
-/// Sends a minute of packets with each of `count` seeds. Returns the undelivered packets of each run, and prints the
-/// worst share of retransmissions.
+/// Sends packets for a minute, with each of `count` seeds. Returns the number of undelivered packets of each run,
+/// and prints the highest share of retransmissions.
 fn run(name: &str, count: u64, latency_ms: u64, links: impl Fn(Link) -> Link) -> Vec<u32> {
     run_with(25, name, count, latency_ms, links)
 }
@@ -37,7 +37,7 @@ fn run_with(
         let mut sim = lossy(seed, latency_ms, overhead_percent, &links);
         send_all(&mut sim, MINUTE, RATE);
         let delivered = u32::try_from(sim.b.received.len()).unwrap();
-        // The last packet may be lost without a later one that shows it.
+        // If the last packet is lost, no later packet shows that it is missing.
         let uncounted = u64::from(MINUTE - delivered).checked_sub(sim.b.skipped);
         assert!(uncounted.is_some_and(|n| n <= 1), "seed {seed}: {uncounted:?} lost and not counted");
         missing.push(MINUTE - delivered);
@@ -58,14 +58,14 @@ fn n_01_ten_percent_at_six_round_trips_lose_nothing() {
 #[test]
 fn n_01_ten_percent_at_four_round_trips() {
     let missing = run("10 % at 4 RTT", 2, 480, |l| l.loss(0.1));
-    // At most 0.05 % are missing. libsrt misses 6 to 9 packets.
+    // At most 0.05 % of the packets are missing. With libsrt, 6 to 9 packets are missing.
     assert!(missing.iter().all(|n| *n <= 14), "{missing:?}");
 }
 
 #[test]
 fn n_01_five_percent_at_three_round_trips() {
     let missing = run("5 % at 3 RTT", 2, 360, |l| l.loss(0.05));
-    // libsrt misses 6 packets.
+    // With libsrt, 6 packets are missing.
     assert!(missing.iter().sum::<u32>() <= 9 * u32::try_from(missing.len()).unwrap(), "{missing:?}");
 }
 

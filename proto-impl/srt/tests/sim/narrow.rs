@@ -40,12 +40,12 @@ const fn path(percent: u64, queue: usize) -> Path {
 
 #[derive(Debug)]
 struct Seen {
-    /// Delivered bytes, in percent of what the path could carry of the stream.
+    /// Bytes delivered, in percent of the part of the stream that the path could carry.
     used: u64,
-    /// Datagrams dropped by the queue, out of `sent`.
+    /// Number of datagrams dropped by the queue of the path, out of `sent`.
     dropped: u64,
     sent: u64,
-    /// Longest delay of a message beyond the latency and the path.
+    /// Longest delay of a message in addition to the latency and the delay of the path.
     late: Duration,
     /// Messages left out by the sender, in percent.
     left_out: u32,
@@ -103,13 +103,13 @@ fn n_07_what_a_narrow_path_carries_is_used_and_its_queue_drops_little() {
     for percent in [30, 45, 60, 75, 90, 120, 200] {
         for (queue, one_way) in [(20_000, 20), (64_000, 20), (500_000, 20), (64_000, 250)] {
             let path = Path { one_way, ..path(percent, queue) };
-            // The time that a key frame takes on the line. It may wait for as long again.
+            // The time that a key frame takes on the path. It may wait for the same time before it is sent.
             let line =
                 Duration::from_micros(u64::from(KEY_FRAME) * BITS * 1_000_000 / (STREAM * percent / 100));
             for seed in seeds(2) {
                 let seen = run(seed, path);
-                // A queue that is full before the first acknowledgement shows it drops the packets sent in
-                // the meantime.
+                // If the queue is already full when the first acknowledgement shows it, packets sent in the
+                // meantime are dropped.
                 let dropped = if one_way > 100 {
                     15
                 } else if queue < 64_000 {
@@ -131,7 +131,7 @@ fn n_07_losses_and_jitter_of_the_path_itself_slow_nothing_down() {
         let path = Path { loss, jitter, ..path(400, 500_000) };
         for seed in seeds(2) {
             let seen = run(seed, path);
-            // With such losses, more than one trial checks whether sending less helps.
+            // With such losses, several trials of sending less take place.
             let most = if loss > 0.1 { 12 } else { 6 };
             assert!(seen.left_out <= most, "{path:?}: {seen:?}");
         }

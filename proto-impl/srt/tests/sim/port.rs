@@ -18,7 +18,7 @@ use crate::harness::address;
 
 const FROM: &str = "192.0.2.7:6000";
 
-/// A port, and a caller's two requests to it: the second has a valid cookie.
+/// A port, and two requests of one caller to it. The second has a valid cookie.
 fn questions(clock: &Clock, config: Config, stream_id: &str) -> (Endpoint<u32>, Bytes, Bytes) {
     let mut port: Endpoint<u32> = Endpoint::new(clock.now(), &Seed::from_number(1));
     let seed = Seed::from_number(2);
@@ -48,7 +48,7 @@ fn changed(conclusion: &[u8], change: impl FnOnce(&mut Handshake)) -> Vec<u8> {
     out
 }
 
-/// Routes a datagram: the new caller, or the reason for its refusal or drop.
+/// Routes a datagram. Returns the new caller, or the reason why the datagram was refused or dropped.
 fn verdict(port: &mut Endpoint<u32>, clock: &Clock, datagram: &[u8]) -> Result<Box<Incoming>, String> {
     let mut reply = Vec::new();
     let route = port.route(clock.now(), address(FROM), datagram, &mut reply);
@@ -64,8 +64,8 @@ fn verdict(port: &mut Endpoint<u32>, clock: &Clock, datagram: &[u8]) -> Result<B
     }
 }
 
-/// A packet truncated anywhere is dropped. Truncated between two extensions, it is still a valid packet that requests
-/// less.
+/// A packet truncated at any byte is dropped. If it is truncated between two extensions, it is still a valid packet,
+/// with fewer requests.
 #[test]
 fn s_01_truncated_packets_are_dropped() {
     let clock = Clock::new();
@@ -76,14 +76,14 @@ fn s_01_truncated_packets_are_dropped() {
         for length in 0..question.len() {
             match verdict(&mut port, &clock, &question[..length]) {
                 Ok(incoming) => whole.push((length, incoming.stream_id().map(str::to_owned))),
-                // If the cookie is valid and the head complete, the caller receives a refusal: an announced
+                // If the cookie is valid and the head is complete, the caller gets a refusal, because an announced
                 // extension is missing or damaged.
                 Err(reason) if length >= 64 => assert_eq!(reason, "1004", "{length}"),
                 Err(reason) => assert_eq!(reason, "Malformed", "{length}"),
             }
         }
     }
-    // A head of 64 bytes and SRT's own extension of 16; the stream id is missing.
+    // This part is valid alone: a head of 64 bytes, and SRT's own extension of 16. The stream id is missing.
     assert_eq!(whole, [(80, None)]);
     assert_eq!(verdict(&mut port, &clock, &[0x80; 1501]).unwrap_err(), "TooLong");
     assert!(port.is_empty());
@@ -109,7 +109,7 @@ fn an_induction_is_answered_with_our_version_no_cipher_and_the_address_that_it_c
     assert_eq!((answer.first_seq, answer.mss, answer.request), (asked.first_seq, asked.mss, asked.request));
 }
 
-/// A connection that ended leaves no state behind: a new caller is not taken for the old one.
+/// A connection that has ended leaves no state behind: its caller may call again and is not taken for the old one.
 #[test]
 fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     let clock = Clock::new();
@@ -120,7 +120,8 @@ fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     assert_eq!((port.len(), port.is_empty()), (1, false));
     assert_eq!(port.remove(SocketId(5)), Some(42));
     assert!(port.insert(SocketId(5), from, SocketId(999), 43), "the id is free");
-    // The same caller's conclusion is a new one, and not a repetition for the connection that now has its id.
+    // The conclusion of the same caller is treated as new, not as a repetition for the connection that uses the same
+    // id now.
     assert!(verdict(&mut port, &clock, &conclusion).is_ok());
     // A second connection with the same peer socket id outlives the first.
     assert!(port.insert(SocketId(6), from, peer, 44) && port.insert(SocketId(7), from, peer, 45));
@@ -129,7 +130,7 @@ fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     assert_eq!(port.len(), 2);
 }
 
-/// Makes the conclusion of a further caller at a port, as an incoming call.
+/// Makes the conclusion of another caller at a port, and returns it as an incoming call.
 fn called(port: &mut Endpoint<u32>, clock: &Clock, number: u32) -> Box<Incoming> {
     let seed = Seed::from_number(number.into());
     let mut caller =
@@ -158,7 +159,7 @@ fn a_port_that_accepts_knows_the_connection_by_a_name_that_is_free() {
     let mut data = vec![0; 100];
     data[12..16].copy_from_slice(&second.local().0.to_be_bytes());
     assert_eq!(verdict(&mut one, &clock, &data).unwrap_err(), "session 71");
-    // The same random draws at a port where the first id is taken.
+    // At another port, the random id that is drawn first is taken.
     let mut other = port();
     assert!(other.insert(first.local(), address(FROM), SocketId(5), 5));
     assert_ne!(accept(&mut other, 70).local(), first.local());
@@ -308,7 +309,7 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
         ControlWriter { timestamp: 0, to: SocketId(to) }.write(&Control::Shutdown, &mut datagram);
         datagram
     };
-    // A few shutdowns for ended connections are normal.
+    // A few shutdowns for sockets that no longer exist are normal.
     for to in 1..16 {
         assert_eq!(verdict(&mut port, &clock, &goodbye(to)).unwrap_err(), "UnknownSocket");
     }
@@ -317,7 +318,7 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
         let route = verdict(&mut port, &clock, &goodbye(to)).unwrap_err();
         assert_eq!(route, if to == 500 { "Guessed" } else { "UnknownSocket" });
     }
-    // Everything else still goes to the connection.
+    // All other packets of this address are still routed to the connection.
     let mut keep_alive = Vec::new();
     ControlWriter { timestamp: 0, to: SocketId(500) }.write(&Control::KeepAlive, &mut keep_alive);
     assert_eq!(verdict(&mut port, &clock, &keep_alive).unwrap_err(), "session 42");
@@ -331,7 +332,7 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
     let late = clock.at(secs(61));
     assert!(matches!(port.route(late, address(FROM), &goodbye(1), &mut Vec::new()), Route::Drop(_)));
     assert!(bye_at(&mut port, late));
-    // The strays of an address are remembered for as long as it has a connection.
+    // The stray shutdowns of an address are remembered for as long as it has a connection.
     for to in 1..16 {
         port.route(late, address(FROM), &goodbye(to), &mut Vec::new());
     }

@@ -1,6 +1,6 @@
-//! Decoder of all kinds of AAC (ISO/IEC 14496-3), mainly HE-AAC, and of up to eight channels, with the FDK library. It
-//! mixes channels down to two (ISO/IEC 14496-3 §4.5.1.2.2) and conceals damaged frames. Its concealment and its limiter
-//! delay the output.
+//! Decoder of all kinds of AAC (ISO/IEC 14496-3) with up to eight channels, mainly needed for HE-AAC, using the FDK
+//! library. It mixes channels down to two (ISO/IEC 14496-3 §4.5.1.2.2) and conceals damaged frames. Concealment and the
+//! limiter delay the output.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ const FRAME_BYTES_MAX: usize = 6144 / 8 * 8;
 /// Delay of the SBR filters in samples at the higher rate (ISO/IEC 14496-3 §4.6.18.5).
 const SBR_DELAY: u32 = 962;
 
-/// Results of the library for a damaged frame that it has concealed, whose samples are good.
+/// Results that the library returns for a damaged frame that it has concealed. The samples can be used.
 const CONCEALED: [DecoderError; 13] = [
     DecoderError::TRANSPORT_ERROR,
     DecoderError::PARSE_ERROR,
@@ -84,8 +84,8 @@ impl Aac {
         Ok(())
     }
 
-    /// Delay that the library adds. The delay of SBR itself is not included: players do not subtract it
-    /// either, and encoders set their timestamps accordingly.
+    /// Delay that the library adds. The delay of SBR itself is not included, because players do not subtract it either,
+    /// and encoders set their timestamps accordingly.
     pub(crate) fn delay(&self) -> u32 {
         let info = self.decoder.stream_info();
         let sbr = if info.sampleRate > info.aacSampleRate { SBR_DELAY } else { 0 };

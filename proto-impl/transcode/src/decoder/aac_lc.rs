@@ -13,8 +13,8 @@ use crate::Error;
 
 /// Value of audioObjectType for AAC LC.
 const OBJECT_TYPE_LC: u32 = 2;
-/// Minimum sample rate in Hz. At lower rates an encoder of HE-AAC may announce it only in its frames (ISO/IEC 14496-3
-/// §1.6.6.2).
+/// Minimum sample rate in Hz. At lower rates the stream may be HE-AAC that is only announced within its frames
+/// (ISO/IEC 14496-3 §1.6.6.2).
 const RATE_MIN: u32 = 32_000;
 
 /// Decoder of raw AAC-LC frames.
@@ -30,14 +30,14 @@ impl fmt::Debug for AacLc {
 }
 
 impl AacLc {
-    /// True if the configuration is of this kind of AAC.
+    /// True if this decoder supports the configuration.
     pub(crate) const fn takes(config: &Config) -> bool {
         config.object_type == OBJECT_TYPE_LC
             && config.sample_rate >= RATE_MIN
             && matches!(config.channel_configuration, 1 | 2)
     }
 
-    /// Creates the decoder. Returns `None` if the configuration is of another kind of AAC.
+    /// Creates the decoder. Returns `None` if it does not support the configuration.
     pub(crate) fn new(config: &Config) -> Option<Self> {
         let parameters = symphonia::parameters(CODEC_ID_AAC, &config.record);
         let decoder =

@@ -5,7 +5,7 @@ use media::codec::g711::{Config, Law};
 use super::Pcm;
 use crate::{UNIT_SECONDS_MAX, fold};
 
-/// Decodes a unit of at most a second.
+/// Decodes a unit; samples after the first second are dropped.
 pub(crate) fn decode(config: Config, payload: &[u8], pcm: &mut Pcm) {
     let channels = usize::from(config.channels.clamp(1, 2));
     let most = usize::try_from(Config::SAMPLE_RATE).unwrap_or(0) * UNIT_SECONDS_MAX * channels;
@@ -19,8 +19,8 @@ pub(crate) fn decode(config: Config, payload: &[u8], pcm: &mut Pcm) {
     fold::vorbis(&samples, channels, &mut pcm.samples);
 }
 
-/// Decodes A-law to 16 bits. A byte has the sign, three bits of segment and four of the step within it; even bits are
-/// inverted.
+/// Decodes A-law to 16 bits. A byte consists of the sign, three bits for the segment, and four bits for the step
+/// within the segment. Even bits are inverted.
 fn a_law(byte: u8) -> i16 {
     let byte = byte ^ 0x55;
     let (segment, step) = ((byte >> 4) & 7, i16::from(byte & 0x0f));

@@ -22,7 +22,7 @@ pub(crate) struct Pcm {
     pub(crate) rate: u32,
 }
 
-/// Decoder of a codec configuration.
+/// Decoder for one codec configuration.
 #[derive(Debug)]
 pub(crate) enum Decoder {
     AacLc(Box<aac_lc::AacLc>),
@@ -66,7 +66,7 @@ impl Decoder {
     /// Decodes a unit into `pcm`, whose previous content is discarded.
     ///
     /// # Errors
-    /// Returns an error if the unit is damaged. In this case `pcm` has none of its samples.
+    /// Returns an error if the unit is damaged. `pcm` then has no samples.
     pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
         pcm.samples.clear();
         match self {
@@ -82,8 +82,8 @@ impl Decoder {
         }
     }
 
-    /// Conceals missing units before `next` with at most `frames` samples of each channel at 48 kHz. Returns false if
-    /// the codec has nothing better than silence.
+    /// Conceals units missing before `next`, with at most `frames` samples per channel at 48 kHz. Returns false if
+    /// the codec has no concealment that is better than silence.
     pub(crate) fn conceal(&mut self, frames: usize, next: &[u8], pcm: &mut Pcm) -> bool {
         pcm.samples.clear();
         match self {
@@ -94,7 +94,7 @@ impl Decoder {
         }
     }
 
-    /// Number of samples, at its rate, by which the output lags behind the times of the units.
+    /// Number of samples, at the decoder's rate, by which the output is later than the times of the units.
     pub(crate) fn delay(&self) -> u32 {
         match self {
             #[cfg(feature = "fdk-aac")]

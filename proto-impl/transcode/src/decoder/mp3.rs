@@ -29,8 +29,8 @@ impl Mp3 {
         Ok(Self { decoder: decoder()?, config: None, frame: Vec::new() })
     }
 
-    /// Decodes a unit of whole frames, usually one. Decoding stops at a frame of another rate, and after a
-    /// second; the new rate begins with the next unit.
+    /// Decodes a unit of whole frames, usually one. Stops at a frame of another rate, and after one second
+    /// of samples. The new rate applies from the next unit on.
     pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
         let mut rest = payload;
         let mut rate = None;
@@ -43,8 +43,8 @@ impl Mp3 {
             if self.config != Some(header.config) {
                 (self.decoder, self.config) = (decoder()?, Some(header.config));
             }
-            // The first frames after a start may refer to bits of frames that never arrived; they are left
-            // out.
+            // The first frames after a start may refer to bits of earlier frames that never arrived. They
+            // are dropped.
             symphonia::decode(&mut self.decoder, frame, &mut self.frame, &mut pcm.samples);
             rest = behind;
             let seconds = usize::try_from(header.config.sample_rate).unwrap_or(0) * UNIT_SECONDS_MAX;

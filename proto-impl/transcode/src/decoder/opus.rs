@@ -10,12 +10,12 @@ use crate::{Error, SAMPLE_RATE, fold};
 
 /// Number of samples per channel in the longest packet: 120 ms.
 const PACKET_FRAMES_MAX: usize = 5760;
-/// Maximum number of samples per channel that are concealed for lost packets. Beyond 100 ms the result is silence
-/// anyway.
+/// Maximum number of samples per channel that are concealed when packets were lost. After 100 ms, concealment would
+/// only produce silence.
 const CONCEALED_FRAMES_MAX: usize = 4800;
 /// Step in samples for the length of a concealment: 2.5 ms.
 const CONCEALED_STEP: usize = 120;
-/// Maximum number of channels with an order in RFC 7845.
+/// Maximum number of channels for which RFC 7845 defines an order.
 const CHANNELS_MAX: usize = 8;
 
 /// Decoder of Opus packets.
@@ -41,13 +41,13 @@ impl Opus {
     }
 
     pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
-        // The library would take an empty packet for a lost one.
+        // An empty packet must not reach the library: it would be taken for a lost packet.
         packet_samples(payload).ok_or(Error::Damaged)?;
         self.run(payload, PACKET_FRAMES_MAX, false, pcm)
     }
 
-    /// Conceals missing packets. The last of them is recovered from its repetition in `next`, if it has one (RFC 6716
-    /// §2.1.7).
+    /// Conceals missing packets. If `next` contains a repetition of the last missing packet (RFC 6716 §2.1.7), that
+    /// packet is recovered from it.
     pub(crate) fn conceal(&mut self, frames: usize, next: &[u8], pcm: &mut Pcm) -> bool {
         let frames = frames / CONCEALED_STEP * CONCEALED_STEP;
         if frames == 0 || frames > CONCEALED_FRAMES_MAX {
@@ -78,8 +78,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Reads the layout from the header. Without a header, and with mapping family 0, the layout is a single
-    /// stream that is always decoded as stereo, because each packet may have one or two channels.
+    /// Reads the layout from the header. Without a header, or with mapping family 0, there is a single stream. It is
+    /// always decoded as stereo, because each of its packets may have one or two channels.
     fn of(config: &Config) -> Result<Self, Error> {
         let stereo = Self { streams: 1, coupled: 1, mapping: vec![0, 1] };
         // Magic, version, channels, pre-skip, rate, gain; then the family and its table (RFC 7845 §5.1).

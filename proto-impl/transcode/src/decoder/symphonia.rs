@@ -1,4 +1,4 @@
-//! Common code of the decoders with symphonia, in safe Rust.
+//! Code shared by the decoders that use symphonia, which is safe Rust.
 
 use symphonia_core::codecs::audio::{AudioCodecId, AudioCodecParameters, AudioDecoder};
 use symphonia_core::packet::PacketRef;
@@ -26,7 +26,7 @@ pub(super) fn decode(
     let packet = PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, frame);
     let buffer = decoder.decode_ref(&packet).ok()?;
     buffer.copy_to_vec_interleaved(scratch);
-    // The order of up to two channels is the same in all codecs.
+    // For one or two channels, the order is the same in all codecs.
     fold::vorbis(scratch, buffer.num_planes(), out);
     Some(buffer.spec().rate())
 }

@@ -13,7 +13,7 @@ use crate::{CHANNELS, SAMPLE_RATE};
 const AAC: Target = Target::Aac(128_000);
 const OPUS: Target = Target::Opus(96_000);
 
-/// Unit with its track.
+/// A unit, and the state of its track.
 type Sent = (Track, AccessUnit);
 
 fn unit(ticks: i64, payload: Vec<u8>) -> AccessUnit {
@@ -28,14 +28,14 @@ fn track(epoch: u32, config: CodecConfig, ticks: u32) -> Track {
 /// Signal as a function of the time in seconds, from -1 to 1.
 type Signal = fn(f64) -> f64;
 
-/// Signal of 2 ms clicks, repeated every 0.3 s.
+/// Signal of a click of 2 ms every 0.3 s.
 fn clicks(seconds: f64) -> f64 {
     let at = seconds % 0.3;
     if at < 0.002 { 0.8 * (TAU * 1500.0 * at).sin() } else { 0.0 }
 }
 
-/// Makes units of a signal as an encoder sends them: AAC of this rate with times in milliseconds, as in RTMP. The delay
-/// of the encoder is subtracted.
+/// Makes units of a signal like an encoder for RTMP: AAC of this rate, with times in milliseconds. The delay of the
+/// encoder is subtracted from the times.
 fn aac_units(rate: u32, mode: ChannelMode, epoch: u32, from: f64, seconds: f64, signal: Signal) -> Vec<Sent> {
     units_of(AudioObjectType::Mpeg4LowComplexity, rate, mode, epoch, from, seconds, signal)
 }
@@ -125,7 +125,7 @@ fn transcoded(transcoder: &mut Transcoder, sent: &[Sent]) -> Vec<AccessUnit> {
     made
 }
 
-/// Returns the left channel as a listener hears it, and the time of its first sample in ticks.
+/// Decodes the output as a listener hears it. Returns the left channel and the time of its first sample in ticks.
 fn heard(target: Target, made: &[AccessUnit]) -> (i64, Vec<f32>) {
     let mut decoder = Decoder::new(&target.config().unwrap()).unwrap();
     let (mut pcm, mut out) = (Pcm::default(), Vec::new());
@@ -137,8 +137,8 @@ fn heard(target: Target, made: &[AccessUnit]) -> (i64, Vec<f32>) {
     (made[0].pts - i64::from(decoder.delay()), out)
 }
 
-/// Returns the distance in samples by which the output lags behind the signal, where both are most alike. The search
-/// starts at `from`.
+/// Returns the number of samples by which the output is later than the signal: the shift at which both are most alike.
+/// The search starts at `from`.
 fn shift(heard: &(i64, Vec<f32>), from: f64, signal: Signal) -> i64 {
     let first = (from * 48_000.0) as i64;
     let sample = |at: i64| f64::from(heard.1[usize::try_from(at - heard.0).unwrap()]);
@@ -148,11 +148,11 @@ fn shift(heard: &(i64, Vec<f32>), from: f64, signal: Signal) -> i64 {
     (-480..=480).max_by(|a, b| likeness(*a).total_cmp(&likeness(*b))).unwrap()
 }
 
-/// Returns the signal-to-noise ratio in dB of each step of a signal with known frequencies, from the remainder after
-/// subtracting the tone.
+/// Returns the signal-to-noise ratio in dB of each step of a signal with known frequencies. The noise is the remainder
+/// after the tone was subtracted.
 fn ratios(heard: &(i64, Vec<f32>), steps: &[f64]) -> Vec<f64> {
     let ratio = |(n, frequency): (usize, &f64)| {
-        // The middle of the step.
+        // Only the middle of the step is measured.
         let first = (n as f64 + 0.3) * STEP * 48_000.0;
         let count = (STEP * 0.5 * 48_000.0) as i64;
         let (mut sine, mut cosine, mut all) = (0.0, 0.0, 0.0);
@@ -231,15 +231,15 @@ fn every_way_keeps_the_place_of_the_sound() {
     }
 }
 
-/// Returns whether the clicks around `at` seconds are within 8 ms of their place.
+/// Returns whether the clicks around `at` seconds are within 8 ms of their correct time.
 fn is_in_place(target: Target, made: &[AccessUnit], at: f64) -> bool {
     shift(&heard(target, made), at, clicks).abs() <= 48 * 8
 }
 
 #[test]
 fn a_source_whose_clock_is_wrong_is_kept_in_step() {
-    // Off by one second in a thousand, both ways, and by one in five thousand. The clicks are where the
-    // timestamps say.
+    // The source's clock is off by 1 in 1000, in both directions, and by 1 in 5000. The clicks must stay at the times
+    // of the timestamps.
     for (name, speed) in [("slow", 1.001), ("fast", 0.999), ("a little slow", 1.0002)] {
         let signal: Signal = match name {
             "slow" => |seconds| clicks(seconds * 1.001),
@@ -281,7 +281,7 @@ fn gaps_become_silence_and_the_sound_behind_them_is_in_its_place() {
         (AAC, g711_units(g711::Law::Mu, 8.0, clicks)),
     ] {
         let units = sent.len();
-        // Gaps of one unit, five units, and an eighth of all.
+        // Removes an eighth of all units, five units, and a single unit.
         sent.drain(units / 2..units / 2 + units / 8);
         sent.drain(units / 4..units / 4 + 5);
         sent.remove(units / 8);

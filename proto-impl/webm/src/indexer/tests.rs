@@ -6,7 +6,8 @@ use crate::{Block, clusters, duration_ms, finish, is_finished, recording_head};
 
 const ROOM: usize = 4096;
 
-/// Makes the blocks of a file: VP9 and Opus, with a key frame each second, and the audio a little before its picture.
+/// Makes the blocks of a file with VP9 and Opus. There is a key frame each second, and audio comes a little before
+/// the picture.
 fn media(seconds: i64) -> Vec<Block> {
     let frames = |second: i64| {
         (0..25).flat_map(move |n| {
@@ -94,8 +95,8 @@ fn check_finished(file: &[u8], duration: u64) {
     assert_eq!(sought, duration.div_ceil(1000), "one a second");
 }
 
-/// Checks a room with more than a single `Void`. The room is overwritten after its first nine bytes, so a
-/// smaller `Void` would end within the new bytes.
+/// Checks a room that is more than a single `Void`. Since everything after the room's first nine bytes is overwritten
+/// first, a smaller `Void` would end within new bytes.
 #[test]
 fn a_room_that_is_not_one_void_is_not_gone_on_with() {
     let file = recorded(&media(2), ROOM);
@@ -111,7 +112,7 @@ fn a_room_that_is_not_one_void_is_not_gone_on_with() {
 
 #[test]
 fn a_recorded_file_becomes_a_seekable_one_with_the_same_blocks() {
-    // In the first case the cues fit in front of the media, in the second they do not.
+    // In the first case the cues fit before the media, in the second they do not.
     for (room, in_front) in [(ROOM, true), (200, false)] {
         let media = media(10);
         let file = recorded(&media, room);
@@ -147,13 +148,14 @@ fn a_crash_in_any_step_is_gone_on_from() {
                 assert_eq!(payload(after), media, "it plays after {n}");
                 assert_eq!(finished(after), *done, "after {n}");
             }
-            // A step that was only partly done: every prefix of its changes.
+            // The step was performed only partly: every prefix of its changes is tried.
             for (before, after) in all.iter().zip(&all[1..]) {
                 for cut in (0..after.len()).filter(|at| before.get(*at) != after.get(*at)) {
                     let mut half = before.clone();
                     half.resize(half.len().max(cut), 0);
                     half[..cut].copy_from_slice(&after[..cut]);
-                    // The nine bytes that make the room count, and the size of the segment, are written at once.
+                    // The nine bytes that make the new content of the room valid, and the size of the segment, are
+                    // each written at once.
                     if index(&half).0.is_ok_and(|indexed| indexed.info_at == index(&file).0.unwrap().info_at)
                     {
                         assert_eq!(payload(&finished(&half)), media, "cut at {cut}");

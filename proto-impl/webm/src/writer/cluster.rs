@@ -19,7 +19,7 @@ pub(crate) const KEY_FRAME: u8 = 0x80;
 pub struct Block {
     /// Number of the track.
     pub track: u8,
-    /// Presentation time in milliseconds of the file, with the track's `CodecDelay` included. Not negative.
+    /// Presentation time in milliseconds of the file, including the track's `CodecDelay`. Must not be negative.
     pub at_ms: i64,
     /// True if decoding can begin with this frame.
     pub key_frame: bool,
@@ -27,8 +27,8 @@ pub struct Block {
     pub frame: Bytes,
 }
 
-/// Writes blocks as clusters, in this order. A new cluster begins at a key frame of the leading track, so that it can
-/// be sought to, and where a time is too far from that of the cluster for 16 bits.
+/// Writes blocks as clusters, in the order given. A new cluster begins at each key frame of the leading track, so that
+/// players can seek to it, and where the time since the cluster's beginning does not fit 16 bits.
 #[must_use]
 pub fn clusters(blocks: &[Block], lead: Option<u8>) -> Vec<Bytes> {
     let mut slices = Vec::with_capacity(blocks.len().saturating_mul(2));
@@ -61,7 +61,7 @@ fn put_cluster(slices: &mut Vec<Bytes>, first: &Block, blocks: &[Block]) {
     };
     let size = blocks.iter().map(element_bytes).fold(timestamp.len() as u64, u64::saturating_add);
     put_id(&mut out, id::CLUSTER);
-    // The size has its full width, because it is overwritten if a crash leaves the cluster incomplete.
+    // The size field has its maximum length, because it is overwritten if a crash leaves the cluster incomplete.
     put_size(&mut out, size, WIDE_SIZE_BYTES);
     out.put_slice(&timestamp);
     for block in blocks {

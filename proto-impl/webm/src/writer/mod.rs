@@ -25,8 +25,8 @@ const DOC_TYPE_VERSION: u64 = 4;
 /// Version of Matroska that a reader needs for `SimpleBlock`.
 const DOC_TYPE_READ_VERSION: u64 = 2;
 
-/// Writes the head of a file that is recorded live, with `room` bytes for the elements that a finished file has in
-/// front. The segment has an unknown size and no duration.
+/// Writes the head of a file that is being recorded, with `room` bytes for elements that a finished file has before
+/// `Info`. The segment has an unknown size and no duration.
 #[must_use]
 pub fn recording_head(tracks: &[Description], room: usize) -> Bytes {
     let mut out = BytesMut::new();

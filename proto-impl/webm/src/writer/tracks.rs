@@ -52,7 +52,7 @@ pub struct Description {
     pub config: CodecConfig,
     /// Language as a BCP 47 tag. Only three-letter codes are written to the file.
     pub language: Option<Arc<str>>,
-    /// Width and height of the pictures, needed if neither the configuration nor the first unit contains them.
+    /// Width and height of the pictures; only needed if neither the configuration nor the first unit contains them.
     pub size: Option<(u32, u32)>,
     /// First access unit, which contains the picture size of VP8 and VP9.
     pub first_unit: Bytes,
@@ -78,7 +78,7 @@ impl Description {
         carries(codec) && (codec.kind() == TrackKind::Audio || self.picture_size().is_some())
     }
 
-    /// CodecDelay in nanoseconds, which a decoder discards at the start. The times of blocks include it.
+    /// CodecDelay in nanoseconds: a decoder discards this much at the start. The times of blocks include it.
     #[must_use]
     pub fn delay_ns(&self) -> u64 {
         match &self.config {
@@ -155,7 +155,7 @@ impl Description {
         }
     }
 
-    /// Appends the video settings, with the colours of the VPCodecConfigurationBox if it has them.
+    /// Appends the video settings. If the VPCodecConfigurationBox `vpcc` contains colours, they are included.
     fn put_video(&self, out: &mut BytesMut, vpcc: &[u8]) {
         let (width, height) = self.picture_size().unwrap_or((0, 0));
         put_master(out, id::VIDEO, |out| {

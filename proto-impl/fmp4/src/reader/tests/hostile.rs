@@ -28,7 +28,7 @@ fn every_truncation_ends_without_harm() {
             read_bounded(&file[..end]);
         }
     }
-    // The reader notices that the file was cut within its samples.
+    // The reader detects that the file was cut within its last sample.
     let (_, end) = events(Reader::new(Limits::default()), [&PLAIN[..PLAIN.len() - 1]]);
     assert_eq!(end, Err(Error::Unfinished { position: PLAIN.len() as u64 - 1 }));
 }

@@ -75,7 +75,7 @@ fn a_plain_file_of_ffmpeg_is_read_in_the_order_of_its_chunks() {
 fn tables_and_fragments_in_one_file() {
     let of = |file| samples(&read(file).unwrap());
     let (plain, hybrid) = (of(PLAIN), of(HYBRID));
-    // The index was written before the edit list was known.
+    // The index at the start of the file was written before the edit list was known.
     let moved = |(track, pts, dts, bytes, key): Row| (track, pts + 512, dts + 512, bytes, key);
     assert_eq!(rows(&hybrid, 1), VIDEO.map(moved));
     let sound = |of: &[Sample]| {
@@ -95,7 +95,7 @@ fn media_before_its_index_is_read_with_the_index_ahead() {
     let (all, end) = events(reader(), [&MEDIA_FIRST[first..]]);
     assert_eq!((samples(&all), end), (samples(&read(PLAIN).unwrap()), Ok(())));
     assert_eq!(tracks(&all), tracks(&read(PLAIN).unwrap()));
-    // Fetched in two requests, the first of which ended within a sample.
+    // The media is fetched in two requests; the first one ends within a sample.
     let mut reader = reader();
     let mut found = Vec::new();
     let mut input = &MEDIA_FIRST[first..first + 3000];
@@ -163,7 +163,7 @@ fn segments_are_read_one_after_the_other() {
         from = to;
     }
     assert_eq!(found, read(FRAGMENTED).unwrap());
-    // A segment that is cut off is noticed.
+    // A segment that is incomplete is refused.
     let mut input = &FRAGMENTED[..FRAGMENTED.len() / 2];
     while reader.read(&mut input).unwrap().is_some() {}
     assert!(matches!(reader.begin_segment(), Err(Error::Unfinished { .. })));

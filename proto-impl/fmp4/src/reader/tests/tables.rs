@@ -5,8 +5,8 @@ use crate::testing::{audio, read, samples, tracks, video};
 use crate::writer::out::Out;
 use crate::{Description, Fragment, FragmentSample, init_segment};
 
-/// Makes a file with the `moov` of our writer, in which `tables` writes the boxes of `stbl` instead of the empty ones,
-/// and with an edit list.
+/// Makes a file with the `moov` of our writer and an edit list. `tables` writes the boxes of `stbl`, which replace the
+/// writer's empty ones.
 fn file(tables: impl FnOnce(&mut Out), edits: Option<&[u8]>, media: &[u8]) -> Vec<u8> {
     let init = init_segment(&[video(1)]).unwrap();
     let part = |kind: &[u8; 4]| {
@@ -49,7 +49,7 @@ fn full(out: &mut Out, kind: &[u8; 4], version: u8, fields: &[u32]) {
     });
 }
 
-/// Position of the media in such a file. The tables have the same size for any offset.
+/// Returns the position of the media in a file made by [`file`]. The tables have the same size for any offset.
 fn media_at(tables: impl Fn(&mut Out, u32), edits: Option<&[u8]>) -> u32 {
     u32::try_from(file(|out| tables(out, 0), edits, &[]).len()).unwrap()
 }
@@ -70,7 +70,7 @@ fn compact_sizes_and_wide_offsets() {
         let found = samples(&read(&file(|out| tables(out, at), None, b"abb_ccc")).unwrap());
         let rows: Vec<_> =
             found.iter().map(|sample| (sample.dts, sample.duration, &sample.payload[..])).collect();
-        // Where the table of durations ends, its last value applies to all further samples.
+        // If the table of durations ends early, its last value applies to all further samples.
         assert_eq!(rows, [(0, 10, &b"a"[..]), (10, 20, b"bb"), (30, 20, b"ccc")], "{bits} bits");
         assert!(found.iter().all(|sample| sample.key_frame), "without stss");
     }
@@ -119,7 +119,7 @@ fn edit_lists_shift_the_times() {
         })
     };
     const NONE: u32 = u32::MAX;
-    // The movie counts milliseconds, the track 48000.
+    // The timescale of the movie is 1000, that of the track 48000.
     assert_eq!(shift(&fields(0, &[1, 0, 500, 1 << 16])), Ok(-500));
     assert_eq!(shift(&fields(0, &[2, 250, NONE, 1 << 16, 0, 500, 1 << 16])), Ok(12_000 - 500));
     assert_eq!(shift(&fields(0, &[1, 250, NONE, 1 << 16])), Ok(12_000));
@@ -160,8 +160,8 @@ fn traf(out: &mut Out, header: (u32, &[u32]), runs: &[(u32, &[u32])]) {
 
 #[test]
 fn data_offsets_of_every_kind() {
-    // Track 1 has an absolute base offset, and a second run that follows the first. Track 2 has no base
-    // offset and follows track 1. Neither has a `tfdt`, so times count on from zero.
+    // Track 1 has an absolute base offset, and two runs, one after the other. Track 2 has no base offset and follows
+    // track 1. Neither has a `tfdt`, so decode times continue from zero.
     let body = |base: u32| {
         move |out: &mut Out, _: u64| {
             traf(

@@ -12,11 +12,11 @@ pub struct Made {
     pub name: String,
     /// Content of the file.
     pub bytes: Bytes,
-    /// True for an init segment or a key: segments cannot be played without it.
+    /// True for an init segment or a key. The segments that need it cannot be played without it.
     pub is_init: bool,
 }
 
-/// The place of a segment in the time of its track, for manifests of DASH.
+/// Position of a segment on the time axis of its track, for DASH manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Number of the segment.
@@ -53,7 +53,7 @@ pub struct Described {
 /// A segment with its description.
 #[derive(Debug, Clone, Copy)]
 pub struct Spanned<'a> {
-    /// Place of the segment in the time of its track.
+    /// Position of the segment on the time axis of its track.
     pub span: Span,
     /// Description of the init segment.
     pub described: &'a Described,
@@ -62,21 +62,21 @@ pub struct Spanned<'a> {
 }
 
 impl Spanned<'_> {
-    /// Begin in the time of the segments, in milliseconds.
+    /// Beginning of the segment on the time axis of the segments, in milliseconds.
     #[must_use]
     pub fn begin_ms(&self) -> u64 {
         self.span.time.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
     }
 
-    /// End in the time of the segments, in milliseconds.
+    /// End of the segment on the time axis of the segments, in milliseconds.
     #[must_use]
     pub fn end_ms(&self) -> u64 {
         let end = self.span.time.saturating_add(self.span.ticks);
         end.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
     }
 
-    /// Middle in the time of the segments, in milliseconds. It determines the period of the segment, because
-    /// segments of other tracks may begin slightly before their period.
+    /// Middle of the segment on the time axis of the segments, in milliseconds. It decides to which period
+    /// the segment belongs, because segments of other tracks may begin slightly before their period.
     #[must_use]
     pub fn middle_ms(&self) -> u64 {
         let middle = self.span.time.saturating_add(self.span.ticks / 2);

@@ -14,7 +14,7 @@ pub(super) struct Fragments {
     /// stream.
     pub(super) shift_ms: i64,
     pub(super) sequence: u32,
-    /// True if there may be timed metadata, which manifests announce.
+    /// True if timed metadata is accepted. Manifests announce it.
     pub(super) has_metadata: bool,
     /// True if any event so far was splice information.
     pub(super) has_cues: bool,
@@ -32,7 +32,7 @@ pub(super) struct Waiting {
 }
 
 impl Fragments {
-    /// Takes the boxes of the waiting events.
+    /// Takes the waiting events, each written as a box.
     pub(super) fn take_events(&mut self) -> Vec<Bytes> {
         let waiting = std::mem::take(&mut self.events).into_iter();
         let boxes = waiting.map(|Waiting { scheme, at_ms, duration_ms, data }| {
@@ -43,7 +43,7 @@ impl Fragments {
         boxes.collect()
     }
 
-    /// Keeps an event for the next fragment. If too many wait, the oldest is dropped.
+    /// Keeps an event until the next fragment is written. If too many are waiting, the oldest is dropped.
     pub(super) fn add_event(&mut self, event: Waiting) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
@@ -88,7 +88,7 @@ mod tests {
             (1000, Some(500), one),
         ];
         let mut all = ids(&events);
-        // A rendition that joins later lacks the first event.
+        // A rendition that is created later does not get the first event.
         assert_eq!(ids(&events[1..]), all[1..]);
         all.sort_unstable();
         all.dedup();

@@ -1,12 +1,12 @@
 //! Segments of fragmented MP4, of one track or of several together, and their parts (RFC 8216bis).
 //!
 //! A unit is complete when the next unit of its track has arrived, so segments and parts are one frame late. If
-//! parts are wanted, each lasts between 85 % and 100 % of the part target (§4.4.4.9): frames are added until
-//! one more would exceed the target. The target is set after the first segment, with some room for jitter. If
-//! frames are not evenly spaced, for example those of a captured screen, the target is chosen so that the
-//! longest frame lasts 15 % of it, and a part ends when it has reached 85 %. If the next frame is so late that
-//! the last one would make the part too long, the last frame moves to the next part, and its former part may be
-//! too short. A single frame may exceed the target, since it cannot be split.
+//! parts are wanted, each lasts between 85 % and 100 % of the part target (§4.4.4.9): frames are added to a
+//! part until one more would exceed the target. The target is set after the first segment, with some room for
+//! jitter. If frames are not evenly spaced, for example those of a captured screen, the target is chosen so
+//! that the longest frame lasts 15 % of it, and a part ends when it has reached 85 %. If a frame arrives so
+//! late that the frame before it would make the part too long, that previous frame moves to the next part, and
+//! the part that it leaves may be too short. A single frame may exceed the target, since it cannot be split.
 
 mod described;
 mod events;
@@ -28,16 +28,16 @@ use super::window::{End, GAPS_AT_ONCE_MAX, Start, Unit, Window};
 use super::{Names, Rules, Timed};
 use crate::playlist::{Key, LowLatency, Map, MediaPlaylist, Part, Segment};
 
-/// Distance from the end at which players play, in parts (RFC 8216bis §4.4.3.8).
+/// Distance from the end of the playlist at which players should play, in parts (RFC 8216bis §4.4.3.8).
 const HOLD_BACK_PARTS: u32 = 3;
 /// Delta updates leave out segments further than this many target durations from the end (§4.4.3.8).
 const SKIP_TARGETS: u32 = 6;
 /// Number of the newest segments listed with their parts: those within three target durations of the end
 /// (§6.2.2).
 const SEGMENTS_WITH_PARTS: usize = 3;
-/// Maximum number of measured unit distances; they are taken from the first segment.
+/// Maximum number of distances between units that are measured, in the first segment.
 const STEPS_MAX: usize = 512;
-/// Frame durations are counted as at most this long when the part target is chosen.
+/// Maximum frame duration that is considered when the part target is chosen; longer ones count as this long.
 const STEP_MS_MAX: i64 = 2000;
 /// Frames count as unevenly spaced if their distances differ by more than this.
 const UNEVEN_MS: i64 = 5;
@@ -45,8 +45,8 @@ const UNEVEN_MS: i64 = 5;
 const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 59_940, 60_000];
 /// Maximum number of parts of one segment.
 const PARTS_MAX: usize = 256;
-/// Maximum duration of a fragment if segments are encrypted as a whole, in milliseconds. Each fragment is
-/// encrypted when it ends, so that no turn has to encrypt a long segment.
+/// Maximum duration of a fragment, in milliseconds, if segments are encrypted as a whole. Each fragment is
+/// encrypted when it ends; so a long segment is never encrypted all at once.
 const SEALED_FRAGMENT_MS_MAX: i64 = 500;
 
 /// The parts of the growing segment.
@@ -63,15 +63,15 @@ struct Growing {
     span: Option<(u64, u64)>,
 }
 
-/// The rule for the duration of parts, and for which parts are announced.
+/// The rule for the duration of parts, and the names of the parts that are listed.
 #[derive(Debug, Default)]
 struct PartRule {
     are_wanted: bool,
     /// Distances between units so far, in milliseconds, until the target is set.
     steps: Vec<i64>,
-    /// Duration that nearly all frames do not exceed.
+    /// A duration that nearly no frame exceeds, in milliseconds.
     step_ms: i64,
-    /// DTS of the last unit; the flag is true if it is a key frame.
+    /// DTS of the leading track's last unit; the flag is true if the unit is a key frame.
     last: Option<(i64, bool)>,
     target_ms: Option<i64>,
     /// Minimum duration of parts if units are not evenly spaced.
@@ -80,7 +80,7 @@ struct PartRule {
     shown: VecDeque<Vec<String>>,
 }
 
-/// Files made and dropped since they were last taken.
+/// Files that were made or dropped since the owner last took them.
 #[derive(Debug, Default)]
 struct News {
     made: Vec<Made>,
@@ -93,9 +93,9 @@ pub struct Mp4Segmenter {
     names: Names,
     rules: Rules,
     window: Window,
-    /// Empty while the tracks have left the stream.
+    /// The samples of each track. Empty while the tracks have left the stream.
     lanes: Vec<Samples>,
-    /// The tracks of the lanes.
+    /// The tracks whose samples are in `lanes`.
     tracks: Vec<Track>,
     epoch: u32,
     map: Option<Arc<Map>>,
@@ -114,10 +114,10 @@ pub struct Mp4Segmenter {
 struct Seal {
     /// Encrypts segments as a whole.
     sealer: Option<Sealer>,
-    /// Makes the key for samples and the [`Protector`] that encrypts them; kept until the key has a name.
+    /// Makes the key for samples, and the [`Protector`] that encrypts with it. Kept until the key has a name.
     maker: Option<Sealer>,
     samples: Option<Protector>,
-    /// The key for samples, as listed with segments.
+    /// The tag of the key for samples, listed before the segments.
     tag: Option<Arc<Key>>,
 }
 
@@ -144,14 +144,14 @@ impl Mp4Segmenter {
         }
     }
 
-    /// Announces timed metadata and accepts it.
+    /// Accepts timed metadata, and announces it in manifests.
     #[must_use]
     pub const fn with_metadata(mut self) -> Self {
         self.fragments.has_metadata = true;
         self
     }
 
-    /// True if timed metadata is accepted, which manifests announce.
+    /// True if timed metadata is accepted; manifests then announce it.
     #[must_use]
     pub const fn has_metadata(&self) -> bool {
         self.fragments.has_metadata
@@ -204,8 +204,8 @@ impl Mp4Segmenter {
         self.seal.samples.iter_mut().for_each(|protector| protector.set_tracks(&self.tracks));
     }
 
-    /// Called when the rendition's tracks have left the stream, perhaps temporarily. Until they return, the
-    /// playlist continues with gaps: if it ended, players would never reload it.
+    /// Must be called when the rendition's tracks have left the stream, perhaps temporarily. Until they return,
+    /// the playlist continues with gaps: players would never reload a playlist that has ended.
     pub fn pause(&mut self) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
@@ -213,9 +213,9 @@ impl Mp4Segmenter {
         self.parts.last = None;
     }
 
-    /// Lists gaps until `end_ms`, where a segment of another rendition has ended, because this rendition has
-    /// received nothing since its last segment. `dated` returns the date of a DTS. Returns true if the playlist
-    /// has changed.
+    /// Lists gaps up to `end_ms`, where a segment of another rendition has ended. To be called if this
+    /// rendition has received nothing since its own last segment. `dated` returns the date of a DTS. Returns
+    /// true if the playlist has changed.
     pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
         let mut has_passed = false;
         // Each gap is at most as long as a segment may be.
@@ -230,9 +230,9 @@ impl Mp4Segmenter {
         has_passed
     }
 
-    /// Adds ID3 tags for this time in milliseconds before the growing fragment. They are dropped if no segment
-    /// is growing or without [`Self::with_metadata`]. If more than 64 wait for one fragment, the oldest are
-    /// dropped.
+    /// Adds ID3 tags for this time in milliseconds, to be written before the growing fragment. Drops them if no
+    /// segment is growing, or if the segmenter was created without [`Self::with_metadata`]. If more than 64 are
+    /// waiting for one fragment, the oldest are dropped.
     pub fn metadata(&mut self, at_ms: i64, tags: &Bytes) {
         if !self.fragments.has_metadata || self.window.begin_ms().is_none() {
             return;
@@ -279,13 +279,13 @@ impl Mp4Segmenter {
         self.window.ends_before(&unit, self.growing.bytes).map(|end| end.at_ms)
     }
 
-    /// Adds `by_ms` to all dates. Only called before a playlist was shown.
+    /// Adds `by_ms` to all dates. Must only be called before the playlist is first shown.
     pub fn move_dates(&mut self, by_ms: i64) {
         self.window.move_dates(by_ms);
     }
 
-    /// Handles a unit, and ends the growing segment where this rendition's own key frames allow. Returns the
-    /// end of that segment, in milliseconds of DTS.
+    /// Handles a unit, and ends the growing segment at a suitable key frame of this rendition. Returns the DTS
+    /// at which the segment ended, in milliseconds.
     pub fn unit(&mut self, timed: &Timed<'_>) -> Option<i64> {
         let unit = self.unit_of(timed)?;
         let end = self.window.ends_before(&unit, self.growing.bytes);
@@ -293,7 +293,7 @@ impl Mp4Segmenter {
         end.map(|end| end.at_ms)
     }
 
-    /// Handles a unit. Another rendition leads; its last segment ended at `boundary_ms`.
+    /// Handles a unit of a rendition that follows another one, whose last segment ended at `boundary_ms`.
     pub fn follow(&mut self, timed: &Timed<'_>, boundary_ms: Option<i64>) {
         let Some(unit) = self.unit_of(timed) else { return };
         let is_behind = boundary_ms
@@ -303,7 +303,7 @@ impl Mp4Segmenter {
         self.take(timed, &unit, end);
     }
 
-    /// Ends the stream. The playlist is marked as ended if `is_told`.
+    /// Ends the stream. If `is_told`, the playlist tells players that the stream has ended.
     pub fn finish(&mut self, is_told: bool) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
@@ -328,7 +328,7 @@ impl Mp4Segmenter {
         if changed {
             self.lanes.iter_mut().for_each(Samples::finish);
             self.close(self.window.end_ms());
-            // A pause says nothing about the usual distance between units.
+            // The distance across a pause is not a usual distance between units.
             self.parts.last = None;
         } else {
             self.end_part_before_last(unit);
@@ -342,7 +342,7 @@ impl Mp4Segmenter {
         }
         match &mut self.seal {
             Seal { samples: Some(protector), .. } => {
-                // Nothing is passed on unencrypted.
+                // The unit cannot be encrypted. It must not be passed on in the clear.
                 let Some((payload, parts)) = protector.protect(timed.unit) else { return };
                 lane.description.protection = Some(protector.protection());
                 lane.push_protected(timed.unit, payload, parts);
@@ -380,7 +380,7 @@ impl Mp4Segmenter {
         (self.seal.tag, self.seal.maker) = (Some(tag), None);
     }
 
-    /// Sets the target duration, once.
+    /// Sets the target duration; later calls do nothing.
     pub const fn adopt(&mut self, target: Duration) {
         self.window.adopt(target);
     }
@@ -396,8 +396,8 @@ impl Mp4Segmenter {
         }
     }
 
-    /// True if the growing fragment is long enough. The first segment is a single fragment, from which its
-    /// track is described and measured.
+    /// True if the growing fragment is long enough. The first segment is always a single fragment, so that its
+    /// track can be described and measured before it is written.
     fn is_fragment_due(&self, unit: &Unit) -> bool {
         let (Some(length), Some((begin, _))) = (self.rules.fragment_ms, self.growing.part_begin) else {
             return false;
@@ -406,14 +406,14 @@ impl Mp4Segmenter {
         is_apart && unit.dts_ms.saturating_sub(begin) >= length
     }
 
-    /// True if the growing part is long enough, or would be too long with this unit.
+    /// True if the growing part is long enough, or if adding this unit would make it too long.
     fn is_part_due(&self, unit: &Unit) -> bool {
         let (Some(target), Some((begin, _))) = (self.parts.target_ms, self.growing.part_begin) else {
             return false;
         };
         let elapsed = unit.dts_ms.saturating_sub(begin);
         let step = self.parts.last.map_or(0, |(last, _)| unit.dts_ms.saturating_sub(last));
-        // The next frame may come a millisecond later than any frame so far.
+        // The next frame may be a millisecond longer than the longest frame so far.
         let step = step.max(self.parts.step_ms).saturating_add(1);
         let is_due = match self.parts.least_ms {
             Some(least) => elapsed >= least,
@@ -422,8 +422,8 @@ impl Mp4Segmenter {
         is_due && self.growing.parts.len() < PARTS_MAX
     }
 
-    /// Ends the growing part before its last frame, if that frame, which lasts until `unit`, would make the
-    /// part too long.
+    /// If the growing part's last frame, which lasts until `unit`, would make the part too long, ends the part
+    /// before that frame.
     fn end_part_before_last(&mut self, unit: &Unit) {
         let (Some(target), Some((begin, _)), Some((last, begins))) =
             (self.parts.target_ms, self.growing.part_begin, self.parts.last)
@@ -529,8 +529,8 @@ impl Mp4Segmenter {
         self.forget(growing.parts);
     }
 
-    /// The bytes of a whole segment, and the key with which they are encrypted. `None` if encryption fails:
-    /// nothing is passed on unencrypted.
+    /// The bytes of a whole segment, and the key with which they are encrypted. `None` if encryption fails; the
+    /// segment is then dropped rather than passed on in the clear.
     fn content(&mut self, growing: &mut Growing, number: u64) -> Option<(Bytes, Option<Arc<Key>>)> {
         let Some(sealer) = &mut self.seal.sealer else {
             let kind = styp();
@@ -544,7 +544,8 @@ impl Mp4Segmenter {
         Some((std::mem::take(&mut growing.sealed).freeze(), Some(tag)))
     }
 
-    /// Sets the part target from the frame distances of the first segment, once that is complete.
+    /// Sets the part target from the distances between frames of the first segment, once that segment is
+    /// complete.
     fn fix_part_target(&mut self) {
         if self.parts.are_wanted && self.parts.target_ms.is_none() && !self.parts.steps.is_empty() {
             let mut steps = std::mem::take(&mut self.parts.steps);
@@ -556,22 +557,23 @@ impl Mp4Segmenter {
             self.parts.step_ms = step;
             if step.saturating_sub(short) > UNEVEN_MS.max(step / 4) {
                 let longest = steps.last().map_or(step, |longest| (*longest).min(STEP_MS_MAX));
-                // The longest frame, plus a millisecond, is 15 % of the target; but a part is no longer than a
-                // segment.
+                // The longest frame, plus a millisecond, is 15 % of the target. The target is limited to the
+                // duration of a segment.
                 let target = longest.saturating_add(1).saturating_mul(100) / 15 + 1;
                 let target = target.max(self.rules.part_ms).min(self.rules.segment_ms);
                 self.parts.target_ms = Some(target);
                 self.parts.least_ms = Some(target.saturating_mul(85).saturating_add(99) / 100);
                 return;
             }
-            // As many frames as wanted, and some room for jitter, of which the frames fill more than 85 %.
+            // As many frames as fit the wanted duration, plus some room for jitter. The frames fill more than
+            // 85 % of the target.
             let frames = self.rules.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
             let exact = frames.saturating_mul(step);
             self.parts.target_ms = Some(exact.saturating_add((exact / 12).min(step / 2)).saturating_add(1));
         }
     }
 
-    /// Stops listing the parts of older segments. Their files are dropped a segment later.
+    /// Stops listing the parts of older segments. The files of those parts are dropped one segment later.
     fn forget(&mut self, parts: Vec<Part>) {
         if self.parts.are_wanted {
             self.parts.shown.push_back(parts.into_iter().map(|part| part.uri).collect());
@@ -590,8 +592,8 @@ impl Mp4Segmenter {
         self.forget_old();
     }
 
-    /// Forgets files that the playlist no longer lists. An init segment is dropped with the last segment that
-    /// uses it.
+    /// Forgets files that the playlist no longer lists. An init segment is forgotten together with the last
+    /// segment that uses it.
     fn forget_old(&mut self) {
         let first = self.window.playlist().media_sequence;
         while self.spans.front().is_some_and(|span| span.number < first) {
@@ -608,9 +610,9 @@ impl Mp4Segmenter {
         self.news.gone.extend(self.window.take_gone());
     }
 
-    /// Makes the init segment of the tracks that have begun.
+    /// Writes the init segment for the tracks that have units.
     fn describe(&mut self) {
-        // Leaves out tracks that can only be described by a unit and have none yet.
+        // Leaves out tracks that cannot be described before their first unit has arrived.
         self.lanes.retain(|lane| {
             let needs_unit = matches!(lane.description.config, CodecConfig::Ac3(_) | CodecConfig::Eac3(_));
             !needs_unit || !lane.description.first_unit.is_empty()
@@ -644,7 +646,8 @@ impl Mp4Segmenter {
         self.news.made.push(Made { name, bytes, is_init: true });
     }
 
-    /// Frame rate of the first track's frames that are in no fragment yet, if they last for at least a second.
+    /// Frame rate of the first track, measured by its frames that are in no fragment yet. `None` if they last
+    /// less than a second.
     fn frame_rate_milli(&self) -> Option<u64> {
         let lane = self.lanes.first()?;
         let (frames, ticks) = lane.measure();
@@ -658,7 +661,7 @@ impl Mp4Segmenter {
 
     // ---- outputs
 
-    /// Names of the rendition's files.
+    /// Rules for the names of the rendition's files.
     #[must_use]
     pub const fn names(&self) -> &Names {
         &self.names
@@ -669,8 +672,8 @@ impl Mp4Segmenter {
         name.clone_into(&mut self.names.base);
     }
 
-    /// Sets the first numbers, if there is no segment yet. If the numbers in names count from the first one,
-    /// they now count from this one.
+    /// Sets the first numbers. Does nothing once a segment has ended. If the numbers in names are relative to
+    /// the first segment, they are now relative to this one.
     pub fn begin_at(&mut self, start: Start) {
         if !self.window.has_cut() {
             self.window.begin_at(start);
@@ -689,36 +692,36 @@ impl Mp4Segmenter {
         self.rules.suffix.template(stem, self.names.ending)
     }
 
-    /// Files that can be fetched from now on, init segments first.
+    /// Takes the files that players can fetch from now on, init segments first.
     pub fn take_made(&mut self) -> Vec<Made> {
         let mut made = std::mem::take(&mut self.news.made);
         made.sort_by_key(|made| !made.is_init);
         made
     }
 
-    /// Names that have left the playlist and that players no longer fetch, since the last call.
+    /// Takes the names of files that the playlist no longer lists and that players no longer fetch.
     pub fn take_gone(&mut self) -> Vec<String> {
         std::mem::take(&mut self.news.gone)
     }
 
-    /// Names that have left the playlist since the last call.
+    /// Takes the names of files that the playlist has stopped listing since the last call.
     pub fn take_left(&mut self) -> Vec<String> {
         self.window.take_left()
     }
 
-    /// Numbers of the first segment and of its first part that do not exist yet.
+    /// Number of the growing segment, and number of its next part: the first ones that do not exist yet.
     #[must_use]
     pub fn progress(&self) -> (u64, u32) {
         (self.window.number(), u32::try_from(self.growing.parts.len()).unwrap_or(u32::MAX))
     }
 
-    /// The window, for its playlist and its figures.
+    /// The window, from which the playlist and its statistics can be read.
     #[must_use]
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The window, to be set from outside if this is one of several renditions.
+    /// The window, for the owner of several renditions, which sets their values.
     #[must_use]
     pub const fn window_mut(&mut self) -> &mut Window {
         &mut self.window

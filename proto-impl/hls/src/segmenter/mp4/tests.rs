@@ -44,12 +44,12 @@ fn manifest(rendition: &Mp4Segmenter, stretches: &[Stretch], listed: Option<usiz
     of.manifest(Moments { zero_ms: 0, now_ms: 40_000 }).unwrap()
 }
 
-/// A rendition with all its output, which is checked as it is produced.
+/// A rendition and all its output. The output is checked as it is produced.
 struct Rig {
     rendition: Mp4Segmenter,
     track: Track,
     there: Vec<(String, Bytes)>,
-    /// A frame of this duration may be missing, so a part may be shorter than required by one frame.
+    /// A part may be too short by this much, because a frame may be missing. In milliseconds.
     missing_ms: u128,
     last: Option<MediaPlaylist>,
 }
@@ -216,7 +216,7 @@ fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
         period.split("initialization=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     };
     assert_ne!(init(&before), init(&behind));
-    // A stretch that has left the window is not listed as a period.
+    // A stretch whose segments have left the window is not listed as a period.
     (525..2000).for_each(|n| rig.unit(n * 40, n % 50 == 25));
     assert_eq!(text(&rig, &[first, second]).matches("<Period ").count(), 1);
 }
@@ -238,7 +238,7 @@ fn a_segment_has_fragments_of_the_wanted_length_and_is_named_and_timed_as_withou
     assert!(whole.len() > 5 && whole.iter().all(|count| *count == 1), "{whole:?}");
     for (fragment_ms, count) in [(500, 4), (1000, 2), (3000, 1), (100, 17)] {
         let (counts, own_spans, own_names, own_rate) = made(Some(fragment_ms));
-        // The first segment is a single fragment: its track is measured with it.
+        // The first segment is a single fragment, by which its track is measured.
         assert_eq!(counts[0], 1, "{fragment_ms}");
         assert!(counts[1..].iter().all(|own| *own == count), "{fragment_ms}: {counts:?}");
         assert_eq!((&own_spans, &own_names, own_rate), (&spans, &names, rate), "{fragment_ms}");
@@ -290,7 +290,7 @@ fn the_manifest_has_segments_and_a_window_of_its_own() {
     let own = manifest_of(Rules { segment_ms: 4000, list_size: 8, ..Rules::DEFAULT }, Some(3));
     assert_eq!((count(&own, "<S t="), count(&own, " d=\"4000\"")), (3, 3), "{own}");
     assert!(own.contains("timeShiftBufferDepth=\"PT12"), "{own}");
-    // The segments listed are the newest ones.
+    // The manifest lists the newest segments.
     assert!(own.contains("<S t=\"32000\"") && !own.contains("<S t=\"20000\""), "{own}");
 }
 
@@ -364,7 +364,7 @@ fn videos_in_one_codec_are_alternatives_of_one_set() {
         let text = text_of(key_ms);
         assert_eq!(text.matches("<AdaptationSet ").count(), 1, "{text}");
         assert!(text.contains(aligned), "{text}");
-        // Each has its own template, on a line to which a viewer's credentials are added.
+        // Each representation has its own template, on a line to which a viewer's credentials are added.
         let representation = |base: &str| {
             let (_, own) = text.split_once(&format!("<Representation id=\"{base}\"")).unwrap();
             own.split_once("</Representation>").unwrap().0.to_owned()
@@ -410,7 +410,7 @@ fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
         let mut random = crypto::Seed::from_number(seed).random();
         let longest = [100i64, 170, 250][usize::try_from(seed % 3).unwrap()];
         let mut rig = Rig::new(video(), true);
-        // The first segment has all distances; later ones are random, with a key frame every two seconds.
+        // The first segment has all distances between frames. Later ones are random; a key frame every 2 s.
         let (mut dts, mut key) = (0, 0);
         while dts < 60_000 {
             rig.unit(dts, dts >= key);
@@ -433,7 +433,7 @@ fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
             rig.unit(n * 40, false);
         }
     }
-    // The last two have the same time.
+    // The last two units have the same time.
     rig.unit(500 * 40, true);
     rig.unit(500 * 40, false);
     rig.rendition.finish(true);
@@ -522,7 +522,7 @@ fn the_size_of_a_track_stays_known_when_others_change_between_its_key_frames() {
     let config = CodecConfig::read(Codec::Vp9, record).unwrap().unwrap();
     let mut rig = Rig::new(Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS), false);
     for n in 0..200i64 {
-        // In the middle of a group of pictures.
+        // The tracks are set again in the middle of a group of pictures.
         if n == 75 {
             rig.rendition.set_tracks(vec![rig.track.clone()], 2);
         }
@@ -639,7 +639,7 @@ fn a_segment_that_is_sealed_as_a_whole_is_opened_to_the_clear_one() {
         let sealing = Sealing { scope: Some(Scope::Segments), segments: Some(2), ..Sealing::default() };
         let sealer = Sealer::of(&sealing, &Seed::from_number(7));
         let (clear, _) = cut(None, &rules, bytes);
-        // Fragments are short even if not requested, so that no long one is encrypted at once.
+        // Fragments are short even if that is not requested, so that no long one is encrypted at once.
         let (sealed, playlist) = cut(sealer, &Rules { fragment_ms: None, ..rules.clone() }, bytes);
         let of = |made: &[(String, Bytes)], name: &str| {
             made.iter().find(|(own, _)| own == name).map(|(_, bytes)| bytes.clone()).unwrap()

@@ -48,7 +48,8 @@ proptest! {
             payload.extend_from_slice(&nal);
         }
         let Some((sealed, parts)) = protector().protect(&unit(TrackId::VIDEO, &payload)) else {
-            // The list of subsamples cannot hold as many clear bytes, so the unit must not be passed on.
+            // The list of subsamples is too small for this many clear bytes, so the unit must not be
+            // passed on.
             let clear: usize = nals.iter().filter(|(is_slice, _)| !is_slice).map(|(_, length)| length).sum();
             prop_assert!(clear > 65_535 * 2);
             return Ok(());

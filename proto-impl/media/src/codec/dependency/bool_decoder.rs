@@ -1,13 +1,13 @@
 //! The boolean decoder of VP8 (RFC 6386 §7), for flags and numbers of even probability.
 
-/// Boolean decoder for bits of even probability. After the end of the data it returns zeros, as decoders do
-/// (§7.3).
+/// Boolean decoder for bits of even probability. After the end of the data it returns zeros, as all
+/// decoders do (§7.3).
 #[derive(Debug)]
 pub(super) struct BoolDecoder<'a> {
     rest: core::slice::Iter<'a, u8>,
     value: u32,
     range: u32,
-    /// Number of unread bits in `value`, beyond the eight that are compared.
+    /// Number of unread bits in `value`, in addition to the eight that are compared.
     spare: u32,
 }
 
@@ -54,7 +54,7 @@ impl<'a> BoolDecoder<'a> {
         (0..count).fold(0, |number, _| number << 1 | u32::from(self.bit()))
     }
 
-    /// Skips an optional number and the flag before it. Returns true if the number was present.
+    /// Skips a flag and the number that follows if the flag is set. Returns true if it was.
     pub(super) fn skip_optional(&mut self, count: u32) -> bool {
         let is_there = self.bit();
         if is_there {

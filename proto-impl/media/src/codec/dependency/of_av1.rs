@@ -1,12 +1,12 @@
-//! Frame headers of AV1 (§5.9.2), read as far as needed for the slots that a frame refers to and replaces.
-//! Everything that a frame takes from other frames, probabilities included, comes from slots that it names.
+//! Frame headers of AV1 (§5.9.2), read up to the slots that a frame refers to and replaces. A frame uses
+//! nothing of other frames, not even probabilities, except from slots that it names.
 
 use wire::{BitReader, Reader, Truncated};
 
 use super::av1::{self, OBU_FRAME, OBU_FRAME_HEADER, OBU_SEQUENCE_HEADER};
 use super::{Dependency, slots};
 
-/// Maximum number of frames that are read of a temporal unit: more than a unit can have layers.
+/// Maximum number of frames that are read in a temporal unit. A unit cannot have that many layers.
 const FRAMES_MAX: usize = 16;
 /// Value of seq_force_screen_content_tools and seq_force_integer_mv that leaves the choice to each frame.
 const SELECT: u32 = 2;
@@ -27,7 +27,7 @@ struct Sequence {
     order_hint_bits: u32,
 }
 
-/// Reads a temporal unit without a key frame.
+/// Reads a temporal unit that contains no key frame.
 pub(super) fn read(config: &av1::Config, unit: &[u8]) -> Option<Dependency> {
     let mut records = Reader::new(config.record.get(4..)?);
     let mut sequence = None;
@@ -58,11 +58,11 @@ fn next_obu<'a>(reader: &mut Reader<'a>) -> Option<av1::Obu<'a>> {
     if reader.is_empty() { None } else { av1::read_obu(reader).ok() }
 }
 
-/// Reads a sequence header; `None` if it is of an unsupported kind.
+/// Reads a sequence header; `None` if its kind is not supported.
 fn sequence_header(obu: &[u8]) -> Result<Option<Sequence>, Truncated> {
     let mut bits = BitReader::new(obu);
     bits.skip(4)?;
-    // A still picture, or timing information that frame headers continue.
+    // A still picture, or timing information on which the fields of frame headers depend.
     if bits.bit()? || bits.bit()? {
         return Ok(None);
     }
@@ -85,7 +85,7 @@ fn sequence_header(obu: &[u8]) -> Result<Option<Sequence>, Truncated> {
     } else {
         None
     };
-    // use_128x128_superblock to enable_dual_filter.
+    // Skip the fields from use_128x128_superblock to enable_dual_filter.
     bits.skip(3 + 4)?;
     let has_order = bits.bit()?;
     if has_order {
@@ -101,8 +101,8 @@ fn sequence_header(obu: &[u8]) -> Result<Option<Sequence>, Truncated> {
 fn frame_header(sequence: &Sequence, body: &[u8]) -> Result<Option<Dependency>, Truncated> {
     let mut bits = BitReader::new(body);
     if bits.bit()? {
-        // show_existing_frame. If the shown frame is a key frame, it replaces all slots, but such a unit
-        // counts as a key frame already.
+        // show_existing_frame. A key frame that is shown would replace all slots, but a unit with one is
+        // already treated as a key frame.
         let shown = 1 << bits.bits(3)?;
         return Ok(Some(Dependency { refers: shown, replaces: 0, layer: 0 }));
     }
@@ -123,13 +123,13 @@ fn frame_header(sequence: &Sequence, body: &[u8]) -> Result<Option<Dependency>, 
     if let Some((_, id_bits)) = sequence.id_bits {
         bits.bits(id_bits)?;
     }
-    // frame_size_override_flag, order_hint.
+    // Skip frame_size_override_flag and order_hint.
     if kind != SWITCH {
         bits.skip(1)?;
     }
     bits.bits(sequence.order_hint_bits)?;
     if kind == INTER && !resilient {
-        // primary_ref_frame names one of the references read below, so it adds no slot.
+        // primary_ref_frame names one of the references that are read below, so it adds no further slot.
         bits.skip(3)?;
     }
     let refresh = if kind == SWITCH { ALL_FRAMES } else { bits.bits(8)? };
@@ -141,7 +141,7 @@ fn frame_header(sequence: &Sequence, body: &[u8]) -> Result<Option<Dependency>, 
             bits.bits(sequence.order_hint_bits)?;
         }
     }
-    // frame_refs_short_signaling: the references would have to be derived from the order of all slots.
+    // With frame_refs_short_signaling, the references would have to be derived from the order of all slots.
     if sequence.order_hint_bits > 0 && bits.bit()? {
         return Ok(None);
     }

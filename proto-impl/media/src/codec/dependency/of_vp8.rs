@@ -1,10 +1,9 @@
-//! The frame header of VP8 (RFC 6386 §9.3 to §9.11 and §19.2), read as far as needed for the buffers that a frame
-//! replaces.
+//! The frame header of VP8 (RFC 6386 §9.3 to §9.11 and §19.2), read up to the buffers that a frame replaces.
 
 use super::bool_decoder::BoolDecoder;
 use super::{Dependency, FILTER, SEGMENTS, STATE};
 
-/// Bytes in front of the first partition of a frame other than a key frame.
+/// Number of bytes before the first partition of a frame that is not a key frame.
 const HEAD_BYTES: usize = 3;
 const LAST: u16 = 1;
 const GOLDEN: u16 = 1 << 1;
@@ -18,10 +17,10 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     let partition = rest.get(..usize::try_from(size).ok()?).unwrap_or(rest);
     let mut bits = BoolDecoder::new(partition);
     let segments = segments(&mut bits);
-    // filter_type, loop_filter_level, sharpness_level.
+    // Skip filter_type, loop_filter_level and sharpness_level.
     bits.bits(1 + 6 + 3);
     let filter = filter_deltas(&mut bits);
-    // log2_nbr_of_dct_partitions, y_ac_qi.
+    // Skip log2_nbr_of_dct_partitions and y_ac_qi.
     bits.bits(2 + 7);
     (0..5).for_each(|_| {
         bits.skip_optional(4 + 1);
@@ -29,7 +28,7 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     let (golden, altref) = (bits.bit(), bits.bit());
     let is_copied_to_golden = !golden && bits.bits(2) > 0;
     let is_copied_to_altref = !altref && bits.bits(2) > 0;
-    // sign_bias_golden, sign_bias_alternate.
+    // Read sign_bias_golden and sign_bias_alternate.
     let is_flipped = bits.bits(2) > 0;
     let (entropy, last) = (bits.bit(), bits.bit());
     let replaces = [
@@ -42,17 +41,17 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     ];
     let refers = [(segments.is_kept, SEGMENTS), (filter.is_kept, FILTER)];
     let any = |of: &[(bool, u16)]| of.iter().filter(|(does, _)| *does).fold(0, |all, (_, slot)| all | slot);
-    // Each macroblock names the picture that it refers to, so the frame may refer to all of them.
+    // Each macroblock names the picture to which it refers, so the frame may refer to all pictures.
     let refers = LAST | GOLDEN | ALTREF | STATE | any(&refers);
     Some(Dependency { refers, replaces: any(&replaces), layer: 0 })
 }
 
-/// Use of state that decoders keep from frame to frame.
+/// Use of state that decoders keep from one frame to the next.
 #[derive(Debug, Clone, Copy, Default)]
 struct Kept {
-    /// The frame uses values set by earlier frames.
+    /// True if the frame uses values set by earlier frames.
     is_kept: bool,
-    /// The frame sets values for later frames.
+    /// True if the frame sets values for later frames.
     is_set: bool,
 }
 

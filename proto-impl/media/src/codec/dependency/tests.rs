@@ -42,7 +42,7 @@ const VP9_ONE_LAYER: [&[u8]; 2] = [
 #[rustfmt::skip]
 const AV1_SEQUENCE: &[u8] = &[0x0a, 0x0b, 0x02, 0x00, 0x00, 0x04, 0xa1, 0xe7, 0xf6, 0x62, 0x57, 0xc8, 0x02];
 
-/// First bytes of the bodies of the frames after the first.
+/// First bytes of the bodies of all frames but the first.
 #[rustfmt::skip]
 const AV1_FRAMES: [&[u8]; 4] = [
     &[0x30, 0x02, 0x00, 0x00, 0x00, 0x00, 0x2a, 0x52, 0x00, 0x00, 0x01, 0x1f],
@@ -133,7 +133,7 @@ fn frames_of_av1_name_all_that_they_take() {
     let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
     let seen = slots_of(&av1(), &frames);
     assert_eq!(seen, [(1, 0, true), (1, 0xfe, false), (2, 0, true), (1, 0xfd, false)]);
-    // Two frames in one unit: the slots that the first one replaces are not needed from before the unit.
+    // Two frames in one unit. The slots that the first frame replaces need not exist before the unit.
     let both = Dependency::of(&av1(), false, &unit(&[AV1_FRAMES[1], AV1_FRAMES[2]]));
     assert_eq!((both.refers, both.replaces), (1, 0xfe));
     // Without a sequence header nothing can be read.
@@ -200,7 +200,7 @@ proptest! {
                 let _ = Dependency::of(&av1(), false, &unit(&[cut]));
             }
         }
-        // A sequence header with false contents.
+        // A sequence header with arbitrary contents.
         let record = [&[0x81, 0, 0x0c, 0][..], &AV1_SEQUENCE[..2], &bytes].concat();
         if let Ok(Some(config)) = CodecConfig::read(Codec::Av1, record.into()) {
             let _ = Dependency::of(&config, false, &unit(&[AV1_FRAMES[1]]));

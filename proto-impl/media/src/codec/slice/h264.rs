@@ -10,7 +10,7 @@ use crate::nal::unescape;
 
 /// Maximum number of reference pictures of a slice.
 const REFERENCES_MAX: u32 = 32;
-/// Maximum number of operations on a reference picture list, or of marking operations.
+/// Maximum number of operations in a reference picture list modification, or of marking operations.
 const OPERATIONS_MAX: usize = 70;
 
 /// The parameter sets of a track by their ids.
@@ -74,7 +74,7 @@ impl Sets {
         }
     }
 
-    /// Skips the header of a slice, whose NAL unit header is not in `bits`.
+    /// Skips the header of a slice. `bits` begins after the NAL unit header.
     pub(super) fn skip_header(&self, nal: &[u8], bits: &mut BitReader<'_>) -> Option<()> {
         let is_idr = nal_type(nal) == NAL_IDR;
         let is_reference = nal.first()? & 0x60 != 0;
@@ -122,7 +122,8 @@ impl Sets {
             bits.se().ok()?;
             bits.se().ok()?;
         }
-        // cabac_alignment_one_bit (§7.3.4). If a bit is not one, the header was not read correctly.
+        // cabac_alignment_one_bit (§7.3.4). If one of these bits is zero, the header was not read
+        // correctly.
         let ones = u32::try_from(bits.remaining() % 8).ok()?;
         let is_aligned = !pps.is_cabac || bits.bits(ones).ok()? == (1 << ones) - 1;
         is_aligned.then_some(())
@@ -215,7 +216,7 @@ impl Sps {
     }
 }
 
-/// Reads a log2 value that is coded minus 4.
+/// Reads a log2 value, which is coded as the value minus 4.
 fn log2(bits: &mut BitReader<'_>) -> Option<u32> {
     bits.ue().ok().filter(|above| *above <= 12).map(|above| above.saturating_add(4))
 }
@@ -228,7 +229,7 @@ impl Pps {
         let sps = bits.ue().ok()?;
         let is_cabac = bits.bit().ok()?;
         let has_bottom_order = bits.bit().ok()?;
-        // Slice groups belong to the Extended profile, which no encoder uses.
+        // Slice groups only exist in the Extended profile, which no encoder uses.
         if bits.ue().ok()? != 0 {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Slice segment headers of H.265 (§7.3.6.1), of the version 1 profiles and the range extensions.
+//! Slice segment headers of H.265 (§7.3.6.1), for the profiles of version 1 and the range extensions.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use super::{SETS_MAX, bits_for};
 use crate::codec::h265::{NAL_PPS, NAL_SPS, nal_type, set_id, skip_profile_tier_level};
 use crate::nal::unescape;
 
-/// nal_unit_types of IRAP pictures, and of IDR pictures among them (Table 7-1).
+/// nal_unit_types of IRAP pictures, and of the IDR pictures among them (Table 7-1).
 const NAL_IRAP: core::ops::RangeInclusive<u8> = 16..=23;
 const NAL_IDR: core::ops::RangeInclusive<u8> = 19..=20;
 /// Maximum number of pictures of a reference picture set (§A.4.2).
@@ -32,8 +32,8 @@ pub(super) struct Sets {
     pps: BTreeMap<u32, Pps>,
 }
 
-/// A short-term reference picture set, with the pictures before the current one first. Each value is true if
-/// the current picture may refer to that picture.
+/// A short-term reference picture set: first the pictures before the current one, then those after it. The flag of
+/// each picture is true if the current picture may refer to it.
 #[derive(Debug, Clone, Default)]
 struct ShortSet {
     negative: Vec<(i32, bool)>,
@@ -48,7 +48,8 @@ struct Sps {
     blocks: u32,
     order_bits: u32,
     short_sets: Vec<ShortSet>,
-    /// lt_ref_pic_poc_lsb_sps entries with used_by_curr_pic_lt_sps_flag; `None`: no long-term pictures.
+    /// Entries of lt_ref_pic_poc_lsb_sps, each with its used_by_curr_pic_lt_sps_flag. `None` if there are no
+    /// long-term pictures.
     long: Option<Vec<bool>>,
     has_offsets: bool,
     has_temporal: bool,
@@ -86,7 +87,7 @@ impl Sets {
         }
     }
 
-    /// Skips the header of a slice segment, whose NAL unit header is not in `bits`.
+    /// Skips the header of a slice segment. `bits` begins after the NAL unit header.
     pub(super) fn skip_header(&self, nal: &[u8], bits: &mut BitReader<'_>) -> Option<()> {
         let kind = nal_type(nal)?;
         let is_first = flag(bits)?;
@@ -114,8 +115,7 @@ impl Sets {
             let bytes = ue(bits).filter(|bytes| *bytes <= EXTENSION_BYTES_MAX)?;
             bits.skip(usize::try_from(bytes).ok()?.saturating_mul(8)).ok()?;
         }
-        // byte_alignment( ): a one, then zeros (§7.3.2.5). If it is missing, the header was not read
-        // correctly.
+        // byte_alignment( ): a one, then zeros (§7.3.2.5). If it is not found, the header was not read correctly.
         let is_aligned = flag(bits)? && bits.bits(u32::try_from(bits.remaining() % 8).ok()?).ok()? == 0;
         is_aligned.then_some(())
     }
@@ -177,7 +177,8 @@ impl Slice<'_> {
         Some(())
     }
 
-    /// Skips the sets of reference pictures, and counts those that the picture may refer to (NumPicTotalCurr).
+    /// Skips the sets of reference pictures. Returns the number of pictures to which the picture may refer
+    /// (NumPicTotalCurr).
     fn skip_sets(&self, bits: &mut BitReader<'_>) -> Option<u32> {
         let sps = self.sps;
         let count = u32::try_from(sps.short_sets.len()).ok()?;
@@ -255,8 +256,8 @@ impl Slice<'_> {
         ue(bits).map(drop)
     }
 
-    /// Skips pred_weight_table (§7.3.6.3). Every reference has its flags, because references to the current picture
-    /// itself, which have none, only occur with extensions that are not read.
+    /// Skips pred_weight_table (§7.3.6.3). Every reference has flags: the only exception, references to the current
+    /// picture itself, requires extensions that are not supported.
     fn skip_weights(&self, references: [u32; 2], bits: &mut BitReader<'_>) -> Option<()> {
         ue(bits)?;
         if self.sps.has_chroma {
@@ -325,7 +326,7 @@ impl Sps {
     }
 }
 
-/// Reads the long-term pictures of an SPS: whether each may be referred to.
+/// Reads the long-term pictures of an SPS. Each value is true if pictures may refer to that long-term picture.
 fn read_long(bits: &mut BitReader<'_>, order_bits: u32) -> Option<Vec<bool>> {
     let count = ue(bits).filter(|count| *count <= LONG_MAX)?;
     let read = |_| {
@@ -397,7 +398,7 @@ impl Pps {
         let has_extension = flag(bits)?;
         let mut has_offset_lists = false;
         if flag(bits)? {
-            // pps_range_extension_flag, and the flags of extensions for which slice headers are not read.
+            // pps_range_extension_flag, then the flags of extensions with which slice headers cannot be read.
             let has_range = flag(bits)?;
             if bits.bits(7).ok()? != 0 {
                 return None;
@@ -482,8 +483,7 @@ impl ShortSet {
             flags.push((is_used, is_kept));
         }
         let of = |at: usize| flags.get(at).filter(|(_, is_kept)| *is_kept).map(|(is_used, _)| *is_used);
-        // The pictures of the referenced set, moved by the difference, and the picture to which that set
-        // belongs.
+        // The pictures of the referenced set, moved by the difference, and the picture that has that set.
         let behind = reference.negative.len();
         let mut all: Vec<(i32, bool)> = Vec::new();
         for (at, (order, _)) in reference.negative.iter().chain(&reference.positive).enumerate() {

@@ -1,8 +1,8 @@
-//! The length of slice headers (H.264 §7.3.3, H.265 §7.3.6.1). Sample encryption leaves the headers in the
-//! clear, so that a decoder can read them before the slice is decrypted (ISO/IEC 23001-7 §9.5.2).
+//! The length of slice headers (H.264 §7.3.3, H.265 §7.3.6.1). Sample encryption does not encrypt the
+//! headers, so that a decoder can read them before it decrypts the slice (ISO/IEC 23001-7 §9.5.2).
 //!
-//! A header has no length field: its end is found by reading all of its fields, for which the parameter sets
-//! that it refers to are needed. Extensions for scalable, multiview and screen content are not read.
+//! A header has no length field. Its end is found by reading all of its fields, which requires the parameter
+//! sets to which it refers. Extensions for scalable, multiview and screen content are not supported.
 
 mod h264;
 mod h265;
@@ -12,8 +12,8 @@ use wire::BitReader;
 use super::CodecConfig;
 use crate::nal::unescape;
 
-/// Maximum number of bytes of a NAL unit that are searched for the header. A header usually has a few dozen
-/// bytes, and a few hundred with weights for many reference pictures.
+/// Maximum number of bytes at the start of a NAL unit in which a header is read. A header usually has a few
+/// dozen bytes, or a few hundred with weights for many reference pictures.
 const HEADER_BYTES_MAX: usize = 1024;
 /// Maximum number of parameter sets of one kind.
 const SETS_MAX: usize = 64;
@@ -43,7 +43,7 @@ impl SliceHeaders {
         Some(Self(Sets::H265(sets)))
     }
 
-    /// Remembers a parameter set; other NAL units are ignored.
+    /// Remembers a parameter set. Other NAL units are ignored.
     pub fn note(&mut self, nal: &[u8]) {
         match &mut self.0 {
             Sets::H264(sets) => sets.note(nal),
@@ -79,8 +79,8 @@ impl SliceHeaders {
     }
 }
 
-/// Returns how many bytes of `nal` contain the first `bytes` bytes of its content, including emulation
-/// prevention bytes.
+/// Returns the number of bytes of `nal` that encode the first `bytes` bytes of its content. Emulation
+/// prevention bytes among them are counted.
 fn escaped_length(nal: &[u8], bytes: usize) -> Option<usize> {
     let (mut zeros, mut passed) = (0, 0usize);
     for (at, &byte) in nal.iter().enumerate() {

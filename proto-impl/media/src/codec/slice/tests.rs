@@ -27,7 +27,7 @@ fn headers_end_where_ffmpeg_says() {
                 let length = headers.length(&nal).unwrap_or_else(|| panic!("{stream}: {line}"));
                 assert_eq!(unescape(&nal[..length]).len(), wanted, "{stream}: {line}");
                 slices += 1;
-                // A header that is cut off has no length, and arbitrary bytes do no harm.
+                // For a truncated header, no length is returned. Arbitrary bytes cause no panic.
                 for end in 0..length {
                     assert_eq!(headers.length(&nal[..end]), None, "{stream}: {line} cut at {end}");
                 }

@@ -1,4 +1,5 @@
-//! Rare cases of the clock that the generator reaches with one seed in thousands, each tested on its own.
+//! Rare cases of the clock. The generator reaches each of them only with one seed in thousands, so each has
+//! a test of its own.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use super::publishers::{Timed, began, track_id};
 use crate::timeline::*;
 use crate::{Timescale, TrackId};
 
-/// Two RTP sources, a unit each every 40 ms, in ticks of a millisecond.
+/// Two RTP sources with a unit each every 40 ms. A tick is a millisecond.
 struct Sources {
     timeline: Timeline,
     began: Instant,
@@ -68,7 +69,7 @@ fn a_source_that_reports_have_moved_resumes_behind_a_mute_where_they_have_it() {
     let mut sources = Sources::new();
     for n in 0..1_400 {
         let at = n * 40;
-        // The reports change by 300 ms.
+        // The reports change by 300 ms at this unit.
         let ahead = if n < 300 { 600 } else { 900 };
         let stood = if n >= 1_000 { 4_000 } else { 0 };
         let told = n < 900;
@@ -196,8 +197,8 @@ fn a_drift_is_met_before_lips_part() {
     }
 }
 
-/// Checks a drift from the first moment on, which affects all measurements of the track: the track is moved
-/// back to where it began.
+/// Checks a drift from the first moment on, which affects all measurements of the track. The track must
+/// return to its position at the start.
 #[test]
 fn a_drift_from_the_first_moment_keeps_no_distance() {
     for ppm in [-50_000, -20_000, 20_000, 50_000] {
@@ -214,7 +215,7 @@ fn a_drift_from_the_first_moment_keeps_no_distance() {
     }
 }
 
-/// Checks a clock that becomes faster and faster, and is then right again: the learnt drift must not remain.
+/// Checks a clock that becomes faster and faster and is then right again: no drift may remain learnt.
 #[test]
 fn a_clock_that_races_is_let_go_when_it_is_right_again() {
     let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
@@ -231,8 +232,8 @@ fn a_clock_that_races_is_let_go_when_it_is_right_again() {
     }
 }
 
-/// Returns the media time by which the publisher's own clocks advanced in a minute, from the stream's clock
-/// and its news.
+/// Returns the media time by which the publisher's own clocks advanced in a minute. It is computed from the
+/// stream's clock and the reported made-up time.
 fn came(faults: &[Fault]) -> i64 {
     let publisher = Publisher::with(faults);
     let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
@@ -259,7 +260,7 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
         (vec![], 60_000),
         (vec![drift(Of::All, 100_000)], 65_000),
         (vec![drift(Of::All, -100_000)], 55_000),
-        // The other track shows the pace of the stream.
+        // The pace of the stream is taken from the other track.
         (vec![drift(Of::One(1), 100_000)], 60_000),
         (vec![still(Of::One(0))], 60_000),
         (vec![still(Of::All)], 30_000),
@@ -273,7 +274,7 @@ fn news_tell_how_much_media_came_before_its_clock_was_corrected() {
     }
 }
 
-/// Checks that jitter, whose errors occasionally form a line, is not taken for drift.
+/// Checks that jitter is not taken for drift, although its errors occasionally form a line.
 #[test]
 fn uneven_arrival_at_the_beginning_is_no_drift() {
     for seed in 0..600u64 {
@@ -285,7 +286,7 @@ fn uneven_arrival_at_the_beginning_is_no_drift() {
     }
 }
 
-/// Checks encoders without a clock over a network that delivers everything it has held at once.
+/// Checks encoders without a clock, over a network that holds back units and delivers them at once.
 #[test]
 fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() {
     for (lump, ms) in [(1_i64, 40_i64), (3, 100), (10, 400), (25, 1_000)] {
@@ -311,8 +312,8 @@ fn pictures_that_come_at_once_without_a_clock_are_spread_over_the_time_before() 
     }
 }
 
-/// Checks a clock of 90 times the speed, which again and again comes near a value that a wrap of 24 bits
-/// would explain.
+/// Checks a clock that runs at 90 times the speed. Again and again it comes near a value that a wrap of 24
+/// bits would explain.
 #[test]
 fn a_clock_in_another_unit_is_not_taken_for_one_that_wraps() {
     let mut timeline = Timeline::new(33, Timescale::new(90_000), Position::default());

@@ -7,7 +7,7 @@ use netsim::publisher::{Publisher, Unit};
 use crate::timeline::*;
 use crate::{Timescale, TrackId};
 
-/// A publisher whose units are given times by a timeline.
+/// A publisher whose units get their times from a timeline.
 pub(super) trait Timed {
     /// Maps the publisher's units by a timeline.
     fn run(&self) -> (Vec<Unit>, Timeline);
@@ -17,7 +17,7 @@ pub(super) trait Timed {
 
 impl Timed for Publisher {
     fn run(&self) -> (Vec<Unit>, Timeline) {
-        // The protocol's clock has 32 bits, even if the encoder's has fewer.
+        // The protocol's clock has 32 bits, even if that of the encoder has fewer.
         let mut timeline = Timeline::new(32, Timescale::MILLISECONDS, Position::default());
         let began = began();
         let mut units = self.units();

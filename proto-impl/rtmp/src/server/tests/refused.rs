@@ -1,4 +1,4 @@
-//! Tests of requests that a server refuses, and of its maximum number of mistakes.
+//! Tests of requests that a server refuses, and of the number of bad messages that it tolerates.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const fn millis(millis: u64) -> Duration {
 
 #[test]
 fn m_09_bad_messages_now_and_then_never_end_a_stream() {
-    // Interval between bad messages, how many there are, and whether they end the connection.
+    // Interval between bad messages, their number, and whether they end the connection.
     for (every, count, ends) in [
         (secs(3600), 5000, false),
         (millis(61), 5000, false),
@@ -54,8 +54,8 @@ fn a_refusal_without_asking_is_told_to_the_owner_without_credentials() {
     assert_eq!(told(&rig), Some((Verb::Play, "live/s1".to_owned(), "The stream is in use.")));
 }
 
-/// Checks names outside the grammar. The grammar is a separate helper, so an owner with other names can read them
-/// unchanged.
+/// Checks names that the grammar does not allow. The machine does not apply the grammar itself, so an owner with
+/// other naming rules gets such names unchanged.
 #[test]
 fn names_of_another_grammar_are_the_owners_to_take() {
     let mut rig = Rig::new();
