@@ -33,8 +33,8 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    // A panic of one session, or of the store on a damaged file, is caught in its place. Report it as a log line,
-    // not as text on the terminal.
+    // If a session panics, or the store panics on a damaged file, the panic is caught there. Report it as a log
+    // line, not as text on the terminal.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', ": "))));
     let cores = std::thread::available_parallelism()
         .map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX));
@@ -73,7 +73,8 @@ fn serve(options: &Options) -> ExitCode {
         );
     }
     let (notices, heard) = channel();
-    // Done before the ready line, so that a signal sent right after it does not meet the default handler.
+    // Handle signals before the ready line is printed, so that a signal sent right after that line does not meet
+    // the default handler.
     if let Err(error) = watch_signals(notices.clone()) {
         return fail(RUN_TIME, &format!("signals: {error}"));
     }

@@ -80,7 +80,7 @@ pub struct KeySet(Vec<Key>);
 pub(super) enum Verdict {
     /// Signed with a key of the set.
     Signed,
-    /// No key that was tried fits the signature: neither the one that the token names nor, if it names none, any other.
+    /// No tried key verifies the signature. If the token names a key, only keys with that id are tried.
     Forged,
     /// The token names a key that is missing in the set.
     UnknownKey,
@@ -90,7 +90,7 @@ impl KeySet {
     /// Parses a set.
     ///
     /// # Errors
-    /// The reason it is no set of keys, or has no key that can be used.
+    /// The bytes are not a key set, or the set has no usable key. The error is the reason.
     pub fn read(bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() > SET_BYTES_MAX {
             return Err("it is larger than 256 KiB");
@@ -112,7 +112,7 @@ impl KeySet {
         self.0.is_empty()
     }
 
-    /// Verifies the signature of a message. Without a key id, a few keys are tried.
+    /// Verifies the signature of a message with the key named by `id`. Without an id, tries a few keys.
     pub(super) fn verify(
         &self,
         algorithm: Algorithm,
@@ -271,7 +271,7 @@ pub(crate) mod tests {
             assert_eq!(jwt::verify_by_keys(&jwt::sign(&claims, secret), &set, NOW), Err(JwtError::Algorithm));
         }
         assert_eq!(jwt::verify(RS256, SET.as_bytes(), NOW), Err(JwtError::Algorithm));
-        // A key must not verify signatures of another kind.
+        // A key must not verify signatures of another algorithm.
         let mixed = SET.replace("\"r1\"", "\"x\"").replace("\"e1\"", "\"r1\"");
         let mixed = KeySet::read(mixed.as_bytes()).unwrap();
         assert_eq!(jwt::verify_by_keys(RS256, &mixed, NOW), Err(JwtError::UnknownKey));

@@ -22,7 +22,7 @@ pub const SECRET_BYTES_MIN: usize = 32;
 /// The claims of a token. Callers interpret all members except the times.
 pub type Claims = Map<String, Value>;
 
-/// Reasons for refusing a token, for the operator's log; the peer gets the same text for all.
+/// Reasons for refusing a token, for the operator's log. The peer gets the same text for every reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JwtError {
@@ -58,7 +58,7 @@ pub enum JwtError {
     NotYet,
 }
 
-/// The header. A duplicate member is an error in serde. Members of optional type must be absent.
+/// Header of a token. Serde refuses duplicate members. A token that has any of the members from `crit` on is refused.
 #[derive(Deserialize)]
 struct Header {
     alg: String,

@@ -75,8 +75,9 @@ pub fn read<'a>(
     Some(passed)
 }
 
-/// Returns the right-most address that is not a trusted proxy, and its place from the right; the peer without a place if there is no
-/// address, `None` if an address is unreadable.
+/// Returns the right-most address that is not a trusted proxy, and its position counted from the right. If all are
+/// trusted, returns the left-most one; without addresses, the peer and no position. `None` if an address is unreadable
+/// or the chain is too long.
 fn chain(
     peer: IpAddr,
     addresses: impl Iterator<Item = Option<IpAddr>>,
@@ -101,7 +102,8 @@ fn entries<'a>(values: &[&'a str]) -> impl Iterator<Item = &'a str> {
     values.iter().rev().flat_map(|value| value.rsplit(','))
 }
 
-/// Returns the entry written by the proxy at this distance, or the only entry, since some proxies replace the field.
+/// Returns the entry that is `hop` places from the right, or the left-most entry if there are fewer, since some proxies
+/// replace the field instead of appending to it.
 fn at<'a>(values: &[&'a str], hop: usize) -> Option<&'a str> {
     let last = entries(values).take(hop.saturating_add(1)).last()?;
     Some(last.trim()).filter(|entry| !entry.is_empty())
@@ -140,7 +142,8 @@ fn is_host(host: &str) -> bool {
     host.len() <= HOST_BYTES_MAX && name_fits && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// Returns a prefix without its trailing slash. Refuses a prefix that another reader could take for a host.
+/// Returns a prefix without its trailing slash. Refuses a prefix such as `//host`, which a client could take for a
+/// host.
 fn prefix(text: &str) -> Option<String> {
     let text = text.strip_suffix('/').unwrap_or(text);
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);

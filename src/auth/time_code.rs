@@ -22,10 +22,11 @@ pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
     decode(BASE32).or_else(|| decode(BASE32_NOPAD)).filter(|key| !key.is_empty())
 }
 
-/// Derives the key of a subscriber without a secret from the application's secret and the code's purpose.
+/// Derives a key for a subscriber that has no secret of its own: from the application's secret, the subscriber, the
+/// stream and the purpose of the code.
 ///
-/// Without a `separator`, as in clients of the reference, `bob1` on `free-vip` has the key of `bob1free-` on `vip`. With `/`, which no
-/// stream id contains, all keys differ.
+/// With an empty `separator`, as in clients of the reference, keys can coincide: `bob1` on `free-vip` has the key of
+/// `bob1free-` on `vip`. With `/`, which no stream id contains, all keys differ.
 #[must_use]
 pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str, separator: &str) -> Vec<u8> {
     let mut key = [secret, subscriber, stream, kind].join(separator).into_bytes();

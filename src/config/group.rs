@@ -1,4 +1,4 @@
-//! Topics of settings. Each row of a table of keys names one.
+//! Topics of settings. Each row in the tables of keys names its topic.
 
 /// A topic of settings, under which people look for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,8 @@
 //! data/ (0700)   log/
 //! ```
 //!
-//! Lost settings are not treated like settings never made (`known`), because restrictions would be lifted.
+//! A lost settings file is not treated like one that never existed (`known`): starting with defaults would lift the
+//! restrictions it contained.
 
 mod adopted;
 mod environment;
@@ -153,7 +154,8 @@ impl Config {
                         .for_each(|notice| remarks.push(format!("application {name}: {notice}")));
                     apps.push(Arc::new(app));
                 }
-                // An application without a file has the same fault: its cause is the command line or the environment.
+                // If an application without a settings file has the same fault, the command line or the environment
+                // causes it.
                 Err(error) if is_same_fault(&error, overlays.bare_app(options, &name).err().as_ref()) => {
                     return Err(error);
                 }
@@ -332,7 +334,8 @@ fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -
             break;
         };
         let is_again = found.iter().any(|before| is_same_fault(before, Some(&error)));
-        // An error that remains with the default follows from another key, such as a switch that needs this one.
+        // If the error remains after the key is reset to its default, another key causes it, such as a switch that
+        // requires this key.
         let mended = |given: &String| {
             let mut without = values.clone();
             without.reset(given);

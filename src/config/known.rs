@@ -29,7 +29,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Reads the list. In a home of a server without a list, the applications started there are used.
+    /// Reads the list. If an older server, which kept no list, has used the home, returns the applications that it has
+    /// started.
     pub(super) fn of(home: &Path) -> Result<Self, Error> {
         let path = list_file(home);
         let text = match fs::metadata(&path) {

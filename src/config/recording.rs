@@ -10,7 +10,7 @@ use super::values::Values;
 pub struct RecordingSettings {
     /// `mp4MuxingEnabled`: record every stream as MP4, unless its broadcast says otherwise.
     pub always: bool,
-    /// `webMMuxingEnabled`: the same as WebM.
+    /// `webMMuxingEnabled`: record every stream as WebM, unless its broadcast says otherwise.
     pub always_webm: bool,
     /// `addDateTimeToMp4FileName`.
     pub dated: bool,

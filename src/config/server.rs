@@ -103,9 +103,9 @@ pub struct ServerSettings {
     pub protocols: Extensions,
     /// `http.ssl_certificate_file`, within the home folder unless it is absolute.
     pub certificate_file: PathBuf,
-    /// `http.ssl_certificate_chain_file`, likewise.
+    /// `http.ssl_certificate_chain_file`, within the home folder unless it is absolute.
     pub certificate_chain_file: PathBuf,
-    /// `http.ssl_certificate_key_file`, likewise.
+    /// `http.ssl_certificate_key_file`, within the home folder unless it is absolute.
     pub certificate_key_file: PathBuf,
     /// `server.workers`, at least 1.
     pub workers: u16,

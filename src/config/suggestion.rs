@@ -6,10 +6,10 @@ use super::{Key, Level, Schema};
 
 /// Maximum number of differing letters: wrong, missing, extra or swapped.
 const EDITS_MAX: usize = 2;
-/// Number of letters of a key per allowed difference.
+/// An unknown key may differ from a known one by one letter for every five of its letters.
 const LETTERS_OF_AN_EDIT: usize = 5;
-/// Number of letters of a variable per allowed difference. More differences are allowed than in a file: a mistyped
-/// switch must not be taken for somebody else's variable.
+/// An unknown variable may differ from a known one by one letter for every three of its letters. More differences
+/// are allowed than in a file, because a mistyped switch must not be ignored as a variable of another program.
 const LETTERS_OF_A_MISTAKE: usize = 3;
 /// Least similarity for a suggestion.
 const SIMILARITY_MIN: f64 = 0.75;

@@ -94,7 +94,8 @@ fn given<'de, T: FromJson, D: Deserializer<'de>>(from: D) -> Result<Option<Optio
     loose(from).map(Some)
 }
 
-/// The calls that may set a member: `server` for none, `create` for a create, `both` also for an update.
+/// Sets a member from a request body, if the member's rule allows it: `server` never, `create` in a create request,
+/// `both` also in an update.
 macro_rules! assign {
     (server, $create:ident, $to:expr, $given:expr) => {};
     (create, true, $to:expr, $given:expr) => {
@@ -146,7 +147,7 @@ macro_rules! members {
             /// The mode of a conference room; members of other records do not have it.
             #[serde(rename = "conferenceMode", skip_serializing_if = "Option::is_none")]
             pub conference_mode: Option<String>,
-            /// The time of `update_time`; `None` if that is from an earlier run of the server.
+            /// Monotonic time of `update_time`; `None` if the update is from an earlier run of the server.
             #[serde(skip)]
             pub updated: Option<Instant>,
         }

@@ -4,8 +4,8 @@
 //! 2. The `supervisor` resolves names, checks addresses and times the attempts, which are ordered from the source's
 //!    worker.
 //! 3. News of the current attempt changes the endpoint's status. News of an older attempt is dropped.
-//! 4. A failed attempt is followed by another one, without a limit. If `endpointRepublishLimit` is set, attempts stop
-//!    there until the next publish, or until that setting allows more.
+//! 4. A failed attempt is followed by another one. If `endpointRepublishLimit` is set, attempts end at that number,
+//! until the stream is published again or the setting allows more.
 //! 5. A removed endpoint is stopped within the same turn; later answers about it are ignored.
 
 use super::context::Context;

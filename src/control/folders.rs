@@ -6,7 +6,8 @@
 //! 2. The files become records in one commit, with which the request is answered.
 //! 3. Forgetting a folder removes the link first, then the records. The files belong to somebody else, and stay.
 //!
-//! A crash in between leaves a link without records, or records without a link. Forgetting the folder removes either.
+//! A crash in between leaves a link without records, or records without a link. Forgetting the folder removes what is
+//! left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

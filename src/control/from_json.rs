@@ -106,7 +106,7 @@ impl FromJson for EndpointRecord {
     }
 }
 
-/// Deserializes an optional member with these conversions.
+/// Deserializes an optional member with the conversions of [`FromJson`].
 pub(in crate::control) fn loose<'de, T: FromJson, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -155,7 +155,7 @@ macro_rules! objects {
     )*};
 }
 
-/// A member of such an object, and how it is set.
+/// A member of an object declared by `objects!`, which a JSON value can set.
 trait Set {
     fn set(&mut self, given: Value) -> Result<(), &'static str>;
 }

@@ -18,7 +18,7 @@ pub struct Ordered {
     pub what: String,
     /// State of the task.
     pub at: Standing,
-    /// Number of attempts that have failed since one last held.
+    /// Number of consecutive failed attempts.
     pub failures: u32,
 }
 

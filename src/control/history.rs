@@ -88,7 +88,7 @@ pub(super) struct StreamSample {
     pub(super) lost_ratio: f64,
 }
 
-/// The samples of the server and of applications. Those of a live stream are kept with it.
+/// The samples of the server and of applications. The samples of a live stream are kept with the stream.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) server: Minutes<ServerSample>,

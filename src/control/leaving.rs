@@ -2,7 +2,7 @@
 //! to end, and then shuts down.
 //!
 //! 1. An operator starts the drain. Workers refuse new viewers, admission refuses new publishers, and no source is
-//!    started. Health checks report it, and the other nodes are informed.
+//! started. Health checks report the drain, and the other nodes are informed.
 //! 2. Each source is handed to another node of the cluster: the directory moves the claim, and the stream continues
 //!    here as a copy of that node's, with its viewers. Failed handovers are retried. A node that cannot run a source
 //!    gives its claim back, and the next node is asked. If none is left, the source runs here again, for the same
@@ -47,7 +47,7 @@ pub(super) struct Leaving {
     next: Option<Instant>,
     /// Streams that had viewers by separate requests at the last check.
     fetched: BTreeSet<StreamId>,
-    /// Time until which viewers of such streams that have ended may fetch the rest of them.
+    /// Time until which viewers by separate requests may fetch the rest of streams that have ended.
     lingers_until: Option<Instant>,
     /// Sources given to other nodes, each with the nodes that gave it back and the times at which they may be asked
     /// again.
@@ -55,7 +55,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// True unless the node has recently given the source back.
+    /// True unless this node has recently given the source back.
     fn takes(&self, now: Instant, node: &NodeId, key: &StreamKey) -> bool {
         self.given.get(key).and_then(|refusers| refusers.get(node)).is_none_or(|until| *until <= now)
     }

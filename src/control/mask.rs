@@ -17,9 +17,9 @@ const MASK: &str = "***";
 const SECRETS: [&str; 4] = ["password", "b32Secret", "publishKey", "tokenId"];
 /// Name suffixes of members that are URLs. A URL may contain stream keys and passwords after its scheme.
 const URL_ENDINGS: [&str; 2] = ["url", "endpoint"];
-/// The address of a camera, with or without a scheme.
+/// Member with the address of a camera, with or without a scheme.
 const CAMERA: &str = "ipAddr";
-/// A URL in a record that contains no credential.
+/// Member with a URL that contains no credential and is not masked.
 const OWN_URL: &str = "rtmpURL";
 
 /// The part of an answer that is shown.

@@ -193,7 +193,7 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Outbound {
     supervisor: Supervisor,
-    /// Attempts that failed before they were ordered, with the reason.
+    /// Attempts that failed before a worker was ordered to make them, with the reason.
     failed: VecDeque<(supervisor::Job, u64, String)>,
     pushes: Pushes,
     sources: Sources,
@@ -201,7 +201,7 @@ struct Outbound {
     repeats: Repeats,
 }
 
-/// Background scans over many records, in slices or over copies.
+/// Background work on many records, done in slices or on copies of the records.
 #[derive(Debug, Default)]
 struct Walks {
     scans: Scans,
@@ -273,7 +273,7 @@ impl Records {
         }
         changed |= record.forget_viewers();
         if record.origin_adress.is_empty() && !config.host_address.is_empty() {
-            // An imported record that has never been on a server of ours.
+            // The record was imported, and has had no server's address yet.
             record.origin_adress.clone_from(&config.host_address);
             record.origin_address.clone_from(&config.host_address);
             record.rtmp_url = config.publish_url(&key);

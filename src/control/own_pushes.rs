@@ -1,6 +1,6 @@
 //! Recognises publishers that are pushes of this same server, since an endpoint may name the server's own ports by any
-//! address or name. Such a push must be treated as a stranger to another application: coming from this machine must not
-//! give it rights.
+//! address or name. Another application must treat such a push as a stranger: coming from this machine must not give
+//! the push any rights.
 //!
 //! A push is recognised by the local address of its connection, which is the peer address of the resulting publisher.
 //! The push's worker reports that address before the second flight of any protocol, and thus before any publisher is
@@ -25,7 +25,7 @@ const OVER_MAX: usize = 4096;
 pub(super) struct OwnPushes {
     ends: BTreeMap<SocketAddr, End>,
     of_push: BTreeMap<PushId, SocketAddr>,
-    /// Pushes that have ended since the last check of the time, with their local addresses.
+    /// Pushes that have ended since the last call of `prune`, with their local addresses.
     ended: Vec<(PushId, SocketAddr)>,
     /// Ended pushes with the time at which they are forgotten.
     over: VecDeque<(Instant, PushId, SocketAddr)>,

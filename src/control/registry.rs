@@ -249,7 +249,7 @@ impl Registry {
         if live.source().worker != worker || !matches!(live.source().state, State::Live(_)) {
             return;
         }
-        // Nor does a report that the worker made before the current publisher arrived.
+        // A report that the worker made before the current publisher arrived does not concern that publisher, either.
         let is_former =
             |publisher| !matches!(live.source().state, State::Live(present) if present == publisher);
         if figures.publisher.is_some_and(is_former) {
@@ -277,7 +277,7 @@ impl Registry {
         stream: StreamId,
         request: PublishRequest,
     ) -> Option<Grant> {
-        // For a source, the log already has a line that it delivers.
+        // For a source, the log already has a line saying that media arrive.
         if request.pull.is_none() {
             let (key, protocol) = (&request.key, request.ingest.name);
             tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
@@ -391,7 +391,8 @@ impl Registry {
         self.ended.pop_front()
     }
 
-    /// Checks that the id is free for this publisher: not live, waiting for a publisher, or its publisher fell silent.
+    /// Checks that the id is free for this publisher: no stream has the id, or that stream waits for a publisher, or
+    /// its publisher has fallen silent.
     pub(super) fn check_free(&self, outbound: &Outbound, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source while the source runs, whether or not it delivers media.
         if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {
@@ -544,7 +545,7 @@ impl Records {
     }
 }
 
-/// Returns the publisher's address; `None` for a pull, which connected from here.
+/// Returns the publisher's address; `None` for a pull, which is a connection made by this server.
 fn remote_ip(request: &PublishRequest) -> Option<String> {
     request.pull.is_none().then(|| request.peer.ip().to_canonical().to_string())
 }

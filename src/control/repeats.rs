@@ -84,7 +84,7 @@ impl Repeats {
         self.refused.insert((app.unwrap_or_default().into(), client))
     }
 
-    /// True if a lost hook gets its own log line, because the last one was lost long ago.
+    /// True if a lost hook gets its own log line, because no other hook was lost during the last [`PERIOD`].
     fn is_first_hook(&mut self, now: Now) -> bool {
         let before = self.hook_lost.replace(now.mono);
         before.is_none_or(|before| now.mono.saturating_duration_since(before) >= PERIOD)

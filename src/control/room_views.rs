@@ -1,7 +1,7 @@
 //! Views of rooms: one stream made of a room's streams, for viewers over protocols that show one stream at a time. A
-//! view is pulled from the room itself, like a copy of another node's stream. It begins with the first viewer and ends
-//! with the room or when nobody watches. It has no hooks, recordings or pushes. Its viewers count for the room's
-//! record.
+//! view is pulled from the room itself, like a copy of another node's stream. It begins with the first viewer, and
+//! ends with the room or when nobody watches. A view has no hooks, recordings or pushes. Its viewers are counted in
+//! the room's record.
 
 use std::time::Duration;
 

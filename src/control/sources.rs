@@ -282,7 +282,7 @@ impl Outbound {
         WorkerId((0..cx.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
     }
 
-    /// Sends the worker of an attempt the address to continue at, or the error.
+    /// Sends the worker of an attempt the address of the next server, or the error.
     pub(super) fn go_on(
         &self,
         cx: &mut Context,
@@ -352,7 +352,7 @@ impl Control {
         let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);
         let source = source.filter(|_| self.outbound.supervisor.is_current(Job::Pull(id), attempt));
         source.ok_or(Refusal::InUse)?;
-        // The room has a stream at another node: the next attempt fetches that one.
+        // Another node has a stream with the room's id: the next attempt fetches that stream.
         if request.ingest == Ingest::ROOM_VIEW && self.registry.cluster.location(&request.key).is_some() {
             return Err(Refusal::InUse);
         }
@@ -374,10 +374,11 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Starts the source of a record. Returns before the source is known to be reachable; the status shows the result.
+    /// Starts the source of a record. Returns before the source is known to be reachable; the record's status shows the
+    /// result.
     ///
     /// # Errors
-    /// The reason why it cannot be pulled at all.
+    /// The reason why the source cannot be pulled at all.
     pub(super) fn begin_source(&mut self, key: &StreamKey) -> Result<(), String> {
         let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let checked = self.cx.check_source(self.records, key)?;
@@ -457,7 +458,7 @@ impl Outgoing<'_> {
             }
             return true;
         }
-        // Deleting an application does not clear the wish to run: if the application returns, its sources run again.
+        // Deleting an application does not clear `source_wanted`: if the application returns, its sources run again.
         if !is_copy && end != StreamEnd::Deleted {
             self.records.source_wanted(self.now, key, false);
         }
@@ -486,7 +487,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Restarts a playing file at this time. Returns false if none plays.
+    /// Restarts a playing file at this time. Returns false if no file is playing.
     pub(super) fn seek(&mut self, key: &StreamKey, time: Duration) -> bool {
         let plays_files = |record: &Broadcast| record.kind == "VoD" || is_playable(record);
         let id =

@@ -19,7 +19,7 @@ use crate::stats::{ControlFigures, HostFigures, JobCounts, PlayerCounts, Recepti
 /// Reports per worker that the guard averages: five seconds.
 const LOAD_REPORTS: usize = 5;
 
-/// Age after which reports are ignored: a worker without streams sends none.
+/// Age after which reports are ignored. A worker without streams sends no reports, so its last one must expire.
 const LOAD_AGE: Duration = Duration::from_secs(6);
 
 /// The load of the workers.

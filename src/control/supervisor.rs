@@ -130,7 +130,7 @@ pub(super) enum Step {
 }
 
 impl Task {
-    /// Forgets the failures before an attempt that has held for a while.
+    /// Resets the failures if the open attempt has worked for at least [`STEADY`].
     fn forgive(&mut self, now: Instant) {
         if let Phase::Open { since: Some(since), .. } = self.phase
             && now.saturating_duration_since(since) >= STEADY
@@ -260,9 +260,9 @@ impl Supervisor {
         self.enter(job, Phase::Waiting(later(now, RESTART_PAUSE)));
     }
 
-    /// Applies another limit of consecutive failures to a job. A waiting job that has failed more often is given up; a
-    /// job that was given up and has not is tried again. Returns the number of failures and the new standing, if that
-    /// has changed.
+    /// Applies a new limit of consecutive failures to a job. A waiting job with more failures than the limit is given
+    /// up. A job that was given up is tried again if its failures are within the limit. If the job's standing has
+    /// changed, returns its failures and its new standing.
     pub(super) fn limit(
         &mut self,
         now: Instant,

@@ -13,7 +13,7 @@ struct ViewerCount {
     is_polled: bool,
     count: fn(&mut Broadcast) -> &mut i32,
     shown: fn(&Broadcast) -> i32,
-    /// Reads the limit; negative if there is none.
+    /// Returns the limit; negative if there is none.
     limit: fn(&Broadcast) -> i32,
 }
 

@@ -27,7 +27,7 @@ fn starts_by_viewer(record: &Broadcast) -> bool {
 }
 
 /// True if a source should run without a viewer's request: it was started and not stopped, or its application starts
-/// all.
+/// all its sources.
 pub(super) fn is_wanted(cx: &Context, records: &Records, key: &StreamKey) -> bool {
     let starts_all = cx.apps.get(&key.app).is_some_and(|app| app.start_sources);
     records.get(key).is_some_and(|record| record.source_wanted || starts_all)

@@ -25,7 +25,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Sorts the variables into the tables.
+    /// Sorts the variables into settings of the server, settings of applications, and ignored ones.
     ///
     /// # Errors
     /// A variable that resembles a setting but is not one.

@@ -33,7 +33,7 @@ struct Pass {
 struct Viewers {
     count: u32,
     networks: BTreeMap<IpAddr, BTreeSet<(Instant, String)>>,
-    /// Networks by their number of passes.
+    /// Number of passes of each network, in ascending order.
     sizes: BTreeSet<(usize, IpAddr)>,
 }
 
@@ -60,8 +60,8 @@ impl Viewers {
         }
     }
 
-    /// Returns the pass of the network with most passes that expires first, if that network would still have more
-    /// passes than the newcomer's network after the newcomer is added.
+    /// Returns the pass to end for a newcomer: of the network with most passes, the pass that expires first. `None`
+    /// unless that network has more passes than the newcomer's network would have with the newcomer.
     fn excess(&self, newcomer: IpAddr) -> Option<&str> {
         let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
         let (most, network) = self.sizes.last()?;
@@ -107,7 +107,8 @@ impl Passes {
         true
     }
 
-    /// Moves the pass of a viewer to its new identity, given by a cookie, unless it has a pass under that one.
+    /// Moves a viewer's pass to the viewer's new identity, which a cookie carries, unless the new identity already has
+    /// a pass.
     pub(super) fn rename(
         &mut self,
         now: Instant,
@@ -162,7 +163,8 @@ impl Passes {
         self.viewers.get(&(key.clone(), egress)).map_or(0, |viewers| viewers.count)
     }
 
-    /// True if a viewer of another network would give way to this newcomer, because that network has more viewers.
+    /// True if a viewer can be removed to make room for this newcomer, because another network has more viewers than
+    /// the newcomer's.
     pub(in crate::control) fn gives_way(
         &self,
         key: &StreamKey,
@@ -198,8 +200,8 @@ impl Passes {
         of.iter().for_each(|holder| self.end(holder));
     }
 
-    /// Limits a subscriber's passes from this network to the newest `most`, because the subscriber starts playing from
-    /// there again.
+    /// Ends the subscriber's passes from this network except for the newest `most`, because the subscriber starts
+    /// playing from this network again.
     pub(super) fn limit_here(&mut self, key: &StreamKey, subscriber: &str, address: IpAddr, most: usize) {
         let network = network(address);
         let of = self.subscribers.get(&(key.clone(), subscriber.to_owned()));
@@ -329,7 +331,7 @@ mod tests {
         passes.rename(now, (&key, "hls"), ("a:1", "c:1"), address(1));
         assert!(passes.renew(now, &key, "hls", "c:1", address(1)));
         assert_eq!(passes.count(&key, "hls"), 1);
-        // Another viewer with the same player on the same network gets the free place, not the first viewer's.
+        // Another viewer with the same player on the same network gets a free place; the first viewer keeps its pass.
         passes.rename(now, (&key, "hls"), ("a:1", "c:2"), address(1));
         assert!(!passes.renew(now, &key, "hls", "c:2", address(1)));
         assert!(passes.give(now, (&key, "hls", "a:1"), address(1), None));

@@ -1,4 +1,4 @@
-//! Presence: the viewers and publishers that a check or a hook must know, and their subscribers.
+//! Presence: the viewers and publishers that checks or hooks need to know of, and the subscribers they belong to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;

@@ -61,7 +61,7 @@ impl Records {
         put("subscriberId", shown.subscriber);
         put("subscriberCode", shown.code);
         put("metaData", self.meta_data(key));
-        // The reference prints its map in this form.
+        // The reference sends the parameters as Java prints a map: `{name=value, name=value}`.
         let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let pairs = format!("{{{}}}", pairs.join(", "));
         put("queryParams", (!params.is_empty()).then_some(pairs.as_str()));
@@ -128,7 +128,7 @@ impl Access {
             let secret = self.hook_secret(cx, ticket);
             let post =
                 Post { receiver: Receiver::Admission, url, body, body_type: BodyType::Json, secret, timeout };
-            // The class of jobs has room: no more questions are under way than it has threads.
+            // The job class cannot be full: no more questions are in progress than the class has threads.
             cx.submit_for(&app, Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());
             });

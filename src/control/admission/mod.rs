@@ -131,7 +131,8 @@ enum Why {
 /// The steps, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Checks the application, the id, addresses, the record with its schedule, and the servers passed.
+    /// Checks the application, the id, addresses, the record with its schedule, and the number of servers that the
+    /// stream has passed.
     Record,
     /// Checks the limits of streams, records and load.
     Limits,
@@ -176,7 +177,7 @@ enum Question {
     Claim,
     /// The question to the hook receiver.
     Hook(HookUrl),
-    /// The use of the one-time token, which only one request can succeed with.
+    /// The use of the one-time token. If several requests present the same token, only one of them may use it.
     Burn(Key),
 }
 
@@ -191,7 +192,7 @@ struct Admission {
     approved: bool,
     /// True if the directory has used up the token.
     burnt: bool,
-    /// True if no step has refused it so far.
+    /// True once the request has passed all steps without a refusal.
     passed: bool,
     /// Time until which the peer waits; set when it begins to wait.
     until: Option<Instant>,
@@ -242,7 +243,7 @@ enum Pending {
     Burn,
     Hook {
         url: HookUrl,
-        /// The body, until it is submitted to the job service.
+        /// Body of the question; `None` once it is submitted to the job service.
         body: Option<Bytes>,
     },
 }
@@ -351,7 +352,7 @@ impl Control {
         }
     }
 
-    /// Handles the directory's answer to a claim. A late answer is ignored, because the claim was given back.
+    /// Handles the directory's answer to a claim. If nobody waits for the claim any more, the answer is ignored.
     pub(super) fn handle_claim(&mut self, now: Now, ticket: Ticket, key: &StreamKey, answer: &ClaimAnswer) {
         let Some(result) = self.registry.cluster.answered(ticket, key, answer) else { return };
         if let Some(pull) = self.registry.cluster.source_of(ticket) {

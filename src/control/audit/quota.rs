@@ -16,14 +16,14 @@ const ADDRESSES_MAX: usize = 10_000;
 /// Interval at which the number of omitted lines is logged.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// Number of lines at once, and the interval in which one more is allowed.
+/// Maximum number of lines at once, and the interval after which one more is allowed.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     burst: u32,
     interval: Duration,
 }
 
-/// Time at which the last of the lines so far stops counting.
+/// The quota used so far, as the time from which none of the written lines counts any more.
 #[derive(Debug, Clone, Copy)]
 struct Used(Instant);
 

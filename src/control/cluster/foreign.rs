@@ -128,7 +128,8 @@ impl Outgoing<'_> {
 }
 
 impl Broadcast {
-    /// Keeps the members that a live stream of this node has set in its own record.
+    /// Keeps the members that a live stream of this node has set in the node's own record (`live`), and takes all
+    /// others from the other node.
     fn keep_live(&mut self, live: &Self) {
         let other = std::mem::take(self);
         let mut endpoints = other.end_point_list.clone();

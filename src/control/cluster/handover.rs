@@ -1,5 +1,5 @@
-//! Handing over ids of a draining node: the directory moves the claim in one step, so that no third node gets it in
-//! between.
+//! Handing over the ids of a draining node. The directory moves each claim in one step, so that no third node can
+//! claim the id in between.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{Cluster, Held};
 use crate::directory::{Holder, Node, Request};
 use crate::types::{NodeId, PullId, StreamKey};
 
-/// Share of a processor, in percent, within which nodes count as equally busy.
+/// Size of a step of processor load, in percent. Nodes whose loads fall into the same step count as equally busy.
 const CPU_STEP: u8 = 25;
 
 /// The nodes that may take ids, with the number of ids that each holds.
@@ -71,8 +71,8 @@ impl Cluster {
         self.requests.extend(requests);
     }
 
-    /// Passes an id that this node received, and does not use, on to another node that accepts it. Returns false if
-    /// there is none.
+    /// Passes on an id that this node received but does not use, to another node that accepts it. Returns false if
+    /// no node accepts it.
     pub(in crate::control) fn pass_on(&mut self, key: &StreamKey, takes: impl Fn(&NodeId) -> bool) -> bool {
         let Some(to) = self.successors().next(takes) else { return false };
         self.give(key, to)

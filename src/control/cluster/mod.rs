@@ -103,7 +103,7 @@ pub(in crate::control) struct Cluster {
     numbers: u64,
     /// Tickets that have asked for an id or hold it, by id.
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
-    /// Ids of gone nodes whose claims the directory was asked to end.
+    /// Ids whose holders are gone. This node has asked the directory to end their claims.
     buried: BTreeSet<StreamKey>,
     /// Connections of subscribers.
     present: Present,
@@ -449,7 +449,7 @@ impl Cluster {
         !self.is_away
     }
 
-    /// Sends a request to the directory that is answered by news.
+    /// Sends the directory a request whose answer arrives as news.
     pub(in crate::control) fn ask(&mut self, request: Request) {
         if self.own.is_some() {
             self.requests.push_back(request);

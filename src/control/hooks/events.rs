@@ -134,7 +134,7 @@ impl Hooks {
     /// Submits waiting hooks while threads are free.
     fn send_hooks(&mut self, cx: &mut Context, now: Now) {
         while let Some((number, app, post)) = self.poll_post(now) {
-            // The class of jobs has room: no more hooks are under way than it has threads.
+            // The job class cannot be full: no more hooks are in progress than the class has threads.
             let next = move |control: &mut Control, now: Now, outcome: Outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
                 control.outbound.tell_lost_hooks(&mut control.hooks, now);

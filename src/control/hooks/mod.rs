@@ -322,7 +322,7 @@ impl Hooks {
         self.push(line, hook);
     }
 
-    /// Releases the accounting of a hook that was sent or dropped.
+    /// Stops counting the bytes of a data channel message that was sent or dropped.
     fn forget(&mut self, hook: &Hook) {
         if hook.body_type == BodyType::Data {
             self.data_bytes = self.data_bytes.saturating_sub(hook.body.len());

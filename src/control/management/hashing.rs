@@ -19,7 +19,7 @@ pub(in crate::control) enum Purpose {
     Replace { origin: Origin, user: Box<User> },
     /// Verification of the old password of a user who wants a new one.
     CheckOld { origin: Origin, client: IpAddr, email: String, new: PasswordDigest },
-    /// Storing the new password of that user.
+    /// Storage of the new password, after the old one was verified.
     SetNew { origin: Origin, email: String },
 }
 

@@ -18,7 +18,7 @@ use crate::types::{Now, RecordingId, StreamKey};
 
 /// Pause between two searches for old recordings.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Delay of the search after a file is complete, by which time its record should be stored.
+/// Delay between the end of a file and the search for old recordings, so that the file's record is stored before.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Maximum number of recordings removed in one search.
 const REMOVED_AT_ONCE: usize = 100;

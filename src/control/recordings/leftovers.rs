@@ -58,9 +58,9 @@ impl Files {
             control.files.leftovers_found(&mut control.cx, &control.records, uploaded, outcome.recording());
         });
         self.recordings.held = sent.then(Vec::new);
-        // This is a separate job, which recordings do not wait for.
+        // A separate job removes the DVR folders; recordings do not wait for this job.
         self.remove_windows(cx, now);
-        // No client was answered about these uploads, so they can be dropped.
+        // No client has got an answer about these uploads, so they can be dropped.
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);

@@ -6,8 +6,8 @@
 //!    whatever happens to the server.
 //! 3. When a file is complete, a job finishes it. Then its record becomes visible, and the hook `vodReady` is called.
 //! 4. Files left unfinished by a crash are finished at the next start: those with records, and those whose record had
-//!    not reached the disk. No recording begins before the search for them is over, because its file could be mistaken
-//!    for one.
+//! not reached the disk. No recording begins before the search for unfinished files is over, because the search could
+//! mistake the file of a new recording for an unfinished one.
 //! 5. A failed recording is retried while its stream is live. Finishing a file and storing a record are retried too,
 //!    because a full disk affects all three.
 
@@ -116,7 +116,7 @@ pub(super) struct Recordings {
     /// Live streams that are not recorded because `record.max_streams` was reached.
     refused: BTreeSet<StreamKey>,
     ordered: u64,
-    /// Time in the newest id.
+    /// Time contained in the newest file id, in Unix milliseconds.
     newest_id_ms: u64,
     /// Messages to workers, held back until the files of the server's earlier runs are found. `None` once they are.
     held: Option<Vec<(WorkerId, ToWorker)>>,

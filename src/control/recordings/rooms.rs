@@ -26,7 +26,7 @@ pub(super) struct RoomClock {
 }
 
 impl RoomClock {
-    /// Returns the place in the recording of a file whose first unit arrived at this time.
+    /// Returns a file's place in the room's recording. `first` is the arrival of the file's first unit.
     pub(super) fn take(&self, first: Arrival) -> Take {
         let ms = |from: Instant, to: Instant| {
             i64::try_from(to.saturating_duration_since(from).as_millis()).unwrap_or(i64::MAX)

@@ -167,7 +167,7 @@ fn forget_the_old_server(record: &mut Broadcast) {
     record.encoder_queue_size = 0;
 }
 
-/// Keeps the endpoints that can be pushed to.
+/// Returns the endpoints that can be pushed to, and adds a remark for each of the others.
 fn endpoints(list: Vec<EndpointRecord>, remarks: &mut Vec<String>) -> Vec<EndpointRecord> {
     let mut kept: Vec<EndpointRecord> = Vec::new();
     for (number, mut endpoint) in list.into_iter().enumerate() {

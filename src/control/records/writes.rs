@@ -122,7 +122,8 @@ struct Shared {
     node: Option<NodeId>,
     /// Keys of the commit under way.
     under_way: BTreeSet<store::Key>,
-    /// Changes that other nodes made to these keys, which precede ours in the directory's order.
+    /// Changes that other nodes made to the keys of the commit under way. In the directory's order, they precede that
+    /// commit.
     deferred: Vec<Op>,
 }
 
@@ -147,7 +148,7 @@ impl Records {
         broadcasts.chain(auxiliary).collect()
     }
 
-    /// Returns the record as of all pending changes.
+    /// Returns the record as it will be after all pending changes.
     pub(in crate::control) fn pending(&self, key: &StreamKey) -> Option<&Broadcast> {
         match self.writes.overlay.get(key) {
             Some(record) => record.as_ref(),
@@ -210,7 +211,7 @@ impl Records {
         true
     }
 
-    /// Applies the changes gathered during a commit to the new memory, and submits them next.
+    /// Adds the changes that were gathered during a commit to the overlay again, and submits them.
     pub(in crate::control) fn settle(&mut self, now: Now, draining: bool) {
         let gathered = std::mem::take(&mut self.writes.gathered);
         for pending in &gathered {
@@ -249,7 +250,7 @@ impl Records {
         }
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && auxiliary.is_empty() {
-            // No change is to be written: the events that waited for the last commit are due.
+            // Nothing has to be written: the gathered events only waited for the last commit, and happen now.
             return self.writes.happen(gathered);
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
@@ -370,7 +371,8 @@ impl Writes {
         self.shared.node.is_some()
     }
 
-    /// Returns the changes of other nodes, and defers those of keys with an own commit under way.
+    /// Returns the changes of other nodes that can be applied now. Defers changes of keys that are part of this node's
+    /// commit under way.
     pub(in crate::control) fn without_under_way(&mut self, ops: Vec<Op>) -> Vec<Op> {
         let shared = &mut self.shared;
         let (deferred, now) = ops.into_iter().partition(|op| shared.under_way.contains(op.key()));

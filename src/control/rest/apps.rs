@@ -30,7 +30,7 @@ fn failure(text: &str) -> Response {
     Outcome::failure(text).response(200)
 }
 
-/// Makes the answer to a disk failure. The reason is logged, because only the operator may know it.
+/// Makes the answer to a disk failure. The reason is only logged, because nobody but the operator may know it.
 fn failed(error: &str) -> Response {
     tracing::warn!(error, "settings change failed");
     failure("The change could not be saved")
@@ -295,7 +295,7 @@ pub(super) fn foreign_members(body: &Map<String, Value>, is_known: impl Fn(&str)
     }
 }
 
-/// Members that the server writes itself, or keeps when they are absent.
+/// Members that the server writes itself, and members that keep their value if a body lacks them.
 const OWN: [&str; 3] = ["appName", "updateTime", "appStatus"];
 const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey"];
 

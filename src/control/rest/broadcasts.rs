@@ -30,7 +30,7 @@ const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 const NO_CAMERAS: &str = "IP cameras are not available";
 /// Maximum number of streams of one bulk delete.
 pub(super) const BULK_MAX: usize = 10_000;
-/// Other schemes of a stream source, which are stored but refused at the start.
+/// Schemes with which a stream source may be stored, although the source is refused when started.
 const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
 
 fn now(outcome: Outcome<'_>) -> Reply {
@@ -339,8 +339,8 @@ fn start_source(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -
     }
 }
 
-/// Answers once it is stored whether the source runs, so that the state survives a crash. Does not wait for a broken
-/// disk, since the request has already taken effect.
+/// Answers once the store has the source's new state, running or stopped, so that the state survives a crash. Does not
+/// wait for a broken disk, since the request has already taken effect.
 fn source_kept(
     outgoing: &mut Outgoing<'_>,
     call: &Call<'_>,
@@ -372,7 +372,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         }
     }
     let is_playlist = outgoing.records.get(&key).is_some_and(is_playlist);
-    // A source that should run, but waits for room or its id, should no longer run.
+    // The source may be waiting for room or for its id. In this case, stop the waiting.
     let was_wanted = outgoing.outbound.take_wanted(outgoing.records, &key);
     if outgoing.stop_source(&key, StreamEnd::Stopped) {
         let outcome = Outcome::success();

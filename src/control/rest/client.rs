@@ -39,7 +39,8 @@ impl ControlConfig {
 }
 
 impl Context {
-    /// True if a credential may be given out. A foreign page is refused, since it has only its reader's address.
+    /// True if a credential may be given out. A page of another site is refused, since its requests come from the
+    /// address of the user who opened the page.
     pub(super) fn may_hand_out(
         &self,
         app: &AppSettings,

@@ -1,5 +1,5 @@
-//! Figures of the machine and the process (docs/rest.md). Members are in the reference's order. Those about a JVM
-//! report this process, because panels read them.
+//! Figures of the machine and the process (docs/rest.md). Members are in the reference's order. Members about a
+//! JVM have the figures of this process, because panels read them.
 
 use serde_json::{Value, json};
 
@@ -194,7 +194,7 @@ pub(super) fn history(figures: &Figures) -> Reply {
         "mem": minutes.column(|sample| sample.memory_percent),
         "disk": minutes.column(|sample| sample.disk_percent),
         "heap": minutes.column(|sample| sample.process_percent),
-        // Records are read from memory.
+        // Database queries take no time, since records are read from memory.
         "db": minutes.column(|_| 0),
         "live": minutes.column(|sample| sample.live),
         "netOut": minutes.column(|sample| mbps(sample.network.sent_bps)),

@@ -120,7 +120,7 @@ impl Control {
         }
     }
 
-    /// Handles a request to an application. For a user of the panel, the view is already set.
+    /// Handles a request to an application. If a user of the panel sent it, the requester's view is already set.
     fn dispatch_app(
         &mut self,
         now: Now,

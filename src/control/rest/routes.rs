@@ -45,7 +45,7 @@ impl Found<'_> {
     }
 }
 
-/// Lists the methods as the reference does: in its order, HEAD only for OPTIONS.
+/// Lists the methods in the reference's order. HEAD is listed only in answers to OPTIONS, as in the reference.
 fn allow(methods: &[Method], with_head: bool) -> String {
     const ORDER: [Method; 6] =
         [Method::Head, Method::Delete, Method::Get, Method::Post, Method::Options, Method::Put];

@@ -196,7 +196,7 @@ enum Stage {
 pub(super) struct Filters {
     /// Status, as shown.
     pub(super) status: String,
-    /// Protocol of the publisher, of live broadcasts.
+    /// Protocol of the publisher. Only live broadcasts match.
     pub(super) protocol: String,
 }
 
@@ -226,7 +226,7 @@ pub(in crate::control) struct Scan {
     app: Arc<str>,
     collection: Collection,
     search: String,
-    /// Type of the broadcasts, or stream of the files.
+    /// Type to which broadcasts are restricted, or stream to which files are restricted.
     kind: String,
     filters: Filters,
     wanted: Wanted,
@@ -444,7 +444,7 @@ fn contains(text: &str, search: &str) -> bool {
 }
 
 impl Records {
-    /// Returns the records of a collection after an id, by id.
+    /// Returns the records of a collection with an id greater than the given one, ordered by id.
     fn rows<'a>(
         &'a self,
         collection: Collection,
@@ -571,7 +571,7 @@ impl Context {
     }
 }
 
-/// Returns the auxiliary records of a kind after an id, by id.
+/// Returns the auxiliary records of a kind with an id greater than the given one, ordered by id.
 fn side_rows<'a>(
     records: &'a AuxiliaryRecords,
     kind: Kind,
@@ -628,7 +628,7 @@ mod tests {
         let (mut ranks, mut most) = (Ranks::default(), 0);
         for _ in 0..100 {
             for n in 0..count {
-                // In mixed order.
+                // The dates come in mixed order.
                 let date = i64::try_from(n * 7919 % count).unwrap();
                 let rank = Rank { date, text: "".into(), id: date.to_string().into() };
                 let wanted = offset.saturating_sub(ranks.passed).saturating_add(size).min(RANKS_MAX);

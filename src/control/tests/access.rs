@@ -580,7 +580,7 @@ fn who_leaves_while_a_receiver_thinks_leaves_nothing() {
     let asked = rig.asked();
     rig.answer_hook(&asked[0], Ok(200));
     assert!(rig.verdict(session).unwrap().is_ok());
-    // The same for a viewer.
+    // The answer about a viewer that has left is ignored, too.
     let viewer = rig.play_request("s", &[]);
     let session = viewer.session;
     assert_eq!(rig.ask_play(viewer), None);

@@ -204,7 +204,7 @@ fn a_publisher_takes_a_copy_over_with_its_viewers_and_its_clock() {
     let grant = rig.ask(request).unwrap();
     let stops = rig.posted.iter().filter(|(_, mail)| matches!(mail, ToWorker::StopPull(_))).count();
     assert_eq!((grant.stream, grant.zero_ms, stops), (copy.stream, ZERO_MS, 1));
-    // The clock continues at the wall-clock time, so nothing of the copy comes after it.
+    // The clock continues at the present wall-clock time, which is later than all units of the copy.
     let wall_ms = i64::try_from(rig.now.wall_ms).unwrap();
     assert_eq!(grant.position, Position { dts_ms: wall_ms - ZERO_MS, started: true });
     // Late reports of the pull are ignored.

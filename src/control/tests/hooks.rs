@@ -479,7 +479,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
         rig.hook_result(request.id, Ok(200));
     }
     assert_eq!(taken, 64);
-    // Dropped hooks make room, also for their bytes.
+    // Dropped hooks free their places and their bytes.
     for _ in 0..40 {
         send(&mut rig, vec![7; 256 << 10]);
     }

@@ -71,7 +71,8 @@ impl Rig {
         }
     }
 
-    /// Returns the verdict, and how often the receiver was asked, which answers with status `says`.
+    /// Sends the request of a viewer. The hook receiver answers with status `says`. Returns the verdict, and the
+    /// number of questions to the receiver.
     fn try_way(&mut self, request: PlayRequest, says: u16) -> (Result<(), NoSubscription>, usize) {
         let session = request.session;
         self.mail(ToControl::Play(Box::new(request)));

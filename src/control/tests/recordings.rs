@@ -578,7 +578,7 @@ fn a_record_that_the_store_does_not_take_is_written_until_it_does() {
     assert_eq!(rig.removed(), ["live/streams/s.mp4"]);
     rig.run_for(secs(120));
     assert!(rig.stored_vods().is_empty());
-    // Nor right after it was written.
+    // A record that is deleted right after it was written is not written again, either.
     rig.recorded("t", 5);
     let id = rig.vods()[0]["vodId"].as_str().unwrap().to_owned();
     rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "");

@@ -488,7 +488,7 @@ fn u_32_u_33_where_a_pull_goes_on_passes_the_policy_at_each_hop() {
     ask(&mut rig, "inner.example", 80, first);
     lookup(&mut rig, &["10.1.2.3:80"]);
     assert!(matches!(&answers(&mut rig)[..], [Err(why)] if why.contains("outbound.deny")));
-    // An attempt that has ended is ignored.
+    // A request from an attempt that has ended is ignored.
     ask(&mut rig, "198.51.100.7", 81, first + 1);
     assert!(answers(&mut rig).is_empty());
 }

@@ -1,5 +1,5 @@
 //! Fifty applications on one server, one of which misbehaves, in each way in turn. The waiting times of the other
-//! forty-nine are compared with a run in which it does not.
+//! forty-nine are compared with a run in which all behave.
 //!
 //! 1. Time is virtual. Control is one thread: a step begins when earlier steps are over, and takes the time in
 //!    [`COSTS`].
@@ -109,7 +109,7 @@ const WAYS: [(Way, &str); 9] = [
     (Way::Feeds, "64 feeds of a list of ten records, each asked again every second"),
 ];
 
-/// The aim of a wait.
+/// The event that ends a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
     Get,

@@ -44,7 +44,8 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) latitude: Option<String>,
     pub(in crate::control) longitude: Option<String>,
     pub(in crate::control) altitude: Option<String>,
-    /// True while the file is being written, or if the server ended meanwhile. The API hides such records.
+    /// True while the file is being written. Stays true if the server ends before the file is complete. The API hides
+    /// such records.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::control) unfinished: bool,
     /// The node of a cluster that has the file.
@@ -89,7 +90,7 @@ pub(in crate::control) enum Kept {
     There { name: Box<str> },
 }
 
-/// A record with its hidden members.
+/// The stored form of a record, which includes the members hidden from the API.
 #[derive(Serialize)]
 struct Stored<'a> {
     #[serde(flatten)]
@@ -131,7 +132,7 @@ impl Vod {
         [app.to_owned()].into_iter().chain(names).collect()
     }
 
-    /// True if one of the searched members contains the text, which is in lower case.
+    /// True if one of the searched members contains the text, which must be in lower case.
     pub(in crate::control) fn matches(&self, text: &str) -> bool {
         let members = [
             &self.vod_id,

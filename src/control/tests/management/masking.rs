@@ -253,7 +253,8 @@ impl Walk {
     }
 }
 
-/// True if the operation is called: not those that end sessions, or that change what all requesters see.
+/// True if the test calls the operation. Operations that end sessions, or change what all requesters see, are left
+/// out.
 fn is_walked(route: &Route, reader: &Reader) -> bool {
     let writes = route.method != Method::Get;
     // Logins and files have their own tests.
