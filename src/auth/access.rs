@@ -125,7 +125,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Returns the secret that derives the codes of subscribers without a secret.
+    /// Returns the application's secret, from which codes are derived for subscribers without a secret of their own.
     #[must_use]
     pub const fn time_code(&self, direction: Direction) -> &Secret {
         match direction {

@@ -103,7 +103,8 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     bare.parse::<IpAddr>().ok().map(|a| a.to_canonical())
 }
 
-/// Returns the network of an address that limits count by: for IPv6 the /64, since one host may use all of it.
+/// Returns the network by which limits count an address: for IPv6 the /64, since one host may use all addresses
+/// of a /64.
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

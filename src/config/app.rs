@@ -11,8 +11,8 @@ use super::vod::{self, VodSettings};
 use super::{Extensions, Level, Schema};
 use crate::auth::CidrList;
 
-/// The parsed settings of an application. Shared as `Arc`; a change makes a new object with a higher epoch, while existing sessions keep
-/// theirs.
+/// The parsed settings of an application. Shared as `Arc`; a change makes a new object with a higher epoch, while
+/// sessions that already exist keep the object with which they began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppSettings {
     /// Name of the application, and of its folder below `webapps`.

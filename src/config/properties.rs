@@ -286,7 +286,7 @@ mod tests {
         let seen: Vec<_> =
             found.iter().map(|p| (p.line, p.replaces, p.key.as_str(), p.value.as_str())).collect();
         assert_eq!(seen, [(2, None, "b", "2"), (4, Some(3), "a", "4")]);
-        // The change applies to the value that is in effect.
+        // Every line of the key is changed, including the one whose value is in effect.
         let changed = set_lines(text, &[("a", "9")]);
         assert_eq!(changed, "a=9\nb=2\nsettings.a=9\na=9\n");
     }

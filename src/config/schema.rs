@@ -150,7 +150,7 @@ impl Default for &'static Schema {
     }
 }
 
-/// Compares by address, since there is one instance of each.
+/// Compares by address, since there is only one instance of each schema.
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)

@@ -60,7 +60,7 @@ pub(super) struct Feeds {
     ages: BTreeSet<(Instant, SessionRef)>,
     /// Feeds of each requester.
     held: BTreeMap<Asker, BTreeSet<SessionRef>>,
-    /// Requesters by their number of feeds.
+    /// Number of feeds of each requester, in ascending order.
     sizes: BTreeSet<(usize, Asker)>,
     lines: BTreeMap<Asker, VecDeque<Question>>,
     /// Number of waiting requests.

@@ -45,9 +45,9 @@ pub(super) struct Leaving {
     until: Option<Instant>,
     /// Time of the next check; `None` once the shutdown was ordered.
     next: Option<Instant>,
-    /// Streams that had viewers by separate requests at the last check.
+    /// Streams that had polling viewers at the last check.
     fetched: BTreeSet<StreamId>,
-    /// Time until which viewers by separate requests may fetch the rest of streams that have ended.
+    /// Time until which polling viewers may fetch the rest of streams that have ended.
     lingers_until: Option<Instant>,
     /// Sources given to other nodes, each with the nodes that gave it back and the times at which they may be asked
     /// again.
@@ -69,8 +69,8 @@ impl Leaving {
         }
     }
 
-    /// Notes the streams that viewers fetch by separate requests. Returns true while viewers of an ended stream may
-    /// still fetch its rest.
+    /// Notes the streams that have polling viewers. Returns true while viewers of an ended stream may still fetch its
+    /// rest.
     fn lingers(&mut self, registry: &Registry, now: Instant) -> bool {
         if self.fetched.iter().any(|stream| registry.get(stream).is_none()) {
             self.lingers_until = now.checked_add(BLOBS_LINGER);
@@ -114,7 +114,7 @@ impl Sources {
 }
 
 impl Sessions {
-    /// Counts the sessions that are here.
+    /// Counts the sessions of this node.
     pub(super) fn of(registry: &Registry, access: &Access, outbound: &Outbound) -> Self {
         let is_publisher = |live: &&Live| {
             let source = live.source();

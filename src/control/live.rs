@@ -187,7 +187,7 @@ struct Indexes {
     networks: BTreeMap<IpAddr, usize>,
     /// Streams by the worker of their current or last publisher.
     workers: BTreeSet<(WorkerId, StreamId)>,
-    /// Streams by the workers that have viewers.
+    /// Streams by each worker that has viewers of them.
     watched: BTreeSet<(WorkerId, StreamId)>,
     graces: BTreeSet<(Instant, StreamId)>,
 }

@@ -140,7 +140,8 @@ impl ShownList {
     }
 }
 
-/// Removes the credentials from the JSON of an answer. Malformed JSON is not sent; other media types contain none.
+/// Removes the credentials from the JSON of an answer. Malformed JSON is not sent. Answers of other media types
+/// contain no credentials.
 fn masked(mut response: Response) -> Response {
     let media = response.headers.get("content-type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim();

@@ -433,7 +433,7 @@ impl Control {
         self.outgoing(now).fire_attempts();
         if self.outbound.poll_tick(now) {
             self.outgoing(now).stop_idle_sources();
-            // Streams ended above are processed first: a planned start belongs to the next life of the record.
+            // Process the streams that ended above first: a planned start begins another stream of the same record.
             self.follow_ends(now);
             let mut outgoing = self.outgoing(now);
             outgoing.fire_planned();

@@ -56,7 +56,8 @@ impl OwnPushes {
         }
     }
 
-    /// Replaces the address of a publisher that is a push of another application, so that it has no rights as a local one.
+    /// If a publisher is a push of another application of this server, replaces the publisher's address, so that coming
+    /// from this machine gives it no rights.
     pub(super) fn estrange(&mut self, now: Instant, node: &str, request: &mut PublishRequest) {
         self.prune(now);
         let app = &*request.key.app;
@@ -84,7 +85,7 @@ impl OwnPushes {
             && (until <= now || self.over.len() > OVER_MAX)
         {
             self.over.pop_front();
-            // The address may belong to another connection now, or have been used by one since.
+            // Another connection may use the address now, or may have used it since.
             if self.ends.get(&local).is_some_and(|end| (end.push, end.until) == (push, Some(until))) {
                 self.ends.remove(&local);
             }
@@ -159,7 +160,7 @@ mod tests {
         peer_of(&mut own, now, "b", end, &[]);
         now += LINGER;
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "127.0.0.1");
-        // If the port is used twice within that time, the time counts from the last end.
+        // If the port is used twice within [`LINGER`], the time counts from the end of the last use.
         own.opened(now, PushId(1), &a, end.parse().unwrap());
         own.ended(PushId(1));
         peer_of(&mut own, now, "b", end, &[]);

@@ -172,7 +172,8 @@ impl Outgoing<'_> {
         self.play_next(key, wanted);
     }
 
-    /// Continues with this item, or the next one. After the last one the playlist begins again or ends.
+    /// Continues with the `wanted` item or, without one, the next. After the last item the playlist begins again or
+    /// ends.
     fn play_next(&mut self, key: &StreamKey, wanted: Option<usize>) {
         let Some(record) = self.records.get(key) else { return };
         let (count, loops) = (items(record).len(), record.playlist_loop_enabled);

@@ -122,7 +122,7 @@ impl Control {
         }
     }
 
-    /// Attaches a publisher to a stream that was a copy of another node's.
+    /// Attaches a publisher to a stream that was a copy of another node's stream.
     pub(super) fn take_copy_over(
         &mut self,
         now: Now,
@@ -221,7 +221,7 @@ impl Control {
 }
 
 impl Registry {
-    /// True if a source of this node delivers to a stream that was a copy of another node's.
+    /// True if a source of this node delivers to a stream that was a copy of another node's stream.
     pub(super) fn is_taken_over(&self, stream: StreamId, request: &PublishRequest) -> bool {
         !request.ingest.is_copy() && self.get(&stream).is_some_and(Live::is_copy)
     }
@@ -370,7 +370,7 @@ impl Registry {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
                 tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost; its stream waits for it to return");
                 self.change(stream, |source| source.state = State::Grace(until));
-                // The publisher may return at another node; this stream then becomes a copy of that one.
+                // The publisher may return at another node; this stream then becomes a copy of the stream there.
                 self.cluster.release_stream(stream);
             }
             (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),

@@ -9,7 +9,7 @@ use super::broadcast::Broadcast;
 struct ViewerCount {
     /// Name under which a format or sink counts its viewers.
     name: &'static str,
-    /// True if these viewers watch by separate requests.
+    /// True if these viewers poll, which means that they watch by separate requests.
     is_polled: bool,
     count: fn(&mut Broadcast) -> &mut i32,
     shown: fn(&Broadcast) -> i32,
@@ -76,7 +76,7 @@ impl Broadcast {
         u32::try_from((one.limit)(self)).ok()
     }
 
-    /// True if viewers that watch by separate requests are limited.
+    /// True if polling viewers are limited.
     pub(super) fn limits_polled(&self) -> bool {
         COUNTS.iter().any(|one| one.is_polled && (one.limit)(self) >= 0)
     }

@@ -1,6 +1,6 @@
-//! Passes of admitted viewers that watch by separate requests. Each request renews the pass. Without requests the pass
-//! expires, and the viewer is checked again. A one-time token is therefore used up only once, and a time code needs to
-//! be valid only at the first request.
+//! Passes of admitted polling viewers, which watch by separate requests. Each request renews the pass. Without
+//! requests the pass expires, and the viewer is checked again. A one-time token is therefore used up only once, and a
+//! time code needs to be valid only at the first request.
 //!
 //! The table is bounded, in total and per address, so that one peer cannot keep others out.
 

@@ -34,7 +34,7 @@ struct Presence {
     subscriber: Option<String>,
     /// True if the session is being served, false if only admitted.
     started: bool,
-    /// The hook to which the start was reported, and to which the end will be.
+    /// Hook receiver to which the start was reported, and to which the end will be reported.
     told: Option<HookUrl>,
 }
 
@@ -180,7 +180,7 @@ impl Access {
         }
     }
 
-    /// Number of viewers of a stream and a protocol that watch by separate requests.
+    /// Number of polling viewers of a stream over a protocol.
     pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.passes.count(key, egress)
     }
@@ -195,7 +195,7 @@ impl Access {
         id: &str,
         peer: IpAddr,
     ) -> usize {
-        // A viewer by separate requests from the same network replaces itself, so it does not count.
+        // Passes from the same network do not count: a restarted player may have another name there.
         let polled = match direction {
             Direction::Publish => 0,
             Direction::Play => self.passes.elsewhere(key, id, peer),
@@ -211,7 +211,7 @@ impl Access {
         here.saturating_add(registry.cluster.present_elsewhere(key, id))
     }
 
-    /// True if a viewer that watches by separate requests has been admitted and may still watch.
+    /// True if a polling viewer has been admitted and may still watch.
     pub(in crate::control) fn has_pass(
         &mut self,
         records: &Records,
@@ -231,7 +231,7 @@ impl Access {
         passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
     }
 
-    /// Admits a viewer that watches by separate requests. Returns false if there is no room.
+    /// Admits a polling viewer. Returns false if there is no room.
     pub(in crate::control) fn give_pass(
         &mut self,
         records: &Records,
@@ -392,7 +392,7 @@ impl Access {
 }
 
 impl Hooks {
-    /// Reports the arrival or departure of a viewer that watches by separate requests to the hook.
+    /// Reports to the hook receiver the arrival or departure of a polling viewer.
     pub(in crate::control) fn viewer_leased(
         &mut self,
         cx: &mut Context,

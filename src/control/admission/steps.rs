@@ -19,7 +19,7 @@ use crate::types::{Now, SessionRef, StreamKey};
 const HOPS_MAX: usize = 8;
 
 impl Records {
-    /// Returns the record's limit of viewers that watch by separate requests.
+    /// Returns the record's limit of polling viewers.
     pub(in crate::control) fn polled_limit(&self, request: &PlayRequest) -> Option<u32> {
         self.get(&request.key)?.viewer_limit(request.egress)
     }
@@ -299,8 +299,8 @@ impl Access {
         Ok(())
     }
 
-    /// Checks the limit of viewers that watch by separate requests. At the limit, a newcomer may replace a viewer of a
-    /// network that has more viewers than the newcomer's.
+    /// Checks the limit of polling viewers. At the limit, a newcomer may replace a viewer of a network that has more
+    /// viewers than the newcomer's.
     fn check_polled_limit(
         &self,
         records: &Records,

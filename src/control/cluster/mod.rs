@@ -419,8 +419,9 @@ impl Cluster {
         }
     }
 
-    /// Requests the end of the claims of gone nodes, if this node is the first by name of the live ones. The directory
-    /// decides, because a claim may belong to a node that is newer than the list of nodes.
+    /// Requests the end of the claims of gone nodes, if this node is the first by name of the live nodes that are not
+    /// draining (or of all live nodes, if all are draining). The directory decides, because a claim may belong to a
+    /// node that is newer than the list of nodes.
     pub(in crate::control) fn bury(&mut self) {
         let gone = self.abandoned();
         self.buried = gone.iter().map(|(key, _)| key.clone()).collect();

@@ -92,7 +92,7 @@ pub(super) struct Hooks {
     ages: BTreeMap<Arc<str>, BTreeMap<u64, StreamKey>>,
     /// Total number of waiting hooks.
     waiting: usize,
-    /// Lines whose first hook can be sent, by its age.
+    /// Streams whose first waiting hook can be sent, by the age of that hook.
     ready: BTreeMap<u64, StreamKey>,
     pauses: BTreeSet<(Instant, StreamKey)>,
     sending: BTreeMap<u64, Sending>,

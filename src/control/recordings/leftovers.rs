@@ -23,7 +23,7 @@ const WINDOWS: Duration = Duration::from_secs(60);
 /// State of the searches for DVR folders that viewers can no longer go back to.
 #[derive(Debug, Default)]
 pub(super) enum Windows {
-    /// None has been started.
+    /// No search has been started.
     #[default]
     Unseen,
     /// A search is in progress; it takes as long as the disk needs.

@@ -2,7 +2,7 @@
 //!
 //! Checks for paths of applications, in order (docs/rest.md): application, token filter, IP filter, route, content
 //! type. For paths of the server: the dashboard's address filter, then the caller and its rights (`access`), then the
-//! route. Requests arrive with a normalised path, so filters and routes see the same one (docs/robustness.md R-22).
+//! route. Requests arrive with a normalised path, so filters and routes see the same path (docs/robustness.md R-22).
 
 mod access;
 mod apps;

@@ -402,7 +402,7 @@ fn n_22_a_source_that_is_being_claimed_is_given_away_once_it_has_its_claim() {
     assert_eq!(rig.handed_over(), [(key("s"), 70, ("c".to_owned(), 1))]);
 }
 
-/// Viewers by separate requests may reach control through a worker that does not know of the drain yet. Other nodes may
+/// Requests of polling viewers may reach control through a worker that does not know of the drain yet. Other nodes may
 /// still copy from this one.
 #[test]
 fn c_20_no_copy_and_no_view_begins_for_a_newcomer() {
