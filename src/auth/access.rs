@@ -143,7 +143,7 @@ pub fn is_stream_id(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// The check that failed; each protocol reports it in its own words.
+/// The check that failed. Each protocol reports the failure in words of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
     /// The one-time token is missing, expired, or for another stream or direction.

@@ -48,7 +48,7 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// Returns the algorithm with this name; all others are refused.
+    /// Returns the algorithm with this name; `None` for any other name.
     pub(super) fn named(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),

@@ -97,7 +97,7 @@ fn chain(
     Some(found)
 }
 
-/// Returns the entries of a list, last one first.
+/// Returns the entries of a list, the last one first.
 fn entries<'a>(values: &[&'a str]) -> impl Iterator<Item = &'a str> {
     values.iter().rev().flat_map(|value| value.rsplit(','))
 }
@@ -163,7 +163,8 @@ struct Element {
     host: Option<String>,
 }
 
-/// Parses the elements of `Forwarded`, last one first (RFC 7239 §4); `None` for a syntax error or too many elements.
+/// Parses the elements of `Forwarded`, the last one first (RFC 7239 §4); `None` for a syntax error or too many
+/// elements.
 fn elements(values: &[&str]) -> Option<Vec<Element>> {
     let mut elements = Vec::new();
     for value in values {
@@ -353,7 +354,8 @@ mod tests {
             ),
             (&[("Host", "[::1]"), ("X-Forwarded-Port", "81")], of(None, "[::1]:81", "")),
             (&[host, ("Forwarded", "proto=https;host=\"m.example:444\"")], of(yes, "m.example:444", "")),
-            // The value of the proxy nearest to the client counts, neither the client's own nor the inner proxy's.
+            // The value of the proxy nearest to the client counts; the client's own value and that of the inner proxy
+            // do not.
             (
                 &[
                     ("X-Forwarded-For", "8.8.8.8, 10.0.0.2"),

@@ -46,7 +46,7 @@ pub fn code(key: &[u8], period_s: u64, wall_ms: u64) -> String {
 pub fn is_valid(key: &[u8], period_s: u64, wall_ms: u64, given: &str) -> bool {
     let now = step(period_s, wall_ms);
     let steps = [now.saturating_sub(1), now, now.saturating_add(1)];
-    // All codes are computed, so that the time does not reveal which one matched.
+    // All codes are computed, so that the time taken does not reveal the code that matched.
     steps.iter().fold(false, |valid, step| {
         constant_time_eq(code_of_step(key, *step).as_bytes(), given.as_bytes()) | valid
     })

@@ -26,7 +26,7 @@ pub enum UrlError {
     /// Missing or invalid host.
     #[error("the host is not valid")]
     Host,
-    /// Port 0, over 65535, or missing where there is no default.
+    /// Port 0, over 65535, or missing for a scheme without a default port.
     #[error("the port is not valid")]
     Port,
     /// No stream name.
@@ -126,7 +126,7 @@ pub struct HookUrl {
     pub port: u16,
 }
 
-/// Prints a redacted URL: hooks carry keys in their paths.
+/// Prints a redacted URL, because the paths of hook URLs contain keys.
 impl fmt::Debug for HookUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&redact(&self.text))

@@ -303,7 +303,7 @@ impl Overlays {
     }
 }
 
-/// Returns the names of the applications; for a home not created yet, those it will have.
+/// Returns the names of the applications. For a home that does not exist yet, returns those that its creation will add.
 fn app_list(options: &Options, known: &Known, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
     let names = known.with_folders(&options.home, remarks)?;
     if names.is_empty() && known.apps.is_empty() {
@@ -323,7 +323,8 @@ fn is_same_fault(error: &Error, other: Option<&Error>) -> bool {
     }
 }
 
-/// Returns all faults of some values. After each fault the key gets its default, which may reveal another fault.
+/// Returns all faults of some values. After each fault, the key at fault gets its default, which may reveal another
+/// fault.
 fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -> Vec<String> {
     let mut found: Vec<Error> = Vec::new();
     while found.len() < FAULTS_MAX
@@ -582,7 +583,8 @@ pub(super) fn app_names(home: &Path, remarks: &mut Remarks) -> Result<Vec<String
     Ok(names)
 }
 
-/// Creates missing folders and files; existing ones stay. Settings files that the home had before are not recreated.
+/// Creates missing folders and files, and keeps existing ones. Settings files that the home had before are not
+/// recreated.
 fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     let home = &options.home;
     for name in ["conf", "webapps"] {

@@ -120,7 +120,7 @@ fn shape_of(key: &Key) -> Shape {
 }
 
 impl Member {
-    /// Returns the value for the API. If the text in the file does not fit its type, returns the default.
+    /// Returns the value for the API. If the text in the file does not fit the member's type, returns the default.
     #[must_use]
     pub fn show(&self, values: &Values) -> Value {
         let text = values.text(self.key.name);

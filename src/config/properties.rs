@@ -17,7 +17,7 @@ const OLD_PREFIX: &str = "settings.";
 pub struct Property {
     /// Line number, from 1.
     pub line: usize,
-    /// Line of an earlier value of the same key, which this one replaces.
+    /// Line of an earlier value of the same key, which the value in this line replaces.
     pub replaces: Option<usize>,
     /// Key, without the `settings.` prefix.
     pub key: String,

@@ -66,7 +66,7 @@ impl Remarks {
         let Self { mut lines, unknown } = self;
         let count = unknown.len();
         // Keys that resemble a known key are named one by one, because a mistyped switch protects nothing. If the file
-        // also has the known key, the similar one (`rtmpt.port`) is a different key.
+        // also has the known key, the unknown one (such as `rtmpt.port`) is not a typing error.
         let is_meant = |one: &Unknown| one.near.is_some_and(|(_, is_there)| !is_there);
         let (meant, foreign): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_meant);
         lines.extend(meant.iter().take(LINES_MAX).map(Unknown::line));

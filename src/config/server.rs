@@ -89,7 +89,7 @@ pub struct LogSettings {
 /// The parsed settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// `server.host`: address for listeners without their own; `None`: all addresses.
+    /// `server.host`: address for listeners that have no address of their own; `None`: all addresses.
     pub host: Option<IpAddr>,
     /// `http.host` or `server.host`; `None`: all addresses, IPv4 and IPv6.
     pub http_host: Option<IpAddr>,
@@ -132,7 +132,7 @@ pub struct ServerSettings {
     pub status_hook: Option<HookUrl>,
     /// `metrics.per_stream`.
     pub metrics_per_stream: bool,
-    /// Every key as text, including those above.
+    /// Every key with its value as text, including the settings parsed above.
     pub values: Values,
 }
 

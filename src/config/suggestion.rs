@@ -64,7 +64,7 @@ pub(super) fn near_key(schema: &Schema, level: Level, given: &str) -> Option<&'s
     let plain = given.to_ascii_lowercase();
     let distance = |key: &Key| strsim::osa_distance(&key.name.to_ascii_lowercase(), &plain);
     let nearest = schema.keys(level).iter().map(|key| (distance(key), key.name)).min()?;
-    // Short keys tolerate fewer differences; otherwise most of their letters could differ.
+    // Short keys tolerate fewer differences. Otherwise most letters of a short key could differ.
     let max = EDITS_MAX.min(given.len() / LETTERS_OF_AN_EDIT);
     (nearest.0 <= max).then_some(nearest.1)
 }

@@ -24,7 +24,8 @@ impl Live {
     }
 }
 
-/// Returns the mail to the worker that fetches a copy, if its number of viewers differs from the one last reported to the origin.
+/// Returns the mail to the worker that fetches a copy, if the copy's number of viewers differs from the number last
+/// reported to the origin.
 pub(super) fn news(
     registry: &Registry,
     sources: &mut Sources,

@@ -132,7 +132,8 @@ macro_rules! members {
             /// The key that a publisher must give, in an application with `publishKeyRequired`.
             #[serde(rename = "publishKey", skip_serializing_if = "Option::is_none")]
             pub publish_key: Option<String>,
-            /// True if the record's source should run: it was started and not stopped since. Stored, but never shown.
+            /// True if the record's source should run, because it was started and has not been stopped since. Stored,
+            /// but never shown.
             #[serde(rename = "sourceWanted", skip_serializing)]
             pub source_wanted: bool,
             /// True if any viewer count is not zero.
@@ -348,7 +349,7 @@ impl Broadcast {
         record.take_create(body);
         record.drop_empty_items();
         for item in record.play_list_item_list.iter_mut().flatten() {
-            // Other servers' files are not opened here, so the duration is the value for unreadable media.
+            // Files of other servers are not opened here, so the duration is that of unreadable media.
             if item.kind.as_deref() == Some("VoD") {
                 item.duration_in_ms = UNREADABLE;
             }

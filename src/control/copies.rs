@@ -120,8 +120,8 @@ impl Copying {
         &self.via
     }
 
-    /// Moves to the next of these origins, or retries the only one. If none are given, the previous ones are tried
-    /// again, because the publisher of a dead node may be moving to another one.
+    /// Moves to the next of these origins; if there is only one, retries it. If none are given, the previous origins
+    /// are tried again, because the publisher of a dead node may be moving to another node.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;
@@ -202,8 +202,8 @@ impl Cluster {
 }
 
 impl Control {
-    /// Follows the directory's report that another node has a stream: a copy moves there at once, a stream that has
-    /// lost its publisher here becomes a copy, and waiting sessions may ask again.
+    /// Follows the directory's report that another node has a stream: a copy is fetched from that node at once, a
+    /// stream that has lost its publisher here becomes a copy, and waiting sessions may ask again.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
         if self.registry.cluster.location(key).is_none() {
             return;
@@ -325,7 +325,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Ends a copy. Viewers that wait for it are refused.
+    /// Ends a copy. Viewers that still wait for the copy are refused.
     pub(super) fn end_copy(&mut self, key: &StreamKey, is_over: bool) {
         let is_here = self.registry.is_live(key);
         let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };

@@ -3,11 +3,11 @@
 //! 1. Each request waits in the queue of its requester: a user, or an address that uses the server's token. Queueing
 //!    costs next to nothing.
 //! 2. A slice answers requests up to a number of rows, one request of each queue in turn; other mail is handled between
-//! two slices. Under high load, feeds are answered less often than once a second, and the feeds of requesters with many
-//! feeds least often.
+//!    two slices. Under high load, feeds are answered less often than once a second, and the feeds of requesters with
+//!    many feeds least often.
 //! 3. A feed is remembered for [`REMEMBERED`] after its last request. There are at most [`OF_ASKER_MAX`] feeds per
-//! requester and [`FEEDS_MAX`] in total. When all are in use, the requester with most feeds loses one to a requester
-//! with fewer. A feed that gets no place is answered 503, which ends it.
+//!    requester and [`FEEDS_MAX`] in total. When all are in use, the requester with most feeds loses one to a requester
+//!    with fewer. A feed that gets no place is answered 503, which ends it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -75,8 +75,8 @@ impl Feeds {
         self.due
     }
 
-    /// Returns true if a feed may make a request: it is known, or there is room for it, possibly by dropping another
-    /// feed.
+    /// Returns true if a feed may make a request: the feed is known, or there is room for it. Another feed may be
+    /// dropped to make room.
     fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
         if self.queued >= FEEDS_MAX {
             return false;
@@ -102,7 +102,7 @@ impl Feeds {
         true
     }
 
-    /// Drops a feed of the requester with most feeds, if that requester still has more than `own` afterwards.
+    /// Drops a feed of the requester with most feeds, if that requester has more than `own` feeds even without it.
     fn give_way(&mut self, own: usize) -> bool {
         let Some((most, asker)) = self.sizes.last().filter(|(most, _)| *most > own.saturating_add(1)) else {
             return false;
@@ -281,7 +281,7 @@ mod tests {
         // If each request scans many streams, a slice has fewer requests.
         (0..10).for_each(|_| feeds.queue(at, user(0), question(10)));
         assert_eq!(feeds.slice(at + PAUSE, 64 * SLICE_ROWS).len(), 1);
-        // Requests that wait longer than their feeds are remembered are limited, too.
+        // The number of waiting requests is limited even if their feeds are no longer remembered.
         let mut next = feeds.queued;
         while feeds.admit(at, session(0), &user(0)) {
             feeds.queue(at, user(0), question(1));

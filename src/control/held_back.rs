@@ -98,8 +98,8 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Starts a source that should run. If resources are short or the id is taken, the source waits until it can be
-    /// started.
+    /// Starts a source that should run. If resources are short or the id is taken, holds the source back until it can
+    /// be started.
     pub(super) fn begin_or_hold_back(&mut self, key: &StreamKey) {
         let Err(reason) = self.begin_source(key) else { return };
         let is_short = self
@@ -116,7 +116,8 @@ impl Outgoing<'_> {
         tracing::info!(%key, reason, retries, "source not started");
     }
 
-    /// Starts sources that were held back: a limited number at a time, and none of an application without room.
+    /// Starts sources that were held back: a limited number in one call. An application without room starts none of its
+    /// sources.
     pub(super) fn begin_held_back(&mut self) {
         self.outbound
             .sources

@@ -1,4 +1,5 @@
-//! Minute samples of the last hour, in memory: of the machine and the server, of applications, and of live streams. Panels draw them.
+//! Samples of the last hour, one per minute, in memory: of the machine and the server, of applications, and of live
+//! streams. Panels draw them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! to end, and then shuts down.
 //!
 //! 1. An operator starts the drain. Workers refuse new viewers, admission refuses new publishers, and no source is
-//! started. Health checks report the drain, and the other nodes are informed.
+//!    started. Health checks report the drain, and the other nodes are informed.
 //! 2. Each source is handed to another node of the cluster: the directory moves the claim, and the stream continues
 //!    here as a copy of that node's, with its viewers. Failed handovers are retried. A node that cannot run a source
 //!    gives its claim back, and the next node is asked. If none is left, the source runs here again, for the same
@@ -184,8 +184,8 @@ impl Outbound {
         }
     }
 
-    /// Ends the attempts of a source that this draining node has given to another one. Its stream continues as a copy.
-    /// Returns false if no such source ran here.
+    /// Ends the attempts of a source that this draining node has given to another node. The source's stream continues
+    /// here as a copy. Returns false if no such source ran here.
     pub(super) fn forget_given(&mut self, cx: &mut Context, cluster: &mut Cluster, key: &StreamKey) -> bool {
         let own = self.sources.by_key.get(key).copied().filter(|_| cx.leaving.is_some());
         let Some(id) = own.filter(|_| !self.sources.is_copying(key)) else { return false };
@@ -204,8 +204,8 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Handles an id received while this node drains, by giving it to another node. If no node takes it, a source that
-    /// ran here before runs here again.
+    /// Handles an id received while this node drains: gives the id to another node. If no node takes it and its source
+    /// ran here before, the source runs here again.
     fn take_back(&mut self, key: &StreamKey, giver: Option<&Holder>) {
         let Some(leaving) = &mut self.cx.leaving else { return };
         if let Some(giver) = giver {
@@ -226,8 +226,8 @@ impl Outgoing<'_> {
         self.registry.cluster.release_unused(key);
     }
 
-    /// Starts a source that another node ran, or holds it back until there is room. A copy of its stream continues with
-    /// the source.
+    /// Starts a source that another node ran, or holds it back until there is room. If this node has a copy of the
+    /// source's stream, the copy continues as the source's stream.
     pub(super) fn take_source(&mut self, key: &StreamKey) {
         let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);
         if !is_wanted || self.cx.lets_in_nothing() {
@@ -264,7 +264,7 @@ impl Outgoing<'_> {
             && giver.is_some_and(|giver| self.registry.cluster.hand_back(key, giver))
         {
             tracing::info!(%key, is_short, "source given back to the draining node");
-            // Keep the source waiting here for the time after the other node's drain.
+            // Hold the source back here, to be started when the other node's drain is over.
             return self.outbound.hold_back(self.now, key, true);
         }
         self.take_source(key);

@@ -66,7 +66,7 @@ pub(super) struct Told {
 /// Totals received from publishers.
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    /// Bytes received from publishers before the current one.
+    /// Total of the bytes received from all publishers of the stream before the current one.
     pub(super) bytes_before: u64,
     /// The last report about the current publisher.
     pub(super) figures: Option<SourceFigures>,
@@ -104,7 +104,7 @@ pub(super) struct Live {
     pub(super) clock: StreamClock,
     /// Time for which the publisher had been silent at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// Streams through which this one was relayed, for pushes.
+    /// Streams through which this stream was relayed. Pushes pass them on.
     pub(super) via: Vec<String>,
     /// Parameters of the current publisher, for hooks.
     pub(super) params: Params,
@@ -471,7 +471,7 @@ mod tests {
             all.filter_map(|(stream, live)| Some((*stream, live.viewers.get(&worker)?.clone()))).collect()
         }
 
-        /// Compares the indexes with ones rebuilt from all streams.
+        /// Compares the indexes with indexes that are rebuilt from all streams.
         fn check(&self) {
             let registry = &self.registry;
             let mut indexes = Indexes::default();

@@ -1,5 +1,6 @@
-//! Control: the authority over records, live streams, pushes, pulls and the REST API. One machine on one thread; it has no
-//! clock, no socket and no thread, and its maps are ordered, so that the same inputs give the same outputs.
+//! Control: the authority over records, live streams, pushes, pulls and the REST API. One machine, which one thread
+//! runs; it owns no clock, no socket and no thread, and its maps are ordered, so that the same inputs give the same
+//! outputs.
 //!
 //! 1. Workers ask ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
 //! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
@@ -362,7 +363,7 @@ impl Control {
                 self.access.play_started(&mut self.cx, &self.records, &mut self.hooks, now, session, request)
             }
             ToControl::PlayEnded(session) => {
-                // A viewer that waits for its verdict withdraws its request; any other viewer leaves.
+                // A viewer that still waits for its verdict withdraws its request. Any other viewer leaves its stream.
                 let cluster = &mut self.registry.cluster;
                 if !self.access.abandon_admission(&mut self.cx, cluster, now, session) {
                     self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);

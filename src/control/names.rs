@@ -39,7 +39,7 @@ pub(super) struct Name<'a> {
 /// The requester of a look-up.
 #[derive(Debug)]
 pub(super) enum Asker {
-    /// An attempt, by the number of its request ([`super::jobs::ResolveRequest`]).
+    /// An attempt of a push or pull, identified by the number of its request ([`super::jobs::ResolveRequest`]).
     Attempt(u64),
     /// An attempt of a pull that continues at another server.
     NextServer { pull: PullId, attempt: u64, server: NextServer },

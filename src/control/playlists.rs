@@ -36,7 +36,7 @@ const PASSED_MAX: usize = 16;
 pub(super) struct Playlist {
     /// Number of consecutive items that have failed.
     barren: usize,
-    /// Time at which the item began, and the stream's lead over real time then.
+    /// Time at which the item began, and the lead of the stream over real time at that moment.
     began: (Instant, Duration),
 }
 

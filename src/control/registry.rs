@@ -267,7 +267,7 @@ impl Registry {
         }
     }
 
-    /// Attaches a publisher to a stream that waits for one or whose publisher fell silent.
+    /// Attaches a publisher to a stream that waits for a publisher, or whose publisher has fallen silent.
     pub(super) fn return_publisher(
         &mut self,
         cx: &mut Context,
@@ -411,7 +411,7 @@ impl Registry {
     }
 
     /// Announces a stream, first to the source's worker. Other workers ask that worker for a mirror once they receive
-    /// the announcement, so it must know the stream before them.
+    /// the announcement, so that worker must know the stream before them.
     pub(super) fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
         let Some(live) = self.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());

@@ -513,7 +513,8 @@ impl Outgoing<'_> {
         self.attempt(Job::Pull(id));
     }
 
-    /// Orders the attempt. A worker that has the stream keeps it, and handles the end of the previous attempt first.
+    /// Orders the attempt. If a worker has the stream already, the same worker makes the attempt, and handles the end
+    /// of the previous attempt first.
     pub(super) fn order_pull(&mut self, id: PullId, address: SocketAddr) {
         let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };

@@ -15,7 +15,7 @@ use super::wall;
 /// Parameter with which a publisher names its main track.
 const MAIN_TRACK: &str = "mainTrack";
 
-/// Returns the main track that a publisher names, unless it names itself.
+/// Returns the main track that a publisher names, unless that is the publisher's own stream.
 fn wanted_main(request: &PublishRequest) -> Option<StreamKey> {
     let (_, main) = request.params.iter().find(|(name, _)| name == MAIN_TRACK)?;
     let wanted = !main.is_empty() && **main != *request.key.id;

@@ -30,7 +30,7 @@ use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... consecutive failure, in milliseconds; the last one repeats.
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
-/// Pause before the attempt that follows one that ended without failing.
+/// Pause before the next attempt if the last one ended without failing.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
@@ -86,7 +86,8 @@ pub(super) struct RemoteHost {
 }
 
 impl RemoteHost {
-    /// Makes the host of a target. A listener without an address uses `ours`, the operator's address for all listeners, if set.
+    /// Makes the host of a target. A listener without an address gets `ours`, the operator's address for all listeners,
+    /// if that is set.
     pub(super) fn of(target: &Target, ours: Option<IpAddr>) -> Self {
         let listens = target.listens();
         let is_any = target.host.parse::<IpAddr>().is_ok_and(|host| host.is_unspecified());
@@ -146,7 +147,8 @@ impl Task {
 pub(super) enum Due {
     /// Time for the next attempt; the owner calls [`Supervisor::attempt`].
     Attempt,
-    /// No answer from the resolver yet. The wait continues, since a second request would only lengthen its queue.
+    /// The resolver has not answered yet. The wait continues, since a second request would only lengthen the resolver's
+    /// queue.
     ResolverSilent,
 }
 

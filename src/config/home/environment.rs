@@ -64,7 +64,7 @@ impl Environment {
     }
 }
 
-/// Returns the name of a key's variable, without its prefix.
+/// Returns the name of the variable that sets a key, without the prefix `MILLSTREAM_`.
 pub(in crate::config) fn variable_of(key: &str) -> String {
     key.to_ascii_uppercase().replace('.', "_")
 }

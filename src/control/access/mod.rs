@@ -3,7 +3,7 @@
 //! 1. A request carries the parameters of its peer; `admission` calls `check_credentials` with them.
 //! 2. A polling viewer, which watches by separate requests, gets a pass for its next requests (`passes`).
 //! 3. When a request is admitted, its one-time token is used up (`tokens`), and the subscriber's connection is
-//! counted (`presence`).
+//!    counted (`presence`).
 //! 4. Calls between two sockets are arranged here (`calls`).
 
 mod attempts;

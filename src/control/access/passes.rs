@@ -13,7 +13,7 @@ use crate::types::StreamKey;
 
 /// Time for which a pass lasts after a request. Workers ask again before it expires.
 const LASTS: Duration = Duration::from_secs(30);
-/// Maximum passes in total, and of one network.
+/// Maximum number of passes in total, and of one network.
 const PASSES_MAX: usize = 100_000;
 const PASSES_OF_ADDRESS_MAX: usize = 10_000;
 
@@ -81,7 +81,7 @@ pub(in crate::control) struct Passes {
 }
 
 impl Passes {
-    /// Renews a viewer's pass. Returns false if it has none from this network.
+    /// Renews a viewer's pass. Returns false if the viewer has no pass from this network.
     pub(super) fn renew(
         &mut self,
         now: Instant,
@@ -130,7 +130,7 @@ impl Passes {
         }
     }
 
-    /// Gives a pass. Returns false if there are too many.
+    /// Gives a viewer a pass. Returns false if there are too many passes.
     pub(super) fn give(
         &mut self,
         now: Instant,
@@ -158,7 +158,7 @@ impl Passes {
         true
     }
 
-    /// Number of viewers of a stream and a protocol with a pass.
+    /// Number of viewers that have a pass for a stream over a protocol.
     pub(super) fn count(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.viewers.get(&(key.clone(), egress)).map_or(0, |viewers| viewers.count)
     }
@@ -184,7 +184,7 @@ impl Passes {
         }
     }
 
-    /// Number of the subscriber's passes from other networks. Those from the same network are left out, since a
+    /// Number of the subscriber's passes from other networks. Passes from the same network are left out, since a
     /// restarted player may have another name.
     pub(super) fn elsewhere(&self, key: &StreamKey, subscriber: &str, address: IpAddr) -> usize {
         let network = network(address);
@@ -244,7 +244,7 @@ impl Passes {
     }
 }
 
-/// Decreases a count; removes it at zero.
+/// Decreases a count, and removes the entry when the count becomes zero.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     match counts.get_mut(&key) {
         Some(count) if *count > 1 => *count = count.saturating_sub(1),

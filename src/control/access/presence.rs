@@ -140,7 +140,7 @@ impl Presences {
     }
 }
 
-/// Increases or decreases a count; removes it at zero.
+/// Increases or decreases a count, and removes the entry when the count becomes zero.
 fn step<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, more: bool) {
     let count = counts.get(&key).copied().unwrap_or(0);
     match if more { count.saturating_add(1) } else { count.saturating_sub(1) } {
@@ -327,7 +327,7 @@ impl Access {
         }
     }
 
-    /// Removes a session that has ended; most sessions are not known here.
+    /// Removes a session that has ended. Most sessions have no entry here.
     pub(in crate::control) fn leave(
         &mut self,
         cx: &mut Context,
@@ -350,7 +350,7 @@ impl Access {
         }
     }
 
-    /// Ends the sessions of a subscriber that its record no longer allows.
+    /// Ends those sessions of a subscriber that the subscriber's record no longer allows.
     pub(in crate::control) fn drop_subscriber(
         &mut self,
         cx: &mut Context,

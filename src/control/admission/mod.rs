@@ -138,7 +138,7 @@ enum Step {
     Limits,
     /// Claims the id, so that no other server may publish it.
     Claim,
-    /// Checks subscribers, codes, tokens and signatures, without using up any.
+    /// Checks subscribers, codes, tokens and signatures, without using up a token.
     Token,
     /// Asks the operator's receiver.
     Hook,
@@ -203,8 +203,8 @@ impl Admission {
         Self { ticket, request, claimed: false, approved: false, burnt: false, passed: false, until: None }
     }
 
-    /// Asks the open question of the steps, none of which has refused the request. Returns the admission's next course,
-    /// or `None` if the question is answered already and the steps must be passed again.
+    /// Asks the open question of the steps, none of which has refused the request. Returns what the admission does
+    /// next, or `None` if the question is answered already and the steps must be passed again.
     fn ask(&mut self, open: Option<Question>, cluster: &mut Cluster) -> Option<Course> {
         self.passed = true;
         match open {
@@ -486,7 +486,7 @@ impl Access {
         }
     }
 
-    /// Ends the admission of a peer that has left. Returns false if it did not wait.
+    /// Ends the admission of a peer that has left. Returns false if the peer was not waiting for an admission.
     pub(super) fn abandon_admission(
         &mut self,
         cx: &mut Context,

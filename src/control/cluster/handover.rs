@@ -78,7 +78,7 @@ impl Cluster {
         self.give(key, to)
     }
 
-    /// Returns an id that this node received to the draining node that gave it, which continues to run its source.
+    /// Returns a received id to the draining node that gave the id away; that node then continues to run the source.
     /// Returns false if that node is gone or not draining.
     pub(in crate::control) fn hand_back(&mut self, key: &StreamKey, giver: &Holder) -> bool {
         let Some(node) = self.node_of(giver).filter(|node| node.profile.is_draining) else { return false };

@@ -255,7 +255,7 @@ impl Hooks {
 }
 
 impl Records {
-    /// The hook URL of a stream: its record's, else its application's.
+    /// The hook URL of a stream: the URL in its record or, without one there, that of its application.
     pub(in crate::control) fn hook_url(&self, cx: &Context, key: &StreamKey) -> Option<HookUrl> {
         let own = self.get(key).and_then(|record| record.listener_hook_url.as_deref());
         match own.filter(|url| !url.trim().is_empty()) {
@@ -273,8 +273,8 @@ impl Registry {
         live.filter(|stream| self.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 
-    /// True if the last announced subtrack of a main track has ended: none is live, and every one that ended in this
-    /// turn was already reported.
+    /// True if the last announced subtrack of a main track has ended: no announced subtrack is live, and all that
+    /// ended in this turn were already reported.
     fn was_last_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
         let is_of_it = |ended: &Ended| {
             ended.live.told.announced && records.main_track_of(&ended.live.key).as_ref() == Some(main)
@@ -321,8 +321,8 @@ impl Hooks {
         self.post_hook(cx, now, key, url, action, body);
     }
 
-    /// Reports a stream as live at the first unit of a publisher. A stream is reported once in its life, even if it is
-    /// published again after an outage.
+    /// Reports a stream as live at the first unit of a publisher. A stream is reported once between its beginning and
+    /// its end, even if it is published again after an outage.
     pub(in crate::control) fn source_started(
         &mut self,
         cx: &mut Context,

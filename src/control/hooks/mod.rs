@@ -258,7 +258,7 @@ impl Hooks {
         Some((key, line.queue.pop_front()?))
     }
 
-    /// Puts a failed hook back to the front of its line.
+    /// Puts a failed hook back at the front of its stream's queue, to be retried after a pause.
     fn pause(&mut self, now: Now, key: StreamKey, hook: Hook) {
         let until = now.mono.checked_add(hook.retry_delay).unwrap_or(now.mono);
         self.note_waiting(hook.age, &key);
@@ -269,7 +269,7 @@ impl Hooks {
         self.pauses.insert((until, key));
     }
 
-    /// Queues a hook in its stream's line.
+    /// Adds a hook to the queue of its stream.
     pub(super) fn tell(
         &mut self,
         key: &StreamKey,
@@ -375,7 +375,7 @@ impl Hooks {
         self.settle(&key);
     }
 
-    /// Makes lines ready whose pause is over, and ends a drain that has waited long enough.
+    /// Lets each queue continue when its pause is over, and ends a drain that has waited long enough.
     pub(super) fn handle_timeout(&mut self, now: Now) {
         while let Some((at, key)) = self.pauses.first().cloned() {
             if at > now.mono {

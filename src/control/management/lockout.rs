@@ -1,6 +1,6 @@
-//! Limits on logins. Failures are counted per address and e-mail, so that nobody can lock another out. In total, ten
-//! attempts per second are checked (docs/robustness.md R-36). Each address gets only a share of these, and some are
-//! reserved for addresses from which a login has succeeded.
+//! Limits on logins. Failures are counted per address and e-mail, so that nobody can lock out a user at another
+//! address. In total, ten attempts per second are checked (docs/robustness.md R-36). Each address gets only a share of
+//! these attempts, and some are reserved for addresses from which a login has succeeded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -117,7 +117,7 @@ impl Lockout {
         self.known.push_back(client);
     }
 
-    /// Makes room in a full table. At ten attempts per second, its oldest entries are older than any lock.
+    /// Makes room in a full table. At ten attempts per second, the table's oldest entries are older than any lock.
     fn make_room(&mut self, now: Instant) {
         if self.pairs.len() < PAIRS_MAX {
             return;

@@ -68,7 +68,7 @@ pub(in crate::control) struct User {
     pub(in crate::control) password_hash: PasswordHash,
 }
 
-/// True if there is no hash to serialize, as in the API's copy.
+/// True if there is no hash to serialize, as in the copy of a user that the API shows.
 fn is_hidden(hash: &PasswordHash) -> bool {
     hash.0.is_empty()
 }

@@ -147,8 +147,8 @@ impl Records {
 }
 
 impl Files {
-    /// Makes the record of a file that was found without one. It is made only when the file is playable; until then the
-    /// next start finds the file again.
+    /// Makes the record of a file that was found without a record. The record is made only when the file is playable;
+    /// until then, each start of the server finds the file again.
     fn leftover_finished(
         &mut self,
         cx: &mut Context,

@@ -56,8 +56,8 @@ impl Recordings {
     }
 }
 
-/// Returns the room of a stream: its main track, or the stream itself if other streams name it as theirs. `None` for
-/// renditions of one programme.
+/// Returns the room of a stream: the stream's main track, or the stream itself if it is the main track of other
+/// streams. `None` if the application's subtracks are renditions of one programme.
 pub(super) fn room_of(records: &Records, app: &AppSettings, key: &StreamKey) -> Option<StreamKey> {
     let own = || records.subtracks(key).next().map(|_| key.clone());
     records.main_track_of(key).or_else(own).filter(|_| !are_renditions(app))

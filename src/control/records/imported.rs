@@ -33,7 +33,7 @@ pub struct ImportedRecord {
     pub key: Key,
     /// Its stored form.
     pub bytes: Bytes,
-    /// Descriptions of what will not work, one line each.
+    /// Descriptions of parts of the record that will not work, one line each.
     pub remarks: Vec<String>,
 }
 

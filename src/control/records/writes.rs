@@ -254,7 +254,7 @@ impl Records {
             return self.writes.happen(gathered);
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
-            // A record made by publishing alone lives in memory only; it ends with its stream.
+            // A record that was made by publishing is kept in memory only, and removed when its stream ends.
             Some(record) if self.writes.keeps(record) => Op::Put(key.clone().into(), record.encode()),
             Some(_) | None => Op::Delete(key.into()),
         });
@@ -355,8 +355,8 @@ impl Records {
 }
 
 impl Writes {
-    /// Notes that other nodes write these records, too. From then on, streams without a record of their own are also
-    /// stored, and no new file is written from memory.
+    /// Notes that other nodes write these records, too. From then on, records made by publishing are stored as well,
+    /// and no new file is written from memory.
     pub(in crate::control) fn share(&mut self, node: NodeId) {
         self.shared.node = Some(node);
     }

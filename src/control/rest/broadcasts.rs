@@ -195,7 +195,7 @@ pub(super) fn update(
     };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
     let checked = is_source(&record.kind) && !url.trim().is_empty();
-    // A running source is not stopped for a URL that it cannot continue with.
+    // A running source is not stopped to switch to a URL from which it could not continue.
     let runs = outbound.sources.is_running(&key);
     if checked && (!is_source_url(&key.app, url) || (runs && cx.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
@@ -444,7 +444,7 @@ fn let_rest(records: &mut Records, at: Now, key: &StreamKey) {
 }
 
 impl Outbound {
-    /// Removes a source from those that wait. Returns true if the source should have been running.
+    /// Removes a source from the sources that wait. Returns true if the source should have been running.
     fn take_wanted(&mut self, records: &Records, key: &StreamKey) -> bool {
         self.sources.held_back.remove(key) || records.pending(key).is_some_and(|record| record.source_wanted)
     }

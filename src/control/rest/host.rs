@@ -225,7 +225,8 @@ pub(super) fn app_history(figures: &Figures, call: &RootCall<'_>) -> Reply {
     Reply::Now(object(200, &answer))
 }
 
-/// `GET /liveness`. Any client may probe; the host name is shown only to those who may see its figures.
+/// `GET /liveness`. Any client may probe; the host name is shown only to clients that may see the host's
+/// figures.
 pub(super) fn liveness(cx: &Context, records: &Records, figures: &Figures, call: &RootCall<'_>) -> Reply {
     let name = figures.host.host_name.as_str();
     let may_know = call.caller != Caller::Nobody || cx.config.server.doors.metrics.contains(call.client);

@@ -110,7 +110,7 @@ impl Route {
         Self { body: BodyKind::Multipart, ..self }
     }
 
-    /// Marks the answer as a credential: withheld from foreign pages and from read-only users.
+    /// Marks the answer as a credential: withheld from pages of other sites and from read-only users.
     pub(super) const fn credential(self) -> Self {
         Self { gives_credential: true, ..self }
     }

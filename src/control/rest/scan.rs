@@ -359,7 +359,7 @@ impl Scan {
         }
     }
 
-    /// True if a scan may start: one slice completes it, or it holds little memory while waiting.
+    /// True if a scan may start: one slice completes it, or it holds little memory between slices.
     const fn may_begin(&self, records: usize) -> bool {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })
@@ -484,8 +484,8 @@ impl Scans {
         of_app < SCANS_MAX.saturating_sub(self.waiting.len())
     }
 
-    /// Returns the queue position of a new scan: after the active ones, and before those of applications with more
-    /// scans ahead of it.
+    /// Returns the queue position of a new scan: after the active scans, and before the first scan whose application
+    /// has more scans ahead of that scan than the new scan's application has in total.
     fn place_of(&self, scan: &Scan) -> usize {
         let own = self.waiting.iter().filter(|one| one.app == scan.app).count();
         let mut ahead: BTreeMap<&str, usize> = BTreeMap::new();

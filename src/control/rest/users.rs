@@ -168,8 +168,8 @@ pub(super) fn initial(
     if cx.make_hash(digest, purpose) { Reply::Later } else { refused() }
 }
 
-/// Refuses a first user without the code. Wrong codes count as failed logins from their address. After all users were
-/// deleted, there is no code until the next start.
+/// Refuses to create the first user without the code. Wrong codes count as failed logins from the client's address.
+/// If all users are deleted, there is no code until the server starts again.
 fn check_code(
     cx: &mut Context,
     management: &mut Management,

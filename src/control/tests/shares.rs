@@ -75,8 +75,8 @@ fn q_16_a_name_that_is_known_waits_for_no_resolver() {
     let ask = rig.resolves.pop().unwrap();
     rig.done(ask.id, Outcome::Resolved(Ok(vec!["198.51.100.9:1935".parse().unwrap()])));
     assert_eq!(rig.orders().len(), 1);
-    // The resolver is silent from now on. Known names are answered for all applications, in any case and with a
-    // trailing dot.
+    // The resolver is silent from now on. Known names are answered for all applications, in upper or lower case and
+    // with a trailing dot.
     rig.run_for(secs(60));
     for (n, host) in ["cdn.example", "CDN.example.", "localhost", "a.localhost"].iter().enumerate() {
         endpoint(&mut rig, "live", "s", &format!("rtmp://{host}:{}/app/key", 2000 + n));

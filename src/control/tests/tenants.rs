@@ -169,7 +169,7 @@ struct Life {
     number: u64,
     conns: u32,
     pools: BTreeMap<Class, Pool>,
-    /// Requests by connection: application, aim of the wait, and time of the request.
+    /// Requests by connection: application, event that ends the wait, and time of the request.
     asked: BTreeMap<u32, (usize, Option<Wait>, Instant)>,
     uploads: BTreeMap<u32, (usize, Instant)>,
     publishing: BTreeMap<u32, (usize, Instant, SessionRef, bool)>,

@@ -336,8 +336,8 @@ impl AuxiliaryRecords {
         stored.chain(pending).filter(is_there).take(count).cloned().collect()
     }
 
-    /// Examines up to `count` tokens after the given one. Returns the number examined, the last one, and those expired
-    /// at `now_s`.
+    /// Examines up to `count` tokens after the given one. Returns the number of examined tokens, the last one of them,
+    /// and those that are expired at `now_s`.
     pub(in crate::control) fn stale_tokens(
         &self,
         behind: Option<&Key>,

@@ -126,7 +126,7 @@ impl Vod {
         Key { kind: Kind::Vod, app: Arc::clone(app), id: id.into() }
     }
 
-    /// Returns the path of the file below the root of files, as names.
+    /// Returns the path of the file below the root of files, as a list of names.
     pub(in crate::control) fn path(&self, app: &str) -> Vec<String> {
         let names = self.file_path.as_deref().unwrap_or_default().split('/').map(str::to_owned);
         [app.to_owned()].into_iter().chain(names).collect()
