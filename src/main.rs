@@ -105,8 +105,8 @@ fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     // Ignore an alarm that was set before the program was started.
     signal_hook::flag::register(SIGALRM, Arc::default())?;
-    // A write that would exceed the file size limit (RLIMIT_FSIZE) then fails, as on a full disk, instead of
-    // killing the server.
+    // A write beyond the file size limit (RLIMIT_FSIZE) now fails as on a full disk. Without this, the signal
+    // would kill the server.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let forward = move || {
         for signal in signals.forever() {
@@ -297,7 +297,7 @@ fn ready_line(addresses: &Addresses) -> String {
     }
     let addresses = protocol::listener_names().map(|name| {
         let mut of_name = addresses.all(name).map(|address| address.to_string()).peekable();
-        // If each worker has a port of its own, the ports are a list, in the order of the workers.
+        // If each worker has its own port, the line lists all ports in the order of the workers.
         let is_list = of_name.peek().is_some() && protocol::Port::is_listed(name);
         let value = if is_list { of_name.collect() } else { of_name.next().into() };
         (name.to_owned(), value)

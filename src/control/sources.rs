@@ -143,8 +143,9 @@ pub(super) fn is_source(kind: &str) -> bool {
 }
 
 impl Outbound {
-    /// Prepares to leave a file before its end. The exact lead of its media over real time is reported too late for the
-    /// next attempt, so the largest possible lead is assumed. Otherwise each seek would move the stream further ahead.
+    /// Prepares to leave a file before its end. The exact lead of the file's media over real time is reported too late
+    /// for the next attempt, so the largest possible lead is assumed. Otherwise each seek would move the stream further
+    /// ahead.
     pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
         let Some(id) = self.sources.by_key.get(key).copied() else { return };
         if self.supervisor.is_steady(Job::Pull(id))

@@ -316,8 +316,8 @@ impl Supervisor {
         worker
     }
 
-    /// Ends an attempt without counting a failure; the owner begins the next one, possibly at another address. Returns the worker of the
-    /// attempt.
+    /// Ends an attempt without counting a failure. The owner begins the next attempt, possibly at another address.
+    /// Returns the worker of the ended attempt.
     pub(super) fn interrupt(&mut self, job: Job, remote: RemoteHost) -> Option<WorkerId> {
         let worker = self.worker_of(job);
         self.enter(job, Phase::Idle);
@@ -344,7 +344,7 @@ impl Supervisor {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// True if `attempt` is the open one.
+    /// True if the job's open attempt has the number `attempt`.
     pub(super) fn is_current(&self, job: Job, attempt: u64) -> bool {
         self.tasks
             .get(&job)
@@ -448,7 +448,7 @@ impl Outbound {
 }
 
 impl Control {
-    /// Handles attempts that failed immediately. Returns false if there are none.
+    /// Handles attempts that failed before a worker was ordered to make them. Returns false if there are none.
     pub(super) fn follow_failures(&mut self, now: Now) -> bool {
         let mut any = false;
         while let Some((job, attempt, reason)) = self.outbound.failed.pop_front() {
@@ -529,7 +529,7 @@ fn choose(addresses: &[SocketAddr], attempt: u64, policy: &OutboundPolicy) -> St
     allowed(addresses, attempt, policy).map_or_else(Step::Failed, Step::Connect)
 }
 
-/// Picks an address that the policy allows; attempts rotate through them.
+/// Picks one of the addresses that the policy allows. Successive attempts get different addresses in turn.
 pub(super) fn allowed(
     addresses: &[SocketAddr],
     attempt: u64,

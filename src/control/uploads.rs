@@ -281,8 +281,8 @@ impl Files {
         cx.answer(upload.requester, not_written());
     }
 
-    /// Removes an incomplete upload: its file, then its hidden record. In the reverse order, a start could find the
-    /// file without a record and take it for a recording. A failed removal of the file is retried.
+    /// Removes an incomplete upload: its file, then its hidden record. If the record were removed first, a start of the
+    /// server could find a file without a record and take it for a recording. A failed removal of the file is retried.
     pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &Records, now: Now, key: &Key) {
         let Some(vod) = self.vod_of(records, key).cloned() else { return };
         let gone = key.clone();

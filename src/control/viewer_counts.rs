@@ -1,5 +1,5 @@
-//! The members of a record that count and limit viewers. The reference has a count and a limit for each way of watching
-//! that it knows; all other viewers count as connected.
+//! The members of a record that count and limit viewers. The reference has a count and a limit for each of the ways of
+//! watching that it knows. All other viewers count as connected.
 
 use serde::Serialize;
 
@@ -42,8 +42,8 @@ static COUNTS: [ViewerCount; 3] = [
 ];
 
 impl Broadcast {
-    /// Sets the counts of viewers: `connected` for formats without a count of their own, `counted` for the others, by
-    /// name. Returns whether any count has changed.
+    /// Sets the counts of viewers. `connected` is the count of all formats without a count of their own; `counted`
+    /// returns the count of any other format, by its name. Returns whether any count has changed.
     pub(super) fn count_viewers(&mut self, connected: i32, counted: impl Fn(&'static str) -> i32) -> bool {
         let mut has_changed = std::mem::replace(&mut self.rtmp_viewer_count, connected) != connected;
         for one in &COUNTS {

@@ -50,7 +50,8 @@ impl SessionRef {
     }
 }
 
-/// A stream from its first publisher to its end. A publisher that returns within the grace period continues it.
+/// A stream, from its first publisher to its end. A publisher that returns within the grace period continues the same
+/// stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 

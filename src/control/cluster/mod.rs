@@ -51,7 +51,7 @@ impl Membership {
 /// The immediate result of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::control) enum Claim {
-    /// This node may publish the id.
+    /// The id may be published by this node.
     Granted,
     /// The directory was asked; its answer follows.
     Asked,

@@ -189,7 +189,8 @@ impl Files {
     }
 
     /// Removes the record of an old recording, and its file once that change is on disk. On a full disk no change can
-    /// be stored until a file is removed, so the file is removed first, and the record by a later search.
+    /// be stored until a file is removed. In this case the file is removed first, and a later search removes the
+    /// record.
     fn remove_old_recording(
         &mut self,
         cx: &mut Context,

@@ -339,7 +339,8 @@ fn a_subscriber_is_there_as_often_as_its_limit_says() {
     assert!(list.contains(r#""connected":true,"currentConcurrentConnections":2"#), "{list}");
     rig.mail(ToControl::PlayEnded(session));
     assert_eq!(rig.play_with("s", &alice), Ok(()));
-    // A returning publisher does not count against its own limit.
+    // The publisher's former connection does not count against the subscriber's limit when the publisher
+    // returns.
     add(&mut rig, r#"{"subscriberId":"camera"}"#);
     let camera = [("subscriberId", "camera")];
     let grant = rig.publish_with("c", &camera).unwrap();

@@ -156,7 +156,7 @@ fn a_broken_connection_is_made_anew_at_once_and_viewers_stay() {
     let (_, continued) = rig.copy_begins(worker, &again);
     assert_eq!((continued.stream, continued.position.dts_ms, continued.epoch), (grant.stream, 5000, 3));
     assert_eq!(continued.zero_ms, ZERO_MS);
-    // A lost origin is retried for a while, with pauses; then the viewers are dismissed.
+    // A lost origin is retried for a while, with pauses. After that the viewers are sent away.
     rig.copy_ends(&again, lost());
     let mut attempts = 0;
     for second in 0..60 {

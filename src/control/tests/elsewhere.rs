@@ -1,4 +1,5 @@
-//! Calls about streams of other nodes: forwarded to their node, answered for other nodes, and never forwarded twice.
+//! Calls about streams of other nodes: forwarded to the stream's node, answered on behalf of other nodes, and never
+//! forwarded twice.
 
 use relay::{Answer, Call as NodeCall, Viewers};
 

@@ -1,4 +1,4 @@
-//! Shares of resources: the use by one application, and the remainder for the others.
+//! Shares of resources: how much one application may use, and how much is left for the others.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn q_16_receivers_that_are_silent_cost_no_other_application_a_hook() {
         rig.begin_in("LiveApp", &format!("s{n}"));
     }
     assert_eq!(rig.hooks_of("LiveApp"), 3, "handed out at once");
-    // Further hooks of the flood do not displace those of the others.
+    // Further hooks of the flooding application do not displace the hooks of others.
     for n in 0..20 {
         rig.begin_in("LiveApp", &format!("late{n}"));
     }

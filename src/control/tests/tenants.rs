@@ -22,11 +22,11 @@ use crate::types::PullId;
 
 /// Number of applications; the first is the one that misbehaves.
 const APPS: usize = 50;
-/// Time during which the others send requests and the first one misbehaves.
+/// Time during which the well-behaved applications send requests and the first one misbehaves.
 const ASKED: Duration = Duration::from_secs(20);
 /// Time by which all requests must have been answered.
 const SETTLED: Duration = Duration::from_secs(60);
-/// Maximum wait of the others, as a multiple of their wait without misbehaviour.
+/// Maximum wait of the well-behaved applications, as a multiple of their wait when all behave.
 const RATIO_MAX: f64 = 1.25;
 /// Duration of a commit to disk.
 const COMMIT_TIME: Duration = Duration::from_millis(2);
@@ -528,7 +528,7 @@ impl Life {
         self.control.handle_mail(self.now, ToControl::Rest { session, peer, secure: false, request });
     }
 
-    /// Notes the end of a wait, if it was that of a well-behaved application.
+    /// Notes the end of a wait of a well-behaved application. The waits of the misbehaving one are ignored.
     fn note(&mut self, app: usize, wait: Wait, since: Instant, at: Instant) {
         if app > 0 {
             self.waits.entry(wait).or_default().push(at - since + ROUND_TRIP);

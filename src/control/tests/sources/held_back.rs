@@ -83,7 +83,8 @@ fn b_34_sources_that_wait_for_room_and_are_deleted_stay_away() {
         rig.create("room");
         rig.post(&format!("{BROADCASTS}/room/subtrack?id=b"), "");
         assert_eq!(rig.call(method, &format!("{BROADCASTS}{path}"), text).0, 200, "{path}");
-        // A new record with this id is not started because of the former one.
+        // A new record with the id of a deleted source is not started because the deleted one
+        // should have run.
         rig.post(&format!("{BROADCASTS}/create"), &body("b", URL));
         assert_eq!(rig.op("a", "stop"), stopped());
         rig.run_for(secs(20));
