@@ -51,7 +51,7 @@ impl CidrList {
 /// Parses a list. Blanks around commas are allowed; an empty text is an empty list.
 ///
 /// # Errors
-/// The first rule that cannot be read; an empty rule between two commas is one.
+/// The first rule that cannot be read. An empty rule between two commas cannot be read, either.
 pub fn parse(text: &str) -> Result<CidrList, CidrError> {
     if text.trim().is_empty() {
         return Ok(CidrList::default());

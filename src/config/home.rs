@@ -641,8 +641,8 @@ fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
     disk::make_folder(&SystemDisk, path, mode).map_err(|e| io_error(path, &e))
 }
 
-/// Writes a settings file with every key, its text changed by `edit`, unless the file exists. Mode 0600, since secrets may be added;
-/// written in one step, so that a crash leaves no partial file.
+/// Writes a settings file with every key, unless the file exists. `edit` changes the text first. The file has mode
+/// 0600, since secrets may be added to it, and is written in one step, so that a crash leaves no partial file.
 fn write_new(path: &Path, title: &str, table: &[Key], edit: impl Fn(&str) -> String) -> Result<(), Error> {
     if path.try_exists().map_err(|e| io_error(path, &e))? {
         return Ok(());

@@ -38,7 +38,7 @@ pub struct Limits {
     pub unauthenticated: usize,
     /// New unauthenticated connections per address and second.
     pub new_connections_per_second: u32,
-    /// Burst allowed above that rate.
+    /// Burst of new unauthenticated connections allowed above the rate.
     pub new_connections_burst: u32,
     /// True if loopback addresses are exempt from limits per address.
     pub exempt_loopback: bool,

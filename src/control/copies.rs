@@ -45,7 +45,7 @@ pub(super) struct Copying {
     at: usize,
     /// Number of attempts that have failed since units last arrived.
     failures: usize,
-    /// Number of these attempts that failed because the origin does not have the stream.
+    /// Number of attempts since units last arrived that failed because the origin does not have the stream.
     absent: usize,
     /// Time at which units stopped arriving.
     lost: Option<Instant>,
@@ -245,7 +245,7 @@ impl Control {
             live.told.announced = false;
         }
         if was_view {
-            // Workers treat a view differently from other streams, so they are sent the stream again.
+            // Workers treat a view differently from other streams, so the stream is posted to them again.
             self.registry.post_stream_up(&mut self.cx, stream);
         }
         self.outgoing(now).reconcile_pushes(key);

@@ -437,7 +437,7 @@ impl Rig {
         assert_eq!(status, 200, "{body}");
     }
 
-    /// Returns the posted orders of endpoints, with their workers.
+    /// Returns the orders to push to endpoints that were posted to workers, with these workers.
     fn orders(&mut self) -> Vec<(WorkerId, PushOrder)> {
         let order = |(worker, mail)| match mail {
             ToWorker::StartPush(order) => Some((worker, *order)),

@@ -41,7 +41,7 @@ fn with_end(text: &str) -> String {
 }
 
 /// Returns the damage that a power cut, a full disk or an interrupted copy has done to a settings file, if any. The
-/// server never writes such a file, and none of its settings can be relied on.
+/// server itself never writes such a file, and no setting in the file can be relied on.
 pub(super) fn damage_of(bytes: &[u8]) -> Option<&'static str> {
     if bytes.trim_ascii().is_empty() {
         return Some("the file is empty");

@@ -175,7 +175,8 @@ impl Passes {
         viewers.is_some_and(|viewers| viewers.excess(network(newcomer)).is_some())
     }
 
-    /// Ends a pass of the network with most passes of a stream, to make room for a newcomer.
+    /// Ends one pass to a stream, to make room for a newcomer: a pass of the network that has most passes to that
+    /// stream.
     pub(super) fn make_room(&mut self, key: &StreamKey, egress: &'static str, newcomer: IpAddr) {
         let viewers = self.viewers.get(&(key.clone(), egress));
         let who = viewers.and_then(|viewers| viewers.excess(network(newcomer))).map(str::to_owned);

@@ -58,7 +58,7 @@ pub(in crate::control) struct ConnectionEvent {
 pub(in crate::control) struct Presences {
     sessions: BTreeMap<SessionRef, Presence>,
     subscribers: BTreeMap<Who, BTreeSet<SessionRef>>,
-    /// Number of viewers by protocol and stream; then by protocol and application.
+    /// Numbers of viewers: by protocol and stream, and by protocol and application.
     viewers: BTreeMap<(&'static str, StreamKey), u32>,
     viewers_of_apps: BTreeMap<(&'static str, Arc<str>), u32>,
     events: BTreeMap<Arc<str>, VecDeque<ConnectionEvent>>,

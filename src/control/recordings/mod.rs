@@ -239,8 +239,8 @@ impl Control {
 }
 
 impl Files {
-    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied. A
-    /// pending change was already handled.
+    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied. If
+    /// it was handled already while it was pending, nothing happens then.
     pub(in crate::control) fn recording_may_change(&mut self, key: StreamKey) {
         self.recordings.changed.insert(key);
     }

@@ -27,7 +27,7 @@ use crate::http::{Method, Request, Response};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// Maximum number of cookies of our name that are examined.
+/// Maximum number of session cookies examined in one request.
 const COOKIES_MAX: usize = 4;
 
 fn refused(message: &str) -> Reply {

@@ -299,7 +299,8 @@ pub(super) fn foreign_members(body: &Map<String, Value>, is_known: impl Fn(&str)
 const OWN: [&str; 3] = ["appName", "updateTime", "appStatus"];
 const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey"];
 
-/// Completes all members of renditions, as a list and as text, because older clients read the text.
+/// Fills in missing members of renditions. Stores the renditions as a list and as text, because older clients read the
+/// text.
 fn complete_renditions(body: &mut Map<String, Value>) -> Result<(), Unfit> {
     let Some(list @ Value::Array(_)) = body.get("encoderSettings") else { return Ok(()) };
     let list = Vec::<EncoderSettings>::from_json(list.clone());

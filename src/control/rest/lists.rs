@@ -221,7 +221,7 @@ pub(super) fn stop_viewer(
     }
 }
 
-/// `GET /broadcasts/total-broadcast-statistics`. RTMP is not available, as in the reference.
+/// `GET /broadcasts/total-broadcast-statistics`. As in the reference, the number of RTMP viewers is not available.
 pub(super) fn total_statistics(lists: &Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let live = live_count(lists, now, call);
     Reply::Now(json(200, &Viewers::of_all(live)))
