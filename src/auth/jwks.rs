@@ -1,6 +1,7 @@
 //! Sets of public keys (RFC 7517) of other servers that sign tokens: RS256 and ES256 (RFC 7518 §3.3, §3.4).
 //!
-//! A set is small, with sufficiently strong keys; keys of unknown kinds are skipped. A malformed set is an error and verifies nothing.
+//! Only the first usable keys of a set are used, up to a limit; keys that are weak or of unknown kinds are skipped. A
+//! malformed set is an error and verifies nothing.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

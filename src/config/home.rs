@@ -104,7 +104,7 @@ impl Config {
     /// Creates the missing parts of the home folder, then reads everything.
     ///
     /// # Errors
-    /// The first fault; nothing is partly applied.
+    /// The first fault. In this case no settings are applied.
     pub fn open(options: &Options) -> Result<Self, Error> {
         finish_removals(options)?;
         make_home(options, &Known::of(&options.home)?)?;
@@ -422,9 +422,9 @@ pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     })
 }
 
-/// Moves the folder of an application away in one step, removes the application from the list of known ones, then
-/// deletes the files. In this order, a power cut in between leaves an application that is not started, rather than one
-/// with default settings or with some of its files missing.
+/// Moves the folder of an application away in one step, removes the application from the list of known applications,
+/// then deletes the files. If the power fails in between, this order leaves an application that is not started, and not
+/// one with default settings or with some of its files missing.
 ///
 /// # Errors
 /// A disk error.
@@ -460,8 +460,8 @@ fn remove_files_of(removed: &Path) {
     }
 }
 
-/// Finishes interrupted removals of applications: drops each application from the list, unless a new one has its name,
-/// and deletes its files.
+/// Finishes interrupted removals of applications. Removes each application from the list, unless a new application has
+/// the same name, and deletes the files of the removed one.
 fn finish_removals(options: &Options) -> Result<(), Error> {
     let all = options.home.join("webapps");
     for entry in fs::read_dir(&all).into_iter().flatten().flatten() {

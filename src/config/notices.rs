@@ -2,8 +2,8 @@
 
 use super::{AppSettings, Values};
 
-/// Flags of ffmpeg that have no effect because the server always behaves so: segments out of the window are removed,
-/// and files appear whole.
+/// Flags of ffmpeg that have no effect because the server always behaves as if they were set: segments outside the
+/// window are removed, and files appear whole.
 const FLAGS_MET: [&str; 3] = [DELETES, "independent_segments", "temp_file"];
 /// Flag whose absence changes the behaviour of ffmpeg but not of this server. The other flags in [`FLAGS_MET`] may
 /// be absent without a warning.

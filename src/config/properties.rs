@@ -105,8 +105,8 @@ fn escape_into(out: &mut String, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Changes the values of some keys and leaves all other lines unchanged. Missing keys are appended, commented-out ones stay, and a key that
-/// occurs twice changes in both places.
+/// Changes the values of some keys and leaves all other lines unchanged. Missing keys are appended. Commented-out keys
+/// stay as they are, and a key that occurs twice is changed in both places.
 #[must_use]
 pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     let mut rest: Vec<&(&str, &str)> = changes.iter().collect();
@@ -162,8 +162,8 @@ pub fn comment_out(text: &str, keys: &[&str]) -> String {
     out
 }
 
-/// Appends, as comments, the keys that the text has neither as settings nor as comments. Each key is given by name,
-/// comment and default. `None` if no key is missing.
+/// Appends, as comments, the given keys that the text has neither as settings nor as comments. `keys` has the name,
+/// comment and default of each key. `None` if no key is missing.
 #[must_use]
 pub fn with_new_keys<'a>(
     text: &str,

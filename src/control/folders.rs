@@ -37,8 +37,8 @@ fn busy() -> Response {
 }
 
 impl ControlConfig {
-    /// Builds the response that refuses a folder. Its message names the folder that `vod.import_folders` allows, or `/` if
-    /// that is not set, as Ant Media Server does, although `/` is refused as well.
+    /// Builds the response that refuses a folder. As in Ant Media Server, the message names the folder that
+    /// `vod.import_folders` allows, or `/` if the setting is empty, although `/` is refused as well.
     fn not_allowed(&self) -> Response {
         let named = self.server.values.text("vod.import_folders");
         let named = if named.is_empty() { "/" } else { named };

@@ -114,8 +114,8 @@ pub(in crate::control) fn loose<'de, T: FromJson, D: Deserializer<'de>>(
     T::from_json(Value::deserialize(from)?).map_err(wrong)
 }
 
-/// Declares objects whose members are converted like those of a record. When read from the store, members of the wrong type get their
-/// default.
+/// Declares objects whose members are converted like those of a record. When an object is read from the store, a member
+/// of the wrong type gets its default.
 macro_rules! objects {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty = $default:expr, $json:literal;)* })*) => {$(
         $(#[$doc])*

@@ -38,7 +38,7 @@ impl HeldBack {
         self.here.len() + self.elsewhere.len()
     }
 
-    /// True if any source may be ready to start. Sources whose id another node holds are not checked until it is
+    /// True if any source may be ready to start. A source whose id another node holds is not checked until the id is
     /// released.
     pub(super) fn is_due(&self) -> bool {
         !self.here.is_empty() || !self.freed.is_empty()

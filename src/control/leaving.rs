@@ -28,7 +28,7 @@ use crate::mail::{BLOBS_LINGER, StreamEnd, ToWorker, ViewerCounts};
 use crate::types::{NodeId, Now, PullId, StreamId, StreamKey};
 
 /// Interval between checks of the sessions. Workers report their viewers at the same interval, so the first check
-/// includes viewers admitted just before the drain.
+/// includes viewers that were admitted just before the drain.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time before the first check.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
@@ -49,8 +49,8 @@ pub(super) struct Leaving {
     fetched: BTreeSet<StreamId>,
     /// Time until which polling viewers may fetch the rest of streams that have ended.
     lingers_until: Option<Instant>,
-    /// Sources given to other nodes, each with the nodes that gave it back and the times at which they may be asked
-    /// again.
+    /// Sources given to other nodes. Each has the nodes that gave the source back, with the times from which they may
+    /// be asked again.
     given: BTreeMap<StreamKey, BTreeMap<NodeId, Instant>>,
 }
 

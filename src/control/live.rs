@@ -1,7 +1,7 @@
 //! All live streams, with their indexes by key, publisher, worker, network and application.
 //!
-//! The indexes change only in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and [`Registry::set_viewers`], so that with
-//! ten thousand streams no event scans them all.
+//! The indexes change only in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and
+//! [`Registry::set_viewers`]. Thanks to the indexes, no event scans all streams, of which there may be ten thousand.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;

@@ -458,8 +458,8 @@ impl Registry {
         }
     }
 
-    /// Handles a worker's report that it wants, has, or no longer has a sink of a stream. The first request starts the sink at the
-    /// publisher's worker, where the sink stays even if the publisher moves.
+    /// Handles a worker's news about a sink of a stream: the worker wants the sink, has it, or no longer has it. The
+    /// first request starts the sink at the publisher's worker. The sink stays there even if the publisher moves.
     pub(super) fn sink_news(
         &mut self,
         cx: &mut Context,

@@ -75,8 +75,8 @@ impl Repeats {
         self.due = self.due.or_else(|| now.mono.checked_add(PERIOD));
     }
 
-    /// True if a refused address should be logged: only once per address. All are forgotten after [`REFUSED_MAX`]
-    /// addresses.
+    /// True if a refused address should be logged, which happens once per address. After [`REFUSED_MAX`] addresses, all
+    /// are forgotten and may be logged again.
     pub(super) fn is_first_refusal(&mut self, app: Option<&str>, client: IpAddr) -> bool {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();

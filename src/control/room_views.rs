@@ -39,8 +39,8 @@ pub(super) fn forget_viewers(records: &mut Records, now: Now, live: &Live) {
 }
 
 impl Outgoing<'_> {
-    /// Begins the view of a room for which a viewer waits. Returns false if the room does not exist, or resources are
-    /// short.
+    /// Begins the view of a room that a viewer wants to watch. Returns false if the room does not exist, or resources
+    /// are short.
     pub(super) fn begin_view(&mut self, room: &StreamKey) -> bool {
         let Some(settings) = self.cx.apps.get(&room.app).cloned() else { return false };
         if are_renditions(&settings)

@@ -472,7 +472,7 @@ impl Outgoing<'_> {
     }
 
     /// Ends the current attempt and begins another with the current record, while the stream continues. A playlist is
-    /// not restarted, since it reads its record after the current item anyway.
+    /// not restarted, since it reads its record again after the current item.
     pub(super) fn restart_source(&mut self, key: &StreamKey) {
         let Some(source) = self.outbound.sources.find(key).filter(|source| source.playlist.is_none()) else {
             return;

@@ -189,8 +189,8 @@ fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
 }
 
 impl Outgoing<'_> {
-    /// Starts the source of a record that was created with `autoStart`. If that fails, the record is removed again, and
-    /// the answer is sent after the removal.
+    /// Starts the source of a record that was created with `autoStart`. If the start fails, the record is removed
+    /// again, and the answer is sent after the removal.
     fn started(&mut self, key: &StreamKey, (requester, answer): (Requester, Answer)) -> Option<Answer> {
         if !matches!(answer, Answer::Started) {
             return Some(answer);

@@ -170,8 +170,8 @@ impl Access {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
-    /// Reports to the other nodes the subscribers whose connections have changed in this turn. Names without a record
-    /// are not counted: anybody can invent them, and each request would write to the directory.
+    /// Reports to the other nodes the subscribers whose connections have changed in this turn. Subscribers without a
+    /// record are not counted: anybody can invent such names, and each request would write to the directory.
     pub(in crate::control) fn tell_present(&mut self, records: &Records, cluster: &mut Cluster) {
         while let Some(who) = self.presences.changed.pop_first() {
             let is_known = records.auxiliary.subscriber(&who.0, &who.1).is_some();
@@ -185,8 +185,8 @@ impl Access {
         self.passes.count(key, egress)
     }
 
-    /// Number of connections of a subscriber that count against its limit. A publisher about to be replaced by the same subscriber does not
-    /// count.
+    /// Number of connections of a subscriber that count against the subscriber's limit. A publisher that the same
+    /// subscriber is about to replace does not count.
     pub(super) fn connections_of(
         &self,
         registry: &Registry,

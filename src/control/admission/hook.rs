@@ -1,5 +1,5 @@
-//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). Asking a receiver is a
-//! job; admissions wait here for a free thread.
+//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). A job asks the
+//! receiver; admissions wait here for a free thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,8 +175,8 @@ impl Control {
 }
 
 impl Context {
-    /// Returns the request without the publish key, for the steps after the key's check. Receivers of hooks must not
-    /// learn the key.
+    /// Returns the request without the publish key, for the steps after the check of that key. Receivers of hooks
+    /// must not learn the key.
     pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
         let mut request = request.clone();
         if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {

@@ -46,8 +46,8 @@ impl Cluster {
         Successors(self.others().map(|node| (node, counts.get(&node.id).copied().unwrap_or(0))).collect())
     }
 
-    /// Hands the ids of sources over to other nodes that accept them. A claim unknown to the directory is not handed
-    /// over yet.
+    /// Hands the ids of sources over to other nodes that accept them. An id whose claim the directory does not know
+    /// yet is not handed over.
     pub(in crate::control) fn hand_over(
         &mut self,
         pulls: impl Iterator<Item = PullId>,

@@ -33,8 +33,8 @@ pub(super) enum Windows {
 }
 
 impl Files {
-    /// At the start, finishes the recordings and removes the uploads that an earlier run left incomplete, and searches
-    /// for old recordings.
+    /// At the start, finishes the recordings and removes the uploads that an earlier run of the server left
+    /// incomplete. Then searches for old recordings.
     pub(in crate::control) fn boot_recordings(
         &mut self,
         cx: &mut Context,
@@ -50,8 +50,8 @@ impl Files {
         });
         let is_upload = |(_, vod): &(_, Vod)| vod.kind.as_deref() == Some(Vod::UPLOADED);
         let (uploads, recordings): (Vec<_>, Vec<_>) = unfinished.partition(is_upload);
-        // The uploads' records are about to be deleted, and nothing else distinguishes their files from recordings:
-        // remember the paths.
+        // The uploads' records are about to be deleted, and nothing but these records distinguishes their files from
+        // recordings: remember the paths.
         let uploaded: BTreeSet<_> = uploads.iter().map(|(key, vod)| vod.path(&key.app)).collect();
         let apps = cx.apps.keys().map(ToString::to_string).collect();
         let sent = cx.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
@@ -75,7 +75,8 @@ impl Files {
     }
 
     /// Removes the DVR folders of ended streams that viewers can no longer go back to. One search runs at a time, with
-    /// a pause of [`WINDOWS`] between two. After the first, only applications that keep such folders are searched.
+    /// a pause of [`WINDOWS`] between two. After the first search, only applications that keep DVR folders are
+    /// searched.
     pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
         match self.recordings.windows {
             Windows::UnderWay => return,

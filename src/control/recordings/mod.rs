@@ -378,7 +378,7 @@ impl Recorder<'_> {
     }
 
     /// Starts or stops the recordings of a live stream according to its tracks and its record, including pending
-    /// changes. For a room, does so for its participants.
+    /// changes of the record. If the stream is a room, does the same for its participants.
     pub(super) fn reconcile_recording(&mut self, key: &StreamKey) {
         for key in [key.clone()].into_iter().chain(participants(self.records, self.registry, key)) {
             Container::ALL.into_iter().for_each(|container| self.reconcile(&key, (container, None)));

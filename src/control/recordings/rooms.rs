@@ -1,6 +1,6 @@
 //! Recordings of rooms: one or more files for each participant, all on one clock. A room's recording begins when the
-//! first participant is recorded, and ends when none is recorded any more. Each file's record names the recording it
-//! belongs to, so that a crash cannot separate the two.
+//! first participant is recorded, and ends when no participant is recorded any more. The record of each file names the
+//! room's recording, so that a crash cannot separate the two.
 
 use std::time::Instant;
 

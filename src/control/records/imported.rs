@@ -1,7 +1,8 @@
 //! Conversion of the reference's records to ours (docs/import.md).
 //!
-//! Members have the same names on both sides, so a record is read as from the store. This module decides which members
-//! are left out, which are reset because they applied only to the old server, and what is reported about the rest.
+//! Members have the same names on both sides, so a record of the reference is parsed like a record in the store. This
+//! module decides which members are left out, which are reset because they applied only to the old server, and what is
+//! reported about the rest.
 
 #[cfg(test)]
 mod tests;

@@ -169,8 +169,8 @@ impl Records {
         self.gather(now, Pending::Record(write));
     }
 
-    /// Gathers changes of auxiliary records that were checked against [`super::auxiliary::AuxiliaryRecords::pending`]. Adds the node to new
-    /// records of files.
+    /// Gathers changes of auxiliary records that were checked against [`super::auxiliary::AuxiliaryRecords::pending`].
+    /// Records of new files get the name of this node.
     pub(in crate::control) fn write_auxiliary(&mut self, now: Now, mut write: AuxiliaryWrite) {
         for (_, record) in &mut write.changes {
             if let (Some(Auxiliary::Vod(vod)), Some(node)) = (record, &self.writes.shared.node) {

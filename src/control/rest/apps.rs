@@ -211,7 +211,7 @@ pub(super) fn reset(
 }
 
 /// `GET /applications/settings/{app}`. Secrets, and parts of URLs that may be secret, are shown to administrators only,
-/// since others could not write them back.
+/// since no other user can write them back.
 pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = cx.apps.get(name) else { return Reply::Now(Response::empty(204)) };

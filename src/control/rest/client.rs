@@ -52,8 +52,8 @@ impl Context {
 }
 
 impl Outbound {
-    /// Logs how an operator can allow a request that was refused because of its address; once per address, for each
-    /// application and for the server.
+    /// Logs how an operator can allow a request that was refused because of its address. Each address is logged once
+    /// for each application, and once for the server.
     pub(super) fn note_refused(
         &mut self,
         cx: &Context,

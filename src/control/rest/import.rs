@@ -54,8 +54,8 @@ pub(super) fn create_list(cx: &mut Context, records: &mut Records, at: Now, call
     import.finish(records, at, call)
 }
 
-/// Parses the broadcasts of a body. The whole body is refused if an element is not an object, because an array would be
-/// read as members in order.
+/// Parses the broadcasts of a body. The whole body is refused if an element is not an object, because serde would read
+/// an array as the members of an object in order.
 fn bodies(bytes: &[u8]) -> Result<Vec<Body>, BodyError> {
     let values: Vec<Value> =
         serde_json::from_slice(&readable(bytes)).map_err(|e| BodyError::Json(e.to_string()))?;

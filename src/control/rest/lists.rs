@@ -189,8 +189,8 @@ pub(super) fn clients(
     }
 }
 
-/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in the reference): viewers with a connection of their own, of every protocol;
-/// HLS and DASH viewers have none.
+/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in the reference): viewers of every protocol that have a
+/// connection of their own. Viewers of HLS and DASH have none, and are not listed.
 pub(super) fn viewers(
     cx: &mut Context,
     registry: &Registry,

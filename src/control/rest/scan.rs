@@ -69,8 +69,8 @@ struct Rank {
 }
 
 impl Order {
-    /// Returns the sort order: names ignore case, and any direction but `desc` is ascending. `None`, the store's order, if neither
-    /// parameter is given.
+    /// Returns the sort order. Names are compared ignoring case, and any direction but `desc` is ascending. `None`,
+    /// which means the store's order, unless both parameters are given.
     pub(super) fn from_call(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,
@@ -599,8 +599,8 @@ fn user_of(record: &Auxiliary) -> Option<Row<'_>> {
     }
 }
 
-/// Makes a list at once, from the items starting at `offset`. A list that is too long is cut, and the answer has the
-/// next offset.
+/// Makes a list at once, from the items starting at `offset`. If the list would be too long, it is cut, and the answer
+/// has the offset of the next item.
 pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
     let (mut json, mut next) = (vec![b'['], offset);
     for item in items {

@@ -348,8 +348,7 @@ fn names_have_the_date_and_folders_the_stream() {
     let mut rig = Rig::with(&[], &[ALWAYS, ("fileNameFormat", "%r%b{take-2}")]);
     rig.publish("s", 0);
     assert_eq!(rig.recording().stem, "s_take-2");
-    // A name given in a call is used unchanged. The folder for recordings has precedence over the shared
-    // folder.
+    // A name given in a call is used unchanged. `recordingSubfolder` has precedence over `subFolder`.
     let mut rig = Rig::with(
         &[],
         &[("addDateTimeToMp4FileName", "true"), ("subFolder", "all"), ("recordingSubfolder", "rec")],
