@@ -17,7 +17,7 @@ const HOME: &str = "./millstream-home";
 /// Names of the commands.
 const COMMANDS: [&str; 9] =
     ["serve", "user", "check-config", "settings", "store", "import", "drain", "bench", "help"];
-/// Least similarity of two words for a suggestion.
+/// Minimum similarity of two words for suggesting one of them.
 const SIMILARITY_MIN: f64 = 0.8;
 
 /// Template of the `--help` text, with placeholders for the lists of schemes and protocols.

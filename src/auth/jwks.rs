@@ -159,7 +159,7 @@ fn key(written: &Written) -> Option<Key> {
 
 /// Encodes an RSA key as in certificates (RFC 8017 §A.1.1).
 fn rsa_key(modulus: &[u8], exponent: &[u8]) -> Option<PublicKey> {
-    /// AlgorithmIdentifier of rsaEncryption, with its null.
+    /// AlgorithmIdentifier of rsaEncryption, with its NULL parameters.
     const ALGORITHM: &[u8] =
         &[0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
     if !MODULUS_BYTES.contains(&stripped(modulus).len()) || stripped(exponent).len() > 8 {

@@ -38,7 +38,7 @@ pub(super) use environment::{PREFIX, variable_of};
 
 /// Maximum number of applications of one server.
 pub const APPS_MAX: usize = 1000;
-/// Names that the server's own paths use.
+/// Names that no application may have, because the server's own paths use them.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
 /// Folders that are never served, compared ignoring case.
 const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];

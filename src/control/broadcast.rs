@@ -334,7 +334,7 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyEr
     let bytes = readable(bytes);
     match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
         None => return Ok(None),
-        // An array would be read as members in order.
+        // Without this check, serde would read an array as the members of an object in order.
         Some(b'{' | b'n') => {}
         Some(_) => return Err(BodyError::Json("expected an object".to_owned())),
     }

@@ -91,7 +91,7 @@ impl Sources {
         self.find(key).is_some_and(|source| source.copying.is_some())
     }
 
-    /// Resets the failures of a copy, because its units arrive.
+    /// Resets the failures of a copy, because units of the copy arrive.
     pub(super) fn copy_lives(&mut self, key: &StreamKey) {
         let Some(id) = self.by_key.get(key) else { return };
         if let Some(copying) = self.by_id.get_mut(id).and_then(|source| source.copying.as_mut()) {
@@ -138,7 +138,7 @@ impl Copying {
         (self.is_promised || self.absent < self.origins.len()) && !self.is_lost(now)
     }
 
-    /// True if no units have come for too long.
+    /// True if no units have arrived for [`PATIENCE`].
     pub(super) fn is_lost(&self, now: Instant) -> bool {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }

@@ -234,7 +234,7 @@ impl Indexes {
     }
 }
 
-/// Decreases a count; removes it at zero.
+/// Decreases a count, and removes the entry when the count becomes zero.
 fn decrease<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
@@ -269,7 +269,7 @@ impl Registry {
         Some(live)
     }
 
-    /// Changes the source of a stream. Returns the former one.
+    /// Changes the source of a stream. Returns the former source.
     pub(super) fn change(&mut self, stream: StreamId, change: impl FnOnce(&mut Source)) -> Option<Source> {
         let live = self.live.get_mut(&stream)?;
         let before = live.source;

@@ -18,7 +18,7 @@ use crate::jobs::{Outcome, Work};
 use crate::mail::NextServer;
 use crate::types::PullId;
 
-/// Time for which an answer is used.
+/// Time for which the addresses of a name are used.
 const KEPT: Duration = Duration::from_secs(3600);
 /// Minimum interval at which a known name is resolved again.
 const ASKED_AGAIN: Duration = Duration::from_millis(500);

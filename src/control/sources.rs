@@ -53,7 +53,7 @@ pub(super) struct Origin {
     pub(super) skip: Duration,
 }
 
-/// The beginning of a source.
+/// The starting point of a source.
 #[derive(Debug)]
 pub(super) struct Beginning {
     /// Index of the first item of a playlist.
@@ -74,7 +74,7 @@ pub(super) struct Source {
     sought: Option<Duration>,
     /// Time at which real-time playback reaches the end of the media received so far.
     pub(super) seen: Instant,
-    /// Items in turn, if the source is a playlist.
+    /// State of the playlist, if the source is a playlist.
     pub(super) playlist: Option<Playlist>,
     /// Nodes to fetch from, if the source is a copy of another node's stream.
     pub(super) copying: Option<Copying>,
@@ -434,7 +434,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Ends a source and its stream. Returns whether there was one.
+    /// Ends a source and its stream. Returns whether the source was running.
     pub(super) fn stop_source(&mut self, key: &StreamKey, end: StreamEnd) -> bool {
         if !self.outbound.sources.is_copying(key) || matches!(end, StreamEnd::Deleted) {
             self.outbound.sources.held_back.remove(key);

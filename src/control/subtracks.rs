@@ -113,7 +113,7 @@ impl Registry {
             }
             records.joined.insert(main.clone());
         }
-        // Inserting updates the index of subtracks.
+        // Inserting the record updates the index of subtracks.
         if let Some(mut record) = records.get(&request.key).cloned() {
             record.main_track_stream_id = Some(main.id.as_ref().to_owned());
             records.insert(request.key.clone(), record);

@@ -1,6 +1,6 @@
 //! Ids of workers, sessions, streams and outbound attempts.
 
-/// Index of a worker, dense from 0.
+/// Index of a worker. Indexes are consecutive, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u16);
 

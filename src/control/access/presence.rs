@@ -259,7 +259,7 @@ impl Access {
         self.passes.give(now.mono, (key, request.egress, who), peer, subscriber)
     }
 
-    /// Notes that a publisher was granted.
+    /// Adds a publisher that was admitted, if it has named a subscriber.
     pub(in crate::control) fn publisher_came(&mut self, cx: &Context, now: Now, request: &PublishRequest) {
         let Some(id) = Credentials::of(&request.params).subscriber else { return };
         let presence = Presence {

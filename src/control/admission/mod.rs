@@ -224,7 +224,7 @@ impl Admission {
     }
 }
 
-/// The next course of an admission.
+/// The next action of an admission.
 #[derive(Debug)]
 enum Course {
     /// All steps have passed.

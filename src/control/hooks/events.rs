@@ -90,7 +90,7 @@ impl Members {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::control) struct Notice<'a> {
     action: &'static str,
-    /// Metadata that replaces the record's.
+    /// Metadata that is sent instead of the record's metadata.
     metadata: Option<&'a str>,
     /// Parameters of the publisher or viewer.
     params: Option<&'a Params>,
@@ -111,7 +111,7 @@ impl<'a> Notice<'a> {
 }
 
 impl Hooks {
-    /// Forgets that an ended stream was expected back.
+    /// Cancels the hook `idleTimeIsExpired` of an ended stream.
     pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
         self.idles.forget(key);
     }

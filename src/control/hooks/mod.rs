@@ -60,9 +60,9 @@ struct Hook {
 /// The state of a stream's queue of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The first hook of the line can be sent.
+    /// The first hook of the queue can be sent.
     Ready,
-    /// A hook of the line is being sent.
+    /// A hook of the queue is being sent.
     Sending,
     /// The first hook has failed and is retried at this time.
     Pausing(Instant),
@@ -298,7 +298,7 @@ impl Hooks {
     /// Queues a message of a data channel, in a line separate from the stream's events. While [`DATA_MAX`] messages of
     /// the stream wait, or [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
     pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
-        // No stream can have this id.
+        // No stream can have an id with a blank, so this is not the line of a stream's events.
         let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));
         let waiting = self.lines.get(&line).map_or(0, |line| line.queue.len());
         let bytes = self.data_bytes.saturating_add(body.len());

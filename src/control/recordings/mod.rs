@@ -87,7 +87,7 @@ pub(super) struct Begin<'a> {
 enum Retry {
     /// Start a failed recording again, with its requested file name.
     Start(StreamKey, Container, Option<String>),
-    /// Finish a file whose finishing failed.
+    /// Try again to finish a file.
     Finish(store::Key),
     /// Store a record that may not be in the store.
     Save(store::Key),

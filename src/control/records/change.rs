@@ -117,7 +117,7 @@ fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<Endpoin
 /// The kind of answer, given once the change is stored.
 #[derive(Debug, Clone)]
 pub(in crate::control) enum Answer {
-    /// The record.
+    /// The created record.
     Created,
     /// The record as a conference room.
     Room,

@@ -30,9 +30,9 @@ const FETCHED: [&str; 2] = ["streamSource", "ipCamera"];
 /// A record to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedRecord {
-    /// Its key.
+    /// Key of the record.
     pub key: Key,
-    /// Its stored form.
+    /// Stored form of the record.
     pub bytes: Bytes,
     /// Descriptions of parts of the record that will not work, one line each.
     pub remarks: Vec<String>,

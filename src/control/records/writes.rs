@@ -62,7 +62,7 @@ impl Pending {
 /// The reason for a failed commit, as far as the server's reaction depends on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Fault {
-    /// Any other error of the system.
+    /// Any error of the system except those named below.
     #[default]
     Refused,
     /// The disk is full.
@@ -118,7 +118,7 @@ pub(in crate::control) struct Writes {
 /// State of records that other nodes write, too.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Id of this node, if other nodes write, too.
+    /// Id of this node, if other nodes write these records, too.
     node: Option<NodeId>,
     /// Keys of the commit under way.
     under_way: BTreeSet<store::Key>,

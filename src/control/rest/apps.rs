@@ -241,9 +241,9 @@ pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> 
 
 /// The reason for which a settings object is refused.
 enum Unfit {
-    /// Not a settings object: 400.
+    /// The body is not a settings object. Answered with 400.
     Malformed(String),
-    /// An impossible value.
+    /// A setting has a value that is not possible.
     Refused(String),
 }
 

@@ -465,7 +465,7 @@ impl Outgoing<'_> {
 }
 
 impl Records {
-    /// Makes the record of a create.
+    /// Makes the record that a create request asks for.
     pub(super) fn new_record(
         &self,
         cx: &mut Context,

@@ -32,7 +32,7 @@ impl ControlConfig {
         Some(if passed_on || foreign { NOBODYS } else { client })
     }
 
-    /// True if the request is not from a foreign page.
+    /// True unless a page of another site has sent the request.
     pub(in crate::control) fn is_own_page(&self, request: &Request) -> bool {
         cors::is_own_page(request, &self.server.names, &self.server.cors_origins)
     }

@@ -14,7 +14,7 @@ use crate::control::json_text::readable;
 use crate::control::records::{Answer, Change, Records, Write};
 use crate::types::StreamKey;
 
-/// Handling of a broadcast whose id exists.
+/// Handling of a broadcast whose id exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDuplicate {
     /// Imports nothing.

@@ -182,9 +182,9 @@ enum Stage {
         after: Option<Arc<str>>,
         /// Number of matches so far.
         matched: usize,
-        /// Page so far, without an order.
+        /// Page so far, if the list has no order.
         page: VecDeque<Arc<str>>,
-        /// Best places so far, with an order.
+        /// Best places so far, if the list has an order.
         ranks: Ranks,
     },
     /// Writing the records of the page.
@@ -194,7 +194,7 @@ enum Stage {
 /// Broadcasts that a list is restricted to; empty texts restrict nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filters {
-    /// Status, as shown.
+    /// Status, as the API shows it.
     pub(super) status: String,
     /// Protocol of the publisher. Only live broadcasts match.
     pub(super) protocol: String,
@@ -290,7 +290,7 @@ impl Scan {
         Self { collection: Collection::Rooms, ..self }
     }
 
-    /// Lists files instead.
+    /// Makes the scan list files instead of broadcasts.
     pub(super) fn of_files(self) -> Self {
         Self { collection: Collection::Files, ..self }
     }

@@ -43,7 +43,7 @@ const BLANK: &str = "streamId or subscriberId is blank";
 const NO_SECRET: &str = "Secret is not set in AppSettings. Please set timetokensecret publish or play in Application \
                          settings";
 
-/// The body of an add. Members that the server sets itself are ignored.
+/// The body of a request to add a subscriber. Members that the server sets itself are ignored.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct SubscriberBody {

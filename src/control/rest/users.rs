@@ -445,7 +445,7 @@ impl Management {
         }
     }
 
-    /// Continues a request whose password hash is done.
+    /// Continues a request whose password hash has been computed.
     pub(in crate::control) fn hashed(
         &mut self,
         cx: &mut Context,

@@ -321,7 +321,7 @@ fn r_32_sessions_end_with_time_with_the_password_and_with_the_user() {
     let gone = rig.ask_as(&admin, Method::Delete, "/rest/v2/users/u@a", "");
     assert!(text(&gone).contains("true"));
     assert_eq!(rig.status_of(&client, Method::Get, list), 403);
-    // Sessions end with time.
+    // Sessions end after some time without a request.
     assert_eq!(rig.status_of(&admin, Method::Get, list), 200);
     rig.run_for(Duration::from_secs(30 * 60));
     assert_eq!(rig.status_of(&admin, Method::Get, list), 403);

@@ -16,7 +16,8 @@ fn at(name: &str, incarnation: u64, count: u32) -> Presence {
 }
 
 impl Rig {
-    /// Returns the numbers reported to the directory since the last call.
+    /// Returns the numbers of connections reported to the directory since this function was last
+    /// called.
     fn told_present(&mut self) -> Vec<u32> {
         let of = |asked: Asked| match asked {
             Asked::Present(one) if one == subscribed(one.count) => Some(one.count),

@@ -382,7 +382,7 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
 }
 
 impl Rig {
-    /// Returns the news about calls that a socket has received since the last call.
+    /// Returns the news about calls that a socket has received since this function was last called.
     fn call_news(&mut self, session: SessionRef) -> Vec<CallNews> {
         let is_own = |mail: &ToWorker| matches!(mail, ToWorker::Call { conn, .. } if *conn == session.conn);
         let (own, others): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(|(_, mail)| is_own(mail));

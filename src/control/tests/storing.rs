@@ -16,7 +16,7 @@ fn a_write_is_answered_and_visible_only_when_it_is_on_disk() {
     assert_eq!(rig.held.len(), 1, "gathered for at most 2 ms");
     assert!(rig.answer(session).is_none());
     assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 404);
-    // The pending overlay catches a second create.
+    // The second create is refused because of the first one, although that is still pending.
     let text = "Stream id is already being used. Please change stream id or keep it empty";
     let second = rig.send(Method::Post, CREATE, r#"{"streamId":"s"}"#);
     assert!(rig.answer(second).is_none(), "not before reads show why");

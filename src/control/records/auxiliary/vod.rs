@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::jobs::Finished;
 use crate::store::{Key, Kind};
 
-/// Duration of a file whose duration is unknown.
+/// Value of `duration` if the duration of a file is unknown.
 const UNKNOWN: i64 = -2;
 
 /// A playable file. Members are in the reference's order.
