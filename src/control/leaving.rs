@@ -55,7 +55,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// True unless this node has recently given the source back.
+    /// True unless `node` has recently given the source back.
     fn takes(&self, now: Instant, node: &NodeId, key: &StreamKey) -> bool {
         self.given.get(key).and_then(|refusers| refusers.get(node)).is_none_or(|until| *until <= now)
     }
