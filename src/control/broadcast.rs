@@ -584,7 +584,7 @@ mod tests {
     fn silence_shows_as_terminated_unexpectedly() {
         let began = Instant::now();
         let at = |ms, wall_ms| Now { mono: began + Duration::from_millis(ms), wall_ms };
-        // For a status from before the server's restart, only the date is known.
+        // If the status was set before the server restarted, only the wall-clock time of the update is known.
         let mut live =
             Broadcast { status: status::BROADCASTING.into(), update_time: 1000, ..Broadcast::default() };
         assert_eq!(live.effective_status(at(0, 20_999)), status::BROADCASTING);

@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 pub(super) enum Asker {
     /// A logged-in user.
     User(Arc<str>),
-    /// The address of a request with the server's token.
+    /// The address of a client that uses the server's token.
     Address(IpAddr),
 }
 

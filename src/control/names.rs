@@ -45,7 +45,7 @@ pub(super) enum Asker {
     NextServer { pull: PullId, attempt: u64, server: NextServer },
 }
 
-/// A requester that waits for the addresses of a name, and the port they should have.
+/// A requester that waits for the addresses of a name, and the port to combine with each address.
 #[derive(Debug)]
 struct Waiter {
     port: u16,

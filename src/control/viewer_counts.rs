@@ -112,7 +112,8 @@ impl Viewers {
         }
     }
 
-    /// Returns the totals of an application with `live` streams. Like the reference, it counts no viewers here.
+    /// Returns the totals of an application with `live` streams. As in the reference, these totals do not count
+    /// viewers.
     pub(super) const fn of_all(live: usize) -> Self {
         Self { connected: -1, hls: 0, webrtc: 0, dash: 0, live: Some(live) }
     }

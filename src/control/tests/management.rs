@@ -297,7 +297,7 @@ fn r_32_sessions_end_with_time_with_the_password_and_with_the_user() {
     let client = rig.add_user_by(&admin, user.clone());
     let list = "/rest/v2/user-list";
     assert_eq!(rig.status_of(&client, Method::Get, list), 200);
-    // A new password ends the sessions that began with the old one at once.
+    // A new password immediately ends the sessions that began with the old one.
     let change = format!(r#"{{"password":"{MD5}","newPassword":"{OTHER}"}}"#);
     let changed = rig.ask_as(&client, Method::Post, "/rest/v2/users/password", &change);
     assert!(text(&changed).contains("Success"), "{changed:?}");

@@ -99,7 +99,7 @@ fn b_17_what_ran_before_a_crash_runs_again_and_what_was_stopped_does_not() {
     }
     assert_eq!((rig.op("by_hand", "start"), rig.op("stopped", "start")), (ok("by_hand"), ok("stopped")));
     assert_eq!(rig.op("stopped", "stop"), stopped());
-    // Only answered changes are relied on: no time passes before the crash.
+    // No time passes before the crash: only changes that were answered have to survive it.
     let keys = |rig: &mut Rig| {
         let mut ids: Vec<_> = rig.pulls().into_iter().map(|(_, order)| order.key.id.to_string()).collect();
         ids.sort();

@@ -53,7 +53,7 @@ fn b_34_a_subtrack_that_waits_for_room_is_stopped_with_its_main_track() {
     }
     assert!(rig.post(&format!("{stop}?stopSubtracks=false"), "").1.contains(r#""success":false"#));
     assert_eq!(rig.post(&stop, "").1, ok("").1);
-    // Only answered changes are relied on: no time passes before the crash.
+    // No time passes before the crash: only changes that were answered have to survive it.
     let mut rig = rig.crash();
     assert_eq!(begun(&mut rig), [""; 0]);
     // A source stopped while it waits stays stopped, even after a restart.
