@@ -17,10 +17,10 @@ const HOME: &str = "./millstream-home";
 /// Names of the commands.
 const COMMANDS: [&str; 9] =
     ["serve", "user", "check-config", "settings", "store", "import", "drain", "bench", "help"];
-/// Least similarity of two words for a suggestion.
+/// Minimum similarity of two words for suggesting one of them.
 const SIMILARITY_MIN: f64 = 0.8;
 
-/// Template of the `--help` text, with gaps for the protocols.
+/// Template of the `--help` text, with placeholders for the lists of schemes and protocols.
 const USAGE: &str = "\
 millstream: a live-streaming media server
 
@@ -109,14 +109,14 @@ pub enum Command {
     Import {
         /// Options of the import.
         options: Options,
-        /// The order.
+        /// Paths and choices of the import.
         order: import::Order,
     },
-    /// Make pictures of key frames, for the server that started it.
+    /// Decode key frames to preview pictures, as a child process of the server.
     PreviewWorker,
-    /// Make the running server of a home drain, or cancel the drain.
+    /// Start or cancel the drain of the server that runs on a home folder.
     Drain {
-        /// The home.
+        /// The options, which name the home folder.
         options: Options,
         /// True to begin the drain, false to cancel it.
         is_leaving: bool,

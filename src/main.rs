@@ -33,8 +33,8 @@ const PASSWORD_BYTES_MAX: u64 = 4096;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    // A panic of one session, or of the store on a damaged file, is caught in its place. Report it as a log line,
-    // not as text on the terminal.
+    // If a session panics, or the store panics on a damaged file, the panic is caught there. Report it as a log
+    // line, not as text on the terminal.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{}", panic.to_string().replace('\n', ": "))));
     let cores = std::thread::available_parallelism()
         .map_or(1, |cores| u16::try_from(cores.get()).unwrap_or(u16::MAX));
@@ -73,7 +73,8 @@ fn serve(options: &Options) -> ExitCode {
         );
     }
     let (notices, heard) = channel();
-    // Done before the ready line, so that a signal sent right after it does not meet the default handler.
+    // Handle signals before the ready line is printed, so that a signal sent right after that line does not meet
+    // the default handler.
     if let Err(error) = watch_signals(notices.clone()) {
         return fail(RUN_TIME, &format!("signals: {error}"));
     }
@@ -104,8 +105,8 @@ fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     // Ignore an alarm that was set before the program was started.
     signal_hook::flag::register(SIGALRM, Arc::default())?;
-    // A write that would exceed the file size limit (RLIMIT_FSIZE) then fails, as on a full disk, instead of
-    // killing the server.
+    // A write beyond the file size limit (RLIMIT_FSIZE) now fails as on a full disk. Without this, the signal
+    // would kill the server.
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let forward = move || {
         for signal in signals.forever() {
@@ -296,7 +297,7 @@ fn ready_line(addresses: &Addresses) -> String {
     }
     let addresses = protocol::listener_names().map(|name| {
         let mut of_name = addresses.all(name).map(|address| address.to_string()).peekable();
-        // If each worker has a port of its own, the ports are a list, in the order of the workers.
+        // If each worker has its own port, the line lists all ports in the order of the workers.
         let is_list = of_name.peek().is_some() && protocol::Port::is_listed(name);
         let value = if is_list { of_name.collect() } else { of_name.next().into() };
         (name.to_owned(), value)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
-/// An empty folder for each value.
+/// A temporary folder, empty at first. Each value has a folder of its own.
 #[derive(Debug)]
 pub(crate) struct TempFolder(PathBuf);
 

@@ -1,5 +1,5 @@
-//! Rules for publishing and playing a stream: the checks of an application and the credentials of a peer, as far as no state is needed
-//! (docs/security.md). One-time tokens, subscribers and hooks are handled by control.
+//! Rules for publishing and playing a stream that need no state (docs/security.md): the checks that an application
+//! enables, and the credentials of a peer. Control handles one-time tokens, subscribers and hooks.
 
 use std::fmt;
 
@@ -118,14 +118,14 @@ pub struct Secrets {
     pub time_code_play: Secret,
     /// `timeTokenPeriod`, in seconds.
     pub time_code_period: u64,
-    /// `timeTokenSeparators`: parts of a derived key are separated.
+    /// `timeTokenSeparators`: the parts of a derived key are joined with a separator.
     pub time_code_separators: bool,
-    /// `timeTokenStoredSubscribersOnly`: no derived keys.
+    /// `timeTokenStoredSubscribersOnly`: subscribers without a record get no codes.
     pub time_code_stored_only: bool,
 }
 
 impl Secrets {
-    /// Returns the secret that derives the codes of subscribers without a secret.
+    /// Returns the application's secret, from which codes are derived for subscribers without a secret of their own.
     #[must_use]
     pub const fn time_code(&self, direction: Direction) -> &Secret {
         match direction {
@@ -143,10 +143,10 @@ pub fn is_stream_id(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// The check that failed; each protocol reports it in its own words.
+/// The check that failed. Each protocol reports the failure in words of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
-    /// Missing one-time token, or one for another stream or direction, or an expired one.
+    /// The one-time token is missing, expired, or for another stream or direction.
     Token,
     /// Invalid signed token.
     Jwt,
@@ -168,9 +168,9 @@ pub enum Denial {
     Hook,
     /// No timely answer from the hook receiver.
     HookSilent,
-    /// End of the viewer by an operator, a short time ago.
+    /// An operator ended this viewer a short time ago.
     Ended,
-    /// A required check that is impossible here.
+    /// A check is required that cannot be done here.
     Unsupported,
 }
 
@@ -193,7 +193,7 @@ impl Denial {
         }
     }
 
-    /// True if other credentials could help.
+    /// True if the peer could be admitted with other credentials.
     #[must_use]
     pub const fn is_of_credentials(&self) -> bool {
         match self {
@@ -232,7 +232,7 @@ impl Denial {
 /// Parameter that holds a publish key.
 pub const PUBLISH_KEY: &str = "key";
 
-/// Parameters of a peer, in the given order.
+/// Parameters that a peer sent: names and values, in the order sent.
 pub type Params = Vec<(String, String)>;
 
 /// The credentials that a peer presents.
@@ -271,8 +271,8 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// Removes credentials that these checks ignore, so that they are neither forwarded nor used to distinguish
-    /// peers. The subscriber is always kept.
+    /// Removes the credentials that none of the enabled checks uses, so that they are not forwarded and do not
+    /// distinguish peers. The subscriber is always kept.
     #[must_use]
     pub fn counting(self, checks: &Checks) -> Self {
         let asks = checks.hook.is_some();
@@ -299,7 +299,8 @@ pub fn is_hash(token: Option<&str>, stream: &str, direction: Direction, secret: 
     !secret.is_empty() && constant_time_eq(expected.as_bytes(), given.as_bytes())
 }
 
-/// Signs a token for a stream until `expires_s` (Unix seconds), with both names of the stream that checks accept.
+/// Signs a token for a stream, valid until `expires_s` (Unix seconds). The token names the stream both as `streamId`
+/// and as `sub`; checks accept either.
 #[must_use]
 pub fn sign_jwt(stream: &str, kind: &str, expires_s: i64, secret: &Secret) -> Option<String> {
     if secret.reveal().len() < jwt::SECRET_BYTES_MIN {
@@ -313,7 +314,8 @@ pub fn sign_jwt(stream: &str, kind: &str, expires_s: i64, secret: &Secret) -> Op
     Some(jwt::sign(&claims, secret.reveal().as_bytes()))
 }
 
-/// True if a signed token is for this stream and direction. The stream is `streamId` or, in older clients, `sub`; both must agree.
+/// True if a signed token is for this stream and direction. The token names the stream as `streamId` or, from older
+/// clients, as `sub`; if it has both, both must match.
 #[must_use]
 pub fn is_jwt(
     token: Option<&str>,

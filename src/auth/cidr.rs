@@ -51,7 +51,7 @@ impl CidrList {
 /// Parses a list. Blanks around commas are allowed; an empty text is an empty list.
 ///
 /// # Errors
-/// The first rule that cannot be read; an empty rule between two commas is one.
+/// The first rule that cannot be read. An empty rule between two commas cannot be read, either.
 pub fn parse(text: &str) -> Result<CidrList, CidrError> {
     if text.trim().is_empty() {
         return Ok(CidrList::default());
@@ -103,7 +103,8 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     bare.parse::<IpAddr>().ok().map(|a| a.to_canonical())
 }
 
-/// Returns the network of an address that limits count by: for IPv6 the /64, since one host may use all of it.
+/// Returns the network by which limits count an address: for IPv6 the /64, since one host may use all addresses
+/// of a /64.
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -1,6 +1,7 @@
 //! Sets of public keys (RFC 7517) of other servers that sign tokens: RS256 and ES256 (RFC 7518 §3.3, §3.4).
 //!
-//! A set is small, with sufficiently strong keys; keys of unknown kinds are skipped. A malformed set is an error and verifies nothing.
+//! Only the first usable keys of a set are used, up to a limit; keys that are weak or of unknown kinds are skipped. A
+//! malformed set is an error and verifies nothing.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -48,7 +49,7 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// Returns the algorithm with this name; all others are refused.
+    /// Returns the algorithm with this name; `None` for any other name.
     pub(super) fn named(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),
@@ -80,7 +81,7 @@ pub struct KeySet(Vec<Key>);
 pub(super) enum Verdict {
     /// Signed with a key of the set.
     Signed,
-    /// No key that was tried fits the signature: neither the one that the token names nor, if it names none, any other.
+    /// No tried key verifies the signature. If the token names a key, only keys with that id are tried.
     Forged,
     /// The token names a key that is missing in the set.
     UnknownKey,
@@ -90,7 +91,7 @@ impl KeySet {
     /// Parses a set.
     ///
     /// # Errors
-    /// The reason it is no set of keys, or has no key that can be used.
+    /// The bytes are not a key set, or the set has no usable key. The error is the reason.
     pub fn read(bytes: &[u8]) -> Result<Self, &'static str> {
         if bytes.len() > SET_BYTES_MAX {
             return Err("it is larger than 256 KiB");
@@ -112,7 +113,7 @@ impl KeySet {
         self.0.is_empty()
     }
 
-    /// Verifies the signature of a message. Without a key id, a few keys are tried.
+    /// Verifies the signature of a message with the key named by `id`. Without an id, tries a few keys.
     pub(super) fn verify(
         &self,
         algorithm: Algorithm,
@@ -158,7 +159,7 @@ fn key(written: &Written) -> Option<Key> {
 
 /// Encodes an RSA key as in certificates (RFC 8017 §A.1.1).
 fn rsa_key(modulus: &[u8], exponent: &[u8]) -> Option<PublicKey> {
-    /// AlgorithmIdentifier of rsaEncryption, with its null.
+    /// AlgorithmIdentifier of rsaEncryption, with its NULL parameters.
     const ALGORITHM: &[u8] =
         &[0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
     if !MODULUS_BYTES.contains(&stripped(modulus).len()) || stripped(exponent).len() > 8 {
@@ -271,7 +272,7 @@ pub(crate) mod tests {
             assert_eq!(jwt::verify_by_keys(&jwt::sign(&claims, secret), &set, NOW), Err(JwtError::Algorithm));
         }
         assert_eq!(jwt::verify(RS256, SET.as_bytes(), NOW), Err(JwtError::Algorithm));
-        // A key must not verify signatures of another kind.
+        // A key must not verify signatures of another algorithm.
         let mixed = SET.replace("\"r1\"", "\"x\"").replace("\"e1\"", "\"r1\"");
         let mixed = KeySet::read(mixed.as_bytes()).unwrap();
         assert_eq!(jwt::verify_by_keys(RS256, &mixed, NOW), Err(JwtError::UnknownKey));

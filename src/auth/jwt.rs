@@ -22,7 +22,7 @@ pub const SECRET_BYTES_MIN: usize = 32;
 /// The claims of a token. Callers interpret all members except the times.
 pub type Claims = Map<String, Value>;
 
-/// Reasons for refusing a token, for the operator's log; the peer gets the same text for all.
+/// Reasons for refusing a token, for the operator's log. The peer gets the same text for every reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JwtError {
@@ -58,7 +58,7 @@ pub enum JwtError {
     NotYet,
 }
 
-/// The header. A duplicate member is an error in serde. Members of optional type must be absent.
+/// Header of a token. Serde refuses duplicate members. A token that has any of the members from `crit` on is refused.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -217,7 +217,7 @@ mod tests {
         check(&sign_json(HEADER, payload, SECRET))
     }
 
-    /// RFC 7515 §A.1: a token of another issuer, with its key and unusual white space.
+    /// RFC 7515 §A.1: a token signed by another implementation, with its key; the JSON has unusual white space.
     #[test]
     fn the_rfc_s_example_verifies() {
         let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
@@ -364,7 +364,7 @@ mod tests {
         ] {
             assert_eq!(with_payload(&payload).map(drop), result, "{payload}");
         }
-        // The clock may jump while the server runs; only its present value counts.
+        // The clock may jump while the server runs; only the present time of the clock counts.
         let token = sign_json(HEADER, &format!(r#"{{"exp":{}}}"#, now + 60), SECRET);
         let day = 86_400_000;
         assert_eq!(verify(&token, SECRET, NOW + day), Err(JwtError::Expired));

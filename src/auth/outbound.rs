@@ -1,6 +1,5 @@
-//! The policy on which addresses this server may connect to on behalf of others (docs/robustness.md U-30, U-31,
-//! U-34). It checks the resolved address, because `127.1`, `0x7f000001` and a DNS name may all mean the same
-//! machine.
+//! The policy for addresses to which this server may connect on behalf of others (docs/robustness.md U-30, U-31, U-34).
+//! The resolved address is checked, because `127.1`, `0x7f000001` and a DNS name may all mean the same machine.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -82,8 +81,8 @@ impl OutboundPolicy {
     }
 }
 
-/// True if an address is on the public internet: not of this machine or of private or shared networks, including IPv6 addresses that a
-/// translator maps to such an address (RFC 6890, RFC 6052, RFC 8215, RFC 3056).
+/// True if an address is on the public internet. False for addresses of this machine and of private or shared networks,
+/// and for IPv6 addresses that a translator maps to such an address (RFC 6890, RFC 6052, RFC 8215, RFC 3056).
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),

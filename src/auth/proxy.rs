@@ -75,8 +75,9 @@ pub fn read<'a>(
     Some(passed)
 }
 
-/// Returns the right-most address that is not a trusted proxy, and its place from the right; the peer without a place if there is no
-/// address, `None` if an address is unreadable.
+/// Returns the right-most address that is not a trusted proxy, and its position counted from the right. If all are
+/// trusted, returns the left-most one; without addresses, the peer and no position. `None` if an address is unreadable
+/// or the chain is too long.
 fn chain(
     peer: IpAddr,
     addresses: impl Iterator<Item = Option<IpAddr>>,
@@ -96,12 +97,13 @@ fn chain(
     Some(found)
 }
 
-/// Returns the entries of a list, last one first.
+/// Returns the entries of a list, the last one first.
 fn entries<'a>(values: &[&'a str]) -> impl Iterator<Item = &'a str> {
     values.iter().rev().flat_map(|value| value.rsplit(','))
 }
 
-/// Returns the entry written by the proxy at this distance, or the only entry, since some proxies replace the field.
+/// Returns the entry that is `hop` places from the right, or the left-most entry if there are fewer, since some proxies
+/// replace the field instead of appending to it.
 fn at<'a>(values: &[&'a str], hop: usize) -> Option<&'a str> {
     let last = entries(values).take(hop.saturating_add(1)).last()?;
     Some(last.trim()).filter(|entry| !entry.is_empty())
@@ -140,7 +142,8 @@ fn is_host(host: &str) -> bool {
     host.len() <= HOST_BYTES_MAX && name_fits && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// Returns a prefix without its trailing slash. Refuses a prefix that another reader could take for a host.
+/// Returns a prefix without its trailing slash. Refuses a prefix such as `//host`, which a client could take for a
+/// host.
 fn prefix(text: &str) -> Option<String> {
     let text = text.strip_suffix('/').unwrap_or(text);
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
@@ -160,7 +163,8 @@ struct Element {
     host: Option<String>,
 }
 
-/// Parses the elements of `Forwarded`, last one first (RFC 7239 §4); `None` for a syntax error or too many elements.
+/// Parses the elements of `Forwarded`, the last one first (RFC 7239 §4); `None` for a syntax error or too many
+/// elements.
 fn elements(values: &[&str]) -> Option<Vec<Element>> {
     let mut elements = Vec::new();
     for value in values {
@@ -350,7 +354,8 @@ mod tests {
             ),
             (&[("Host", "[::1]"), ("X-Forwarded-Port", "81")], of(None, "[::1]:81", "")),
             (&[host, ("Forwarded", "proto=https;host=\"m.example:444\"")], of(yes, "m.example:444", "")),
-            // The value of the proxy nearest to the client counts, neither the client's own nor the inner proxy's.
+            // The value of the proxy nearest to the client counts; the client's own value and that of the inner proxy
+            // do not.
             (
                 &[
                     ("X-Forwarded-For", "8.8.8.8, 10.0.0.2"),

@@ -22,10 +22,11 @@ pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
     decode(BASE32).or_else(|| decode(BASE32_NOPAD)).filter(|key| !key.is_empty())
 }
 
-/// Derives the key of a subscriber without a secret from the application's secret and the code's purpose.
+/// Derives a key for a subscriber that has no secret of its own: from the application's secret, the subscriber, the
+/// stream and the purpose of the code.
 ///
-/// Without a `separator`, as in clients of the reference, `bob1` on `free-vip` has the key of `bob1free-` on `vip`. With `/`, which no
-/// stream id contains, all keys differ.
+/// With an empty `separator`, as in clients of the reference, keys can coincide: `bob1` on `free-vip` has the key of
+/// `bob1free-` on `vip`. With `/`, which no stream id contains, all keys differ.
 #[must_use]
 pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str, separator: &str) -> Vec<u8> {
     let mut key = [secret, subscriber, stream, kind].join(separator).into_bytes();
@@ -45,7 +46,7 @@ pub fn code(key: &[u8], period_s: u64, wall_ms: u64) -> String {
 pub fn is_valid(key: &[u8], period_s: u64, wall_ms: u64, given: &str) -> bool {
     let now = step(period_s, wall_ms);
     let steps = [now.saturating_sub(1), now, now.saturating_add(1)];
-    // All codes are computed, so that the time does not reveal which one matched.
+    // All codes are computed, so that the time taken does not reveal the code that matched.
     steps.iter().fold(false, |valid, step| {
         constant_time_eq(code_of_step(key, *step).as_bytes(), given.as_bytes()) | valid
     })

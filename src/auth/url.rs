@@ -26,7 +26,7 @@ pub enum UrlError {
     /// Missing or invalid host.
     #[error("the host is not valid")]
     Host,
-    /// Port 0, over 65535, or missing where there is no default.
+    /// Port 0, over 65535, or missing for a scheme without a default port.
     #[error("the port is not valid")]
     Port,
     /// No stream name.
@@ -40,7 +40,7 @@ pub enum UrlError {
     Unsupported(&'static str),
 }
 
-/// A URL, split as far as all schemes agree. The part after the authority is parsed by its protocol.
+/// A URL, split only into the parts that all schemes share. Each protocol parses the part after the authority itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Url<'a> {
     /// Scheme as written; upper case is refused.
@@ -91,7 +91,7 @@ impl<'a> Url<'a> {
     /// Returns the host name or address, without brackets, and the port.
     ///
     /// # Errors
-    /// There are credentials, no host, or no port that could be connected to.
+    /// The URL has credentials, no valid host, or no port from 1 to 65535.
     pub fn host_and_port(&self, default_port: u16) -> Result<(String, u16), UrlError> {
         if self.authority.contains('@') {
             return Err(UrlError::Credentials);
@@ -126,7 +126,7 @@ pub struct HookUrl {
     pub port: u16,
 }
 
-/// Prints a redacted URL: hooks carry keys in their paths.
+/// Prints a redacted URL, because the paths of hook URLs contain keys.
 impl fmt::Debug for HookUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&redact(&self.text))

@@ -11,8 +11,8 @@ use super::vod::{self, VodSettings};
 use super::{Extensions, Level, Schema};
 use crate::auth::CidrList;
 
-/// The parsed settings of an application. Shared as `Arc`; a change makes a new object with a higher epoch, while existing sessions keep
-/// theirs.
+/// The parsed settings of an application. Shared as `Arc`; a change makes a new object with a higher epoch, while
+/// sessions that already exist keep the object with which they began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppSettings {
     /// Name of the application, and of its folder below `webapps`.
@@ -21,7 +21,7 @@ pub struct AppSettings {
     pub epoch: u64,
     /// `publisherGraceMs`: how long a stream waits for a lost publisher.
     pub publisher_grace: Duration,
-    /// `maxLatencyMs`: a viewer further behind jumps to the newest key frame.
+    /// `maxLatencyMs`: a viewer that lags by more than this jumps to the newest key frame.
     pub max_latency: Duration,
     /// `coalesceMs`: how long an audio unit may wait for the next video unit; zero: never.
     pub coalesce: Duration,
@@ -59,7 +59,7 @@ pub struct AppSettings {
     pub restart_sources: Option<Duration>,
     /// Rules for publishing, playing and use of the API.
     pub security: SecuritySettings,
-    /// Every key as text, including those above.
+    /// Every key with its value as text, including the settings parsed above.
     pub values: Values,
 }
 

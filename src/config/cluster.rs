@@ -102,7 +102,7 @@ fn is_of_sentinels(url: &str) -> bool {
     named.is_some_and(|(hosts, master)| !master.is_empty() && hosts.split(',').all(|host| !host.is_empty()))
 }
 
-/// Parses a short plain text.
+/// Parses a short value of letters, digits, dots, hyphens and underscores.
 fn word(values: &Values, key: &str) -> Result<String, Error> {
     let text = values.text(key).trim();
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);

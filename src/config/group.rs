@@ -1,4 +1,4 @@
-//! Topics of settings. Each row of a table of keys names one.
+//! Topics of settings. Each row in the tables of keys names its topic.
 
 /// A topic of settings, under which people look for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) const ROOMS: Group = Group::new("rooms");
 pub(crate) const S3: Group = Group::new("s3");
 /// Streams that are pulled or pushed.
 pub(crate) const SOURCES: Group = Group::new("sources");
-/// Transcoding of video, which the reference does, and previews.
+/// Transcoding of video, which only the reference does, and previews.
 pub(crate) const TRANSCODING: Group = Group::new("transcoding");
 /// HTTP calls to other servers.
 pub(crate) const WEBHOOKS: Group = Group::new("webhooks");

@@ -6,7 +6,8 @@
 //! data/ (0700)   log/
 //! ```
 //!
-//! Lost settings are not treated like settings never made (`known`), because restrictions would be lifted.
+//! A lost settings file is not treated like one that never existed (`known`): starting with defaults would lift the
+//! restrictions it contained.
 
 mod adopted;
 mod environment;
@@ -37,7 +38,7 @@ pub(super) use environment::{PREFIX, variable_of};
 
 /// Maximum number of applications of one server.
 pub const APPS_MAX: usize = 1000;
-/// Names that the server's own paths use.
+/// Names that no application may have, because the server's own paths use them.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
 /// Folders that are never served, compared ignoring case.
 const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
@@ -103,7 +104,7 @@ impl Config {
     /// Creates the missing parts of the home folder, then reads everything.
     ///
     /// # Errors
-    /// The first fault; nothing is partly applied.
+    /// The first fault. In this case no settings are applied.
     pub fn open(options: &Options) -> Result<Self, Error> {
         finish_removals(options)?;
         make_home(options, &Known::of(&options.home)?)?;
@@ -153,7 +154,8 @@ impl Config {
                         .for_each(|notice| remarks.push(format!("application {name}: {notice}")));
                     apps.push(Arc::new(app));
                 }
-                // An application without a file has the same fault: its cause is the command line or the environment.
+                // If an application without a settings file has the same fault, the command line or the environment
+                // causes it.
                 Err(error) if is_same_fault(&error, overlays.bare_app(options, &name).err().as_ref()) => {
                     return Err(error);
                 }
@@ -301,7 +303,7 @@ impl Overlays {
     }
 }
 
-/// Returns the names of the applications; for a home not created yet, those it will have.
+/// Returns the names of the applications. For a home that does not exist yet, returns those that its creation will add.
 fn app_list(options: &Options, known: &Known, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
     let names = known.with_folders(&options.home, remarks)?;
     if names.is_empty() && known.apps.is_empty() {
@@ -321,7 +323,8 @@ fn is_same_fault(error: &Error, other: Option<&Error>) -> bool {
     }
 }
 
-/// Returns all faults of some values. After each fault the key gets its default, which may reveal another fault.
+/// Returns all faults of some values. After each fault, the key at fault gets its default, which may reveal another
+/// fault.
 fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -> Vec<String> {
     let mut found: Vec<Error> = Vec::new();
     while found.len() < FAULTS_MAX
@@ -332,7 +335,8 @@ fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -
             break;
         };
         let is_again = found.iter().any(|before| is_same_fault(before, Some(&error)));
-        // An error that remains with the default follows from another key, such as a switch that needs this one.
+        // If the error remains after the key is reset to its default, another key causes it, such as a switch that
+        // requires this key.
         let mended = |given: &String| {
             let mut without = values.clone();
             without.reset(given);
@@ -418,9 +422,9 @@ pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     })
 }
 
-/// Moves the folder of an application away in one step, removes the application from the list of known ones, then
-/// deletes the files. In this order, a power cut in between leaves an application that is not started, rather than one
-/// with default settings or with some of its files missing.
+/// Moves the folder of an application away in one step, removes the application from the list of known applications,
+/// then deletes the files. If the power fails in between, this order leaves an application that is not started, and not
+/// one with default settings or with some of its files missing.
 ///
 /// # Errors
 /// A disk error.
@@ -456,8 +460,8 @@ fn remove_files_of(removed: &Path) {
     }
 }
 
-/// Finishes interrupted removals of applications: drops each application from the list, unless a new one has its name,
-/// and deletes its files.
+/// Finishes interrupted removals of applications. Removes each application from the list, unless a new application has
+/// the same name, and deletes the files of the removed one.
 fn finish_removals(options: &Options) -> Result<(), Error> {
     let all = options.home.join("webapps");
     for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
@@ -579,7 +583,8 @@ pub(super) fn app_names(home: &Path, remarks: &mut Remarks) -> Result<Vec<String
     Ok(names)
 }
 
-/// Creates missing folders and files; existing ones stay. Settings files that the home had before are not recreated.
+/// Creates missing folders and files, and keeps existing ones. Settings files that the home had before are not
+/// recreated.
 fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     let home = &options.home;
     for name in ["conf", "webapps"] {
@@ -636,8 +641,8 @@ fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
     disk::make_folder(&SystemDisk, path, mode).map_err(|e| io_error(path, &e))
 }
 
-/// Writes a settings file with every key, its text changed by `edit`, unless the file exists. Mode 0600, since secrets may be added;
-/// written in one step, so that a crash leaves no partial file.
+/// Writes a settings file with every key, unless the file exists. `edit` changes the text first. The file has mode
+/// 0600, since secrets may be added to it, and is written in one step, so that a crash leaves no partial file.
 fn write_new(path: &Path, title: &str, table: &[Key], edit: impl Fn(&str) -> String) -> Result<(), Error> {
     if path.try_exists().map_err(|e| io_error(path, &e))? {
         return Ok(());

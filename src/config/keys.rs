@@ -95,5 +95,5 @@ const fn foreign_secret(
 
 /// Keys of `conf/red5.properties`; the protocols' keys go between the two parts.
 pub(super) const SERVER: [&[Key]; 2] = [server::FIRST, server::LAST];
-/// Keys of `webapps/{app}/WEB-INF/red5-web.properties`, likewise in two parts.
+/// Keys of `webapps/{app}/WEB-INF/red5-web.properties`; the protocols' keys go between the two parts.
 pub(super) const APP: [&[Key]; 2] = [app::FIRST, app_last::LAST];

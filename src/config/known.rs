@@ -29,7 +29,8 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Reads the list. In a home of a server without a list, the applications started there are used.
+    /// Reads the list. If an older server, which kept no list, has used the home, returns the applications that it has
+    /// started.
     pub(super) fn of(home: &Path) -> Result<Self, Error> {
         let path = list_file(home);
         let text = match fs::metadata(&path) {
@@ -55,8 +56,8 @@ impl Known {
         })
     }
 
-    /// Returns the applications that have a folder. Adds a remark for each listed one whose folder was removed by hand;
-    /// those are not served.
+    /// Returns the applications that have a folder. A listed application whose folder was removed by hand is not
+    /// served, and gets a remark.
     pub(super) fn with_folders(&self, home: &Path, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
         let mut names: BTreeSet<String> = app_names(home, remarks)?.into_iter().collect();
         for name in self.apps.iter().filter(|name| is_app_name(name)) {

@@ -45,7 +45,7 @@ const NAMES: [(&str, &str); 4] = [
     ("dashEnableLowLatency", "lLDashEnabled"),
     ("dashTargetLatency", "targetLatency"),
 ];
-/// Keys that are not members.
+/// Keys that the settings object of the API does not contain.
 const SILENT: [&str; 6] = ["maxBitrateAccept", "db.type", "db.name", "db.host", "db.user", "db.password"];
 /// Numbers that the reference represents as text.
 const TEXTS: [&str; 7] = [
@@ -84,8 +84,8 @@ impl Schema {
         members.into_iter()
     }
 
-    /// Returns the position of a member: its index in the reference's order, or the index of the member it follows and the distance from
-    /// that one.
+    /// Returns the sort position of a member: its index in the reference's order and 0, or the index of the reference's
+    /// member it follows and its distance from that member.
     fn rank(&self, name: &str, key: &str) -> (usize, u8) {
         if let Some(at) = ORDER.iter().position(|known| *known == name) {
             return (at, 0);
@@ -120,7 +120,7 @@ fn shape_of(key: &Key) -> Shape {
 }
 
 impl Member {
-    /// Returns the value for the API. If the text in the file does not fit its type, returns the default.
+    /// Returns the value for the API. If the text in the file does not fit the member's type, returns the default.
     #[must_use]
     pub fn show(&self, values: &Values) -> Value {
         let text = values.text(self.key.name);
@@ -143,7 +143,7 @@ impl Member {
         }
     }
 
-    /// Returns the value shown to users who may not see the secret: as if not set.
+    /// Returns the value shown to users who may not see the secret: the same as for a secret that is not set.
     #[must_use]
     pub fn hidden(&self) -> Value {
         if self.shape == Shape::NullText { Value::Null } else { "".into() }

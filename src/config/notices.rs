@@ -2,10 +2,11 @@
 
 use super::{AppSettings, Values};
 
-/// Flags of ffmpeg that have no effect because the server always behaves so: segments out of the window are removed,
-/// and files appear whole.
+/// Flags of ffmpeg that have no effect because the server always behaves as if they were set: segments outside the
+/// window are removed, and files appear whole.
 const FLAGS_MET: [&str; 3] = [DELETES, "independent_segments", "temp_file"];
-/// The one of these flags whose absence would make a difference.
+/// Flag whose absence changes the behaviour of ffmpeg but not of this server. The other flags in [`FLAGS_MET`] may
+/// be absent without a warning.
 const DELETES: &str = "delete_segments";
 /// Flags that the server honours.
 const FLAGS_FOLLOWED: [&str; 2] = ["program_date_time", "omit_endlist"];

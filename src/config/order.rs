@@ -1,6 +1,7 @@
 //! The order in which the API shows the settings of an application.
 
-/// Members of Ant Media Server 4.0 in order, without those of protocols, whose sections state their positions; our own members come after.
+/// Members of Ant Media Server 4.0 in order. Members of protocols are not listed: the protocols' sections state their
+/// positions. Members that only this server has come last.
 pub(super) const ORDER: [&str; 176] = [
     "remoteAllowedCIDR",
     "mp4MuxingEnabled",

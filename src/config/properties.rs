@@ -17,7 +17,7 @@ const OLD_PREFIX: &str = "settings.";
 pub struct Property {
     /// Line number, from 1.
     pub line: usize,
-    /// Line of an earlier value of the same key, which this one replaces.
+    /// Line of an earlier value of the same key, which the value in this line replaces.
     pub replaces: Option<usize>,
     /// Key, without the `settings.` prefix.
     pub key: String,
@@ -105,8 +105,8 @@ fn escape_into(out: &mut String, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Changes the values of some keys and leaves all other lines unchanged. Missing keys are appended, commented-out ones stay, and a key that
-/// occurs twice changes in both places.
+/// Changes the values of some keys and leaves all other lines unchanged. Missing keys are appended. Commented-out keys
+/// stay as they are, and a key that occurs twice is changed in both places.
 #[must_use]
 pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     let mut rest: Vec<&(&str, &str)> = changes.iter().collect();
@@ -162,8 +162,8 @@ pub fn comment_out(text: &str, keys: &[&str]) -> String {
     out
 }
 
-/// Appends, as comments, the keys that the text has neither as settings nor as comments. Each key is given by name,
-/// comment and default. `None` if no key is missing.
+/// Appends, as comments, the given keys that the text has neither as settings nor as comments. `keys` has the name,
+/// comment and default of each key. `None` if no key is missing.
 #[must_use]
 pub fn with_new_keys<'a>(
     text: &str,
@@ -286,7 +286,7 @@ mod tests {
         let seen: Vec<_> =
             found.iter().map(|p| (p.line, p.replaces, p.key.as_str(), p.value.as_str())).collect();
         assert_eq!(seen, [(2, None, "b", "2"), (4, Some(3), "a", "4")]);
-        // The change applies to the value that is in effect.
+        // Every line of the key is changed, including the one whose value is in effect.
         let changed = set_lines(text, &[("a", "9")]);
         assert_eq!(changed, "a=9\nb=2\nsettings.a=9\na=9\n");
     }

@@ -10,7 +10,7 @@ use super::values::Values;
 pub struct RecordingSettings {
     /// `mp4MuxingEnabled`: record every stream as MP4, unless its broadcast says otherwise.
     pub always: bool,
-    /// `webMMuxingEnabled`: the same as WebM.
+    /// `webMMuxingEnabled`: record every stream as WebM, unless its broadcast says otherwise.
     pub always_webm: bool,
     /// `addDateTimeToMp4FileName`.
     pub dated: bool,
@@ -32,8 +32,8 @@ pub struct RecordingSettings {
     pub bytes_max: Option<u64>,
 }
 
-/// Parses the text between the braces of `fileNameFormat`. Resolution and bit rate apply to renditions only: as in the
-/// reference, names of streams that are not transcoded contain neither.
+/// Parses the text between the braces of `fileNameFormat`. Names of streams that are not transcoded contain neither
+/// resolution nor bit rate: as in the reference, these apply to renditions only.
 fn file_text(values: &Values) -> Result<String, Error> {
     let key = "fileNameFormat";
     let text = values.text(key).split_once('{').map_or("", |(_, rest)| rest);

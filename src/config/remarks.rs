@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::properties::printable;
 
-/// Maximum number of unknown keys, over all files, with a line each. More must come from another server and share one line.
+/// Up to this many unknown keys, over all files, get a line each. More are taken for keys of another server, and share
+/// one line.
 const LINES_MAX: usize = 8;
 /// Maximum number of keys of a file named in the shared line.
 const NAMED_MAX: usize = 5;
@@ -16,7 +17,7 @@ struct Unknown {
     path: PathBuf,
     line: usize,
     key: String,
-    /// The similar known key, and whether the file has that one, too.
+    /// Similar known key, if any, and whether the file contains that key as well.
     near: Option<(&'static str, bool)>,
 }
 
@@ -39,7 +40,7 @@ impl Remarks {
         self.push(format!("{path}, line {line}: {key} was given in line {first} already; this value counts"));
     }
 
-    /// Notes an unknown key, with the similar known key and whether the file has that one, too.
+    /// Notes an unknown key. `near` is the similar known key, if any, and whether the file contains that key as well.
     pub(super) fn unknown(
         &mut self,
         path: &Path,
@@ -65,7 +66,7 @@ impl Remarks {
         let Self { mut lines, unknown } = self;
         let count = unknown.len();
         // Keys that resemble a known key are named one by one, because a mistyped switch protects nothing. If the file
-        // also has the known key, the similar one (`rtmpt.port`) is a different key.
+        // also has the known key, the unknown one (such as `rtmpt.port`) is not a typing error.
         let is_meant = |one: &Unknown| one.near.is_some_and(|(_, is_there)| !is_there);
         let (meant, foreign): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_meant);
         lines.extend(meant.iter().take(LINES_MAX).map(Unknown::line));

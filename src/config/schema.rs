@@ -14,7 +14,8 @@ pub struct Section {
     pub server: &'static [Key],
     /// Keys of an application.
     pub app: &'static [Key],
-    /// Keys that the reference has, each with the member that it follows there. Other keys come after the reference's members.
+    /// Keys that the reference has, too, each with the reference's member that it follows in the API. Other keys come
+    /// after all members of the reference.
     pub places: &'static [(&'static str, &'static str)],
     /// Parses the values of the server's keys.
     pub read_server: fn(&Values) -> Result<Extensions, Error>,
@@ -23,7 +24,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// A section without keys, to be extended.
+    /// A section without keys, from which protocols build theirs.
     pub const NONE: Self = Self {
         server: &[],
         app: &[],
@@ -96,7 +97,8 @@ pub struct Schema {
 static BARE: LazyLock<Schema> = LazyLock::new(|| Schema::new([]));
 
 impl Schema {
-    /// Combines the server's own keys with those of the sections, which go in between.
+    /// Combines the server's own keys with those of the sections, which are inserted between the two parts of the
+    /// server's keys.
     pub fn new(sections: impl IntoIterator<Item = &'static Section>) -> Self {
         let sections: Vec<_> = sections.into_iter().collect();
         let table = |[first, last]: [&[Key]; 2], of: fn(&Section) -> &'static [Key]| {
@@ -148,7 +150,7 @@ impl Default for &'static Schema {
     }
 }
 
-/// Compares by address, since there is one instance of each.
+/// Compares by address, since there is only one instance of each schema.
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)

@@ -8,7 +8,7 @@ use super::visibility::Visibility;
 use crate::auth::access::{Checks, Secret, Secrets, Trust};
 use crate::auth::{HookUrl, jwt};
 
-/// Shortest interval of the status hook, in milliseconds: figures are updated no more often.
+/// Shortest interval of the status hook, in milliseconds. Figures are not updated more often.
 const STATUS_PERIOD_MIN: u64 = 500;
 
 /// The settings for sending hooks.
@@ -78,7 +78,8 @@ fn webhook_secret(values: &Values) -> Result<Secret, Error> {
     }
 }
 
-/// Parses the checks. A check that cannot be done as described is an error, so that no switch does less than its name says.
+/// Parses the checks. A check that cannot be done as described is an error: a switch must not protect less than its
+/// name says.
 pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
     let publish = Checks {
         token: values.boolean("publishTokenControlEnabled")?,

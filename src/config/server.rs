@@ -38,7 +38,7 @@ pub struct Limits {
     pub unauthenticated: usize,
     /// New unauthenticated connections per address and second.
     pub new_connections_per_second: u32,
-    /// Burst allowed above that rate.
+    /// Burst of new unauthenticated connections allowed above the rate.
     pub new_connections_burst: u32,
     /// True if loopback addresses are exempt from limits per address.
     pub exempt_loopback: bool,
@@ -89,7 +89,7 @@ pub struct LogSettings {
 /// The parsed settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// `server.host`: address for listeners without their own; `None`: all addresses.
+    /// `server.host`: address for listeners that have no address of their own; `None`: all addresses.
     pub host: Option<IpAddr>,
     /// `http.host` or `server.host`; `None`: all addresses, IPv4 and IPv6.
     pub http_host: Option<IpAddr>,
@@ -103,9 +103,9 @@ pub struct ServerSettings {
     pub protocols: Extensions,
     /// `http.ssl_certificate_file`, within the home folder unless it is absolute.
     pub certificate_file: PathBuf,
-    /// `http.ssl_certificate_chain_file`, likewise.
+    /// `http.ssl_certificate_chain_file`, within the home folder unless it is absolute.
     pub certificate_chain_file: PathBuf,
-    /// `http.ssl_certificate_key_file`, likewise.
+    /// `http.ssl_certificate_key_file`, within the home folder unless it is absolute.
     pub certificate_key_file: PathBuf,
     /// `server.workers`, at least 1.
     pub workers: u16,
@@ -132,7 +132,7 @@ pub struct ServerSettings {
     pub status_hook: Option<HookUrl>,
     /// `metrics.per_stream`.
     pub metrics_per_stream: bool,
-    /// Every key as text, including those above.
+    /// Every key with its value as text, including the settings parsed above.
     pub values: Values,
 }
 

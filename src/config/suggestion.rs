@@ -6,12 +6,12 @@ use super::{Key, Level, Schema};
 
 /// Maximum number of differing letters: wrong, missing, extra or swapped.
 const EDITS_MAX: usize = 2;
-/// Number of letters of a key per allowed difference.
+/// An unknown key may differ from a known one by one letter for every five of its letters.
 const LETTERS_OF_AN_EDIT: usize = 5;
-/// Number of letters of a variable per allowed difference. More differences are allowed than in a file: a mistyped
-/// switch must not be taken for somebody else's variable.
+/// An unknown variable may differ from a known one by one letter for every three of its letters. More differences
+/// are allowed than in a file, because a mistyped switch must not be ignored as a variable of another program.
 const LETTERS_OF_A_MISTAKE: usize = 3;
-/// Least similarity for a suggestion.
+/// Minimum similarity of two keys for suggesting one of them.
 const SIMILARITY_MIN: f64 = 0.75;
 
 /// Makes the message for an unknown key of the command line. `given` has the prefix `app.` for keys of applications.
@@ -64,7 +64,7 @@ pub(super) fn near_key(schema: &Schema, level: Level, given: &str) -> Option<&'s
     let plain = given.to_ascii_lowercase();
     let distance = |key: &Key| strsim::osa_distance(&key.name.to_ascii_lowercase(), &plain);
     let nearest = schema.keys(level).iter().map(|key| (distance(key), key.name)).min()?;
-    // Short keys tolerate fewer differences; otherwise most of their letters could differ.
+    // Short keys tolerate fewer differences. Otherwise most letters of a short key could differ.
     let max = EDITS_MAX.min(given.len() / LETTERS_OF_AN_EDIT);
     (nearest.0 <= max).then_some(nearest.1)
 }

@@ -168,7 +168,8 @@ impl Values {
         self.number(key, 0, u16::MAX)
     }
 
-    /// Parses the address of a listener, or else that of all listeners; `None`: all addresses, IPv4 and IPv6.
+    /// Parses the address of a listener. If the key is empty, returns the address for all listeners
+    /// (`server.host`). `None`: all addresses, IPv4 and IPv6.
     pub(crate) fn host(&self, key: &str) -> Result<Option<IpAddr>, Error> {
         let host = |key| match self.text(key) {
             "" => Ok(None),

@@ -7,10 +7,11 @@ use super::{Error, Values};
 
 /// The key of the setting.
 const KEY: &str = "participantVisibilityMatrix";
-/// Role of participants without one.
+/// Role assumed for participants that have no role.
 const DEFAULT: &str = "default";
 
-/// The roles that each role sees. An unlisted role sees the roles of `default`, or all roles if that is missing.
+/// The roles that each role sees. An unlisted role sees the roles listed for `default`, or all roles if
+/// `default` is not listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Visibility(BTreeMap<String, BTreeSet<String>>);
 
@@ -54,7 +55,7 @@ mod tests {
                 ("attendee", "attendee", false),
                 ("speaker", "attendee", false),
                 ("speaker", "active_attendee", true),
-                // An unlisted role sees the same as no role.
+                // An unlisted role sees the same roles as a participant without a role.
                 ("stranger", "", true),
                 ("stranger", "stranger", false),
             ] {

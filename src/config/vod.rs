@@ -1,4 +1,4 @@
-//! Settings of an application for uploads, and for further storage of playable files.
+//! Settings of an application for uploads, and for storing playable files elsewhere.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Error;
 use super::values::Values;
 use crate::auth::access::Secret;
 
-/// Bit of `uploadExtensionsToS3` for files.
+/// Bit in `uploadExtensionsToS3` that selects files.
 const FILES: i32 = 1;
 
 /// Settings of playable files.
@@ -16,7 +16,7 @@ const FILES: i32 = 1;
 pub struct VodSettings {
     /// `upload.max_bytes`: largest uploaded file.
     pub upload_bytes_max: u64,
-    /// Object storage to which files are moved; `None`: they stay.
+    /// Object storage to which files are uploaded; `None`: files stay on this machine only.
     pub s3: Option<Arc<S3Settings>>,
     /// Redirect of requests for missing files, if set.
     pub forwarding: Option<Arc<Forwarding>>,

@@ -9,10 +9,10 @@ use crate::types::{Now, StreamId};
 
 /// Media time over which rates are measured, in milliseconds: longer than a GOP, so that one large key frame does not distort the rate.
 const SPAN_MS: i64 = 5000;
-/// Divisor of a limit that gives the tolerated excess; clocks and rounding are not exact.
+/// A rate may exceed its limit by the limit divided by this number, because clocks and rounding are not exact.
 const SLACK: u64 = 20;
 
-/// The beginning of a measurement.
+/// Figures at the start of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
     media_ms: i64,
@@ -40,7 +40,7 @@ fn refusal(
     let present = Measured::of(figures);
     let begun = *since.get_or_insert(present);
     let span = present.media_ms.saturating_sub(begun.media_ms);
-    // The figures are those of another publisher, or the media clock was set back.
+    // The figures belong to another publisher, or the media clock was set back: measure anew.
     if span < 0 || present.bytes < begun.bytes || present.pictures < begun.pictures {
         *since = Some(present);
         return None;

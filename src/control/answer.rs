@@ -70,7 +70,8 @@ impl<'a> Outcome<'a> {
         Self { error_id: id, ..self }
     }
 
-    /// Returns a response with the members of `object` followed by those of this result, which serves clients that expect either.
+    /// Returns a response with the members of `object` followed by the members of this result, for clients that expect
+    /// the one or the other.
     pub(in crate::control) fn behind(self, mut object: Vec<u8>) -> Response {
         let Ok(own) = serde_json::to_vec(&self) else { return Response::error(500, "Internal Server Error") };
         if let (Some(b'}'), Some(members)) = (object.pop(), own.strip_prefix(b"{")) {

@@ -24,7 +24,8 @@ impl Live {
     }
 }
 
-/// Returns the mail to the worker that fetches a copy, if its number of viewers differs from the one last reported to the origin.
+/// Returns the mail to the worker that fetches a copy, if the copy's number of viewers differs from the number last
+/// reported to the origin.
 pub(super) fn news(
     registry: &Registry,
     sources: &mut Sources,
@@ -43,8 +44,8 @@ pub(super) fn news(
 
 impl Access {
     /// Number of viewers of a stream at other nodes that are counted under `name`, for the record's limits. At the
-    /// origin, this is the number reported by nodes with copies; at other nodes, the record's number minus the one that
-    /// this node has reported.
+    /// origin, this is the number that nodes with copies have reported. At other nodes, it is the number in the record
+    /// minus the number that this node has reported.
     pub(super) fn viewers_elsewhere(
         &self,
         records: &Records,

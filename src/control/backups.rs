@@ -39,7 +39,8 @@ impl Backups {
 }
 
 impl Walks {
-    /// Schedules checks of the newest backup's age, if backups are enabled; at the start and with new settings.
+    /// At the start and after a change of settings: schedules checks of the newest backup's age, if backups are
+    /// enabled.
     pub(super) fn boot_backups(&mut self, cx: &Context, cluster: &Cluster, now: Now) {
         // A shared directory is backed up by its own tools.
         let is_on = !cx.config.server.backups().every.is_zero() && !cluster.is_shared();

@@ -94,7 +94,8 @@ fn given<'de, T: FromJson, D: Deserializer<'de>>(from: D) -> Result<Option<Optio
     loose(from).map(Some)
 }
 
-/// The calls that may set a member: `server` for none, `create` for a create, `both` also for an update.
+/// Sets a member from a request body, if the member's rule allows it: `server` never, `create` in a create request,
+/// `both` also in an update.
 macro_rules! assign {
     (server, $create:ident, $to:expr, $given:expr) => {};
     (create, true, $to:expr, $given:expr) => {
@@ -131,7 +132,8 @@ macro_rules! members {
             /// The key that a publisher must give, in an application with `publishKeyRequired`.
             #[serde(rename = "publishKey", skip_serializing_if = "Option::is_none")]
             pub publish_key: Option<String>,
-            /// True if the record's source should run: it was started and not stopped since. Stored, but never shown.
+            /// True if the record's source should run, because it was started and has not been stopped since. Stored,
+            /// but never shown.
             #[serde(rename = "sourceWanted", skip_serializing)]
             pub source_wanted: bool,
             /// True if any viewer count is not zero.
@@ -146,7 +148,7 @@ macro_rules! members {
             /// The mode of a conference room; members of other records do not have it.
             #[serde(rename = "conferenceMode", skip_serializing_if = "Option::is_none")]
             pub conference_mode: Option<String>,
-            /// The time of `update_time`; `None` if that is from an earlier run of the server.
+            /// Monotonic time of `update_time`; `None` if the update is from an earlier run of the server.
             #[serde(skip)]
             pub updated: Option<Instant>,
         }
@@ -332,7 +334,7 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyEr
     let bytes = readable(bytes);
     match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
         None => return Ok(None),
-        // An array would be read as members in order.
+        // Without this check, serde would read an array as the members of an object in order.
         Some(b'{' | b'n') => {}
         Some(_) => return Err(BodyError::Json("expected an object".to_owned())),
     }
@@ -347,7 +349,7 @@ impl Broadcast {
         record.take_create(body);
         record.drop_empty_items();
         for item in record.play_list_item_list.iter_mut().flatten() {
-            // Other servers' files are not opened here, so the duration is the value for unreadable media.
+            // Files of other servers are not opened here, so the duration is that of unreadable media.
             if item.kind.as_deref() == Some("VoD") {
                 item.duration_in_ms = UNREADABLE;
             }
@@ -582,7 +584,7 @@ mod tests {
     fn silence_shows_as_terminated_unexpectedly() {
         let began = Instant::now();
         let at = |ms, wall_ms| Now { mono: began + Duration::from_millis(ms), wall_ms };
-        // For a status from before the server's restart, only the date is known.
+        // If the status was set before the server restarted, only the wall-clock time of the update is known.
         let mut live =
             Broadcast { status: status::BROADCASTING.into(), update_time: 1000, ..Broadcast::default() };
         assert_eq!(live.effective_status(at(0, 20_999)), status::BROADCASTING);

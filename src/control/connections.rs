@@ -1,5 +1,5 @@
 //! Figures of a stream's connections: every worker is asked, and requests are answered when all workers have replied.
-//! Requests that arrive meanwhile share the result.
+//! Requests that arrive before then share the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -45,7 +45,7 @@ pub(super) struct Copying {
     at: usize,
     /// Number of attempts that have failed since units last arrived.
     failures: usize,
-    /// Number of these attempts that failed because the origin does not have the stream.
+    /// Number of attempts since units last arrived that failed because the origin does not have the stream.
     absent: usize,
     /// Time at which units stopped arriving.
     lost: Option<Instant>,
@@ -91,7 +91,7 @@ impl Sources {
         self.find(key).is_some_and(|source| source.copying.is_some())
     }
 
-    /// Resets the failures of a copy, because its units arrive.
+    /// Resets the failures of a copy, because units of the copy arrive.
     pub(super) fn copy_lives(&mut self, key: &StreamKey) {
         let Some(id) = self.by_key.get(key) else { return };
         if let Some(copying) = self.by_id.get_mut(id).and_then(|source| source.copying.as_mut()) {
@@ -120,8 +120,8 @@ impl Copying {
         &self.via
     }
 
-    /// Moves to the next of these origins, or retries the only one. If none are given, the previous ones are tried
-    /// again, because the publisher of a dead node may be moving to another one.
+    /// Moves to the next of these origins; if there is only one, retries it. If none are given, the previous origins
+    /// are tried again, because the publisher of a dead node may be moving to another node.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;
@@ -138,7 +138,7 @@ impl Copying {
         (self.is_promised || self.absent < self.origins.len()) && !self.is_lost(now)
     }
 
-    /// True if no units have come for too long.
+    /// True if no units have arrived for [`PATIENCE`].
     pub(super) fn is_lost(&self, now: Instant) -> bool {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }
@@ -202,8 +202,8 @@ impl Cluster {
 }
 
 impl Control {
-    /// Follows the directory's report that another node has a stream: a copy moves there at once, a stream that has
-    /// lost its publisher here becomes a copy, and waiting sessions may ask again.
+    /// Follows the directory's report that another node has a stream: a copy is fetched from that node at once, a
+    /// stream that has lost its publisher here becomes a copy, and waiting sessions may ask again.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
         if self.registry.cluster.location(key).is_none() {
             return;
@@ -245,7 +245,7 @@ impl Control {
             live.told.announced = false;
         }
         if was_view {
-            // Workers treat a view differently from other streams, so they are sent the stream again.
+            // Workers treat a view differently from other streams, so the stream is posted to them again.
             self.registry.post_stream_up(&mut self.cx, stream);
         }
         self.outgoing(now).reconcile_pushes(key);
@@ -325,7 +325,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Ends a copy. Viewers that wait for it are refused.
+    /// Ends a copy. Viewers that still wait for the copy are refused.
     pub(super) fn end_copy(&mut self, key: &StreamKey, is_over: bool) {
         let is_here = self.registry.is_live(key);
         let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };

@@ -7,8 +7,8 @@ use crate::control::management::Management;
 use crate::control::records::Records;
 
 impl Management {
-    /// Logs a line for each such default, with the way to change it. Also generates and logs the code for the first
-    /// user.
+    /// Logs each use of the server that needs no credential by default, with the way to change this. Also generates
+    /// and logs the code for the first user.
     pub(super) fn log_doors(&mut self, cx: &mut Context, records: &Records) {
         if !records.auxiliary.has_users() && cx.config.server.doors.first_user_code {
             let code = FirstCode::new(cx.alphanumerics(CODE_CHARACTERS));

@@ -4,8 +4,8 @@
 //! 2. The `supervisor` resolves names, checks addresses and times the attempts, which are ordered from the source's
 //!    worker.
 //! 3. News of the current attempt changes the endpoint's status. News of an older attempt is dropped.
-//! 4. A failed attempt is followed by another one, without a limit. If `endpointRepublishLimit` is set, attempts stop
-//!    there until the next publish, or until that setting allows more.
+//! 4. A failed attempt is followed by another one. If `endpointRepublishLimit` is set, attempts end at that number,
+//!    until the stream is published again or the setting allows more.
 //! 5. A removed endpoint is stopped within the same turn; later answers about it are ignored.
 
 use super::context::Context;
@@ -111,7 +111,8 @@ impl Pushes {
 }
 
 impl Outbound {
-    /// Logs the tracks that are not sent to a target; each list once, because later attempts leave out the same ones.
+    /// Logs the tracks that are not sent to a target. Each list of tracks is logged once, because later attempts
+    /// leave out the same tracks.
     fn note_left_out(&mut self, id: PushId, codecs: &[String]) {
         let Some(push) = self.pushes.by_id.get_mut(&id) else { return };
         if codecs.is_empty() || push.told_left_out == codecs {
@@ -133,7 +134,8 @@ impl Outbound {
 }
 
 impl Records {
-    /// Changes an endpoint, found by its URL, which is unique in a list; ids are set by clients and may repeat.
+    /// Changes an endpoint. It is found by its URL, which is unique in a list; ids may repeat, since clients set
+    /// them.
     fn change_endpoint(&mut self, key: &StreamKey, url: &str, change: impl Fn(&mut EndpointRecord)) {
         let Some(record) = self.get_mut(key) else { return };
         let list = record.end_point_list.iter_mut().flatten();
@@ -142,7 +144,7 @@ impl Records {
 }
 
 impl ControlConfig {
-    /// True if a host is this server, as far as known without resolving it.
+    /// True if a host is this server, as far as this is known without resolving the host's name.
     pub(super) fn is_own_host(&self, host: &str) -> bool {
         match host.parse::<IpAddr>() {
             Ok(address) => self.outbound.is_own(address) || address.is_unspecified(),
@@ -205,8 +207,8 @@ impl Control {
                 self.outbound.pushes.own.ended(id);
                 self.outbound.supervisor.again(now.mono, Job::Push(id));
             }
-            // Either the end of the stream is about to be reported, or the worker ended the push by mistake and it is
-            // retried.
+            // Either the end of the stream is about to be reported, or the worker ended the push by mistake. In the
+            // latter case the push is retried.
             PushState::Finished => self.push_failed(now, id, status::FINISHED, "the worker ended it"),
         }
     }

@@ -3,11 +3,11 @@
 //! 1. Each request waits in the queue of its requester: a user, or an address that uses the server's token. Queueing
 //!    costs next to nothing.
 //! 2. A slice answers requests up to a number of rows, one request of each queue in turn; other mail is handled between
-//!    two slices. Under high load, feeds are answered less often than once a second, those of requesters with many
-//!    feeds least.
+//!    two slices. Under high load, feeds are answered less often than once a second, and the feeds of requesters with
+//!    many feeds least often.
 //! 3. A feed is remembered for [`REMEMBERED`] after its last request. There are at most [`OF_ASKER_MAX`] feeds per
-//!    requester and [`FEEDS_MAX`] in total; at the latter limit, the requester with most feeds loses one to a requester
-//!    with fewer. A feed without room is answered 503, which ends it.
+//!    requester and [`FEEDS_MAX`] in total. When all are in use, the requester with most feeds loses one to a requester
+//!    with fewer. A feed that gets no place is answered 503, which ends it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -25,11 +25,12 @@ use crate::types::{Now, SessionRef};
 const OF_ASKER_MAX: usize = 64;
 /// Maximum feeds in total.
 const FEEDS_MAX: usize = 1024;
-/// Time for which a feed is remembered after its last request: it repeats after a second, and its client may pause reading.
+/// Time for which a feed is remembered after its last request. Feeds repeat after a second, but a client may pause
+/// reading.
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// Number of rows per slice: some hundred microseconds.
 const SLICE_ROWS: usize = 128;
-/// Number of streams and recordings scanned in the time of one row.
+/// Number of streams and recordings scanned in the time that one row takes.
 const OF_ROW: usize = 64;
 /// Pause between two slices, in which other inputs are handled.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -39,7 +40,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 pub(super) enum Asker {
     /// A logged-in user.
     User(Arc<str>),
-    /// The address of a request with the server's token.
+    /// The address of a client that uses the server's token.
     Address(IpAddr),
 }
 
@@ -59,12 +60,12 @@ pub(super) struct Feeds {
     ages: BTreeSet<(Instant, SessionRef)>,
     /// Feeds of each requester.
     held: BTreeMap<Asker, BTreeSet<SessionRef>>,
-    /// Requesters by their number of feeds.
+    /// Number of feeds of each requester, in ascending order.
     sizes: BTreeSet<(usize, Asker)>,
     lines: BTreeMap<Asker, VecDeque<Question>>,
     /// Number of waiting requests.
     queued: usize,
-    /// Requesters with waiting requests; the next is first.
+    /// Requesters with waiting requests, in the order of their turns.
     turns: VecDeque<Asker>,
     due: Option<Instant>,
 }
@@ -74,8 +75,8 @@ impl Feeds {
         self.due
     }
 
-    /// Returns true if a feed may make a request: it is known, or there is room for it, possibly by dropping another
-    /// feed.
+    /// Returns true if a feed may make a request: the feed is known, or there is room for it. Another feed may be
+    /// dropped to make room.
     fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
         if self.queued >= FEEDS_MAX {
             return false;
@@ -101,7 +102,7 @@ impl Feeds {
         true
     }
 
-    /// Drops a feed of the requester with most feeds, if that requester still has more than `own` afterwards.
+    /// Drops a feed of the requester with most feeds, if that requester has more than `own` feeds even without it.
     fn give_way(&mut self, own: usize) -> bool {
         let Some((most, asker)) = self.sizes.last().filter(|(most, _)| *most > own.saturating_add(1)) else {
             return false;
@@ -140,7 +141,8 @@ impl Feeds {
         self.due = self.due.or_else(|| now.checked_add(PAUSE));
     }
 
-    /// Returns the requests of the next slice. Each scans `walked` streams and recordings, besides its rows.
+    /// Returns the requests of the next slice. Each request costs its rows and a scan of `walked` streams and
+    /// recordings.
     pub(super) fn slice(&mut self, now: Instant, walked: usize) -> Vec<Question> {
         if self.due.is_none_or(|due| due > now) {
             return Vec::new();
@@ -165,13 +167,13 @@ impl Feeds {
     }
 }
 
-/// Number of rows of a request: its own, and one for each broadcast that it names.
+/// Number of rows of a request: one, and one more for each broadcast that the request names.
 fn rows_of(request: &Request) -> usize {
     request.query_value("ids").map_or(1, |ids| ids.split(',').count().saturating_add(1))
 }
 
 impl Access {
-    /// Queues the request of a feed. Returns the request of a peer without a login, to be refused at once.
+    /// Queues the request of a feed. If the peer has no login, returns the request, which the caller refuses at once.
     pub(super) fn feed_asked(
         &mut self,
         cx: &mut Context,
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!((feeds.known.len(), feeds.sizes.first().unwrap().0), (FEEDS_MAX, 16));
         assert!(ask(&mut feeds, now, 20).is_none(), "nobody has more");
         assert!(ask(&mut feeds, now, 99).is_some(), "and one that has none gets in");
-        // Requesters that do not return are forgotten.
+        // Requesters that send no further requests are forgotten.
         let later = now + REMEMBERED + Duration::from_millis(1);
         assert!(ask(&mut feeds, later, 0).is_some());
         assert_eq!((feeds.known.len(), feeds.ages.len(), feeds.held.len(), feeds.sizes.len()), (1, 1, 1, 1));
@@ -279,7 +281,7 @@ mod tests {
         // If each request scans many streams, a slice has fewer requests.
         (0..10).for_each(|_| feeds.queue(at, user(0), question(10)));
         assert_eq!(feeds.slice(at + PAUSE, 64 * SLICE_ROWS).len(), 1);
-        // Requests that wait longer than their feeds are remembered are limited, too.
+        // The number of waiting requests is limited even if their feeds are no longer remembered.
         let mut next = feeds.queued;
         while feeds.admit(at, session(0), &user(0)) {
             feeds.queue(at, user(0), question(1));

@@ -6,7 +6,8 @@
 //! 2. The files become records in one commit, with which the request is answered.
 //! 3. Forgetting a folder removes the link first, then the records. The files belong to somebody else, and stay.
 //!
-//! A crash in between leaves a link without records, or records without a link. Forgetting the folder removes either.
+//! A crash in between leaves a link without records, or records without a link. Forgetting the folder removes what is
+//! left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,8 +37,8 @@ fn busy() -> Response {
 }
 
 impl ControlConfig {
-    /// Builds the response that refuses a folder. Its message names the folder that `vod.import_folders` allows, or `/` if
-    /// that is not set, as Ant Media Server does, although `/` is refused as well.
+    /// Builds the response that refuses a folder. As in Ant Media Server, the message names the folder that
+    /// `vod.import_folders` allows, or `/` if the setting is empty, although `/` is refused as well.
     fn not_allowed(&self) -> Response {
         let named = self.server.values.text("vod.import_folders");
         let named = if named.is_empty() { "/" } else { named };
@@ -46,7 +47,7 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// Imports a folder. Returns the answer if it is known now.
+    /// Imports a folder. Returns the answer if it is known at once; otherwise a job answers the requester.
     pub(super) fn import_folder(
         &self,
         cx: &mut Context,
@@ -126,7 +127,7 @@ impl AuxiliaryRecords {
 }
 
 impl Context {
-    /// Removes an imported folder. Returns the answer if it is known now.
+    /// Removes an imported folder. Returns the answer if it is known at once; otherwise a job answers the requester.
     pub(super) fn forget_folder(
         &mut self,
         requester: Requester,

@@ -106,7 +106,7 @@ impl FromJson for EndpointRecord {
     }
 }
 
-/// Deserializes an optional member with these conversions.
+/// Deserializes an optional member with the conversions of [`FromJson`].
 pub(in crate::control) fn loose<'de, T: FromJson, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -114,8 +114,8 @@ pub(in crate::control) fn loose<'de, T: FromJson, D: Deserializer<'de>>(
     T::from_json(Value::deserialize(from)?).map_err(wrong)
 }
 
-/// Declares objects whose members are converted like those of a record. When read from the store, members of the wrong type get their
-/// default.
+/// Declares objects whose members are converted like those of a record. When an object is read from the store, a member
+/// of the wrong type gets its default.
 macro_rules! objects {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty = $default:expr, $json:literal;)* })*) => {$(
         $(#[$doc])*
@@ -155,7 +155,7 @@ macro_rules! objects {
     )*};
 }
 
-/// A member of such an object, and how it is set.
+/// A member of an object declared by `objects!`, which a JSON value can set.
 trait Set {
     fn set(&mut self, given: Value) -> Result<(), &'static str>;
 }

@@ -1,5 +1,5 @@
-//! Sizes of control's tables, for simulations: without peers and streams all must be empty. Also the tasks that control
-//! has ordered, which must match its records.
+//! Sizes of control's tables, for simulations: all tables must be empty when there are no peers and no streams. Also
+//! lists the tasks that control has ordered, which must match its records.
 
 use super::Control;
 use super::supervisor::Job;
@@ -18,7 +18,7 @@ pub struct Ordered {
     pub what: String,
     /// State of the task.
     pub at: Standing,
-    /// Number of attempts that have failed since one last held.
+    /// Number of consecutive failed attempts.
     pub failures: u32,
 }
 
@@ -29,7 +29,7 @@ pub enum Standing {
     Open(WorkerId),
     /// Waiting for the next attempt, or for a name to be resolved.
     Waiting,
-    /// No longer attempted, because it failed too often.
+    /// Attempts have stopped, because too many have failed.
     GivenUp,
 }
 

@@ -1,8 +1,8 @@
 //! Sources that should run but must wait: for resources, for a stream with their id to end here, or for another node to
 //! release their id.
 //!
-//! Waiting sources are checked once a second. A node that stops a source for good releases the id before the record
-//! says so; an id therefore counts as free only [`FREE_AFTER`] later.
+//! Waiting sources are checked once a second. A node that stops a source for good releases the id first and changes the
+//! record afterwards. A released id therefore counts as free only after [`FREE_AFTER`].
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -38,7 +38,7 @@ impl HeldBack {
         self.here.len() + self.elsewhere.len()
     }
 
-    /// True if any source may be ready to start. Sources whose id another node holds are not checked until it is
+    /// True if any source may be ready to start. A source whose id another node holds is not checked until the id is
     /// released.
     pub(super) fn is_due(&self) -> bool {
         !self.here.is_empty() || !self.freed.is_empty()
@@ -60,7 +60,8 @@ impl HeldBack {
         *self = Self::default();
     }
 
-    /// Moves the sources whose ids have become free, and were not taken again, to those that start when there is room.
+    /// Moves the sources whose ids have become free, and were not taken again, to `here`, so that they start when there
+    /// is room.
     fn take_freed(&mut self, now: Instant, is_elsewhere: impl Fn(&StreamKey) -> bool) {
         while let Some((_, key)) = self.freed.pop_front_if(|(at, _)| *at <= now) {
             if !is_elsewhere(&key) && self.elsewhere.remove(&key) {
@@ -71,7 +72,7 @@ impl HeldBack {
 }
 
 impl Outbound {
-    /// Keeps a source that should run until it can be started.
+    /// Holds back a source that should run, until the source can be started.
     pub(super) fn hold_back(&mut self, now: Now, key: &StreamKey, is_elsewhere: bool) {
         let held_back = &mut self.sources.held_back;
         if is_elsewhere {
@@ -97,8 +98,8 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Starts a source that should run. If resources are short or the id is taken, the source waits until it can be
-    /// started.
+    /// Starts a source that should run. If resources are short or the id is taken, holds the source back until it can
+    /// be started.
     pub(super) fn begin_or_hold_back(&mut self, key: &StreamKey) {
         let Err(reason) = self.begin_source(key) else { return };
         let is_short = self
@@ -115,7 +116,8 @@ impl Outgoing<'_> {
         tracing::info!(%key, reason, retries, "source not started");
     }
 
-    /// Starts sources that were held back: a limited number at a time, and none of an application without room.
+    /// Starts sources that were held back: a limited number in one call. An application without room starts none of its
+    /// sources.
     pub(super) fn begin_held_back(&mut self) {
         self.outbound
             .sources

@@ -1,4 +1,5 @@
-//! Minute samples of the last hour, in memory: of the machine and the server, of applications, and of live streams. Panels draw them.
+//! Samples of the last hour, one per minute, in memory: of the machine and the server, of applications, and of live
+//! streams. Panels draw them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -88,7 +89,7 @@ pub(super) struct StreamSample {
     pub(super) lost_ratio: f64,
 }
 
-/// The samples of the server and of applications. Those of a live stream are kept with it.
+/// The samples of the server and of applications. The samples of a live stream are kept with the stream.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) server: Minutes<ServerSample>,

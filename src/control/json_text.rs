@@ -7,12 +7,12 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 /// The hexadecimal digits of U+FFFD.
 const REPLACEMENT: &[u8] = b"fffd";
 
-/// Converts a text so that serde_json accepts it. A text that it accepts already is not copied.
+/// Converts a text so that serde_json accepts it. A text that serde_json accepts already is not copied.
 pub(super) fn readable(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let mut out: Option<Vec<u8>> = None;
     let mut at: usize = 0;
-    // A backslash occurs only in strings, and always belongs to the character after it.
+    // A backslash occurs only in strings, and always belongs to the character that follows it.
     while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
         let escape = at.saturating_add(found);
         at = match unit(bytes, escape) {

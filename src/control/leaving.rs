@@ -2,7 +2,7 @@
 //! to end, and then shuts down.
 //!
 //! 1. An operator starts the drain. Workers refuse new viewers, admission refuses new publishers, and no source is
-//!    started. Health checks report it, and the other nodes are informed.
+//!    started. Health checks report the drain, and the other nodes are informed.
 //! 2. Each source is handed to another node of the cluster: the directory moves the claim, and the stream continues
 //!    here as a copy of that node's, with its viewers. Failed handovers are retried. A node that cannot run a source
 //!    gives its claim back, and the next node is asked. If none is left, the source runs here again, for the same
@@ -28,7 +28,7 @@ use crate::mail::{BLOBS_LINGER, StreamEnd, ToWorker, ViewerCounts};
 use crate::types::{NodeId, Now, PullId, StreamId, StreamKey};
 
 /// Interval between checks of the sessions. Workers report their viewers at the same interval, so the first check
-/// includes viewers admitted just before the drain.
+/// includes viewers that were admitted just before the drain.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time before the first check.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
@@ -45,17 +45,17 @@ pub(super) struct Leaving {
     until: Option<Instant>,
     /// Time of the next check; `None` once the shutdown was ordered.
     next: Option<Instant>,
-    /// Streams that had viewers by separate requests at the last check.
+    /// Streams that had polling viewers at the last check.
     fetched: BTreeSet<StreamId>,
-    /// Time until which viewers of such streams that have ended may fetch the rest of them.
+    /// Time until which polling viewers may fetch the rest of streams that have ended.
     lingers_until: Option<Instant>,
-    /// Sources given to other nodes, each with the nodes that gave it back and the times at which they may be asked
-    /// again.
+    /// Sources given to other nodes. Each has the nodes that gave the source back, with the times from which they may
+    /// be asked again.
     given: BTreeMap<StreamKey, BTreeMap<NodeId, Instant>>,
 }
 
 impl Leaving {
-    /// True unless the node has recently given the source back.
+    /// True unless `node` has recently given the source back.
     fn takes(&self, now: Instant, node: &NodeId, key: &StreamKey) -> bool {
         self.given.get(key).and_then(|refusers| refusers.get(node)).is_none_or(|until| *until <= now)
     }
@@ -69,8 +69,8 @@ impl Leaving {
         }
     }
 
-    /// Notes the streams that viewers fetch by separate requests. Returns true while viewers of an ended stream may
-    /// still fetch its rest.
+    /// Notes the streams that have polling viewers. Returns true while viewers of an ended stream may still fetch its
+    /// rest.
     fn lingers(&mut self, registry: &Registry, now: Instant) -> bool {
         if self.fetched.iter().any(|stream| registry.get(stream).is_none()) {
             self.lingers_until = now.checked_add(BLOBS_LINGER);
@@ -106,7 +106,7 @@ impl Context {
 }
 
 impl Sources {
-    /// Returns the sources of this node that are not copies, with their pulls.
+    /// Returns the sources of this node that are not copies, with the ids of their pulls.
     fn own(&self) -> impl Iterator<Item = (&StreamKey, PullId)> {
         let is_own = |id| self.by_id.get(id).is_some_and(|source| source.copying.is_none());
         self.by_key.iter().filter(move |(_, id)| is_own(*id)).map(|(key, id)| (key, *id))
@@ -114,7 +114,7 @@ impl Sources {
 }
 
 impl Sessions {
-    /// Counts the sessions that are here.
+    /// Counts the sessions of this node.
     pub(super) fn of(registry: &Registry, access: &Access, outbound: &Outbound) -> Self {
         let is_publisher = |live: &&Live| {
             let source = live.source();
@@ -184,8 +184,8 @@ impl Outbound {
         }
     }
 
-    /// Ends the attempts of a source that this draining node has given to another one. Its stream continues as a copy.
-    /// Returns false if no such source ran here.
+    /// Ends the attempts of a source that this draining node has given to another node. The source's stream continues
+    /// here as a copy. Returns false if no such source ran here.
     pub(super) fn forget_given(&mut self, cx: &mut Context, cluster: &mut Cluster, key: &StreamKey) -> bool {
         let own = self.sources.by_key.get(key).copied().filter(|_| cx.leaving.is_some());
         let Some(id) = own.filter(|_| !self.sources.is_copying(key)) else { return false };
@@ -204,8 +204,8 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Handles an id received while this node drains, by giving it to another node. If no node takes it, a source that
-    /// ran here before runs here again.
+    /// Handles an id received while this node drains: gives the id to another node. If no node takes it and its source
+    /// ran here before, the source runs here again.
     fn take_back(&mut self, key: &StreamKey, giver: Option<&Holder>) {
         let Some(leaving) = &mut self.cx.leaving else { return };
         if let Some(giver) = giver {
@@ -226,8 +226,8 @@ impl Outgoing<'_> {
         self.registry.cluster.release_unused(key);
     }
 
-    /// Starts a source that another node ran, or holds it back until there is room. A copy of its stream continues with
-    /// the source.
+    /// Starts a source that another node ran, or holds it back until there is room. If this node has a copy of the
+    /// source's stream, the copy continues as the source's stream.
     pub(super) fn take_source(&mut self, key: &StreamKey) {
         let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);
         if !is_wanted || self.cx.lets_in_nothing() {
@@ -264,7 +264,7 @@ impl Outgoing<'_> {
             && giver.is_some_and(|giver| self.registry.cluster.hand_back(key, giver))
         {
             tracing::info!(%key, is_short, "source given back to the draining node");
-            // Keep the source waiting here for the time after the other node's drain.
+            // Hold the source back here, to be started when the other node's drain is over.
             return self.outbound.hold_back(self.now, key, true);
         }
         self.take_source(key);

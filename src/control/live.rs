@@ -1,7 +1,7 @@
 //! All live streams, with their indexes by key, publisher, worker, network and application.
 //!
-//! The indexes change only in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and [`Registry::set_viewers`], so that with
-//! ten thousand streams no event scans them all.
+//! The indexes change only in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and
+//! [`Registry::set_viewers`]. Thanks to the indexes, no event scans all streams, of which there may be ten thousand.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -66,7 +66,7 @@ pub(super) struct Told {
 /// Totals received from publishers.
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    /// Bytes received from publishers before the current one.
+    /// Total of the bytes received from all publishers of the stream before the current one.
     pub(super) bytes_before: u64,
     /// The last report about the current publisher.
     pub(super) figures: Option<SourceFigures>,
@@ -104,7 +104,7 @@ pub(super) struct Live {
     pub(super) clock: StreamClock,
     /// Time for which the publisher had been silent at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// Streams through which this one was relayed, for pushes.
+    /// Streams through which this stream was relayed. Pushes pass them on.
     pub(super) via: Vec<String>,
     /// Parameters of the current publisher, for hooks.
     pub(super) params: Params,
@@ -187,7 +187,7 @@ struct Indexes {
     networks: BTreeMap<IpAddr, usize>,
     /// Streams by the worker of their current or last publisher.
     workers: BTreeSet<(WorkerId, StreamId)>,
-    /// Streams by the workers that have viewers.
+    /// Streams by each worker that has viewers of them.
     watched: BTreeSet<(WorkerId, StreamId)>,
     graces: BTreeSet<(Instant, StreamId)>,
 }
@@ -234,7 +234,7 @@ impl Indexes {
     }
 }
 
-/// Decreases a count; removes it at zero.
+/// Decreases a count, and removes the entry when the count becomes zero.
 fn decrease<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
@@ -269,7 +269,7 @@ impl Registry {
         Some(live)
     }
 
-    /// Changes the source of a stream. Returns the former one.
+    /// Changes the source of a stream. Returns the former source.
     pub(super) fn change(&mut self, stream: StreamId, change: impl FnOnce(&mut Source)) -> Option<Source> {
         let live = self.live.get_mut(&stream)?;
         let before = live.source;
@@ -471,7 +471,7 @@ mod tests {
             all.filter_map(|(stream, live)| Some((*stream, live.viewers.get(&worker)?.clone()))).collect()
         }
 
-        /// Compares the indexes with ones rebuilt from all streams.
+        /// Compares the indexes with indexes that are rebuilt from all streams.
         fn check(&self) {
             let registry = &self.registry;
             let mut indexes = Indexes::default();

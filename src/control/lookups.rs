@@ -3,7 +3,7 @@
 //! 1. An address is looked up as soon as the settings need it, and every five minutes, since addresses of cloud
 //!    machines and home connections change.
 //! 2. Sessions get the addresses with the settings ([`crate::mail::Site`]); before the first answer they have none.
-//! 3. If a look-up fails, the last addresses remain in use, and it is retried after 30 s.
+//! 3. If a look-up fails, the last addresses remain in use, and the look-up is retried after 30 s.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -13,13 +13,13 @@ use crate::types::SessionRef;
 
 /// Text that replaces a credential.
 const MASK: &str = "***";
-/// Members whose whole value is a credential.
+/// Members that are credentials as a whole.
 const SECRETS: [&str; 4] = ["password", "b32Secret", "publishKey", "tokenId"];
 /// Name suffixes of members that are URLs. A URL may contain stream keys and passwords after its scheme.
 const URL_ENDINGS: [&str; 2] = ["url", "endpoint"];
-/// The address of a camera, with or without a scheme.
+/// Member with the address of a camera, with or without a scheme.
 const CAMERA: &str = "ipAddr";
-/// A URL in a record that contains no credential.
+/// Member with a URL that contains no credential and is not masked.
 const OWN_URL: &str = "rtmpURL";
 
 /// The part of an answer that is shown.
@@ -140,7 +140,8 @@ impl ShownList {
     }
 }
 
-/// Removes the credentials from the JSON of an answer. Malformed JSON is not sent; other media types contain none.
+/// Removes the credentials from the JSON of an answer. Malformed JSON is not sent. Answers of other media types
+/// contain no credentials.
 fn masked(mut response: Response) -> Response {
     let media = response.headers.get("content-type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim();
@@ -220,14 +221,15 @@ fn masked_member<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     if shown == text { Cow::Borrowed(text) } else { Cow::Owned(format!("{shown}{MASK}")) }
 }
 
-/// Returns address and port of a camera; empty if they are preceded by a user.
+/// Returns the address and port of a camera; empty if a user name precedes them.
 fn camera_host(text: &str) -> &str {
     let host = text.split(['/', '?']).next().unwrap_or_default();
     let host = if host == text { host } else { host.strip_suffix(MASK).unwrap_or(host) };
     if host.contains('@') { "" } else { host }
 }
 
-/// Returns scheme and authority of a URL without path and query; empty if it is no URL. A masked URL stays the same.
+/// Returns the scheme and authority of a URL without path and query; empty if the text is not a URL. A URL that is
+/// masked already is returned unchanged.
 fn visible(url: &str) -> &str {
     let Some(at) = url.find("://").and_then(|at| at.checked_add(3)) else { return "" };
     let Some((scheme, rest)) = url.split_at_checked(at) else { return "" };

@@ -1,5 +1,6 @@
-//! Control: the authority over records, live streams, pushes, pulls and the REST API. One machine on one thread; it has no
-//! clock, no socket and no thread, and its maps are ordered, so that the same inputs give the same outputs.
+//! Control: the authority over records, live streams, pushes, pulls and the REST API. One machine, which one thread
+//! runs; it owns no clock, no socket and no thread, and its maps are ordered, so that the same inputs give the same
+//! outputs.
 //!
 //! 1. Workers ask ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
 //! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
@@ -193,7 +194,7 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Outbound {
     supervisor: Supervisor,
-    /// Attempts that failed before they were ordered, with the reason.
+    /// Attempts that failed before a worker was ordered to make them, with the reason.
     failed: VecDeque<(supervisor::Job, u64, String)>,
     pushes: Pushes,
     sources: Sources,
@@ -201,7 +202,7 @@ struct Outbound {
     repeats: Repeats,
 }
 
-/// Background scans over many records, in slices or over copies.
+/// Background work on many records, done in slices or on copies of the records.
 #[derive(Debug, Default)]
 struct Walks {
     scans: Scans,
@@ -273,7 +274,7 @@ impl Records {
         }
         changed |= record.forget_viewers();
         if record.origin_adress.is_empty() && !config.host_address.is_empty() {
-            // An imported record that has never been on a server of ours.
+            // The record was imported, and has had no server's address yet.
             record.origin_adress.clone_from(&config.host_address);
             record.origin_address.clone_from(&config.host_address);
             record.rtmp_url = config.publish_url(&key);
@@ -362,7 +363,7 @@ impl Control {
                 self.access.play_started(&mut self.cx, &self.records, &mut self.hooks, now, session, request)
             }
             ToControl::PlayEnded(session) => {
-                // A viewer that waits for its verdict withdraws its request; any other viewer leaves.
+                // A viewer that still waits for its verdict withdraws its request. Any other viewer leaves its stream.
                 let cluster = &mut self.registry.cluster;
                 if !self.access.abandon_admission(&mut self.cx, cluster, now, session) {
                     self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
@@ -433,7 +434,7 @@ impl Control {
         self.outgoing(now).fire_attempts();
         if self.outbound.poll_tick(now) {
             self.outgoing(now).stop_idle_sources();
-            // Streams ended above are processed first: a planned start belongs to the next life of the record.
+            // Process the streams that ended above first: a planned start begins another stream of the same record.
             self.follow_ends(now);
             let mut outgoing = self.outgoing(now);
             outgoing.fire_planned();

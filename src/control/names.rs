@@ -18,7 +18,7 @@ use crate::jobs::{Outcome, Work};
 use crate::mail::NextServer;
 use crate::types::PullId;
 
-/// Time for which an answer is used.
+/// Time for which the addresses of a name are used.
 const KEPT: Duration = Duration::from_secs(3600);
 /// Minimum interval at which a known name is resolved again.
 const ASKED_AGAIN: Duration = Duration::from_millis(500);
@@ -39,13 +39,13 @@ pub(super) struct Name<'a> {
 /// The requester of a look-up.
 #[derive(Debug)]
 pub(super) enum Asker {
-    /// An attempt, by the number of its request ([`super::jobs::ResolveRequest`]).
+    /// An attempt of a push or pull, identified by the number of its request ([`super::jobs::ResolveRequest`]).
     Attempt(u64),
     /// An attempt of a pull that continues at another server.
     NextServer { pull: PullId, attempt: u64, server: NextServer },
 }
 
-/// A requester that waits for the addresses of a name, and the port they should have.
+/// A requester that waits for the addresses of a name, and the port to combine with each address.
 #[derive(Debug)]
 struct Waiter {
     port: u16,

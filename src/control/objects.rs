@@ -107,7 +107,8 @@ fn pause(failed: u32) -> Duration {
     PAUSE.saturating_mul(2u32.saturating_pow(failed.saturating_sub(1).min(16))).min(PAUSE_MAX)
 }
 
-/// Returns the name of a file's object: its path, with the folder from the settings instead of the local one.
+/// Returns the name of a file's object: the file's path, with the folder from the settings instead of the local
+/// folder.
 fn name_of(storage: &S3Settings, vod: &Vod) -> String {
     let path = vod.file_path.as_deref().unwrap_or_default();
     let below = path.split_once('/').map_or(path, |(_, below)| below);

@@ -1,6 +1,6 @@
 //! Recognises publishers that are pushes of this same server, since an endpoint may name the server's own ports by any
-//! address or name. Such a push must be treated as a stranger to another application: coming from this machine must not
-//! give it rights.
+//! address or name. Another application must treat such a push as a stranger: coming from this machine must not give
+//! the push any rights.
 //!
 //! A push is recognised by the local address of its connection, which is the peer address of the resulting publisher.
 //! The push's worker reports that address before the second flight of any protocol, and thus before any publisher is
@@ -25,7 +25,7 @@ const OVER_MAX: usize = 4096;
 pub(super) struct OwnPushes {
     ends: BTreeMap<SocketAddr, End>,
     of_push: BTreeMap<PushId, SocketAddr>,
-    /// Pushes that have ended since the last check of the time, with their local addresses.
+    /// Pushes that have ended since the last call of `prune`, with their local addresses.
     ended: Vec<(PushId, SocketAddr)>,
     /// Ended pushes with the time at which they are forgotten.
     over: VecDeque<(Instant, PushId, SocketAddr)>,
@@ -56,7 +56,8 @@ impl OwnPushes {
         }
     }
 
-    /// Replaces the address of a publisher that is a push of another application, so that it has no rights as a local one.
+    /// If a publisher is a push of another application of this server, replaces the publisher's address, so that coming
+    /// from this machine gives it no rights.
     pub(super) fn estrange(&mut self, now: Instant, node: &str, request: &mut PublishRequest) {
         self.prune(now);
         let app = &*request.key.app;
@@ -84,7 +85,7 @@ impl OwnPushes {
             && (until <= now || self.over.len() > OVER_MAX)
         {
             self.over.pop_front();
-            // The address may belong to another connection now, or have been used by one since.
+            // Another connection may use the address now, or may have used it since.
             if self.ends.get(&local).is_some_and(|end| (end.push, end.until) == (push, Some(until))) {
                 self.ends.remove(&local);
             }
@@ -159,7 +160,7 @@ mod tests {
         peer_of(&mut own, now, "b", end, &[]);
         now += LINGER;
         assert_eq!(peer_of(&mut own, now, "b", end, &[]), "127.0.0.1");
-        // If the port is used twice within that time, the time counts from the last end.
+        // If the port is used twice within [`LINGER`], the time counts from the end of the last use.
         own.opened(now, PushId(1), &a, end.parse().unwrap());
         own.ended(PushId(1));
         peer_of(&mut own, now, "b", end, &[]);

@@ -36,7 +36,7 @@ const PASSED_MAX: usize = 16;
 pub(super) struct Playlist {
     /// Number of consecutive items that have failed.
     barren: usize,
-    /// Time at which the item began, and the stream's lead over real time then.
+    /// Time at which the item began, and the lead of the stream over real time at that moment.
     began: (Instant, Duration),
 }
 
@@ -122,8 +122,8 @@ impl Outbound {
         Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
     }
 
-    /// Schedules the start of a planned playlist, or cancels it. A playlist that waits for room since an earlier
-    /// planned time waits for the new time instead.
+    /// Schedules the start of a planned playlist, or cancels it. If the playlist is already waiting for room since an
+    /// earlier planned time, it waits for the new time instead.
     pub(super) fn note_planned(&mut self, records: &mut Records, now: Now, key: &StreamKey) {
         let planned = |record: &&Broadcast| {
             is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)
@@ -172,7 +172,8 @@ impl Outgoing<'_> {
         self.play_next(key, wanted);
     }
 
-    /// Continues with this item, or the next one. After the last one the playlist begins again or ends.
+    /// Continues with the `wanted` item or, without one, the next. After the last item the playlist begins again or
+    /// ends.
     fn play_next(&mut self, key: &StreamKey, wanted: Option<usize>) {
         let Some(record) = self.records.get(key) else { return };
         let (count, loops) = (items(record).len(), record.playlist_loop_enabled);

@@ -8,7 +8,8 @@ use crate::directory::Node;
 use crate::http::Response;
 use crate::mail::Sought;
 
-/// Returns the answer to a session that asks for a location: 307 with the node's address, or 204 if here or unknown.
+/// Returns the answer to a session that asks for the location of a stream or file: 307 with the node's address, or
+/// 204 if the location is this node or unknown.
 pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought: &Sought) -> Response {
     let node = match sought {
         // A draining node admits no viewers, so its stream is copied instead.

@@ -122,7 +122,7 @@ impl Control {
         }
     }
 
-    /// Attaches a publisher to a stream that was a copy of another node's.
+    /// Attaches a publisher to a stream that was a copy of another node's stream.
     pub(super) fn take_copy_over(
         &mut self,
         now: Now,
@@ -221,7 +221,7 @@ impl Control {
 }
 
 impl Registry {
-    /// True if a source of this node delivers to a stream that was a copy of another node's.
+    /// True if a source of this node delivers to a stream that was a copy of another node's stream.
     pub(super) fn is_taken_over(&self, stream: StreamId, request: &PublishRequest) -> bool {
         !request.ingest.is_copy() && self.get(&stream).is_some_and(Live::is_copy)
     }
@@ -249,7 +249,7 @@ impl Registry {
         if live.source().worker != worker || !matches!(live.source().state, State::Live(_)) {
             return;
         }
-        // Nor does a report that the worker made before the current publisher arrived.
+        // A report that the worker made before the current publisher arrived does not concern that publisher, either.
         let is_former =
             |publisher| !matches!(live.source().state, State::Live(present) if present == publisher);
         if figures.publisher.is_some_and(is_former) {
@@ -267,7 +267,7 @@ impl Registry {
         }
     }
 
-    /// Attaches a publisher to a stream that waits for one or whose publisher fell silent.
+    /// Attaches a publisher to a stream that waits for a publisher, or whose publisher has fallen silent.
     pub(super) fn return_publisher(
         &mut self,
         cx: &mut Context,
@@ -277,7 +277,7 @@ impl Registry {
         stream: StreamId,
         request: PublishRequest,
     ) -> Option<Grant> {
-        // For a source, the log already has a line that it delivers.
+        // For a source, the log already has a line saying that media arrive.
         if request.pull.is_none() {
             let (key, protocol) = (&request.key, request.ingest.name);
             tracing::info!(%key, protocol, peer = %request.peer, "publisher returned");
@@ -370,7 +370,7 @@ impl Registry {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
                 tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost; its stream waits for it to return");
                 self.change(stream, |source| source.state = State::Grace(until));
-                // The publisher may return at another node; this stream then becomes a copy of that one.
+                // The publisher may return at another node; this stream then becomes a copy of the stream there.
                 self.cluster.release_stream(stream);
             }
             (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),
@@ -391,7 +391,8 @@ impl Registry {
         self.ended.pop_front()
     }
 
-    /// Checks that the id is free for this publisher: not live, waiting for a publisher, or its publisher fell silent.
+    /// Checks that the id is free for this publisher: no stream has the id, or that stream waits for a publisher, or
+    /// its publisher has fallen silent.
     pub(super) fn check_free(&self, outbound: &Outbound, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source while the source runs, whether or not it delivers media.
         if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {
@@ -410,7 +411,7 @@ impl Registry {
     }
 
     /// Announces a stream, first to the source's worker. Other workers ask that worker for a mirror once they receive
-    /// the announcement, so it must know the stream before them.
+    /// the announcement, so that worker must know the stream before them.
     pub(super) fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
         let Some(live) = self.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
@@ -457,8 +458,8 @@ impl Registry {
         }
     }
 
-    /// Handles a worker's report that it wants, has, or no longer has a sink of a stream. The first request starts the sink at the
-    /// publisher's worker, where the sink stays even if the publisher moves.
+    /// Handles a worker's news about a sink of a stream: the worker wants the sink, has it, or no longer has it. The
+    /// first request starts the sink at the publisher's worker. The sink stays there even if the publisher moves.
     pub(super) fn sink_news(
         &mut self,
         cx: &mut Context,
@@ -544,7 +545,7 @@ impl Records {
     }
 }
 
-/// Returns the publisher's address; `None` for a pull, which connected from here.
+/// Returns the publisher's address; `None` for a pull, which is a connection made by this server.
 fn remote_ip(request: &PublishRequest) -> Option<String> {
     request.pull.is_none().then(|| request.peer.ip().to_canonical().to_string())
 }

@@ -63,8 +63,8 @@ impl Control {
 }
 
 impl Context {
-    /// Handles applications whose settings vanished or are unusable. Defaults do not replace them: an application that
-    /// runs keeps its settings, and one that does not run is not started.
+    /// Handles applications whose settings vanished or are unusable. They do not get default settings: a running
+    /// application keeps its settings, and one that is not running is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
             if self.apps.contains_key(name) {

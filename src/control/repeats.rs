@@ -75,8 +75,8 @@ impl Repeats {
         self.due = self.due.or_else(|| now.mono.checked_add(PERIOD));
     }
 
-    /// True if a refused address should be logged: only once per address. All are forgotten after [`REFUSED_MAX`]
-    /// addresses.
+    /// True if a refused address should be logged, which happens once per address. After [`REFUSED_MAX`] addresses, all
+    /// are forgotten and may be logged again.
     pub(super) fn is_first_refusal(&mut self, app: Option<&str>, client: IpAddr) -> bool {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();
@@ -84,7 +84,7 @@ impl Repeats {
         self.refused.insert((app.unwrap_or_default().into(), client))
     }
 
-    /// True if a lost hook gets its own log line, because the last one was lost long ago.
+    /// True if a lost hook gets its own log line, because no other hook was lost during the last [`PERIOD`].
     fn is_first_hook(&mut self, now: Now) -> bool {
         let before = self.hook_lost.replace(now.mono);
         before.is_none_or(|before| now.mono.saturating_duration_since(before) >= PERIOD)

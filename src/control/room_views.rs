@@ -1,7 +1,7 @@
 //! Views of rooms: one stream made of a room's streams, for viewers over protocols that show one stream at a time. A
-//! view is pulled from the room itself, like a copy of another node's stream. It begins with the first viewer and ends
-//! with the room or when nobody watches. It has no hooks, recordings or pushes. Its viewers count for the room's
-//! record.
+//! view is pulled from the room itself, like a copy of another node's stream. It begins with the first viewer, and
+//! ends with the room or when nobody watches. A view has no hooks, recordings or pushes. Its viewers are counted in
+//! the room's record.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ pub(super) fn forget_viewers(records: &mut Records, now: Now, live: &Live) {
 }
 
 impl Outgoing<'_> {
-    /// Begins the view of a room for which a viewer waits. Returns false if the room does not exist, or resources are
-    /// short.
+    /// Begins the view of a room that a viewer wants to watch. Returns false if the room does not exist, or resources
+    /// are short.
     pub(super) fn begin_view(&mut self, room: &StreamKey) -> bool {
         let Some(settings) = self.cx.apps.get(&room.app).cloned() else { return false };
         if are_renditions(&settings)

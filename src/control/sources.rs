@@ -53,7 +53,7 @@ pub(super) struct Origin {
     pub(super) skip: Duration,
 }
 
-/// The beginning of a source.
+/// The starting point of a source.
 #[derive(Debug)]
 pub(super) struct Beginning {
     /// Index of the first item of a playlist.
@@ -74,7 +74,7 @@ pub(super) struct Source {
     sought: Option<Duration>,
     /// Time at which real-time playback reaches the end of the media received so far.
     pub(super) seen: Instant,
-    /// Items in turn, if the source is a playlist.
+    /// State of the playlist, if the source is a playlist.
     pub(super) playlist: Option<Playlist>,
     /// Nodes to fetch from, if the source is a copy of another node's stream.
     pub(super) copying: Option<Copying>,
@@ -143,8 +143,9 @@ pub(super) fn is_source(kind: &str) -> bool {
 }
 
 impl Outbound {
-    /// Prepares to leave a file before its end. The exact lead of its media over real time is reported too late for the
-    /// next attempt, so the largest possible lead is assumed. Otherwise each seek would move the stream further ahead.
+    /// Prepares to leave a file before its end. The exact lead of the file's media over real time is reported too late
+    /// for the next attempt, so the largest possible lead is assumed. Otherwise each seek would move the stream further
+    /// ahead.
     pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
         let Some(id) = self.sources.by_key.get(key).copied() else { return };
         if self.supervisor.is_steady(Job::Pull(id))
@@ -282,7 +283,7 @@ impl Outbound {
         WorkerId((0..cx.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
     }
 
-    /// Sends the worker of an attempt the address to continue at, or the error.
+    /// Sends the worker of an attempt the address of the next server, or the error.
     pub(super) fn go_on(
         &self,
         cx: &mut Context,
@@ -352,7 +353,7 @@ impl Control {
         let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);
         let source = source.filter(|_| self.outbound.supervisor.is_current(Job::Pull(id), attempt));
         source.ok_or(Refusal::InUse)?;
-        // The room has a stream at another node: the next attempt fetches that one.
+        // Another node has a stream with the room's id: the next attempt fetches that stream.
         if request.ingest == Ingest::ROOM_VIEW && self.registry.cluster.location(&request.key).is_some() {
             return Err(Refusal::InUse);
         }
@@ -374,10 +375,11 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Starts the source of a record. Returns before the source is known to be reachable; the status shows the result.
+    /// Starts the source of a record. Returns before the source is known to be reachable; the record's status shows the
+    /// result.
     ///
     /// # Errors
-    /// The reason why it cannot be pulled at all.
+    /// The reason why the source cannot be pulled at all.
     pub(super) fn begin_source(&mut self, key: &StreamKey) -> Result<(), String> {
         let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let checked = self.cx.check_source(self.records, key)?;
@@ -432,7 +434,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Ends a source and its stream. Returns whether there was one.
+    /// Ends a source and its stream. Returns whether the source was running.
     pub(super) fn stop_source(&mut self, key: &StreamKey, end: StreamEnd) -> bool {
         if !self.outbound.sources.is_copying(key) || matches!(end, StreamEnd::Deleted) {
             self.outbound.sources.held_back.remove(key);
@@ -457,7 +459,7 @@ impl Outgoing<'_> {
             }
             return true;
         }
-        // Deleting an application does not clear the wish to run: if the application returns, its sources run again.
+        // Deleting an application does not clear `source_wanted`: if the application returns, its sources run again.
         if !is_copy && end != StreamEnd::Deleted {
             self.records.source_wanted(self.now, key, false);
         }
@@ -470,7 +472,7 @@ impl Outgoing<'_> {
     }
 
     /// Ends the current attempt and begins another with the current record, while the stream continues. A playlist is
-    /// not restarted, since it reads its record after the current item anyway.
+    /// not restarted, since it reads its record again after the current item.
     pub(super) fn restart_source(&mut self, key: &StreamKey) {
         let Some(source) = self.outbound.sources.find(key).filter(|source| source.playlist.is_none()) else {
             return;
@@ -486,7 +488,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Restarts a playing file at this time. Returns false if none plays.
+    /// Restarts a playing file at this time. Returns false if no file is playing.
     pub(super) fn seek(&mut self, key: &StreamKey, time: Duration) -> bool {
         let plays_files = |record: &Broadcast| record.kind == "VoD" || is_playable(record);
         let id =
@@ -512,7 +514,8 @@ impl Outgoing<'_> {
         self.attempt(Job::Pull(id));
     }
 
-    /// Orders the attempt. A worker that has the stream keeps it, and handles the end of the previous attempt first.
+    /// Orders the attempt. If a worker has the stream already, the same worker makes the attempt, and handles the end
+    /// of the previous attempt first.
     pub(super) fn order_pull(&mut self, id: PullId, address: SocketAddr) {
         let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
         let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };

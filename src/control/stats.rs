@@ -16,10 +16,10 @@ use super::records::Records;
 use super::{Control, Outbound, audience};
 use crate::stats::{ControlFigures, HostFigures, JobCounts, PlayerCounts, Reception};
 
-/// Reports per worker that the guard averages: five seconds.
+/// Number of load reports per worker over which the admission guard averages. They cover five seconds.
 const LOAD_REPORTS: usize = 5;
 
-/// Age after which reports are ignored: a worker without streams sends none.
+/// Age after which reports are ignored. A worker without streams sends no reports, so its last one must expire.
 const LOAD_AGE: Duration = Duration::from_secs(6);
 
 /// The load of the workers.

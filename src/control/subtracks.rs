@@ -15,7 +15,7 @@ use super::wall;
 /// Parameter with which a publisher names its main track.
 const MAIN_TRACK: &str = "mainTrack";
 
-/// Returns the main track that a publisher names, unless it names itself.
+/// Returns the main track that a publisher names, unless that is the publisher's own stream.
 fn wanted_main(request: &PublishRequest) -> Option<StreamKey> {
     let (_, main) = request.params.iter().find(|(name, _)| name == MAIN_TRACK)?;
     let wanted = !main.is_empty() && **main != *request.key.id;
@@ -37,8 +37,8 @@ pub(super) fn are_renditions(app: &AppSettings) -> bool {
 
 impl Records {
     /// True if a publisher may become a subtrack of another record. Without publish checks, everybody may publish and
-    /// join. Otherwise a record can be joined by anybody if the operator made it a main track or publishing created it;
-    /// any other record only by a stream whose own record or token names it.
+    /// join. With checks, everybody may join a record that the operator made a main track or that publishing created.
+    /// Any other record may be joined only by a stream whose own record or token names it.
     fn may_join(&self, cx: &Context, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
         let is_checked = cx.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
         let is_room = record.zombi || (record.is_virtual && !self.joined.contains(main));
@@ -113,7 +113,7 @@ impl Registry {
             }
             records.joined.insert(main.clone());
         }
-        // Inserting updates the index of subtracks.
+        // Inserting the record updates the index of subtracks.
         if let Some(mut record) = records.get(&request.key).cloned() {
             record.main_track_stream_id = Some(main.id.as_ref().to_owned());
             records.insert(request.key.clone(), record);

@@ -30,7 +30,7 @@ use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... consecutive failure, in milliseconds; the last one repeats.
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
-/// Pause before the attempt that follows one that ended without failing.
+/// Pause before the next attempt if the last one ended without failing.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
@@ -86,7 +86,8 @@ pub(super) struct RemoteHost {
 }
 
 impl RemoteHost {
-    /// Makes the host of a target. A listener without an address uses `ours`, the operator's address for all listeners, if set.
+    /// Makes the host of a target. A listener without an address gets `ours`, the operator's address for all listeners,
+    /// if that is set.
     pub(super) fn of(target: &Target, ours: Option<IpAddr>) -> Self {
         let listens = target.listens();
         let is_any = target.host.parse::<IpAddr>().is_ok_and(|host| host.is_unspecified());
@@ -130,7 +131,7 @@ pub(super) enum Step {
 }
 
 impl Task {
-    /// Forgets the failures before an attempt that has held for a while.
+    /// Resets the failures if the open attempt has worked for at least [`STEADY`].
     fn forgive(&mut self, now: Instant) {
         if let Phase::Open { since: Some(since), .. } = self.phase
             && now.saturating_duration_since(since) >= STEADY
@@ -146,7 +147,8 @@ impl Task {
 pub(super) enum Due {
     /// Time for the next attempt; the owner calls [`Supervisor::attempt`].
     Attempt,
-    /// No answer from the resolver yet. The wait continues, since a second request would only lengthen its queue.
+    /// The resolver has not answered yet. The wait continues, since a second request would only lengthen the resolver's
+    /// queue.
     ResolverSilent,
 }
 
@@ -260,9 +262,9 @@ impl Supervisor {
         self.enter(job, Phase::Waiting(later(now, RESTART_PAUSE)));
     }
 
-    /// Applies another limit of consecutive failures to a job. A waiting job that has failed more often is given up; a
-    /// job that was given up and has not is tried again. Returns the number of failures and the new standing, if that
-    /// has changed.
+    /// Applies a new limit of consecutive failures to a job. A waiting job with more failures than the limit is given
+    /// up. A job that was given up is tried again if its failures are within the limit. If the job's standing has
+    /// changed, returns its failures and its new standing.
     pub(super) fn limit(
         &mut self,
         now: Instant,
@@ -314,8 +316,8 @@ impl Supervisor {
         worker
     }
 
-    /// Ends an attempt without counting a failure; the owner begins the next one, possibly at another address. Returns the worker of the
-    /// attempt.
+    /// Ends an attempt without counting a failure. The owner begins the next attempt, possibly at another address.
+    /// Returns the worker of the ended attempt.
     pub(super) fn interrupt(&mut self, job: Job, remote: RemoteHost) -> Option<WorkerId> {
         let worker = self.worker_of(job);
         self.enter(job, Phase::Idle);
@@ -342,7 +344,7 @@ impl Supervisor {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// True if `attempt` is the open one.
+    /// True if the job's open attempt has the number `attempt`.
     pub(super) fn is_current(&self, job: Job, attempt: u64) -> bool {
         self.tasks
             .get(&job)
@@ -446,7 +448,7 @@ impl Outbound {
 }
 
 impl Control {
-    /// Handles attempts that failed immediately. Returns false if there are none.
+    /// Handles attempts that failed before a worker was ordered to make them. Returns false if there are none.
     pub(super) fn follow_failures(&mut self, now: Now) -> bool {
         let mut any = false;
         while let Some((job, attempt, reason)) = self.outbound.failed.pop_front() {
@@ -527,7 +529,7 @@ fn choose(addresses: &[SocketAddr], attempt: u64, policy: &OutboundPolicy) -> St
     allowed(addresses, attempt, policy).map_or_else(Step::Failed, Step::Connect)
 }
 
-/// Picks an address that the policy allows; attempts rotate through them.
+/// Picks one of the addresses that the policy allows. Successive attempts get different addresses in turn.
 pub(super) fn allowed(
     addresses: &[SocketAddr],
     attempt: u64,

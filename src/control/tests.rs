@@ -83,7 +83,7 @@ struct Rig {
     leftovers: Option<Vec<Vec<String>>>,
     /// Applications of each search for DVR folders that viewers can no longer go back to.
     sweeps: Vec<Vec<String>>,
-    /// True if these searches are not answered.
+    /// True if searches for DVR folders are not answered.
     holds_sweeps: bool,
     /// Requests to the directory that are not answered yet.
     asked: Vec<directory::Request>,
@@ -117,7 +117,7 @@ impl std::ops::Deref for Posted {
 }
 
 fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
-    // Recurring work would hide other work that is left.
+    // Backups are off, because their deadlines would hide other work that is left.
     let server = [&[("store.backup_hours", "0")], server].concat();
     let settings = Arc::new(ServerSettings::of(schema(), &server).unwrap());
     ControlConfig {
@@ -437,7 +437,7 @@ impl Rig {
         assert_eq!(status, 200, "{body}");
     }
 
-    /// Returns the posted orders of endpoints, with their workers.
+    /// Returns the orders to push to endpoints that were posted to workers, with these workers.
     fn orders(&mut self) -> Vec<(WorkerId, PushOrder)> {
         let order = |(worker, mail)| match mail {
             ToWorker::StartPush(order) => Some((worker, *order)),
@@ -512,7 +512,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Names the important parts of a turn, in order.
+/// Names the important mail of a turn, in order.
 fn kinds(posted: &[(WorkerId, ToWorker)]) -> Vec<String> {
     let kind = |(worker, mail): &(WorkerId, ToWorker)| {
         let name = match mail {

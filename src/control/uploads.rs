@@ -5,7 +5,7 @@
 //! 2. The session is granted the body ([`ToWorker::Upload`]) and appends it.
 //! 3. When the body is complete, a job flushes the file to disk, reads its size and duration, and gives it its final
 //!    name. The record becomes visible with the next commit, and the request is answered.
-//! 4. If an upload is interrupted, its file and record are removed; after a crash, at the next start.
+//! 4. If an upload is interrupted, its file and record are removed. After a crash, the next start removes them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -170,7 +170,7 @@ impl Files {
         self.keep_object(cx, records, now, key);
     }
 
-    /// Creates the file of an upload whose record is stored. Returns false if the session has none.
+    /// Creates the file of an upload whose record is stored. Returns false if the session has no such upload.
     pub(super) fn upload_recorded(
         &mut self,
         cx: &mut Context,
@@ -185,7 +185,7 @@ impl Files {
         upload.stage = Stage::Made;
         let (key, bytes_max) = (upload.key.clone(), upload.bytes_max);
         let Some(mut path) = self.vod_of(records, &key).map(|vod| vod.path(&key.app)) else {
-            // Its application was deleted.
+            // The application of the upload was deleted.
             self.uploads.by_session.remove(&session);
             return false;
         };
@@ -247,7 +247,7 @@ impl Files {
         let Some(upload) = self.uploads.by_session.remove(&session) else { return };
         let Upload { key, requester, .. } = upload;
         let Some(path) = self.vod_of(records, &key).map(|vod| vod.path(&key.app)) else {
-            // Its application was deleted.
+            // The application of the upload was deleted.
             return cx.answer(requester, not_written());
         };
         let failed = key.clone();
@@ -281,8 +281,8 @@ impl Files {
         cx.answer(upload.requester, not_written());
     }
 
-    /// Removes an incomplete upload: its file, then its hidden record. In the reverse order, a start could find the
-    /// file without a record and take it for a recording. A failed removal of the file is retried.
+    /// Removes an incomplete upload: its file, then its hidden record. If the record were removed first, a start of the
+    /// server could find a file without a record and take it for a recording. A failed removal of the file is retried.
     pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &Records, now: Now, key: &Key) {
         let Some(vod) = self.vod_of(records, key).cloned() else { return };
         let gone = key.clone();

@@ -1,5 +1,5 @@
-//! The members of a record that count and limit viewers. The reference has a count and a limit for each way of watching
-//! that it knows; all other viewers count as connected.
+//! The members of a record that count and limit viewers. The reference has a count and a limit for each of the ways of
+//! watching that it knows. All other viewers count as connected.
 
 use serde::Serialize;
 
@@ -9,11 +9,11 @@ use super::broadcast::Broadcast;
 struct ViewerCount {
     /// Name under which a format or sink counts its viewers.
     name: &'static str,
-    /// True if these viewers watch by separate requests.
+    /// True if these viewers poll, which means that they watch by separate requests.
     is_polled: bool,
     count: fn(&mut Broadcast) -> &mut i32,
     shown: fn(&Broadcast) -> i32,
-    /// Reads the limit; negative if there is none.
+    /// Returns the limit; negative if there is none.
     limit: fn(&Broadcast) -> i32,
 }
 
@@ -42,8 +42,8 @@ static COUNTS: [ViewerCount; 3] = [
 ];
 
 impl Broadcast {
-    /// Sets the counts of viewers: `connected` for formats without a count of their own, `counted` for the others, by
-    /// name. Returns whether any count has changed.
+    /// Sets the counts of viewers. `connected` is the count of all formats without a count of their own; `counted`
+    /// returns the count of any other format, by its name. Returns whether any count has changed.
     pub(super) fn count_viewers(&mut self, connected: i32, counted: impl Fn(&'static str) -> i32) -> bool {
         let mut has_changed = std::mem::replace(&mut self.rtmp_viewer_count, connected) != connected;
         for one in &COUNTS {
@@ -76,7 +76,7 @@ impl Broadcast {
         u32::try_from((one.limit)(self)).ok()
     }
 
-    /// True if viewers that watch by separate requests are limited.
+    /// True if polling viewers are limited.
     pub(super) fn limits_polled(&self) -> bool {
         COUNTS.iter().any(|one| one.is_polled && (one.limit)(self) >= 0)
     }
@@ -112,7 +112,8 @@ impl Viewers {
         }
     }
 
-    /// Returns the totals of an application with `live` streams. Like the reference, it counts no viewers here.
+    /// Returns the totals of an application with `live` streams. As in the reference, these totals do not count
+    /// viewers.
     pub(super) const fn of_all(live: usize) -> Self {
         Self { connected: -1, hls: 0, webrtc: 0, dash: 0, live: Some(live) }
     }

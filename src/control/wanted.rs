@@ -27,7 +27,7 @@ fn starts_by_viewer(record: &Broadcast) -> bool {
 }
 
 /// True if a source should run without a viewer's request: it was started and not stopped, or its application starts
-/// all.
+/// all its sources.
 pub(super) fn is_wanted(cx: &Context, records: &Records, key: &StreamKey) -> bool {
     let starts_all = cx.apps.get(&key.app).is_some_and(|app| app.start_sources);
     records.get(key).is_some_and(|record| record.source_wanted || starts_all)
@@ -47,8 +47,8 @@ impl Outbound {
         }
     }
 
-    /// Returns true if timeouts of sources should be checked now. Schedules the next check after [`TICK`], while there
-    /// is something to check.
+    /// Returns true if timeouts of sources should be checked now. As long as there is something to check, schedules
+    /// the next check after [`TICK`].
     pub(super) fn poll_tick(&mut self, now: Now) -> bool {
         let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
         if is_due {
@@ -148,8 +148,8 @@ impl Outgoing<'_> {
         keys.iter().for_each(|key| self.begin_or_hold_back(key));
     }
 
-    /// Registers the sources that viewers may start. Starts those that ran when the server last ended, and those that
-    /// should always run.
+    /// Registers the sources that viewers may start. Starts the sources that ran when the server last ended, and those
+    /// that should always run.
     pub(super) fn boot_sources(&mut self) {
         let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
         self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();

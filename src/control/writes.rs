@@ -175,8 +175,8 @@ impl Control {
     }
 }
 
-/// Removes files that sinks have kept of an ended stream whose record is deleted. The sinks of a live stream remove
-/// theirs themselves.
+/// Removes files that sinks have kept of an ended stream whose record is deleted. If the stream is still live, its
+/// sinks remove their files themselves.
 fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
     let stem = format!("{}{}", records.polled_folder(cx, key), key.id);
     let Some(settings) = cx.apps.get(&key.app) else { return };
@@ -189,8 +189,8 @@ fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
 }
 
 impl Outgoing<'_> {
-    /// Starts the source of a record that was created with `autoStart`. If that fails, the record is removed again, and
-    /// the answer is sent after the removal.
+    /// Starts the source of a record that was created with `autoStart`. If the start fails, the record is removed
+    /// again, and the answer is sent after the removal.
     fn started(&mut self, key: &StreamKey, (requester, answer): (Requester, Answer)) -> Option<Answer> {
         if !matches!(answer, Answer::Started) {
             return Some(answer);
@@ -200,7 +200,7 @@ impl Outgoing<'_> {
         };
         let answer = Answer::NotStarted(reason);
         if self.registry.is_live(key) {
-            // Somebody has published to the record since, and that stream must not be ended.
+            // Somebody has published under the record's id since, and that stream must not be ended.
             return Some(answer);
         }
         let waiter = Some((requester, answer));

@@ -1,6 +1,6 @@
 //! Ids of workers, sessions, streams and outbound attempts.
 
-/// Index of a worker, dense from 0.
+/// Index of a worker. Indexes are consecutive, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u16);
 
@@ -50,7 +50,8 @@ impl SessionRef {
     }
 }
 
-/// A stream from its first publisher to its end. A publisher that returns within the grace period continues it.
+/// A stream, from its first publisher to its end. A publisher that returns within the grace period continues the same
+/// stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 

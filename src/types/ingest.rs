@@ -17,8 +17,8 @@ impl Ingest {
     /// The view of a room, made of the room's streams by this server.
     pub const ROOM_VIEW: Self = Self { publish_type: "Pull", name: "room" };
 
-    /// True if the stream is derived from another one and has no record, hooks and recordings of its own: a copy,
-    /// or the view of a room.
+    /// True if the stream is derived from another one (a copy, or the view of a room). Such a stream has no
+    /// record, hooks or recordings of its own.
     #[must_use]
     pub fn is_copy(self) -> bool {
         self == Self::COPY || self == Self::ROOM_VIEW

@@ -94,7 +94,7 @@ impl Civil {
         let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
         let days = era * ERA_DAYS + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
         let ms = (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + millis;
-        // An impossible date such as 30 February converts back to a different one.
+        // An impossible date such as 30 February does not survive the conversion to milliseconds and back.
         (Self::of_unix_ms(ms) == self).then_some(ms)
     }
 }

@@ -12,7 +12,7 @@ use crate::config::{AppSettings, Effect, Error, Level, Options, Origin, ServerSe
 /// Prefixes of keys about the reference's database and servlet.
 const PLUMBING: [&str; 2] = ["db.", "webapp."];
 
-/// The sorted settings of a file of the reference.
+/// The settings in a file of the reference, sorted by their use on this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// Settings that differ from this server's defaults.
@@ -28,9 +28,9 @@ pub struct Adopted {
 /// The outcome for a settings file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adoption {
-    /// Written, or to be written in a run that is not a dry run.
+    /// The file was written. In a dry run: it would be written.
     Written,
-    /// Not written, because the home has a file; these keys differ in it.
+    /// No file was written, because the home already has the file. These keys have other values in that file.
     Left(Vec<String>),
 }
 
@@ -54,7 +54,7 @@ pub fn read_foreign(path: &Path) -> Result<Option<Vec<Property>>, Error> {
 }
 
 impl Adopted {
-    /// Sorts the settings of the server or an application.
+    /// Sorts the settings of the server or an application by their use on this server.
     ///
     /// # Errors
     /// A fault of the command line or the environment.

@@ -1,8 +1,8 @@
 //! Settings of the environment: `MILLSTREAM_KEY` of the server, `MILLSTREAM_APP_KEY` of all applications.
 //!
 //! A variable whose name resembles a setting is taken for a mistake and stops the start, because a mistyped switch
-//! protects nothing. Any other one was probably set by the container platform, and is ignored with a warning. Variables
-//! that Kubernetes adds for services whose names begin with `millstream` are ignored silently.
+//! protects nothing. Any other variable with the prefix was probably set by the container platform, and is ignored with
+//! a warning. Variables that Kubernetes adds for services whose names begin with `millstream` are ignored silently.
 
 use super::super::remarks::Remarks;
 use super::super::{Error, Key, Level, properties, suggestion};
@@ -25,7 +25,7 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// Sorts the variables into the tables.
+    /// Sorts the variables into settings of the server, settings of applications, and ignored ones.
     ///
     /// # Errors
     /// A variable that resembles a setting but is not one.
@@ -64,15 +64,15 @@ impl Environment {
     }
 }
 
-/// Returns the name of a key's variable, without its prefix.
+/// Returns the name of the variable that sets a key, without the prefix `MILLSTREAM_`.
 pub(in crate::config) fn variable_of(key: &str) -> String {
     key.to_ascii_uppercase().replace('.', "_")
 }
 
 /// True for the variables that Kubernetes adds to each pod for a service whose name begins with `millstream`. For the
 /// service `millstream` they are `SERVICE_HOST`, `PORT=tcp://10.0.0.1:80`, `PORT_80_TCP_ADDR` and others; for
-/// `millstream-http` the same with the prefix `HTTP_`. Only its value distinguishes that service's `HTTP_PORT` from the
-/// setting `http.port`.
+/// `millstream-http` they have the further prefix `HTTP_`. The `HTTP_PORT` of the latter service differs from the
+/// setting `http.port` only by its value.
 fn is_service_link(rest: &str, value: &str) -> bool {
     let words: Vec<&str> = rest.split('_').collect();
     (0..words.len()).any(|at| match words.get(at..).unwrap_or_default() {

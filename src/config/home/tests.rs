@@ -130,7 +130,7 @@ fn b_14_an_application_is_removed_in_one_step_and_its_files_after_it() {
     assert_eq!((config.apps.len(), config.lost.len(), is_missed(&config)), (1, 0, false));
     assert!(!removed.exists());
     create_app(&options, "live").unwrap();
-    // Files of an earlier removal are in the way.
+    // A folder left over from an earlier removal does not prevent the next one.
     fs::create_dir_all(removed.join("streams")).unwrap();
     delete_app(&options, "live").unwrap();
     assert!(!removed.exists() && !folder.exists() && Config::open(&options).unwrap().lost.is_empty());
@@ -155,7 +155,7 @@ fn c_17_an_application_whose_protection_cannot_be_had_is_not_started_and_the_oth
     assert_eq!((&started[..], &*lost.name), (&["LiveApp"][..], "live"));
     let told = "hlsEncryptionKeyInfoFile (from live/WEB-INF/red5-web.properties): must be an absolute path";
     assert!(lost.reason.starts_with(told), "{}", lost.reason);
-    // Such a change is refused.
+    // An edit that makes the settings unusable is refused.
     let edit = Edit { set: vec![("hlsEncryptionKeyInfoFile".into(), "x".into())], unset: Vec::new() };
     let before = fs::read(app_file(&home.0, "LiveApp")).unwrap();
     assert!(matches!(edit_app(&options, "LiveApp", &edit), Err(Error::Value { .. })));
@@ -302,7 +302,7 @@ fn c_01_c_03_a_bad_file_is_one_clear_line() {
     let file = app_file(&home.0, "live");
     let check = |bytes: &[u8], words: &[&str]| {
         fs::write(&file, bytes).unwrap();
-        // The other application is started all the same.
+        // The application with valid settings is started.
         let config = Config::open(&home.options(&[], &[])).unwrap();
         let [LostApp { name, reason }] = &config.lost[..] else { panic!("{:?}", config.lost) };
         assert_eq!((config.apps.len(), &*config.apps[0].name, &**name), (1, "LiveApp", "live"));
@@ -442,7 +442,7 @@ fn an_argument_that_no_application_can_use_stops_the_start() {
         let error = Config::open(&home.options(&[set], &[])).unwrap_err();
         assert!(matches!(error, Error::Value { .. }), "{error}");
     }
-    // Even if one of the applications can use the value.
+    // The start fails even if one of the applications can use the value.
     fs::write(app_file(&home.0, "live"), format!("jwtSecretKey={}\n", "s".repeat(32))).unwrap();
     let error = Config::open(&home.options(&["app.jwtControlEnabled=true"], &[])).unwrap_err();
     assert!(error.to_string().contains("jwtSecretKey"), "{error}");

@@ -17,7 +17,7 @@ pub(super) fn announced(text: &str) -> String {
 }
 
 /// Returns a changed text with its end line moved after the lines that the change appended. A text that announces no
-/// end gets none. If nothing was appended, every line stays in its place.
+/// end line gets none. If nothing was appended, every line stays in its place.
 pub(super) fn ended(old: &str, new: String) -> String {
     let appended = is_announced(&new) && behind_end(&new) != behind_end(old);
     if appended { with_end(&new) } else { new }
@@ -41,7 +41,7 @@ fn with_end(text: &str) -> String {
 }
 
 /// Returns the damage that a power cut, a full disk or an interrupted copy has done to a settings file, if any. The
-/// server never writes such a file, and none of its settings can be relied on.
+/// server itself never writes such a file, and no setting in the file can be relied on.
 pub(super) fn damage_of(bytes: &[u8]) -> Option<&'static str> {
     if bytes.trim_ascii().is_empty() {
         return Some("the file is empty");
@@ -106,7 +106,7 @@ mod tests {
             (2, true),
             "{more}"
         );
-        // A value that shrinks from several lines to one makes no difference.
+        // Appended lines are recognised even if a value shrinks from several lines to one.
         let shorter = format!("{}d=4", whole.replace("c=x\\\n  y", "c=z"));
         assert!(ended(&whole, shorter.clone()).ends_with("\nd=4\n# End of settings\n"), "{shorter}");
         assert!(

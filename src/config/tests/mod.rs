@@ -92,7 +92,7 @@ fn a_foreign_key_is_not_read_by_what_reads_settings() {
     let sources = sources();
     for key in all_keys().filter(|key| key.effect == Effect::Foreign) {
         let name = quoted(key);
-        // This value is checked to be a port, although it has no effect.
+        // The value of this key is checked to be a port, although the key has no effect.
         if key.name == "server.origin_port" {
             continue;
         }

@@ -15,11 +15,12 @@ use crate::types::{Now, StreamKey};
 
 /// Maximum wrong codes of one address for one subscriber.
 const OF_SUBSCRIBER_MAX: u32 = 10;
-/// Maximum wrong codes of one address, which many viewers may share. At this rate one of a million codes takes days.
+/// Maximum wrong codes of one address, which many viewers may share. Guessing one of a million codes at this rate
+/// takes days.
 const OF_ADDRESS_MAX: u32 = 60;
-/// Maximum wrong codes of an IPv6 site, which has 65 536 times the addresses of a host.
+/// Maximum wrong codes of one IPv6 site (/48), which contains 65 536 networks of hosts (/64).
 const OF_SITE_MAX: u32 = 600;
-/// Number of wrong codes for one stream from which addresses with any wrong code are refused.
+/// Once a stream has this many wrong codes, addresses with at least one wrong code are refused.
 const OF_STREAM_MAX: u32 = 1000;
 /// Time over which wrong codes are counted, from the first one.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -178,7 +179,8 @@ mod tests {
         rig.guess(20_000, |n| who("s", &format!("made-up-{n}"), "192.0.2.7"));
         rig.guess(20_000, |_| who("s", "alice", "192.0.2.1"));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));
-        // Entries are evicted in the order in which they began: only more entries than the table holds evict this one.
+        // Entries are evicted in the order in which they began. As long as the table is not full of newer entries,
+        // this one stays.
         let addresses = u32::try_from(REMEMBERED_MAX).unwrap() - 100;
         rig.guess(addresses, |n| who(&format!("s{n}"), "x", &format!("10.{}.{}.1", n >> 8, n & 255)));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));

@@ -1,5 +1,5 @@
-//! Calls: the two signalling sockets of each call id, on any workers. Removing a socket costs time proportional to its
-//! calls.
+//! Calls: the two signalling sockets of each call id, which may be on different workers. Removing a socket costs time
+//! proportional to the number of its calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Calls {
         self.joined.len().saturating_add(self.peers.len())
     }
 
-    /// Adds a socket to a call. Returns the news for the sockets concerned.
+    /// Adds a socket to a call. Returns the sockets to notify, each with its news.
     fn join(&mut self, key: &StreamKey, session: SessionRef) -> Vec<(SessionRef, CallNews)> {
         let peers = self.peers.entry(key.clone()).or_default();
         if !peers.contains(&session) {
@@ -46,7 +46,7 @@ impl Calls {
         news
     }
 
-    /// Removes a socket from a call. Returns the news for the other socket, if there is one.
+    /// Removes a socket from a call. Returns the news for the other socket of the call, if there is one.
     fn leave(&mut self, key: &StreamKey, session: SessionRef) -> Option<(SessionRef, CallNews)> {
         let joined = self.joined.get_mut(&session)?;
         if !joined.remove(key) {

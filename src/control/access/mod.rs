@@ -1,8 +1,9 @@
 //! Credentials of publishers and viewers, and their presence.
 //!
-//! 1. A request has the parameters of its peer, and `admission` has them checked (`check_credentials`).
-//! 2. A viewer that watches by separate requests gets a pass for its next requests (`passes`).
-//! 3. At the end the token is used up, only once (`tokens`), and the subscriber's connection is counted (`presence`).
+//! 1. A request carries the parameters of its peer; `admission` calls `check_credentials` with them.
+//! 2. A polling viewer, which watches by separate requests, gets a pass for its next requests (`passes`).
+//! 3. When a request is admitted, its one-time token is used up (`tokens`), and the subscriber's connection is
+//!    counted (`presence`).
 //! 4. Calls between two sockets are arranged here (`calls`).
 
 mod attempts;

@@ -1,6 +1,6 @@
-//! Passes of admitted viewers that watch by separate requests. Each request renews the pass. Without requests the pass
-//! expires, and the viewer is checked again. A one-time token is therefore used up only once, and a time code needs to
-//! be valid only at the first request.
+//! Passes of admitted polling viewers, which watch by separate requests. Each request renews the pass. Without
+//! requests the pass expires, and the viewer is checked again. A one-time token is therefore used up only once, and a
+//! time code needs to be valid only at the first request.
 //!
 //! The table is bounded, in total and per address, so that one peer cannot keep others out.
 
@@ -13,7 +13,7 @@ use crate::types::StreamKey;
 
 /// Time for which a pass lasts after a request. Workers ask again before it expires.
 const LASTS: Duration = Duration::from_secs(30);
-/// Maximum passes in total, and of one network.
+/// Maximum number of passes in total, and of one network.
 const PASSES_MAX: usize = 100_000;
 const PASSES_OF_ADDRESS_MAX: usize = 10_000;
 
@@ -33,7 +33,7 @@ struct Pass {
 struct Viewers {
     count: u32,
     networks: BTreeMap<IpAddr, BTreeSet<(Instant, String)>>,
-    /// Networks by their number of passes.
+    /// Number of passes of each network, in ascending order.
     sizes: BTreeSet<(usize, IpAddr)>,
 }
 
@@ -60,8 +60,8 @@ impl Viewers {
         }
     }
 
-    /// Returns the pass of the network with most passes that expires first, if that network would still have more
-    /// passes than the newcomer's network after the newcomer is added.
+    /// Returns the pass to end for a newcomer: of the network with most passes, the pass that expires first. `None`
+    /// unless that network has more passes than the newcomer's network would have with the newcomer.
     fn excess(&self, newcomer: IpAddr) -> Option<&str> {
         let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
         let (most, network) = self.sizes.last()?;
@@ -81,7 +81,7 @@ pub(in crate::control) struct Passes {
 }
 
 impl Passes {
-    /// Renews a viewer's pass. Returns false if it has none from this network.
+    /// Renews a viewer's pass. Returns false if the viewer has no pass from this network.
     pub(super) fn renew(
         &mut self,
         now: Instant,
@@ -107,7 +107,8 @@ impl Passes {
         true
     }
 
-    /// Moves the pass of a viewer to its new identity, given by a cookie, unless it has a pass under that one.
+    /// Moves a viewer's pass to the viewer's new identity, which a cookie carries, unless the new identity already has
+    /// a pass.
     pub(super) fn rename(
         &mut self,
         now: Instant,
@@ -129,7 +130,7 @@ impl Passes {
         }
     }
 
-    /// Gives a pass. Returns false if there are too many.
+    /// Gives a viewer a pass. Returns false if there are too many passes.
     pub(super) fn give(
         &mut self,
         now: Instant,
@@ -157,12 +158,13 @@ impl Passes {
         true
     }
 
-    /// Number of viewers of a stream and a protocol with a pass.
+    /// Number of viewers that have a pass for a stream over a protocol.
     pub(super) fn count(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.viewers.get(&(key.clone(), egress)).map_or(0, |viewers| viewers.count)
     }
 
-    /// True if a viewer of another network would give way to this newcomer, because that network has more viewers.
+    /// True if a viewer can be removed to make room for this newcomer, because another network has more viewers than
+    /// the newcomer's.
     pub(in crate::control) fn gives_way(
         &self,
         key: &StreamKey,
@@ -173,7 +175,8 @@ impl Passes {
         viewers.is_some_and(|viewers| viewers.excess(network(newcomer)).is_some())
     }
 
-    /// Ends a pass of the network with most passes of a stream, to make room for a newcomer.
+    /// Ends one pass to a stream, to make room for a newcomer: a pass of the network that has most passes to that
+    /// stream.
     pub(super) fn make_room(&mut self, key: &StreamKey, egress: &'static str, newcomer: IpAddr) {
         let viewers = self.viewers.get(&(key.clone(), egress));
         let who = viewers.and_then(|viewers| viewers.excess(network(newcomer))).map(str::to_owned);
@@ -182,7 +185,7 @@ impl Passes {
         }
     }
 
-    /// Number of the subscriber's passes from other networks. Those from the same network are left out, since a
+    /// Number of the subscriber's passes from other networks. Passes from the same network are left out, since a
     /// restarted player may have another name.
     pub(super) fn elsewhere(&self, key: &StreamKey, subscriber: &str, address: IpAddr) -> usize {
         let network = network(address);
@@ -198,8 +201,8 @@ impl Passes {
         of.iter().for_each(|holder| self.end(holder));
     }
 
-    /// Limits a subscriber's passes from this network to the newest `most`, because the subscriber starts playing from
-    /// there again.
+    /// Ends the subscriber's passes from this network except for the newest `most`, because the subscriber starts
+    /// playing from this network again.
     pub(super) fn limit_here(&mut self, key: &StreamKey, subscriber: &str, address: IpAddr, most: usize) {
         let network = network(address);
         let of = self.subscribers.get(&(key.clone(), subscriber.to_owned()));
@@ -242,7 +245,7 @@ impl Passes {
     }
 }
 
-/// Decreases a count; removes it at zero.
+/// Decreases a count, and removes the entry when the count becomes zero.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     match counts.get_mut(&key) {
         Some(count) if *count > 1 => *count = count.saturating_sub(1),
@@ -329,7 +332,7 @@ mod tests {
         passes.rename(now, (&key, "hls"), ("a:1", "c:1"), address(1));
         assert!(passes.renew(now, &key, "hls", "c:1", address(1)));
         assert_eq!(passes.count(&key, "hls"), 1);
-        // Another viewer with the same player on the same network gets the free place, not the first viewer's.
+        // Another viewer with the same player on the same network gets a free place; the first viewer keeps its pass.
         passes.rename(now, (&key, "hls"), ("a:1", "c:2"), address(1));
         assert!(!passes.renew(now, &key, "hls", "c:2", address(1)));
         assert!(passes.give(now, (&key, "hls", "a:1"), address(1), None));

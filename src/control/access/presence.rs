@@ -1,4 +1,4 @@
-//! Presence: the viewers and publishers that a check or a hook must know, and their subscribers.
+//! Presence: the viewers and publishers that checks or hooks need to know of, and the subscribers they belong to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ struct Presence {
     subscriber: Option<String>,
     /// True if the session is being served, false if only admitted.
     started: bool,
-    /// The hook to which the start was reported, and to which the end will be.
+    /// Hook receiver to which the start was reported, and to which the end will be reported.
     told: Option<HookUrl>,
 }
 
@@ -58,7 +58,7 @@ pub(in crate::control) struct ConnectionEvent {
 pub(in crate::control) struct Presences {
     sessions: BTreeMap<SessionRef, Presence>,
     subscribers: BTreeMap<Who, BTreeSet<SessionRef>>,
-    /// Number of viewers by protocol and stream; then by protocol and application.
+    /// Numbers of viewers: by protocol and stream, and by protocol and application.
     viewers: BTreeMap<(&'static str, StreamKey), u32>,
     viewers_of_apps: BTreeMap<(&'static str, Arc<str>), u32>,
     events: BTreeMap<Arc<str>, VecDeque<ConnectionEvent>>,
@@ -140,7 +140,7 @@ impl Presences {
     }
 }
 
-/// Increases or decreases a count; removes it at zero.
+/// Increases or decreases a count, and removes the entry when the count becomes zero.
 fn step<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, more: bool) {
     let count = counts.get(&key).copied().unwrap_or(0);
     match if more { count.saturating_add(1) } else { count.saturating_sub(1) } {
@@ -170,8 +170,8 @@ impl Access {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
-    /// Reports to the other nodes the subscribers whose connections have changed in this turn. Names without a record
-    /// are not counted: anybody can invent them, and each request would write to the directory.
+    /// Reports to the other nodes the subscribers whose connections have changed in this turn. Subscribers without a
+    /// record are not counted: anybody can invent such names, and each request would write to the directory.
     pub(in crate::control) fn tell_present(&mut self, records: &Records, cluster: &mut Cluster) {
         while let Some(who) = self.presences.changed.pop_first() {
             let is_known = records.auxiliary.subscriber(&who.0, &who.1).is_some();
@@ -180,13 +180,13 @@ impl Access {
         }
     }
 
-    /// Number of viewers of a stream and a protocol that watch by separate requests.
+    /// Number of polling viewers of a stream over a protocol.
     pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.passes.count(key, egress)
     }
 
-    /// Number of connections of a subscriber that count against its limit. A publisher about to be replaced by the same subscriber does not
-    /// count.
+    /// Number of connections of a subscriber that count against the subscriber's limit. A publisher that the same
+    /// subscriber is about to replace does not count.
     pub(super) fn connections_of(
         &self,
         registry: &Registry,
@@ -195,7 +195,7 @@ impl Access {
         id: &str,
         peer: IpAddr,
     ) -> usize {
-        // A viewer by separate requests from the same network replaces itself, so it does not count.
+        // Passes from the same network do not count: a restarted player may have another name there.
         let polled = match direction {
             Direction::Publish => 0,
             Direction::Play => self.passes.elsewhere(key, id, peer),
@@ -211,7 +211,7 @@ impl Access {
         here.saturating_add(registry.cluster.present_elsewhere(key, id))
     }
 
-    /// True if a viewer that watches by separate requests has been admitted and may still watch.
+    /// True if a polling viewer has been admitted and may still watch.
     pub(in crate::control) fn has_pass(
         &mut self,
         records: &Records,
@@ -231,7 +231,7 @@ impl Access {
         passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
     }
 
-    /// Admits a viewer that watches by separate requests. Returns false if there is no room.
+    /// Admits a polling viewer. Returns false if there is no room.
     pub(in crate::control) fn give_pass(
         &mut self,
         records: &Records,
@@ -259,7 +259,7 @@ impl Access {
         self.passes.give(now.mono, (key, request.egress, who), peer, subscriber)
     }
 
-    /// Notes that a publisher was granted.
+    /// Adds a publisher that was admitted, if it has named a subscriber.
     pub(in crate::control) fn publisher_came(&mut self, cx: &Context, now: Now, request: &PublishRequest) {
         let Some(id) = Credentials::of(&request.params).subscriber else { return };
         let presence = Presence {
@@ -327,7 +327,7 @@ impl Access {
         }
     }
 
-    /// Removes a session that has ended; most sessions are not known here.
+    /// Removes a session that has ended. Most sessions have no entry here.
     pub(in crate::control) fn leave(
         &mut self,
         cx: &mut Context,
@@ -350,7 +350,7 @@ impl Access {
         }
     }
 
-    /// Ends the sessions of a subscriber that its record no longer allows.
+    /// Ends those sessions of a subscriber that the subscriber's record no longer allows.
     pub(in crate::control) fn drop_subscriber(
         &mut self,
         cx: &mut Context,
@@ -392,7 +392,7 @@ impl Access {
 }
 
 impl Hooks {
-    /// Reports the arrival or departure of a viewer that watches by separate requests to the hook.
+    /// Reports to the hook receiver the arrival or departure of a polling viewer.
     pub(in crate::control) fn viewer_leased(
         &mut self,
         cx: &mut Context,

@@ -15,7 +15,7 @@ use crate::types::{Now, StreamKey};
 pub(in crate::control) const TOKENS_MAX: usize = 100_000;
 /// The interval at which expired tokens are removed.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
-/// Number of tokens checked in one slice; then the pause before the next one.
+/// Number of tokens checked in one slice, and the pause between slices.
 const SWEEP_SLICE: usize = 256;
 const SWEEP_PAUSE: Duration = Duration::from_millis(2);
 
@@ -52,7 +52,7 @@ impl Walks {
         }
         let pause = if seen < SWEEP_SLICE { SWEEP_PERIOD } else { SWEEP_PAUSE };
         self.sweep.behind = if seen < SWEEP_SLICE { None } else { last };
-        // Without tokens there is nothing to look for.
+        // If there are no tokens at all, the scan stops until it is scheduled again.
         let none = seen == 0 && behind.is_none();
         self.sweep.due = if none { None } else { now.mono.checked_add(pause) };
     }
@@ -92,9 +92,9 @@ impl AuxiliaryRecords {
     }
 }
 
-/// Uses up a checked token: it is invalid at once, and removed from disk with the next commit. While the disk fails, no
-/// token can be used up and the peer is refused. `is_shared`: the directory of the cluster has already used it up, for
-/// this peer only.
+/// Uses up a checked token: the token is invalid at once, and removed from disk with the next commit. While the disk
+/// fails, no token can be used up and the peer is refused. If `is_shared`, the directory of the cluster has already
+/// used up the token for this peer.
 pub(in crate::control) fn burn_token(
     records: &mut Records,
     is_shared: bool,

@@ -1,11 +1,11 @@
 //! The tickets by which admissions and sources claim ids.
 
-/// Identifies an admission and the claim that it makes.
+/// Identifies an admission or a source, and the claim that it makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(super) u64);
 
 impl Ticket {
-    /// Returns the number by which the directory answers.
+    /// Returns the number that identifies the ticket in the directory's answers.
     pub(in crate::control) const fn number(self) -> u64 {
         self.0
     }

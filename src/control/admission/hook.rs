@@ -1,5 +1,5 @@
-//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). Asking a receiver is a
-//! job; admissions wait here for a free thread.
+//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). A job asks the
+//! receiver; admissions wait here for a free thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Records {
         put("subscriberId", shown.subscriber);
         put("subscriberCode", shown.code);
         put("metaData", self.meta_data(key));
-        // The reference prints its map in this form.
+        // The reference sends the parameters as Java prints a map: `{name=value, name=value}`.
         let pairs: Vec<String> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let pairs = format!("{{{}}}", pairs.join(", "));
         put("queryParams", (!params.is_empty()).then_some(pairs.as_str()));
@@ -128,7 +128,7 @@ impl Access {
             let secret = self.hook_secret(cx, ticket);
             let post =
                 Post { receiver: Receiver::Admission, url, body, body_type: BodyType::Json, secret, timeout };
-            // The class of jobs has room: no more questions are under way than it has threads.
+            // The job class cannot be full: no more questions are in progress than the class has threads.
             cx.submit_for(&app, Work::Post(post), move |control, now, outcome| {
                 control.receiver_answered(now, ticket, &outcome.posted());
             });
@@ -175,8 +175,8 @@ impl Control {
 }
 
 impl Context {
-    /// Returns the request without the publish key, for the steps after the key's check. Receivers of hooks must not
-    /// learn the key.
+    /// Returns the request without the publish key, for the steps after the check of that key. Receivers of hooks
+    /// must not learn the key.
     pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
         let mut request = request.clone();
         if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {

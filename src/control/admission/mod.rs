@@ -131,13 +131,14 @@ enum Why {
 /// The steps, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Checks the application, the id, addresses, the record with its schedule, and the servers passed.
+    /// Checks the application, the id, addresses, the record with its schedule, and the number of servers that the
+    /// stream has passed.
     Record,
     /// Checks the limits of streams, records and load.
     Limits,
     /// Claims the id, so that no other server may publish it.
     Claim,
-    /// Checks subscribers, codes, tokens and signatures, without using up any.
+    /// Checks subscribers, codes, tokens and signatures, without using up a token.
     Token,
     /// Asks the operator's receiver.
     Hook,
@@ -176,7 +177,7 @@ enum Question {
     Claim,
     /// The question to the hook receiver.
     Hook(HookUrl),
-    /// The use of the one-time token, which only one request can succeed with.
+    /// The use of the one-time token. If several requests present the same token, only one of them may use it.
     Burn(Key),
 }
 
@@ -191,7 +192,7 @@ struct Admission {
     approved: bool,
     /// True if the directory has used up the token.
     burnt: bool,
-    /// True if no step has refused it so far.
+    /// True once the request has passed all steps without a refusal.
     passed: bool,
     /// Time until which the peer waits; set when it begins to wait.
     until: Option<Instant>,
@@ -202,8 +203,8 @@ impl Admission {
         Self { ticket, request, claimed: false, approved: false, burnt: false, passed: false, until: None }
     }
 
-    /// Asks the open question of the steps, none of which has refused the request. Returns the admission's next course,
-    /// or `None` if the question is answered already and the steps must be passed again.
+    /// Asks the open question of the steps, none of which has refused the request. Returns what the admission does
+    /// next, or `None` if the question is answered already and the steps must be passed again.
     fn ask(&mut self, open: Option<Question>, cluster: &mut Cluster) -> Option<Course> {
         self.passed = true;
         match open {
@@ -223,7 +224,7 @@ impl Admission {
     }
 }
 
-/// The next course of an admission.
+/// The next action of an admission.
 #[derive(Debug)]
 enum Course {
     /// All steps have passed.
@@ -242,7 +243,7 @@ enum Pending {
     Burn,
     Hook {
         url: HookUrl,
-        /// The body, until it is submitted to the job service.
+        /// Body of the question; `None` once it is submitted to the job service.
         body: Option<Bytes>,
     },
 }
@@ -351,7 +352,7 @@ impl Control {
         }
     }
 
-    /// Handles the directory's answer to a claim. A late answer is ignored, because the claim was given back.
+    /// Handles the directory's answer to a claim. If nobody waits for the claim any more, the answer is ignored.
     pub(super) fn handle_claim(&mut self, now: Now, ticket: Ticket, key: &StreamKey, answer: &ClaimAnswer) {
         let Some(result) = self.registry.cluster.answered(ticket, key, answer) else { return };
         if let Some(pull) = self.registry.cluster.source_of(ticket) {
@@ -485,7 +486,7 @@ impl Access {
         }
     }
 
-    /// Ends the admission of a peer that has left. Returns false if it did not wait.
+    /// Ends the admission of a peer that has left. Returns false if the peer was not waiting for an admission.
     pub(super) fn abandon_admission(
         &mut self,
         cx: &mut Context,

@@ -1,4 +1,4 @@
-//! Admissions whose receivers are being asked, or wait for a free thread.
+//! Admissions that wait for the answer of a hook receiver, or for a free thread to ask it.
 //!
 //! The next question is that of the address with fewest questions in progress, publishers before viewers, oldest first, so that one address
 //! with many requests, or a slow receiver, does not delay the others. Applications share the threads ([`crate::jobs::shares`]) and the
@@ -16,7 +16,7 @@ use crate::jobs::shares::{Payer, Threads, Turn};
 
 /// Number of receivers asked at the same time.
 const THREADS: usize = Class::Admission.limits().threads;
-/// Maximum threads for one receiver, so that one that hangs does not block the others.
+/// Maximum threads for one receiver, so that a receiver that hangs does not block the others.
 const PER_RECEIVER: usize = THREADS / 2;
 /// Maximum threads for the questions of one address at one receiver. The rest is reserved for other addresses.
 const PER_ADDRESS: usize = PER_RECEIVER - PER_RECEIVER / 4;
@@ -26,7 +26,7 @@ const PER_ADDRESS: usize = PER_RECEIVER - PER_RECEIVER / 4;
 pub(super) struct Queued {
     pub(super) ticket: Ticket,
     pub(super) app: Arc<str>,
-    /// Network that the peer's address counts for.
+    /// Network of the peer's address, by which questions are counted.
     pub(super) network: IpAddr,
     pub(super) publishes: bool,
 }
@@ -65,7 +65,8 @@ impl HookQueue {
         self.waiting.remove(&ticket);
     }
 
-    /// Takes the next question for whose receiver, given by `url`, a thread is free.
+    /// Removes and returns the next question whose receiver has a free thread. `url` returns the receiver of a
+    /// question.
     pub(super) fn next<'a>(&mut self, url: impl Fn(Ticket) -> Option<&'a HookUrl>) -> Option<Ticket> {
         if self.threads.is_full() {
             return None;
@@ -104,10 +105,10 @@ impl HookQueue {
         }
     }
 
-    /// Returns the waiting question to drop in favour of a newcomer. It comes from the application with most questions
-    /// if the newcomer's application has fewer, else from the newcomer's own. Within that application it is the newest
-    /// question of the address with most, viewers first; in the own application only if the newcomer's address has
-    /// fewer.
+    /// Returns the waiting question to drop so that a newcomer can wait. If another application has more questions than
+    /// the newcomer's would have, a question of the application with most is dropped. Otherwise a question of the
+    /// newcomer's application is dropped, but only if an address has more questions than the newcomer's would have.
+    /// Within the application, the address with most questions loses its newest one, a viewer's before a publisher's.
     pub(super) fn excess(&self, app: &Arc<str>, newcomer: IpAddr) -> Option<Ticket> {
         let of_app = |app: &Arc<str>| self.waiting.values().filter(|one| one.app == *app).count();
         let apps: BTreeSet<&Arc<str>> = self.waiting.values().map(|one| &one.app).collect();

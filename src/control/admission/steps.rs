@@ -19,7 +19,7 @@ use crate::types::{Now, SessionRef, StreamKey};
 const HOPS_MAX: usize = 8;
 
 impl Records {
-    /// Returns the record's limit of viewers that watch by separate requests.
+    /// Returns the record's limit of polling viewers.
     pub(in crate::control) fn polled_limit(&self, request: &PlayRequest) -> Option<u32> {
         self.get(&request.key)?.viewer_limit(request.egress)
     }
@@ -57,7 +57,7 @@ impl<'c> Gate<'c> {
     }
 
     /// Checks whether a socket may join a call. The rules are those for a viewer of the stream with the call's id, but
-    /// the hook receiver is not asked: if one is configured, the socket is refused.
+    /// the hook receiver is not asked: an application with a hook for viewers refuses the socket.
     pub(in crate::control) fn check_call(self, request: PlayRequest) -> Result<(), NoSubscription> {
         if self.cx.app_of(&request.key).is_some_and(|app| app.security.play.hook.is_some()) {
             return Err(NoSubscription::Denied(Denial::Hook));
@@ -222,8 +222,8 @@ impl Records {
 }
 
 impl Files {
-    /// Sets the request's stream id to the stream from which a file was recorded: the one in the file's record, or else
-    /// the one in its name (`{id}.mp4`, `{id}_1.mp4` and so on).
+    /// Sets the request's stream id to the stream from which a file was recorded: the stream in the file's record or,
+    /// without a record, the stream in the file's name (`{id}.mp4`, `{id}_1.mp4` and so on).
     pub(super) fn name_stream(&self, records: &Records, request: &mut PlayRequest) {
         let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
         if let Some(stream) = self.stream_of_file(records, &request.key.app, &polled.file) {
@@ -299,8 +299,8 @@ impl Access {
         Ok(())
     }
 
-    /// Checks the limit of viewers that watch by separate requests. At the limit, a newcomer may replace a viewer of a
-    /// network that has more viewers than the newcomer's.
+    /// Checks the limit of polling viewers. At the limit, a newcomer may replace a viewer of a network that has more
+    /// viewers than the newcomer's.
     fn check_polled_limit(
         &self,
         records: &Records,

@@ -1,6 +1,6 @@
-//! The audit log: one line per action with its author, address and object (docs/security.md). A request is noted when its handler is chosen
-//! and logged with its answer, so that a line tells what happened, not what was asked for. Lines go to a file of their own, which `io::log`
-//! recognises by their target.
+//! The audit log: one line per action with its author, address and object (docs/security.md). A request is noted when
+//! its handler is chosen, and logged with its answer, so that a line tells what was done, not only what was requested.
+//! The lines go to a file of their own; `io::log` recognises them by their target.
 
 mod quota;
 
@@ -25,7 +25,7 @@ pub const AUDIT: &str = "audit";
 pub const ADDS_USER: &str = "Make an administrator";
 /// The author recorded for a client admitted by its address only.
 pub(super) const ADDRESS: &str = "address";
-/// Maximum number of requests in progress; beyond it no answers are logged.
+/// Maximum number of requests in progress that will be logged; further requests are not logged.
 const OPEN_MAX: usize = 10_000;
 /// Query parameters that name the object of an operation. None is a credential.
 const NAMED: [&str; 3] = ["endpointServiceId", "ids", "type"];

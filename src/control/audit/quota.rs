@@ -1,5 +1,5 @@
-//! The quota of strangers in the audit log. Without it, requesters known only by an address could flush the lines of
-//! others out of the log.
+//! The quota of strangers in the audit log. Without a quota, requesters known only by an address could write so many
+//! lines that the lines of others are removed from the log.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,19 +11,19 @@ use crate::auth::network;
 const OF_ADDRESS: Rate = Rate { burst: 100, interval: Duration::from_secs(10) };
 /// Limit of all strangers together: at two lines per second, 500 MiB last for ten days.
 const OF_ALL: Rate = Rate { burst: 2000, interval: Duration::from_millis(500) };
-/// Maximum number of addresses counted; further ones count only towards the total.
+/// Maximum number of addresses that are counted. Lines of further addresses count only towards the total.
 const ADDRESSES_MAX: usize = 10_000;
 /// Interval at which the number of omitted lines is logged.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// Number of lines at once, and the interval in which one more is allowed.
+/// Maximum number of lines at once, and the interval after which one more is allowed.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     burst: u32,
     interval: Duration,
 }
 
-/// Time at which the last of the lines so far stops counting.
+/// The quota used so far, as the time from which none of the written lines counts any more.
 #[derive(Debug, Clone, Copy)]
 struct Used(Instant);
 

@@ -10,8 +10,8 @@ use crate::store::{Key, Kind, Op};
 use crate::types::{Now, StreamKey};
 
 impl Control {
-    /// Applies changes of other nodes. A change of a key with a local commit in progress is deferred, and counts only
-    /// if that commit fails, because the commit comes later in the directory's order.
+    /// Applies changes of other nodes. A change of a key for which a commit of this node is in progress is deferred.
+    /// It is applied only if that commit fails, because the commit comes later in the directory's order.
     pub(in crate::control) fn foreign(&mut self, now: Now, ops: Vec<Op>) {
         for op in self.records.writes.without_under_way(ops) {
             let (key, bytes) = match op {
@@ -128,7 +128,8 @@ impl Outgoing<'_> {
 }
 
 impl Broadcast {
-    /// Keeps the members that a live stream of this node has set in its own record.
+    /// Keeps the members that a live stream of this node has set in the node's own record (`live`), and takes all
+    /// others from the other node.
     fn keep_live(&mut self, live: &Self) {
         let other = std::mem::take(self);
         let mut endpoints = other.end_point_list.clone();

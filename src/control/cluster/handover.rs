@@ -1,5 +1,5 @@
-//! Handing over ids of a draining node: the directory moves the claim in one step, so that no third node gets it in
-//! between.
+//! Handing over the ids of a draining node. The directory moves each claim in one step, so that no third node can
+//! claim the id in between.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{Cluster, Held};
 use crate::directory::{Holder, Node, Request};
 use crate::types::{NodeId, PullId, StreamKey};
 
-/// Share of a processor, in percent, within which nodes count as equally busy.
+/// Size of a step of processor load, in percent. Nodes whose loads fall into the same step count as equally busy.
 const CPU_STEP: u8 = 25;
 
 /// The nodes that may take ids, with the number of ids that each holds.
@@ -46,8 +46,8 @@ impl Cluster {
         Successors(self.others().map(|node| (node, counts.get(&node.id).copied().unwrap_or(0))).collect())
     }
 
-    /// Hands the ids of sources over to other nodes that accept them. A claim unknown to the directory is not handed
-    /// over yet.
+    /// Hands the ids of sources over to other nodes that accept them. An id whose claim the directory does not know
+    /// yet is not handed over.
     pub(in crate::control) fn hand_over(
         &mut self,
         pulls: impl Iterator<Item = PullId>,
@@ -71,14 +71,14 @@ impl Cluster {
         self.requests.extend(requests);
     }
 
-    /// Passes an id that this node received, and does not use, on to another node that accepts it. Returns false if
-    /// there is none.
+    /// Passes on an id that this node received but does not use, to another node that accepts it. Returns false if
+    /// no node accepts it.
     pub(in crate::control) fn pass_on(&mut self, key: &StreamKey, takes: impl Fn(&NodeId) -> bool) -> bool {
         let Some(to) = self.successors().next(takes) else { return false };
         self.give(key, to)
     }
 
-    /// Returns an id that this node received to the draining node that gave it, which continues to run its source.
+    /// Returns a received id to the draining node that gave the id away; that node then continues to run the source.
     /// Returns false if that node is gone or not draining.
     pub(in crate::control) fn hand_back(&mut self, key: &StreamKey, giver: &Holder) -> bool {
         let Some(node) = self.node_of(giver).filter(|node| node.profile.is_draining) else { return false };

@@ -51,7 +51,7 @@ impl Membership {
 /// The immediate result of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::control) enum Claim {
-    /// The id may be published here.
+    /// The id may be published by this node.
     Granted,
     /// The directory was asked; its answer follows.
     Asked,
@@ -95,7 +95,7 @@ pub(in crate::control) struct Cluster {
     claims: BTreeMap<StreamKey, Holder>,
     asked: BTreeMap<Ticket, StreamKey>,
     held: BTreeMap<Ticket, Held>,
-    /// Tickets of live streams, by which their claims are released.
+    /// Tickets of live streams. When a stream ends, its ticket is used to release the claim.
     of_streams: BTreeMap<StreamId, Ticket>,
     /// Tickets of sources.
     of_sources: BTreeMap<PullId, Ticket>,
@@ -103,7 +103,7 @@ pub(in crate::control) struct Cluster {
     numbers: u64,
     /// Tickets that have asked for an id or hold it, by id.
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
-    /// Ids of gone nodes whose claims the directory was asked to end.
+    /// Ids whose holders are gone. This node has asked the directory to end their claims.
     buried: BTreeSet<StreamKey>,
     /// Connections of subscribers.
     present: Present,
@@ -154,7 +154,7 @@ impl Cluster {
         }
     }
 
-    /// Returns all nodes known to the directory, this one included, by name.
+    /// Returns all nodes known to the directory, including this node, ordered by name.
     pub(in crate::control) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
@@ -178,7 +178,7 @@ impl Cluster {
         Some(Location { node: node.id.clone(), host: host.to_owned(), port: port.parse().ok()? })
     }
 
-    /// Returns the node of a claim, if it is alive and not this one.
+    /// Returns the node that holds a claim, if it is alive and not this node.
     fn node_of(&self, holder: &Holder) -> Option<&Node> {
         let is_own = |node: &&Node| self.own.as_ref().is_some_and(|own| own.node == node.id);
         let node = self.nodes.get(&holder.node).filter(|node| !is_own(node))?;
@@ -261,7 +261,7 @@ impl Cluster {
         self.is_away && self.own.as_ref().is_some_and(refuse)
     }
 
-    /// Releases a claim, or withdraws a pending one. Does nothing if there is none.
+    /// Releases a claim, or withdraws a pending claim. Does nothing if the ticket has no claim.
     pub(in crate::control) fn release(&mut self, ticket: Ticket) {
         // If a withdrawn claim is granted later, the grant is given back then.
         if let Some(key) = self.asked.remove(&ticket) {
@@ -358,7 +358,7 @@ impl Cluster {
                 }
             }
             Some(holder) => {
-                // A held claim without a token is newer than any reported one; its own token has not arrived yet.
+                // A held claim without a token is newer than any reported claim; the token has just not arrived yet.
                 let mut tickets = self.tickets.get(&key).into_iter().flatten();
                 let is_older = |held: &Held| (1..holder.token).contains(&held.token);
                 if tickets.any(|ticket| self.held.get(ticket).is_some_and(is_older)) {
@@ -378,7 +378,7 @@ impl Cluster {
         }
     }
 
-    /// Sets all claims, as reported by the directory; ids without one are free.
+    /// Sets all claims, as reported by the directory. An id without a claim is free.
     pub(in crate::control) fn claims_told(&mut self, all: Vec<(StreamKey, Holder)>, changes: &mut Changes) {
         let told: BTreeSet<StreamKey> = all.iter().map(|(key, _)| key.clone()).collect();
         let over = self.claims.keys().filter(|key| !told.contains(*key)).cloned();
@@ -419,8 +419,9 @@ impl Cluster {
         }
     }
 
-    /// Requests the end of the claims of gone nodes, if this node is the first by name of the live ones. The directory
-    /// decides, because a claim may belong to a node that is newer than the list of nodes.
+    /// Requests the end of the claims of gone nodes, if this node is the first by name of the live nodes that are not
+    /// draining (or of all live nodes, if all are draining). The directory decides, because a claim may belong to a
+    /// node that is newer than the list of nodes.
     pub(in crate::control) fn bury(&mut self) {
         let gone = self.abandoned();
         self.buried = gone.iter().map(|(key, _)| key.clone()).collect();
@@ -449,7 +450,7 @@ impl Cluster {
         !self.is_away
     }
 
-    /// Sends a request to the directory that is answered by news.
+    /// Sends the directory a request whose answer arrives as news.
     pub(in crate::control) fn ask(&mut self, request: Request) {
         if self.own.is_some() {
             self.requests.push_back(request);

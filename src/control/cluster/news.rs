@@ -48,7 +48,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Handles a change of the other live node that has an id, including the loss of it.
+    /// Handles the news that another live node has got an id, or no longer has it.
     pub(in crate::control) fn claim_changed(&mut self, now: Now, key: &StreamKey) {
         if let Some(Location { node, host, port }) = self.registry.cluster.location(key) {
             tracing::debug!(%key, %node, host, port, "stream is live at another node");
@@ -80,8 +80,8 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Cleans up an id of a node that is gone: marks the stream as ended, and starts its source here. The viewers of a
-    /// copy stay.
+    /// Cleans up an id whose node is gone: marks the stream as ended, and starts its source here. If the stream is a
+    /// copy, its viewers stay.
     fn clear_up(&mut self, key: &StreamKey) {
         let is_copy = self.outbound.is_copy(self.registry, key);
         if !self.registry.is_live(key) {

@@ -15,14 +15,15 @@ type Who = (StreamKey, String);
 /// Connections of subscribers.
 #[derive(Debug, Default)]
 pub(super) struct Present {
-    /// Numbers reported by this node.
+    /// Numbers of connections at this node, as last reported to the directory.
     pub(super) told: BTreeMap<Who, u32>,
-    /// Process and number of connections by node, including this node.
+    /// For each subscriber and node, this node included: run of the node's process, and number of connections
+    /// there.
     nodes: BTreeMap<Who, BTreeMap<NodeId, (u64, u32)>>,
 }
 
 impl Present {
-    /// Forgets the connections at earlier processes of nodes.
+    /// Forgets connections to nodes that have restarted since.
     pub(super) fn forget_earlier(&mut self, nodes: &BTreeMap<NodeId, Node>) {
         let is_earlier = |id: &NodeId, of: u64| nodes.get(id).is_some_and(|node| of < node.incarnation);
         self.nodes.retain(|_, at| {

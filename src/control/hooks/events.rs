@@ -90,7 +90,7 @@ impl Members {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::control) struct Notice<'a> {
     action: &'static str,
-    /// Metadata that replaces the record's.
+    /// Metadata that is sent instead of the record's metadata.
     metadata: Option<&'a str>,
     /// Parameters of the publisher or viewer.
     params: Option<&'a Params>,
@@ -111,7 +111,7 @@ impl<'a> Notice<'a> {
 }
 
 impl Hooks {
-    /// Forgets that an ended stream was expected back.
+    /// Cancels the hook `idleTimeIsExpired` of an ended stream.
     pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
         self.idles.forget(key);
     }
@@ -134,7 +134,7 @@ impl Hooks {
     /// Submits waiting hooks while threads are free.
     fn send_hooks(&mut self, cx: &mut Context, now: Now) {
         while let Some((number, app, post)) = self.poll_post(now) {
-            // The class of jobs has room: no more hooks are under way than it has threads.
+            // The job class cannot be full: no more hooks are in progress than the class has threads.
             let next = move |control: &mut Control, now: Now, outcome: Outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
                 control.outbound.tell_lost_hooks(&mut control.hooks, now);
@@ -255,7 +255,7 @@ impl Hooks {
 }
 
 impl Records {
-    /// The hook URL of a stream: its record's, else its application's.
+    /// The hook URL of a stream: the URL in its record or, without one there, that of its application.
     pub(in crate::control) fn hook_url(&self, cx: &Context, key: &StreamKey) -> Option<HookUrl> {
         let own = self.get(key).and_then(|record| record.listener_hook_url.as_deref());
         match own.filter(|url| !url.trim().is_empty()) {
@@ -266,15 +266,15 @@ impl Records {
 }
 
 impl Registry {
-    /// Number of live subtracks of a main track that hooks have announced.
+    /// Counts those live subtracks of a main track that hooks have reported as live.
     fn announced_subtracks(&self, records: &Records, main: &StreamKey) -> usize {
         let stream = |id: &Arc<str>| self.find(&StreamKey { app: main.app.clone(), id: id.clone() });
         let live = records.subtracks(main).filter_map(stream);
         live.filter(|stream| self.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 
-    /// True if the last announced subtrack of a main track has ended: none is live, and every one that ended in this
-    /// turn was already reported.
+    /// True if the last announced subtrack of a main track has ended: no announced subtrack is live, and all that
+    /// ended in this turn were already reported.
     fn was_last_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
         let is_of_it = |ended: &Ended| {
             ended.live.told.announced && records.main_track_of(&ended.live.key).as_ref() == Some(main)
@@ -321,8 +321,8 @@ impl Hooks {
         self.post_hook(cx, now, key, url, action, body);
     }
 
-    /// Reports a stream as live at the first unit of a publisher. A stream is reported once in its life, even if it is
-    /// published again after an outage.
+    /// Reports a stream as live at the first unit of a publisher. A stream is reported once between its beginning and
+    /// its end, even if it is published again after an outage.
     pub(in crate::control) fn source_started(
         &mut self,
         cx: &mut Context,

@@ -1,11 +1,12 @@
-//! Timed hooks: streams that do not come back, and the periodic status of live streams.
+//! Timed hooks: `idleTimeIsExpired` for streams that were not published again in time, and the
+//! periodic status of live streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use crate::types::{StreamId, StreamKey};
 
-/// Ended streams that are expected back, and live streams with a status to report.
+/// Ended streams that are not published again yet, and live streams whose status is reported.
 #[derive(Debug, Default)]
 pub(super) struct Idles {
     pub(super) of: BTreeMap<StreamKey, Instant>,

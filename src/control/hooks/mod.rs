@@ -60,9 +60,9 @@ struct Hook {
 /// The state of a stream's queue of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The first hook of the line can be sent.
+    /// The first hook of the queue can be sent.
     Ready,
-    /// A hook of the line is being sent.
+    /// A hook of the queue is being sent.
     Sending,
     /// The first hook has failed and is retried at this time.
     Pausing(Instant),
@@ -92,7 +92,7 @@ pub(super) struct Hooks {
     ages: BTreeMap<Arc<str>, BTreeMap<u64, StreamKey>>,
     /// Total number of waiting hooks.
     waiting: usize,
-    /// Lines whose first hook can be sent, by its age.
+    /// Streams whose first waiting hook can be sent, by the age of that hook.
     ready: BTreeMap<u64, StreamKey>,
     pauses: BTreeSet<(Instant, StreamKey)>,
     sending: BTreeMap<u64, Sending>,
@@ -258,7 +258,7 @@ impl Hooks {
         Some((key, line.queue.pop_front()?))
     }
 
-    /// Puts a failed hook back to the front of its line.
+    /// Puts a failed hook back at the front of its stream's queue, to be retried after a pause.
     fn pause(&mut self, now: Now, key: StreamKey, hook: Hook) {
         let until = now.mono.checked_add(hook.retry_delay).unwrap_or(now.mono);
         self.note_waiting(hook.age, &key);
@@ -269,7 +269,7 @@ impl Hooks {
         self.pauses.insert((until, key));
     }
 
-    /// Queues a hook in its stream's line.
+    /// Adds a hook to the queue of its stream.
     pub(super) fn tell(
         &mut self,
         key: &StreamKey,
@@ -298,7 +298,7 @@ impl Hooks {
     /// Queues a message of a data channel, in a line separate from the stream's events. While [`DATA_MAX`] messages of
     /// the stream wait, or [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
     pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
-        // No stream can have this id.
+        // No stream can have an id with a blank, so this is not the line of a stream's events.
         let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));
         let waiting = self.lines.get(&line).map_or(0, |line| line.queue.len());
         let bytes = self.data_bytes.saturating_add(body.len());
@@ -322,7 +322,7 @@ impl Hooks {
         self.push(line, hook);
     }
 
-    /// Releases the accounting of a hook that was sent or dropped.
+    /// Stops counting the bytes of a data channel message that was sent or dropped.
     fn forget(&mut self, hook: &Hook) {
         if hook.body_type == BodyType::Data {
             self.data_bytes = self.data_bytes.saturating_sub(hook.body.len());
@@ -375,7 +375,7 @@ impl Hooks {
         self.settle(&key);
     }
 
-    /// Makes lines ready whose pause is over, and ends a drain that has waited long enough.
+    /// Lets each queue continue when its pause is over, and ends a drain that has waited long enough.
     pub(super) fn handle_timeout(&mut self, now: Now) {
         while let Some((at, key)) = self.pauses.first().cloned() {
             if at > now.mono {

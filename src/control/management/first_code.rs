@@ -1,5 +1,5 @@
-//! The code required to create the first user, if `server.first_user_code` is set. The server logs it at the start. A
-//! local address alone, which every process and page on this machine has, is then not sufficient.
+//! The code required to create the first user, if `server.first_user_code` is set. The server logs the code at the
+//! start. A local address is then not sufficient, since every process and web page on this machine has one.
 
 use std::fmt;
 

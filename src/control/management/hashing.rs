@@ -19,7 +19,7 @@ pub(in crate::control) enum Purpose {
     Replace { origin: Origin, user: Box<User> },
     /// Verification of the old password of a user who wants a new one.
     CheckOld { origin: Origin, client: IpAddr, email: String, new: PasswordDigest },
-    /// Storing the new password of that user.
+    /// Storage of the new password, after the old one was verified.
     SetNew { origin: Origin, email: String },
 }
 
@@ -52,8 +52,8 @@ impl Context {
 }
 
 impl Records {
-    /// Verifies a password against the stored hash, or against an empty one if the user is unknown, so that both take equally long. Returns
-    /// false if too many jobs wait.
+    /// Verifies a password against the stored hash. If the user is unknown, verifies it against an empty hash, so that
+    /// both cases take equally long. Returns false if too many jobs wait.
     pub(in crate::control) fn verify_hash(
         &self,
         cx: &mut Context,

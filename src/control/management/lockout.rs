@@ -1,6 +1,6 @@
-//! Limits on logins. Failures are counted per address and e-mail, so that nobody can lock another out. In total, ten
-//! attempts per second are checked (docs/robustness.md R-36). Each address gets only a share of these, and some are
-//! reserved for addresses from which a login has succeeded.
+//! Limits on logins. Failures are counted per address and e-mail, so that nobody can lock out a user at another
+//! address. In total, ten attempts per second are checked (docs/robustness.md R-36). Each address gets only a share of
+//! these attempts, and some are reserved for addresses from which a login has succeeded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::auth::network;
 
-/// Number of failures that lock a pair.
+/// Number of failed logins that lock a pair of address and e-mail.
 const FAILURES: u32 = 3;
 /// Duration of a lock.
 const LOCKED: Duration = Duration::from_secs(300);
@@ -30,7 +30,7 @@ const EMAIL_BYTES_MAX: usize = 254;
 pub(in crate::control) enum Try {
     /// The password may be checked.
     Go,
-    /// The pair is locked.
+    /// The pair of address and e-mail is locked.
     Locked,
     /// The limit of attempts per second is reached.
     TooMany,
@@ -49,7 +49,7 @@ pub(in crate::control) struct Lockout {
     pairs: BTreeMap<(IpAddr, Box<str>), Failures>,
     /// Addresses from which a login has succeeded, newest last.
     known: VecDeque<IpAddr>,
-    /// Attempts of each address in the current second; then the second's beginning.
+    /// Attempts of each address in the current second, and the time at which that second began.
     tries: BTreeMap<IpAddr, u32>,
     since: Option<Instant>,
 }
@@ -83,7 +83,7 @@ impl Lockout {
         Try::Go
     }
 
-    /// True if the pair was locked meanwhile, so that concurrent attempts do not exceed the limit.
+    /// True if the pair of address and e-mail was locked by concurrent attempts while this one was being checked.
     pub(in crate::control) fn is_locked(&self, client: IpAddr, email: &str) -> bool {
         self.pairs.get(&key(client, email)).is_some_and(|failures| failures.locked.is_some())
     }
@@ -117,7 +117,7 @@ impl Lockout {
         self.known.push_back(client);
     }
 
-    /// Makes room in a full table. At ten attempts per second, its oldest entries are older than any lock.
+    /// Makes room in a full table. At ten attempts per second, the table's oldest entries are older than any lock.
     fn make_room(&mut self, now: Instant) {
         if self.pairs.len() < PAIRS_MAX {
             return;
@@ -200,7 +200,9 @@ mod tests {
 
     #[test]
     fn r_36_a_flood_of_tries_from_one_address_keeps_no_administrator_out() {
-        // Correct logins, four a second for seven seconds. With `known`, an earlier login has made their address known.
+        // Returns how many of an administrator's logins are let through: two a second for seven seconds, during a flood
+        // of attempts from another address. With `known`, a login from the administrator's address has succeeded
+        // before.
         let logins = |flood: u32, known: bool| {
             let (mut lockout, start) = (Lockout::default(), Instant::now());
             let [loud, admin]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
@@ -213,7 +215,7 @@ mod tests {
                 for try_ in 0..flood {
                     lockout.begin(now, loud, &format!("{n} {try_}"));
                 }
-                // Two attempts a second, after the flood's.
+                // Two attempts a second, each after those of the flood.
                 if n % 30 == 29 {
                     served += u32::from(lockout.begin(now, admin, "a") == Try::Go);
                 }

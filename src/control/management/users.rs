@@ -52,7 +52,7 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// A user as stored, and without the hash as shown by the API; members are in the reference's order.
+/// A user as stored. The API shows the user without the hash. Members are in the reference's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct User {
@@ -68,7 +68,7 @@ pub(in crate::control) struct User {
     pub(in crate::control) password_hash: PasswordHash,
 }
 
-/// True if there is no hash to serialize, as in the API's copy.
+/// True if there is no hash to serialize, as in the copy of a user that the API shows.
 fn is_hidden(hash: &PasswordHash) -> bool {
     hash.0.is_empty()
 }
@@ -90,7 +90,8 @@ impl User {
         Self { password_hash: PasswordHash::default(), ..self.clone() }
     }
 
-    /// Returns the role for this scope, ignoring the scope of everything.
+    /// Returns the role for exactly this scope. A role in the scope `system`, which includes all scopes, does not
+    /// count.
     pub(in crate::control) fn role_in(&self, scope: &str) -> Option<Role> {
         let mapped = self.app_name_user_type.as_ref().and_then(|roles| roles.get(scope)).copied();
         mapped.or_else(|| if self.scope.as_deref() == Some(scope) { self.user_type } else { None })

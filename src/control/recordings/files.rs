@@ -18,7 +18,7 @@ use crate::types::{Now, RecordingId, StreamKey};
 
 /// Pause between two searches for old recordings.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Delay of the search after a file is complete, by which time its record should be stored.
+/// Delay between the end of a file and the search for old recordings, so that the file's record is stored before.
 const SETTLED: Duration = Duration::from_secs(1);
 /// Maximum number of recordings removed in one search.
 const REMOVED_AT_ONCE: usize = 100;
@@ -84,8 +84,8 @@ impl Files {
     pub(super) fn save_again(&mut self, cx: &Context, records: &mut Records, now: Now, key: Key) {
         let Some(vod) = self.recordings.unsaved.remove(&key) else { return };
         if records.auxiliary.is_being_removed(&key) {
-            // If the removal is committed, the file is removed too. If the commit fails, the record stays and must be
-            // stored.
+            // If the removal is committed, the file is removed, too. If the commit fails, the record stays and this
+            // change of it must still be stored.
             self.recordings.unsaved.insert(key.clone(), vod);
             return self.try_again(now, Retry::Save(key));
         }
@@ -189,7 +189,8 @@ impl Files {
     }
 
     /// Removes the record of an old recording, and its file once that change is on disk. On a full disk no change can
-    /// be stored until a file is removed, so the file is removed first, and the record by a later search.
+    /// be stored until a file is removed. In this case the file is removed first, and a later search removes the
+    /// record.
     fn remove_old_recording(
         &mut self,
         cx: &mut Context,

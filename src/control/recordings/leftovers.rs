@@ -23,7 +23,7 @@ const WINDOWS: Duration = Duration::from_secs(60);
 /// State of the searches for DVR folders that viewers can no longer go back to.
 #[derive(Debug, Default)]
 pub(super) enum Windows {
-    /// None has been started.
+    /// No search has been started.
     #[default]
     Unseen,
     /// A search is in progress; it takes as long as the disk needs.
@@ -33,8 +33,8 @@ pub(super) enum Windows {
 }
 
 impl Files {
-    /// At the start, finishes the recordings and removes the uploads that an earlier run left incomplete, and searches
-    /// for old recordings.
+    /// At the start, finishes the recordings and removes the uploads that an earlier run of the server left
+    /// incomplete. Then searches for old recordings.
     pub(in crate::control) fn boot_recordings(
         &mut self,
         cx: &mut Context,
@@ -50,17 +50,17 @@ impl Files {
         });
         let is_upload = |(_, vod): &(_, Vod)| vod.kind.as_deref() == Some(Vod::UPLOADED);
         let (uploads, recordings): (Vec<_>, Vec<_>) = unfinished.partition(is_upload);
-        // The uploads' records are about to be deleted, and nothing else distinguishes their files from recordings:
-        // remember the paths.
+        // The uploads' records are about to be deleted, and nothing but these records distinguishes their files from
+        // recordings: remember the paths.
         let uploaded: BTreeSet<_> = uploads.iter().map(|(key, vod)| vod.path(&key.app)).collect();
         let apps = cx.apps.keys().map(ToString::to_string).collect();
         let sent = cx.submit(Work::Recording(RecordingWork::Find { apps }), |control, _, outcome| {
             control.files.leftovers_found(&mut control.cx, &control.records, uploaded, outcome.recording());
         });
         self.recordings.held = sent.then(Vec::new);
-        // This is a separate job, which recordings do not wait for.
+        // A separate job removes the DVR folders; recordings do not wait for this job.
         self.remove_windows(cx, now);
-        // No client was answered about these uploads, so they can be dropped.
+        // No client has got an answer about these uploads, so they can be dropped.
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);
@@ -75,7 +75,8 @@ impl Files {
     }
 
     /// Removes the DVR folders of ended streams that viewers can no longer go back to. One search runs at a time, with
-    /// a pause of [`WINDOWS`] between two. After the first, only applications that keep such folders are searched.
+    /// a pause of [`WINDOWS`] between two. After the first search, only applications that keep DVR folders are
+    /// searched.
     pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
         match self.recordings.windows {
             Windows::UnderWay => return,
@@ -147,8 +148,8 @@ impl Records {
 }
 
 impl Files {
-    /// Makes the record of a file that was found without one. It is made only when the file is playable; until then the
-    /// next start finds the file again.
+    /// Makes the record of a file that was found without a record. The record is made only when the file is playable;
+    /// until then, each start of the server finds the file again.
     fn leftover_finished(
         &mut self,
         cx: &mut Context,

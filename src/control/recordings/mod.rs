@@ -6,8 +6,8 @@
 //!    whatever happens to the server.
 //! 3. When a file is complete, a job finishes it. Then its record becomes visible, and the hook `vodReady` is called.
 //! 4. Files left unfinished by a crash are finished at the next start: those with records, and those whose record had
-//!    not reached the disk. No recording begins before the search for them is over, because its file could be mistaken
-//!    for one.
+//!    not reached the disk. No recording begins before the search for unfinished files is over, because the search
+//!    could mistake the file of a new recording for an unfinished one.
 //! 5. A failed recording is retried while its stream is live. Finishing a file and storing a record are retried too,
 //!    because a full disk affects all three.
 
@@ -87,7 +87,7 @@ pub(super) struct Begin<'a> {
 enum Retry {
     /// Start a failed recording again, with its requested file name.
     Start(StreamKey, Container, Option<String>),
-    /// Finish a file whose finishing failed.
+    /// Try again to finish a file.
     Finish(store::Key),
     /// Store a record that may not be in the store.
     Save(store::Key),
@@ -116,9 +116,9 @@ pub(super) struct Recordings {
     /// Live streams that are not recorded because `record.max_streams` was reached.
     refused: BTreeSet<StreamKey>,
     ordered: u64,
-    /// Time in the newest id.
+    /// Time contained in the newest file id, in Unix milliseconds.
     newest_id_ms: u64,
-    /// Messages to workers, held back until the files of the server's earlier runs are found. `None` once they are.
+    /// Messages to workers, held back until the files of the server's earlier runs are found; `None` from then on.
     held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
     /// Time of the next search for old recordings.
@@ -195,8 +195,8 @@ impl Recordings {
     }
 }
 
-/// True if a stream should be recorded in a container. Its own record decides; if that leaves the question open, the
-/// stream is recorded if its application or the record of its room wants it.
+/// True if a stream should be recorded in a container. The stream's own record decides. If that record does not say,
+/// the stream is recorded if its application or the record of its room wants it.
 fn is_wanted(
     container: Container,
     record: &Broadcast,
@@ -239,8 +239,8 @@ impl Control {
 }
 
 impl Files {
-    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied. A
-    /// pending change was already handled.
+    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied. If
+    /// it was handled already while it was pending, nothing happens then.
     pub(in crate::control) fn recording_may_change(&mut self, key: StreamKey) {
         self.recordings.changed.insert(key);
     }
@@ -269,14 +269,14 @@ impl Files {
 }
 
 impl Registry {
-    /// True if a container can hold the tracks of a stream's publisher. `None` while its tracks are unknown.
+    /// True if a container can hold the tracks of a stream's publisher. `None` while these tracks are unknown.
     pub(in crate::control) fn carries(&self, stream: StreamId, container: Container) -> Option<bool> {
         let codecs = &self.get(&stream)?.received.figures.as_ref()?.codecs;
         (!codecs.is_empty()).then(|| container.records(codecs.iter().copied()))
     }
 }
 
-/// True if a call may start recording a live stream in a container. For WebM its tracks must be known to fit.
+/// True if a call may start recording a live stream in a container. For WebM, the stream's tracks must be known to fit.
 pub(super) fn may_record(registry: &Registry, key: &StreamKey, container: Container) -> bool {
     let carries = |stream| registry.carries(stream, container);
     match container {
@@ -378,7 +378,7 @@ impl Recorder<'_> {
     }
 
     /// Starts or stops the recordings of a live stream according to its tracks and its record, including pending
-    /// changes. For a room, does so for its participants.
+    /// changes of the record. If the stream is a room, does the same for its participants.
     pub(super) fn reconcile_recording(&mut self, key: &StreamKey) {
         for key in [key.clone()].into_iter().chain(participants(self.records, self.registry, key)) {
             Container::ALL.into_iter().for_each(|container| self.reconcile(&key, (container, None)));

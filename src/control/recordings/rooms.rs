@@ -1,6 +1,6 @@
 //! Recordings of rooms: one or more files for each participant, all on one clock. A room's recording begins when the
-//! first participant is recorded, and ends when none is recorded any more. Each file's record names the recording it
-//! belongs to, so that a crash cannot separate the two.
+//! first participant is recorded, and ends when no participant is recorded any more. The record of each file names the
+//! room's recording, so that a crash cannot separate the two.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) struct RoomClock {
 }
 
 impl RoomClock {
-    /// Returns the place in the recording of a file whose first unit arrived at this time.
+    /// Returns a file's place in the room's recording. `first` is the arrival of the file's first unit.
     pub(super) fn take(&self, first: Arrival) -> Take {
         let ms = |from: Instant, to: Instant| {
             i64::try_from(to.saturating_duration_since(from).as_millis()).unwrap_or(i64::MAX)
@@ -56,8 +56,8 @@ impl Recordings {
     }
 }
 
-/// Returns the room of a stream: its main track, or the stream itself if other streams name it as theirs. `None` for
-/// renditions of one programme.
+/// Returns the room of a stream: the stream's main track, or the stream itself if it is the main track of other
+/// streams. `None` if the application's subtracks are renditions of one programme.
 pub(super) fn room_of(records: &Records, app: &AppSettings, key: &StreamKey) -> Option<StreamKey> {
     let own = || records.subtracks(key).next().map(|_| key.clone());
     records.main_track_of(key).or_else(own).filter(|_| !are_renditions(app))

@@ -102,7 +102,7 @@ fn update_status(record: &mut Broadcast, body: &Body) {
     }
 }
 
-/// Keeps the status of the endpoints that stay when the list is replaced.
+/// Returns the new list of endpoints, in which endpoints of the old list keep their status.
 fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<EndpointRecord> {
     let old = record.end_point_list.as_deref().unwrap_or_default();
     let same = |w: &EndpointRecord| {
@@ -117,7 +117,7 @@ fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<Endpoin
 /// The kind of answer, given once the change is stored.
 #[derive(Debug, Clone)]
 pub(in crate::control) enum Answer {
-    /// The record.
+    /// The created record.
     Created,
     /// The record as a conference room.
     Room,
@@ -131,7 +131,7 @@ pub(in crate::control) enum Answer {
     Deleted,
     /// The created object: the id of an endpoint, or a publish key.
     Made(String),
-    /// The record, whose source has been started by then, followed by the reference's result.
+    /// The record, followed by the reference's result. The record's source is started before the answer is sent.
     Started,
     /// Failure to start a source; its record has been removed again.
     NotStarted(String),

@@ -1,7 +1,8 @@
 //! Conversion of the reference's records to ours (docs/import.md).
 //!
-//! Members have the same names on both sides, so a record is read as from the store. This module decides which members
-//! are left out, which are reset because they applied only to the old server, and what is reported about the rest.
+//! Members have the same names on both sides, so a record of the reference is parsed like a record in the store. This
+//! module decides which members are left out, which are reset because they applied only to the old server, and what is
+//! reported about the rest.
 
 #[cfg(test)]
 mod tests;
@@ -29,11 +30,11 @@ const FETCHED: [&str; 2] = ["streamSource", "ipCamera"];
 /// A record to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedRecord {
-    /// Its key.
+    /// Key of the record.
     pub key: Key,
-    /// Its stored form.
+    /// Stored form of the record.
     pub bytes: Bytes,
-    /// Descriptions of what will not work, one line each.
+    /// Descriptions of parts of the record that will not work, one line each.
     pub remarks: Vec<String>,
 }
 
@@ -167,7 +168,7 @@ fn forget_the_old_server(record: &mut Broadcast) {
     record.encoder_queue_size = 0;
 }
 
-/// Keeps the endpoints that can be pushed to.
+/// Returns the endpoints that can be pushed to, and adds a remark for each of the others.
 fn endpoints(list: Vec<EndpointRecord>, remarks: &mut Vec<String>) -> Vec<EndpointRecord> {
     let mut kept: Vec<EndpointRecord> = Vec::new();
     for (number, mut endpoint) in list.into_iter().enumerate() {

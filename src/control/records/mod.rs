@@ -178,7 +178,8 @@ impl Records {
         })
     }
 
-    /// Returns the records of an application after an id, or all if there is none, by id.
+    /// Returns the records of an application with an id greater than the given one, or all records without one, ordered
+    /// by id.
     pub(super) fn behind<'a>(
         &'a self,
         app: &str,

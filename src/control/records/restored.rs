@@ -33,7 +33,7 @@ pub enum RestoreError {
     /// An unreadable record.
     #[error(transparent)]
     Record(#[from] BadRecord),
-    /// The end of the store was not reached.
+    /// The store could not be read to its end.
     #[error(transparent)]
     Store(#[from] store::Error),
 }

@@ -13,7 +13,7 @@ fn ids<'a>(records: impl Iterator<Item = &'a Broadcast>) -> Vec<String> {
     records.map(|record| record.stream_id.clone()).collect()
 }
 
-/// Checks that each place has the record found by counting all.
+/// Checks that the list has at each place the record that counting from the beginning finds there.
 fn check(records: &Records, model: &BTreeSet<String>) -> Result<(), TestCaseError> {
     let all: Vec<String> = model.iter().cloned().collect();
     prop_assert_eq!(ids(records.of("live")), all.clone());

@@ -62,7 +62,7 @@ impl Pending {
 /// The reason for a failed commit, as far as the server's reaction depends on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Fault {
-    /// Any other error of the system.
+    /// Any error of the system except those named below.
     #[default]
     Refused,
     /// The disk is full.
@@ -118,11 +118,12 @@ pub(in crate::control) struct Writes {
 /// State of records that other nodes write, too.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Id of this node, if other nodes write, too.
+    /// Id of this node, if other nodes write these records, too.
     node: Option<NodeId>,
     /// Keys of the commit under way.
     under_way: BTreeSet<store::Key>,
-    /// Changes that other nodes made to these keys, which precede ours in the directory's order.
+    /// Changes that other nodes made to the keys of the commit under way. In the directory's order, they precede that
+    /// commit.
     deferred: Vec<Op>,
 }
 
@@ -147,7 +148,7 @@ impl Records {
         broadcasts.chain(auxiliary).collect()
     }
 
-    /// Returns the record as of all pending changes.
+    /// Returns the record as it will be after all pending changes.
     pub(in crate::control) fn pending(&self, key: &StreamKey) -> Option<&Broadcast> {
         match self.writes.overlay.get(key) {
             Some(record) => record.as_ref(),
@@ -168,8 +169,8 @@ impl Records {
         self.gather(now, Pending::Record(write));
     }
 
-    /// Gathers changes of auxiliary records that were checked against [`super::auxiliary::AuxiliaryRecords::pending`]. Adds the node to new
-    /// records of files.
+    /// Gathers changes of auxiliary records that were checked against [`super::auxiliary::AuxiliaryRecords::pending`].
+    /// Records of new files get the name of this node.
     pub(in crate::control) fn write_auxiliary(&mut self, now: Now, mut write: AuxiliaryWrite) {
         for (_, record) in &mut write.changes {
             if let (Some(Auxiliary::Vod(vod)), Some(node)) = (record, &self.writes.shared.node) {
@@ -210,7 +211,7 @@ impl Records {
         true
     }
 
-    /// Applies the changes gathered during a commit to the new memory, and submits them next.
+    /// Adds the changes that were gathered during a commit to the overlay again, and submits them.
     pub(in crate::control) fn settle(&mut self, now: Now, draining: bool) {
         let gathered = std::mem::take(&mut self.writes.gathered);
         for pending in &gathered {
@@ -249,11 +250,11 @@ impl Records {
         }
         self.writes.dirty_until = if self.writes.dirty.is_empty() { None } else { Some(now.mono) };
         if keys.is_empty() && auxiliary.is_empty() {
-            // No change is to be written: the events that waited for the last commit are due.
+            // Nothing has to be written: the gathered events only waited for the last commit, and happen now.
             return self.writes.happen(gathered);
         }
         let ops = keys.into_iter().map(|key| match self.pending(&key) {
-            // A record made by publishing alone lives in memory only; it ends with its stream.
+            // A record that was made by publishing is kept in memory only, and removed when its stream ends.
             Some(record) if self.writes.keeps(record) => Op::Put(key.clone().into(), record.encode()),
             Some(_) | None => Op::Delete(key.into()),
         });
@@ -354,8 +355,8 @@ impl Records {
 }
 
 impl Writes {
-    /// Notes that other nodes write these records, too. From then on, streams without a record of their own are also
-    /// stored, and no new file is written from memory.
+    /// Notes that other nodes write these records, too. From then on, records made by publishing are stored as well,
+    /// and no new file is written from memory.
     pub(in crate::control) fn share(&mut self, node: NodeId) {
         self.shared.node = Some(node);
     }
@@ -370,7 +371,8 @@ impl Writes {
         self.shared.node.is_some()
     }
 
-    /// Returns the changes of other nodes, and defers those of keys with an own commit under way.
+    /// Returns the changes of other nodes that can be applied now. Defers changes of keys that are part of this node's
+    /// commit under way.
     pub(in crate::control) fn without_under_way(&mut self, ops: Vec<Op>) -> Vec<Op> {
         let shared = &mut self.shared;
         let (deferred, now) = ops.into_iter().partition(|op| shared.under_way.contains(op.key()));

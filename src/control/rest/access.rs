@@ -4,7 +4,7 @@
 //!    and also accept a login.
 //! 2. A `ProxyAuthorization` token, if that method is on. The token decides, regardless of cookies.
 //! 3. The session that the cookie names. Writes with a cookie must come from our own pages (docs/robustness.md R-34).
-//! 4. Open operations need neither.
+//! 4. Open operations need neither a token nor a session.
 //! 5. All other paths, including unknown ones, need a login: 403 `Not authenticated user`, never 401.
 //! 6. The right to the operation: 403 `Not allowed to access this resource. Contact system admin`.
 
@@ -27,7 +27,7 @@ use crate::http::{Method, Request, Response};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// Maximum number of cookies of our name that are examined.
+/// Maximum number of session cookies examined in one request.
 const COOKIES_MAX: usize = 4;
 
 fn refused(message: &str) -> Reply {
@@ -136,7 +136,8 @@ impl Control {
 }
 
 impl Records {
-    /// True if the answer may contain credentials: not for users with read access only, nor without a login.
+    /// True if the caller may see credentials in the answer. Users with read access only and callers without a login
+    /// may not.
     fn sees_credentials(
         &self,
         caller: &Caller,

@@ -30,7 +30,7 @@ fn failure(text: &str) -> Response {
     Outcome::failure(text).response(200)
 }
 
-/// Makes the answer to a disk failure. The reason is logged, because only the operator may know it.
+/// Makes the answer to a disk failure. The reason is only logged, because nobody but the operator may know it.
 fn failed(error: &str) -> Response {
     tracing::warn!(error, "settings change failed");
     failure("The change could not be saved")
@@ -211,7 +211,7 @@ pub(super) fn reset(
 }
 
 /// `GET /applications/settings/{app}`. Secrets, and parts of URLs that may be secret, are shown to administrators only,
-/// since others could not write them back.
+/// since no other user can write them back.
 pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = cx.apps.get(name) else { return Reply::Now(Response::empty(204)) };
@@ -241,9 +241,9 @@ pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> 
 
 /// The reason for which a settings object is refused.
 enum Unfit {
-    /// Not a settings object: 400.
+    /// The body is not a settings object. Answered with 400.
     Malformed(String),
-    /// An impossible value.
+    /// A setting has a value that is not possible.
     Refused(String),
 }
 
@@ -295,11 +295,12 @@ pub(super) fn foreign_members(body: &Map<String, Value>, is_known: impl Fn(&str)
     }
 }
 
-/// Members that the server writes itself, or keeps when they are absent.
+/// Members that the server writes itself, and members that keep their value if a body lacks them.
 const OWN: [&str; 3] = ["appName", "updateTime", "appStatus"];
 const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey"];
 
-/// Completes all members of renditions, as a list and as text, because older clients read the text.
+/// Fills in missing members of renditions. Stores the renditions as a list and as text, because older clients read the
+/// text.
 fn complete_renditions(body: &mut Map<String, Value>) -> Result<(), Unfit> {
     let Some(list @ Value::Array(_)) = body.get("encoderSettings") else { return Ok(()) };
     let list = Vec::<EncoderSettings>::from_json(list.clone());

@@ -30,7 +30,7 @@ const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 const NO_CAMERAS: &str = "IP cameras are not available";
 /// Maximum number of streams of one bulk delete.
 pub(super) const BULK_MAX: usize = 10_000;
-/// Other schemes of a stream source, which are stored but refused at the start.
+/// Schemes with which a stream source may be stored, although the source is refused when started.
 const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
 
 fn now(outcome: Outcome<'_>) -> Reply {
@@ -195,7 +195,7 @@ pub(super) fn update(
     };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
     let checked = is_source(&record.kind) && !url.trim().is_empty();
-    // A running source is not stopped for a URL that it cannot continue with.
+    // A running source is not stopped to switch to a URL from which it could not continue.
     let runs = outbound.sources.is_running(&key);
     if checked && (!is_source_url(&key.app, url) || (runs && cx.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
@@ -339,8 +339,8 @@ fn start_source(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -
     }
 }
 
-/// Answers once it is stored whether the source runs, so that the state survives a crash. Does not wait for a broken
-/// disk, since the request has already taken effect.
+/// Answers once the store has the source's new state, running or stopped, so that the state survives a crash. Does not
+/// wait for a broken disk, since the request has already taken effect.
 fn source_kept(
     outgoing: &mut Outgoing<'_>,
     call: &Call<'_>,
@@ -372,7 +372,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         }
     }
     let is_playlist = outgoing.records.get(&key).is_some_and(is_playlist);
-    // A source that should run, but waits for room or its id, should no longer run.
+    // The source may be waiting for room or for its id. In this case, stop the waiting.
     let was_wanted = outgoing.outbound.take_wanted(outgoing.records, &key);
     if outgoing.stop_source(&key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
@@ -444,7 +444,7 @@ fn let_rest(records: &mut Records, at: Now, key: &StreamKey) {
 }
 
 impl Outbound {
-    /// Removes a source from those that wait. Returns true if the source should have been running.
+    /// Removes a source from the sources that wait. Returns true if the source should have been running.
     fn take_wanted(&mut self, records: &Records, key: &StreamKey) -> bool {
         self.sources.held_back.remove(key) || records.pending(key).is_some_and(|record| record.source_wanted)
     }
@@ -465,7 +465,7 @@ impl Outgoing<'_> {
 }
 
 impl Records {
-    /// Makes the record of a create.
+    /// Makes the record that a create request asks for.
     pub(super) fn new_record(
         &self,
         cx: &mut Context,

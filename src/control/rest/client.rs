@@ -32,14 +32,15 @@ impl ControlConfig {
         Some(if passed_on || foreign { NOBODYS } else { client })
     }
 
-    /// True if the request is not from a foreign page.
+    /// True unless a page of another site has sent the request.
     pub(in crate::control) fn is_own_page(&self, request: &Request) -> bool {
         cors::is_own_page(request, &self.server.names, &self.server.cors_origins)
     }
 }
 
 impl Context {
-    /// True if a credential may be given out. A foreign page is refused, since it has only its reader's address.
+    /// True if a credential may be given out. A page of another site is refused, since its requests come from the
+    /// address of the user who opened the page.
     pub(super) fn may_hand_out(
         &self,
         app: &AppSettings,
@@ -51,8 +52,8 @@ impl Context {
 }
 
 impl Outbound {
-    /// Logs how an operator can allow a request that was refused because of its address; once per address, for each
-    /// application and for the server.
+    /// Logs how an operator can allow a request that was refused because of its address. Each address is logged once
+    /// for each application, and once for the server.
     pub(super) fn note_refused(
         &mut self,
         cx: &Context,

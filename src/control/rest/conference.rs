@@ -33,7 +33,7 @@ const SHOWN_MAX: usize = 500;
 
 const NOT_COMPLETED: &str = "Operation not completed";
 
-/// The body of a create or an update.
+/// The body of a request to create or update a room.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RoomBody {

@@ -1,7 +1,8 @@
 //! Calls about a stream that is live at another node (docs/cluster.md), which that node answers.
 //!
 //! 1. The route table marks operations whose calls belong where the stream is live ([`Route::at_origin`]).
-//! 2. This node checks the caller, then a job sends the call to the origin's relay, with the user and the user's view.
+//! 2. This node checks the caller, then a job sends the call to the origin's relay, with the user and the user's right
+//!    to see credentials.
 //! 3. The origin trusts both, since the nodes are in one cluster, and answers from its own state. It never forwards a
 //!    call, so no call goes in circles.
 //! 4. If the origin was not reached, nothing has been done. The call is then answered here if the origin's claim has
@@ -112,7 +113,7 @@ fn origin_answered(
     control.cx.answer(requester, response);
 }
 
-/// Returns the row of a request, with its parts.
+/// Finds the operation that a request calls, with the application and the parameters.
 fn row_of<'a>(control: &Control, request: &'a Request) -> Option<Row<'a>> {
     let (app, rest) = split_path(&request.path)?;
     let app = control.cx.apps.get(app).cloned()?;

@@ -17,7 +17,7 @@ use crate::types::StreamKey;
 /// Longest id that a client may choose, in bytes.
 const SERVICE_ID_BYTES_MAX: usize = 128;
 
-/// The body of an add.
+/// The body of a request to add an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct AddBody {

@@ -167,7 +167,7 @@ pub(super) fn webrtc_send_stats() -> Reply {
 
 /// `GET /broadcasts/webrtc-receive-low-level-stats`.
 pub(super) fn webrtc_receive_stats() -> Reply {
-    // The reference returns these as numbers with a decimal point.
+    // The reference returns these two kinds of figures as numbers with a decimal point.
     let is_ratio = |name: &str| name.ends_with("itter") || name.ends_with("FractionLost");
     let zero = |name: &str| if is_ratio(name) { json!(0.0) } else { json!(0) };
     let members =

@@ -1,6 +1,6 @@
-//! Answers for polling: about the server, the broadcasts of a page, or one broadcast. Each has one JSON object per
-//! line. The same line always has the same subject, so that a client can tell which ones have changed. If requested as
-//! server-sent events, the connection sends the changed lines (docs/rest.md).
+//! Answers for polling: about the server, the broadcasts of a page, or one broadcast. Each answer has one JSON object
+//! per line. The same line always has the same subject, so that a client can tell which lines have changed. If
+//! requested as server-sent events, the connection sends the changed lines (docs/rest.md).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

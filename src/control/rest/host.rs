@@ -1,5 +1,5 @@
-//! Figures of the machine and the process (docs/rest.md). Members are in the reference's order. Those about a JVM
-//! report this process, because panels read them.
+//! Figures of the machine and the process (docs/rest.md). Members are in the reference's order. Members about a
+//! JVM have the figures of this process, because panels read them.
 
 use serde_json::{Value, json};
 
@@ -194,7 +194,7 @@ pub(super) fn history(figures: &Figures) -> Reply {
         "mem": minutes.column(|sample| sample.memory_percent),
         "disk": minutes.column(|sample| sample.disk_percent),
         "heap": minutes.column(|sample| sample.process_percent),
-        // Records are read from memory.
+        // Database queries take no time, since records are read from memory.
         "db": minutes.column(|_| 0),
         "live": minutes.column(|sample| sample.live),
         "netOut": minutes.column(|sample| mbps(sample.network.sent_bps)),
@@ -225,7 +225,8 @@ pub(super) fn app_history(figures: &Figures, call: &RootCall<'_>) -> Reply {
     Reply::Now(object(200, &answer))
 }
 
-/// `GET /liveness`. Any client may probe; the host name is shown only to those who may see its figures.
+/// `GET /liveness`. Any client may probe; the host name is shown only to clients that may see the host's
+/// figures.
 pub(super) fn liveness(cx: &Context, records: &Records, figures: &Figures, call: &RootCall<'_>) -> Reply {
     let name = figures.host.host_name.as_str();
     let may_know = call.caller != Caller::Nobody || cx.config.server.doors.metrics.contains(call.client);

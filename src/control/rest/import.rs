@@ -14,7 +14,7 @@ use crate::control::json_text::readable;
 use crate::control::records::{Answer, Change, Records, Write};
 use crate::types::StreamKey;
 
-/// Handling of a broadcast whose id exists.
+/// Handling of a broadcast whose id exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDuplicate {
     /// Imports nothing.
@@ -54,8 +54,8 @@ pub(super) fn create_list(cx: &mut Context, records: &mut Records, at: Now, call
     import.finish(records, at, call)
 }
 
-/// Parses the broadcasts of a body. The whole body is refused if an element is not an object, because an array would be
-/// read as members in order.
+/// Parses the broadcasts of a body. The whole body is refused if an element is not an object, because serde would read
+/// an array as the members of an object in order.
 fn bodies(bytes: &[u8]) -> Result<Vec<Body>, BodyError> {
     let values: Vec<Value> =
         serde_json::from_slice(&readable(bytes)).map_err(|e| BodyError::Json(e.to_string()))?;
@@ -90,7 +90,7 @@ struct Import {
     seen: BTreeSet<String>,
     /// Id and result of each broadcast.
     results: Vec<(String, &'static str)>,
-    /// Newest change, held back because the last one carries the answer.
+    /// Newest change, held back until the next one is known: the last change carries the answer.
     last: Option<Write>,
 }
 

@@ -189,8 +189,8 @@ pub(super) fn clients(
     }
 }
 
-/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in the reference): viewers with a connection of their own, of every protocol;
-/// HLS and DASH viewers have none.
+/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in the reference): viewers of every protocol that have a
+/// connection of their own. Viewers of HLS and DASH have none, and are not listed.
 pub(super) fn viewers(
     cx: &mut Context,
     registry: &Registry,
@@ -221,7 +221,7 @@ pub(super) fn stop_viewer(
     }
 }
 
-/// `GET /broadcasts/total-broadcast-statistics`. RTMP is not available, as in the reference.
+/// `GET /broadcasts/total-broadcast-statistics`. As in the reference, the number of RTMP viewers is not available.
 pub(super) fn total_statistics(lists: &Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let live = live_count(lists, now, call);
     Reply::Now(json(200, &Viewers::of_all(live)))

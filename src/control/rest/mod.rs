@@ -2,7 +2,7 @@
 //!
 //! Checks for paths of applications, in order (docs/rest.md): application, token filter, IP filter, route, content
 //! type. For paths of the server: the dashboard's address filter, then the caller and its rights (`access`), then the
-//! route. Requests arrive with a normalised path, so filters and routes see the same one (docs/robustness.md R-22).
+//! route. Requests arrive with a normalised path, so filters and routes see the same path (docs/robustness.md R-22).
 
 mod access;
 mod apps;
@@ -120,7 +120,7 @@ impl Control {
         }
     }
 
-    /// Handles a request to an application. For a user of the panel, the view is already set.
+    /// Handles a request to an application. If a user of the panel sent it, the requester's view is already set.
     fn dispatch_app(
         &mut self,
         now: Now,

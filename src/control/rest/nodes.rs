@@ -18,7 +18,7 @@ pub(super) fn status(cluster: &Cluster) -> Reply {
     Reply::Now(outcome.response(200))
 }
 
-/// Makes the reference's answer without a cluster.
+/// Makes the answer that the reference gives if it is not in a cluster.
 fn no_cluster() -> Reply {
     Reply::Now(Response::error(500, "Not in cluster mode"))
 }

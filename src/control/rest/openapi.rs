@@ -98,7 +98,8 @@ const fn needs_login(policy: Policy) -> bool {
     }
 }
 
-/// Makes an operation id from the method and the words of the path; unique, because paths are.
+/// Makes an operation id from the method and the words of the path. The id is unique, because no
+/// two operations share both.
 fn operation_id(route: &Route) -> String {
     let base = match route.base {
         Base::App => "app",

@@ -23,7 +23,8 @@ pub(super) fn app_openapi(control: &mut Control, _: Now, call: &Call<'_>) -> Rep
     Reply::Now(Response::json(200, control.app_openapi(&call.app.name)))
 }
 
-/// Version in answers. The edition must be the enterprise one, since panels disable these operations for the other.
+/// Version in answers. The edition is `Enterprise Edition`: for any other, panels disable operations that this
+/// server has.
 pub(super) const VERSION: Version =
     Version { name: build::VERSION, kind: "Enterprise Edition", build: build::NUMBER };
 

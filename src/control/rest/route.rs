@@ -90,7 +90,7 @@ pub struct Route {
     pub query: &'static [&'static str],
     /// True if the answer is a credential.
     pub gives_credential: bool,
-    /// True if calls belong at the node where the stream of the first parameter is live.
+    /// True if calls are answered by the node at which the stream named by the first parameter is live.
     pub at_origin: bool,
     /// Group of the operation in the document.
     pub tag: &'static str,
@@ -110,12 +110,12 @@ impl Route {
         Self { body: BodyKind::Multipart, ..self }
     }
 
-    /// Marks the answer as a credential: withheld from foreign pages and from read-only users.
+    /// Marks the answer as a credential: withheld from pages of other sites and from read-only users.
     pub(super) const fn credential(self) -> Self {
         Self { gives_credential: true, ..self }
     }
 
-    /// Sends calls to the node where the stream of the first parameter is live.
+    /// Lets the node at which the stream named by the first parameter is live answer the calls.
     pub(super) const fn at_origin(self) -> Self {
         Self { at_origin: true, ..self }
     }
@@ -126,13 +126,14 @@ impl Route {
     }
 }
 
-/// Refuses a body of the wrong type, and a client that does not accept JSON when that is the only answer.
+/// Refuses a request with a body of the wrong type. Also refuses one that does not accept JSON, if only JSON could be
+/// the answer.
 pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response> {
     let is_json = || has_type(request, "application/json");
     let fits = match (route.base, route.body) {
         (_, BodyKind::Json) => is_json(),
         (_, BodyKind::Multipart) => has_type(request, "multipart/form-data"),
-        // Operations of an application accept no other type, even those that read no body.
+        // Operations of an application accept no type of body but JSON, even operations that read no body.
         (Base::App, BodyKind::None) => {
             route.method == Method::Get || request.header("content-type").is_none() || is_json()
         }

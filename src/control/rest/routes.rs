@@ -25,7 +25,7 @@ pub fn routes() -> impl Iterator<Item = &'static Route> {
 /// The result of looking up a request.
 pub(super) enum Found<'a> {
     Route(&'static Route, [&'a str; PARAMS_MAX]),
-    /// The path exists, for these methods.
+    /// The path exists, but only for these methods.
     Methods(Vec<Method>),
     Nothing,
 }
@@ -45,7 +45,7 @@ impl Found<'_> {
     }
 }
 
-/// Lists the methods as the reference does: in its order, HEAD only for OPTIONS.
+/// Lists the methods in the reference's order. HEAD is listed only in answers to OPTIONS, as in the reference.
 fn allow(methods: &[Method], with_head: bool) -> String {
     const ORDER: [Method; 6] =
         [Method::Head, Method::Delete, Method::Get, Method::Post, Method::Options, Method::Put];
@@ -57,7 +57,8 @@ fn allow(methods: &[Method], with_head: bool) -> String {
     ORDER.iter().filter(is_there).map(|method| method.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// Looks up a path. HEAD counts as GET; the connection omits the body. The methods come from the first pattern that matches.
+/// Looks up a path. HEAD counts as GET; the connection omits the body. If no matching route has the method, returns the
+/// methods of the first pattern that matches.
 pub(super) fn find(base: Base, method: Method, path: &str) -> Found<'_> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.split('/').count() > SEGMENTS_MAX {

@@ -69,8 +69,8 @@ struct Rank {
 }
 
 impl Order {
-    /// Returns the sort order: names ignore case, and any direction but `desc` is ascending. `None`, the store's order, if neither
-    /// parameter is given.
+    /// Returns the sort order. Names are compared ignoring case, and any direction but `desc` is ascending. `None`,
+    /// which means the store's order, unless both parameters are given.
     pub(super) fn from_call(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,
@@ -182,9 +182,9 @@ enum Stage {
         after: Option<Arc<str>>,
         /// Number of matches so far.
         matched: usize,
-        /// Page so far, without an order.
+        /// Page so far, if the list has no order.
         page: VecDeque<Arc<str>>,
-        /// Best places so far, with an order.
+        /// Best places so far, if the list has an order.
         ranks: Ranks,
     },
     /// Writing the records of the page.
@@ -194,9 +194,9 @@ enum Stage {
 /// Broadcasts that a list is restricted to; empty texts restrict nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filters {
-    /// Status, as shown.
+    /// Status, as the API shows it.
     pub(super) status: String,
-    /// Protocol of the publisher, of live broadcasts.
+    /// Protocol of the publisher. Only live broadcasts match.
     pub(super) protocol: String,
 }
 
@@ -226,7 +226,7 @@ pub(in crate::control) struct Scan {
     app: Arc<str>,
     collection: Collection,
     search: String,
-    /// Type of the broadcasts, or stream of the files.
+    /// Type to which broadcasts are restricted, or stream to which files are restricted.
     kind: String,
     filters: Filters,
     wanted: Wanted,
@@ -290,7 +290,7 @@ impl Scan {
         Self { collection: Collection::Rooms, ..self }
     }
 
-    /// Lists files instead.
+    /// Makes the scan list files instead of broadcasts.
     pub(super) fn of_files(self) -> Self {
         Self { collection: Collection::Files, ..self }
     }
@@ -359,7 +359,7 @@ impl Scan {
         }
     }
 
-    /// True if a scan may start: one slice completes it, or it holds little memory while waiting.
+    /// True if a scan may start: one slice completes it, or it holds little memory between slices.
     const fn may_begin(&self, records: usize) -> bool {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })
@@ -444,7 +444,7 @@ fn contains(text: &str, search: &str) -> bool {
 }
 
 impl Records {
-    /// Returns the records of a collection after an id, by id.
+    /// Returns the records of a collection with an id greater than the given one, ordered by id.
     fn rows<'a>(
         &'a self,
         collection: Collection,
@@ -484,8 +484,8 @@ impl Scans {
         of_app < SCANS_MAX.saturating_sub(self.waiting.len())
     }
 
-    /// Returns the queue position of a new scan: after the active ones, and before those of applications with more
-    /// scans ahead of it.
+    /// Returns the queue position of a new scan: after the active scans, and before the first scan whose application
+    /// has more scans ahead of that scan than the new scan's application has in total.
     fn place_of(&self, scan: &Scan) -> usize {
         let own = self.waiting.iter().filter(|one| one.app == scan.app).count();
         let mut ahead: BTreeMap<&str, usize> = BTreeMap::new();
@@ -571,7 +571,7 @@ impl Context {
     }
 }
 
-/// Returns the auxiliary records of a kind after an id, by id.
+/// Returns the auxiliary records of a kind with an id greater than the given one, ordered by id.
 fn side_rows<'a>(
     records: &'a AuxiliaryRecords,
     kind: Kind,
@@ -599,8 +599,8 @@ fn user_of(record: &Auxiliary) -> Option<Row<'_>> {
     }
 }
 
-/// Makes a list at once, from the items starting at `offset`. A list that is too long is cut, and the answer has the
-/// next offset.
+/// Makes a list at once, from the items starting at `offset`. If the list would be too long, it is cut, and the answer
+/// has the offset of the next item.
 pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
     let (mut json, mut next) = (vec![b'['], offset);
     for item in items {
@@ -628,7 +628,7 @@ mod tests {
         let (mut ranks, mut most) = (Ranks::default(), 0);
         for _ in 0..100 {
             for n in 0..count {
-                // In mixed order.
+                // The dates come in mixed order.
                 let date = i64::try_from(n * 7919 % count).unwrap();
                 let rank = Rank { date, text: "".into(), id: date.to_string().into() };
                 let wanted = offset.saturating_sub(ranks.passed).saturating_add(size).min(RANKS_MAX);

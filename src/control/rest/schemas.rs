@@ -548,7 +548,7 @@ pub(super) fn reference(kind: &str) -> Value {
     }
 }
 
-/// Types of members that are null in a new record, and not text.
+/// Types of members that are null in a new record and do not hold text.
 const BROADCAST_TYPES: &[(&str, &str)] = &[
     ("endPointList", "[Endpoint]"),
     ("playListItemList", "[any]"),
@@ -582,7 +582,7 @@ fn app_settings() -> Value {
 }
 
 fn broadcast() -> Value {
-    // The schema needs a value to include the member.
+    // The schema contains only members that the record has, so the record needs a publish key.
     let record = Broadcast { publish_key: Some(String::new()), ..Broadcast::default() };
     let record = serde_json::to_value(record).unwrap_or_default();
     let members = record.as_object().cloned().unwrap_or_default();

@@ -28,7 +28,8 @@ const SUBSCRIBERS_MAX: usize = 100_000;
 const BULK_MAX: usize = 10_000;
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
-/// Maximum number of events of one subscriber in a list of several, newest kept; the list of events has all.
+/// Maximum number of events of one subscriber in a list of several subscribers; the newest are kept. The
+/// list of connection events has all.
 const STATS_EVENTS_MAX: usize = 1000;
 /// Shortest period of codes, in seconds.
 const PERIOD_MIN: i64 = 10;
@@ -42,7 +43,7 @@ const BLANK: &str = "streamId or subscriberId is blank";
 const NO_SECRET: &str = "Secret is not set in AppSettings. Please set timetokensecret publish or play in Application \
                          settings";
 
-/// The body of an add. Members that the server sets itself are ignored.
+/// The body of a request to add a subscriber. Members that the server sets itself are ignored.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct SubscriberBody {

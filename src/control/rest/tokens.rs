@@ -14,7 +14,7 @@ use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
 use crate::control::{Now, Walks};
 use crate::store::Kind;
 
-/// Characters of a one-time token, which has 143 bits.
+/// Characters of a one-time token, which hold 143 random bits.
 const TOKEN_CHARS: usize = 24;
 /// Longest id of a room, in bytes.
 const ROOM_BYTES_MAX: usize = 256;
@@ -27,7 +27,7 @@ const NOT_SAVED: &str = "Cannot save token to the datastore";
 const NO_JWT: &str = "Cannot create JWT token. The problem can be ->  this is community edition or JWT stream key is not \
                       set or it's length is less than 32";
 
-/// The body of a validation.
+/// The body of a request to validate a token.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Asked {

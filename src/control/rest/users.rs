@@ -27,7 +27,8 @@ use crate::store::{Key, Kind};
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
 const CODE_WANTED: &str = "The first user is made with the code in the log of the server's start";
 const WRONG_CODE: &str = "The code is missing or wrong. It is in the log of the server's start";
-/// Name for counting attempts at the code of the first user; not a valid e-mail.
+/// Name under which attempts to guess the code for the first user are counted. It is not a valid e-mail, so no user
+/// has this name.
 const CODE_ATTEMPTS: &str = "first user";
 const TAKEN: &str = "User with the same e-mail already exists";
 /// Maximum number of users of one server.
@@ -167,8 +168,8 @@ pub(super) fn initial(
     if cx.make_hash(digest, purpose) { Reply::Later } else { refused() }
 }
 
-/// Refuses a first user without the code. Wrong codes count as failed logins from their address. After all users were
-/// deleted, there is no code until the next start.
+/// Refuses to create the first user without the code. Wrong codes count as failed logins from the client's address.
+/// If all users are deleted, there is no code until the server starts again.
 fn check_code(
     cx: &mut Context,
     management: &mut Management,
@@ -405,7 +406,7 @@ impl Records {
 }
 
 impl AuxiliaryRecords {
-    /// Returns the user as of all pending changes.
+    /// Returns the user as it will be after all pending changes.
     pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
         match self.pending(&user_key(email)) {
             Some(Auxiliary::User(user)) => Some(user),
@@ -444,7 +445,7 @@ impl Management {
         }
     }
 
-    /// Continues a request whose password hash is done.
+    /// Continues a request whose password hash has been computed.
     pub(in crate::control) fn hashed(
         &mut self,
         cx: &mut Context,
@@ -536,7 +537,7 @@ impl Management {
             | None => None,
         };
         let Some(message) = user else {
-            // The name may be a password in the wrong field.
+            // The name is not logged, since it may be a password in the wrong field.
             tracing::info!(%client, "login failed");
             self.lockout.failed(now.mono, client, email);
             self.answer_late(cx, now, origin.requester, Outcome::failure("").response(200));

@@ -207,7 +207,7 @@ pub(super) fn delete_all(records: &mut Records, files: &Files, now: Now, call: &
 }
 
 /// Removes the records of the given ids up to the first unknown one, in one commit, and then their files. If the change
-/// cannot be stored, both stay.
+/// cannot be stored, records and files stay.
 fn delete_these(records: &mut Records, files: &Files, now: Now, call: &Call<'_>, ids: &[&str]) -> Reply {
     let app = &call.app.name;
     let found: Vec<Vod> = ids.iter().map_while(|id| files.vod(records, app, id).cloned()).collect();

@@ -339,7 +339,8 @@ fn a_subscriber_is_there_as_often_as_its_limit_says() {
     assert!(list.contains(r#""connected":true,"currentConcurrentConnections":2"#), "{list}");
     rig.mail(ToControl::PlayEnded(session));
     assert_eq!(rig.play_with("s", &alice), Ok(()));
-    // A returning publisher does not count against its own limit.
+    // The publisher's former connection does not count against the subscriber's limit when the publisher
+    // returns.
     add(&mut rig, r#"{"subscriberId":"camera"}"#);
     let camera = [("subscriberId", "camera")];
     let grant = rig.publish_with("c", &camera).unwrap();
@@ -580,7 +581,7 @@ fn who_leaves_while_a_receiver_thinks_leaves_nothing() {
     let asked = rig.asked();
     rig.answer_hook(&asked[0], Ok(200));
     assert!(rig.verdict(session).unwrap().is_ok());
-    // The same for a viewer.
+    // The answer about a viewer that has left is ignored, too.
     let viewer = rig.play_request("s", &[]);
     let session = viewer.session;
     assert_eq!(rig.ask_play(viewer), None);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Returns the lines of the audit log that contain a text; they are recognised by their target.
+/// Returns the lines of the audit log that contain a text. Audit lines are recognised by their
+/// target.
 fn lines<'a>(log: &'a str, what: &str) -> Vec<&'a str> {
     log.lines().filter(|line| line.contains(" audit: ") && line.contains(what)).collect()
 }
@@ -81,7 +82,7 @@ fn publishers_are_told_with_the_kind_of_their_credential() {
         let log = logged(|| drop(rig.ask(request).unwrap()));
         let line = one(&log, ": Publish", &["INFO", who, "from=198.51.100.7", "object=live/s", "rtmp"]);
         assert!(key.is_empty() || !line.contains(&key), "{line}");
-        // A refused peer has done nothing, so it is only in the server's log.
+        // A refused peer has done nothing, so the refusal is only in the server's log.
         let refused = rig.request("s", 0);
         let log = logged(|| drop(rig.ask(refused).unwrap_err()));
         assert!(lines(&log, "").is_empty(), "{log}");

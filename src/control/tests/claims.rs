@@ -89,7 +89,7 @@ impl Rig {
         session
     }
 
-    /// Answers a claim. The token of a granted one is ten times its ticket.
+    /// Answers a claim. A granted claim gets a token that is ten times its ticket.
     pub(super) fn claim_answer(&mut self, ticket: u64, granted: bool) {
         let key = self.asked_claims().into_iter().find(|(asked, _)| *asked == ticket).unwrap().1;
         let answer = if granted {
@@ -182,7 +182,8 @@ fn a_publisher_that_goes_while_its_claim_is_asked_leaves_nothing() {
 fn what_changed_while_a_claim_was_asked_counts() {
     let mut rig = Rig::with_directory(&[]);
     rig.create("s");
-    // Of two requests for one id, the first granted claim gets it; the other's claim is released.
+    // Of two requests for one id, the one whose claim is granted first gets the id; the claim of the other is
+    // released.
     let (one, two) = (rig.begin("s"), rig.begin("s"));
     let second = rig.last_claim().0;
     rig.claim_answer(second, true);
@@ -206,7 +207,7 @@ fn nobody_is_asked_about_who_has_no_token_and_the_hook_is_asked_behind_the_claim
     let session = rig.begin("s");
     assert_eq!(rig.late_verdict(session), Some(Err(Refusal::Denied(Denial::Token))));
     assert!(rig.asked_claims().is_empty() && rig.hooks.is_empty());
-    // Once the claim is granted, the receiver is asked. If it refuses, the claim is released.
+    // Once the claim is granted, the hook receiver is asked. If the receiver refuses, the claim is released.
     let mut rig = Rig::with_directory(&[hook]);
     let session = rig.begin("s");
     assert!(rig.hooks.is_empty());
@@ -320,7 +321,8 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     rig.tell_news(News::Contact(true));
     let keep = |id, token| Asked::Keep { key: StreamKey::new("live", id), token };
     assert_eq!(rig.asked, [keep("before", token), keep("s", 0)]);
-    // This node's claim without a token is the newest: a claim reported before its token arrives is older.
+    // A claim of this node without a token is the newest: a claim that is reported before the token arrives is
+    // older.
     let key = StreamKey::new("live", "s");
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("c", 1, 50)) });
     rig.tell_news(News::Claim { key: key.clone(), holder: Some(holder("b", 1, 51)) });
@@ -342,7 +344,7 @@ fn the_first_of_the_live_nodes_clears_up_behind_one_that_is_gone() {
     rig.tell_news(News::Foreign(vec![store::Op::Put(key.clone().into(), live.encode())]));
     assert!(rig.control.registry.cluster.location(&key).is_some());
     let status = |rig: &Rig| rig.control.records.get(&key).unwrap().status.clone();
-    // Another live node precedes this one by name, so this one does not act.
+    // Another live node comes first by name, so this node does nothing.
     rig.tell_news(News::Nodes(vec![node("a", 1, true), node("b", 1, true), node("c", 1, false)]));
     assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", Vec::new()));
     assert_eq!(rig.control.registry.cluster.location(&key), None);
@@ -453,7 +455,7 @@ fn a_node_that_starts_leaves_alone_what_a_live_node_has_and_puts_right_what_none
     for (id, ..) in &ids[..2] {
         membership.claims.insert(StreamKey::new("live", id), holder("c", 1, 5));
     }
-    // Claims of an earlier process of this node, and of one of the other node.
+    // Claims that an earlier process of this node, and an earlier process of the other node, have left.
     membership.claims.insert(StreamKey::new("live", "nobody-s"), holder("b", 0, 2));
     membership.claims.insert(StreamKey::new("live", "nobody-s-stray"), holder("c", 0, 3));
     let mut rig = Rig::start(ControlConfig { cluster: Some(membership), ..config(&[], &[]) }, store);

@@ -156,7 +156,7 @@ fn a_broken_connection_is_made_anew_at_once_and_viewers_stay() {
     let (_, continued) = rig.copy_begins(worker, &again);
     assert_eq!((continued.stream, continued.position.dts_ms, continued.epoch), (grant.stream, 5000, 3));
     assert_eq!(continued.zero_ms, ZERO_MS);
-    // A lost origin is retried for a while, with pauses; then the viewers are dismissed.
+    // A lost origin is retried for a while, with pauses. After that the viewers are sent away.
     rig.copy_ends(&again, lost());
     let mut attempts = 0;
     for second in 0..60 {
@@ -204,7 +204,7 @@ fn a_publisher_takes_a_copy_over_with_its_viewers_and_its_clock() {
     let grant = rig.ask(request).unwrap();
     let stops = rig.posted.iter().filter(|(_, mail)| matches!(mail, ToWorker::StopPull(_))).count();
     assert_eq!((grant.stream, grant.zero_ms, stops), (copy.stream, ZERO_MS, 1));
-    // The clock continues at the wall-clock time, so nothing of the copy comes after it.
+    // The clock continues at the present wall-clock time, which is later than all units of the copy.
     let wall_ms = i64::try_from(rig.now.wall_ms).unwrap();
     assert_eq!(grant.position, Position { dts_ms: wall_ms - ZERO_MS, started: true });
     // Late reports of the pull are ignored.

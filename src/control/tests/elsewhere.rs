@@ -1,4 +1,5 @@
-//! Calls about streams of other nodes: forwarded to their node, answered for other nodes, and never forwarded twice.
+//! Calls about streams of other nodes: forwarded to the stream's node, answered on behalf of other nodes, and never
+//! forwarded twice.
 
 use relay::{Answer, Call as NodeCall, Viewers};
 
@@ -148,8 +149,8 @@ fn a_newcomer_at_a_limit_that_all_nodes_fill_takes_a_place_of_its_own_node() {
         rig.mail(ToControl::Play(Box::new(request)));
         rig.control.access.passes(&key("s"), "hls")
     };
-    // The limit is reached by two viewers of one network here and two at other nodes. Only the first newcomer gets a
-    // place of that network.
+    // Two viewers of one network here and two viewers at other nodes reach the limit. Only the first newcomer
+    // replaces a viewer of that network.
     let here = [
         watch("1", "198.51.100.9"),
         watch("2", "198.51.100.9"),

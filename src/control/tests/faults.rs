@@ -7,7 +7,8 @@ use crate::store::{Error, Reply, Request as StoreRequest};
 
 const VODS: &str = "/live/rest/v2/vods";
 
-/// Makes a rig with recordings of these ids. Returns the faults of its store, too.
+/// Makes a rig with recordings that have these ids. Also returns the faults of the rig's store,
+/// which the test can set.
 fn with_vods(ids: &[&str]) -> (Rig, Faults) {
     let faults = Faults::default();
     let mut store = Memory::with_faults(faults.clone());

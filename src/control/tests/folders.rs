@@ -61,7 +61,8 @@ fn files_of_a_folder_become_records_until_it_is_forgotten() {
     let id = three["vodId"].as_str().unwrap();
     assert!(rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "").1.contains("vod deleted"));
     assert!(rig.files.is_empty(), "no file is removed");
-    // The records exist after a restart, and those of another folder stay.
+    // The records exist after a restart. Forgetting the folder leaves the records of another
+    // folder.
     let mut rig = Rig::start(config(&FOLDERS, &[]), rig.store);
     rig.folder(Method::Post, ASKED, ImportOutcome::Linked(vec![file("streams/ab/x.mp4", None)]));
     assert_eq!(rig.paths().len(), 3);

@@ -175,7 +175,7 @@ fn hooks_of_a_stream_wait_for_each_other_and_for_no_other_stream() {
     let sent = |rig: &mut Rig| std::mem::take(&mut rig.hooks);
     let first = sent(&mut rig);
     assert_eq!(first.iter().map(action).collect::<Vec<_>>(), ["liveStreamStarted a", "liveStreamStarted b"]);
-    // A failed hook is retried before later ones are sent.
+    // A failed hook is retried before later hooks of the stream are sent.
     let mut id = first[0].id;
     for (try_number, result) in [(0, Ok(500)), (1, Err("timed out".to_owned())), (2, Ok(302))] {
         rig.hook_result(id, result);
@@ -463,7 +463,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
     let first = std::mem::take(&mut rig.hooks);
     let [request] = &first[..] else { panic!("one request") };
     assert_eq!((&request.body[..], request.url.as_str()), (&b"hello"[..], "http://chat.example/in"));
-    // While the first message is being sent, any number of further ones do no harm.
+    // Further messages that arrive while the first one is being sent do no harm, however many they are.
     for _ in 0..1000 {
         send(&mut rig, vec![7; 1000]);
     }
@@ -479,7 +479,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
         rig.hook_result(request.id, Ok(200));
     }
     assert_eq!(taken, 64);
-    // Dropped hooks make room, also for their bytes.
+    // Dropped hooks free their places and their bytes.
     for _ in 0..40 {
         send(&mut rig, vec![7; 256 << 10]);
     }

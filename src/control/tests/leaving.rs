@@ -55,7 +55,7 @@ impl Rig {
         }
     }
 
-    /// Copies, for viewers here, the source `s` of the draining node `c`.
+    /// Makes a copy, with viewers here, of the source `s` of the draining node `c`.
     fn copied_source(&mut self) -> (WorkerId, PullOrder, Grant) {
         let body = r#"{"streamId":"s","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/s"}"#;
         self.post(&format!("{BROADCASTS}/create"), body);
@@ -234,7 +234,7 @@ fn n_22_a_draining_node_gives_its_sources_to_others_and_keeps_their_viewers() {
         std::slice::from_ref(&given),
         "to the least busy that takes something"
     );
-    // A lost handover is repeated, and the source runs here until it takes effect.
+    // If a handover gets lost, it is repeated. Until it takes effect, the source runs here.
     rig.run_for(secs(3));
     assert_eq!(rig.handed_over().first(), Some(&given));
     assert_eq!((rig.lefts, rig.ends()), (0, 0));
@@ -301,7 +301,7 @@ fn n_22_a_source_that_no_node_takes_runs_on_where_it_was_with_its_viewers() {
     assert_eq!(rig.handed_over(), [(key("s"), token + 2, ("e".to_owned(), 5))]);
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("e", 5, token + 3)) });
     assert_eq!((rig.ends(), rig.asked_claims().len()), (0, 0));
-    // The next node has no room either, and none is left.
+    // The next node has no room for the source either, and there is no further node.
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, token + 4)) });
     let ticket = rig.last_claim().0;
     rig.tell_news(News::Answer { ticket, key: key("s"), answer: ClaimAnswer::Granted(token + 5) });
@@ -340,7 +340,7 @@ fn n_22_a_node_without_room_gives_a_source_back_and_goes_on_with_its_copy() {
     let is_stopped = |(_, mail): &(WorkerId, ToWorker)| matches!(mail, ToWorker::StopPull(_));
     assert!(!rig.posted.iter().any(is_stopped) && rig.ends() == 0, "viewers of the copy stay");
     assert_eq!((rig.pull_orders().len(), rig.asked_claims().len()), (0, 0));
-    // If the giver is gone, the source cannot be given back and waits here.
+    // If the node that gave the source is gone, the source cannot be given back and waits here.
     rig.tell_news(News::Nodes(vec![node("b", 1, true)]));
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 10)) });
     assert!(rig.asked.contains(&Asked::Release { key: key("s"), token: 10 }));
@@ -382,7 +382,7 @@ fn n_22_of_the_nodes_that_do_not_drain_the_first_clears_up() {
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { .. })), "a does");
     rig.tell_news(News::Nodes(vec![draining("a"), node("b", 1, true)]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));
-    // If all nodes are draining, the first of them ends the claim.
+    // If all nodes are draining, the first of them by name ends the claim.
     rig.asked.clear();
     rig.tell_news(News::Nodes(vec![draining("b"), draining("c")]));
     assert!(rig.asked.iter().any(|asked| matches!(asked, Asked::Bury { token: 5, .. })));
@@ -402,7 +402,7 @@ fn n_22_a_source_that_is_being_claimed_is_given_away_once_it_has_its_claim() {
     assert_eq!(rig.handed_over(), [(key("s"), 70, ("c".to_owned(), 1))]);
 }
 
-/// Viewers by separate requests may reach control through a worker that does not know of the drain yet. Other nodes may
+/// Requests of polling viewers may reach control through a worker that does not know of the drain yet. Other nodes may
 /// still copy from this one.
 #[test]
 fn c_20_no_copy_and_no_view_begins_for_a_newcomer() {

@@ -48,7 +48,7 @@ fn r_57_sorted_lists_of_any_offset_hold_few_places() {
     const PLACES_MAX: usize = 4 * 4096;
     let mut rig = Rig::new();
     rig.fill(20_000, 0);
-    // Beyond the end there is nothing to search for.
+    // For a page beyond the end of the list, no records are examined.
     let far = rig.send(Method::Get, &at("/broadcasts/list/2147483000/50?sort_by=name&order_by=asc"), "");
     assert_eq!(rig.answer(far), Some((200, "[]".into())));
     let path = at("/broadcasts/list/19000/50?sort_by=name&order_by=desc");

@@ -215,7 +215,7 @@ fn r_23_every_route_of_the_server_refuses_who_is_not_logged_in() {
                 refused += 1;
             }
         }
-        // Other methods of the same path lead nowhere else.
+        // Other methods of the same path reach no operation.
         for method in [Method::Patch, Method::Options] {
             let status = rig.status_of(&Client::default(), method, &path);
             assert!(
@@ -297,7 +297,7 @@ fn r_32_sessions_end_with_time_with_the_password_and_with_the_user() {
     let client = rig.add_user_by(&admin, user.clone());
     let list = "/rest/v2/user-list";
     assert_eq!(rig.status_of(&client, Method::Get, list), 200);
-    // A new password ends at once the sessions that began with the old one.
+    // A new password immediately ends the sessions that began with the old one.
     let change = format!(r#"{{"password":"{MD5}","newPassword":"{OTHER}"}}"#);
     let changed = rig.ask_as(&client, Method::Post, "/rest/v2/users/password", &change);
     assert!(text(&changed).contains("Success"), "{changed:?}");
@@ -321,7 +321,7 @@ fn r_32_sessions_end_with_time_with_the_password_and_with_the_user() {
     let gone = rig.ask_as(&admin, Method::Delete, "/rest/v2/users/u@a", "");
     assert!(text(&gone).contains("true"));
     assert_eq!(rig.status_of(&client, Method::Get, list), 403);
-    // Sessions end with time.
+    // Sessions end after some time without a request.
     assert_eq!(rig.status_of(&admin, Method::Get, list), 200);
     rig.run_for(Duration::from_secs(30 * 60));
     assert_eq!(rig.status_of(&admin, Method::Get, list), 403);
@@ -749,7 +749,8 @@ fn r_11_r_12_no_operation_fails_on_junk() {
             let part = |part: &str| if part.starts_with('{') { param.to_owned() } else { part.to_owned() };
             let path = route.path.split('/').map(part).collect::<Vec<_>>().join("/");
             for body in bodies {
-                // Each request has a user of its own, so that a deleted one does not end the test.
+                // Each request has a user of its own, so that the test continues after a request has deleted its
+                // user.
                 let mut request = request(route.method, &format!("{base}{path}?size=-1&id=x"), body);
                 request.headers.push("Content-Type", "application/json");
                 for (name, value) in &admin.headers {

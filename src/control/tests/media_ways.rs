@@ -1,4 +1,5 @@
-//! Checks of a live stream apply to everything made of it: each check is tested with each way to get the media.
+//! Checks of a live stream apply to everything that is made of the stream: each check is tested with each way to get
+//! the media.
 
 use super::access::{no, params, token_of};
 use super::*;
@@ -71,7 +72,8 @@ impl Rig {
         }
     }
 
-    /// Returns the verdict, and how often the receiver was asked, which answers with status `says`.
+    /// Sends the request of a viewer. The hook receiver answers with status `says`. Returns the verdict, and the
+    /// number of questions to the receiver.
     fn try_way(&mut self, request: PlayRequest, says: u16) -> (Result<(), NoSubscription>, usize) {
         let session = request.session;
         self.mail(ToControl::Play(Box::new(request)));
@@ -139,7 +141,7 @@ fn r_50_each_check_holds_for_each_way_to_get_the_media() {
             let shown = rig.shown_for(check);
             let with = rig.way(way, name, &shown);
             assert_eq!(rig.try_way(with, 200).0, Ok(()), "{check} {way:?}");
-            // A one-time token is valid once, for whatever it was used.
+            // A one-time token is valid once, in whatever way it was used.
             if check == "token" {
                 let again =
                     PlayRequest { peer: "203.0.113.77:1".parse().unwrap(), ..rig.way(way, name, &shown) };
@@ -175,7 +177,8 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
     let mut rig = Rig::with(&[], CHECKS[1].1);
     rig.create("cam");
     rig.create("meeting");
-    // A stream without a record, whose name looks like that of a second file; and a file with a different name.
+    // A stream without a record, whose file name looks like that of the second file of another stream; and a file
+    // whose name differs from the stream's.
     rig.file_recorded("1", "cam_1.mp4", "cam_1", Vod::RECORDED);
     rig.file_recorded("2", "sub/meeting.mp4", "vip", Vod::RECORDED);
     rig.file_recorded("3", "abc.mp4", "file", Vod::UPLOADED);
@@ -197,7 +200,7 @@ fn a_recording_is_of_the_stream_that_its_record_names() {
         assert_eq!(ask(wrong), Err(no(Denial::Jwt)), "{file} with a token for {wrong}");
         assert_eq!(ask(right), Ok(()), "{file} with a token for {right}");
     }
-    // After a record was removed, or names another file, no entry remains.
+    // Once a record was removed, or names another file, the file has no entry any more.
     rig.file_recorded("2", "sub/other.mp4", "vip", Vod::RECORDED);
     let app: Arc<str> = "live".into();
     assert_eq!(rig.control.files.stream_of_file(&rig.control.records, &app, "sub/meeting.mp4"), None);

@@ -101,7 +101,8 @@ fn viewers_are_listed_and_one_of_them_is_ended_by_its_name() {
     assert!(list.starts_with(&format!("[{longest},")), "{list}");
     assert_eq!(asked(&mut rig, Method::Get, "list/0/1", &both).0, format!("[{longest}]"));
     assert_eq!(asked(&mut rig, Method::Get, "list/2/5", &both).0, "[]");
-    // A name that is not a viewer of this stream ends nobody: it could be one of another application's.
+    // A request that does not name a viewer of this stream ends no viewer: the name could be that of
+    // another application's viewer.
     for name in ["0-2-2-0", "0-9-3-0", "1-2-3-0", "x", "%00"] {
         let (answer, mail) = asked(&mut rig, Method::Post, &format!("{name}/stop"), &both);
         assert!(answer.contains("There is no such viewer"), "{name}: {answer}");

@@ -16,7 +16,8 @@ fn at(name: &str, incarnation: u64, count: u32) -> Presence {
 }
 
 impl Rig {
-    /// Returns the numbers reported to the directory since the last call.
+    /// Returns the numbers of connections reported to the directory since this function was last
+    /// called.
     fn told_present(&mut self) -> Vec<u32> {
         let of = |asked: Asked| match asked {
             Asked::Present(one) if one == subscribed(one.count) => Some(one.count),
@@ -125,7 +126,8 @@ fn n_24_connections_at_an_earlier_process_of_a_node_are_forgotten() {
     let known = |rig: &Rig| rig.control.registry.cluster.present_elsewhere(&subscribed(1).key, "alice");
     assert_eq!(known(&rig), 1);
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 2, true)]));
-    // Even if the node had its former incarnation again, nothing of that time is kept.
+    // Even if the node returned to its former incarnation, the connections from that time stay
+    // forgotten.
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
     assert_eq!(known(&rig), 0);
 }

@@ -52,7 +52,7 @@ fn a_new_key_takes_the_place_of_the_old_one_and_survives_a_restart() {
     let key = made["dataId"].as_str().unwrap().to_owned();
     assert!(made["success"] == true && key != old && rig.publish_key("s") == key, "{made}");
     assert!(rig.publish_with_key("s", Some(&old)).is_err());
-    // An update of the record keeps the key, and cannot set it.
+    // An update of the record keeps the publish key, and cannot change it.
     let (status, _) = rig.call(Method::Put, "/live/rest/v2/broadcasts/s", r#"{"name":"n","publishKey":"x"}"#);
     assert_eq!((status, rig.publish_key("s")), (200, key.clone()));
     let Rig { store, .. } = rig;

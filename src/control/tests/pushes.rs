@@ -68,7 +68,8 @@ fn endpoints_are_stored_and_removed() {
 fn r_15_the_number_of_endpoints_is_bounded() {
     let mut rig = Rig::new();
     rig.create("s");
-    // All endpoints are requested before the first is on disk: pending ones count.
+    // All endpoints are requested before the first is on disk: endpoints that are not yet stored
+    // count towards the limit.
     rig.hold = true;
     let asked: Vec<_> =
         (0..100).map(|n| rig.send(Method::Post, ENDPOINT, &body(&format!("rtmp://h/a/b{n}")))).collect();
@@ -243,7 +244,7 @@ fn u_01_another_limit_counts_for_endpoints_that_were_given_up_and_for_those_that
     rig.publish("s", 0);
     rig.take();
     rig.add("rtmp://198.51.100.1/app/key");
-    // Counts the consecutive failed attempts until no further one follows.
+    // Counts the consecutive failed attempts, until no further attempt follows.
     let attempts = |rig: &mut Rig| {
         let mut count = 0;
         while let Some((_, order)) = rig.orders().pop().filter(|_| count < 9) {
@@ -276,7 +277,8 @@ fn u_01_another_limit_counts_for_endpoints_that_were_given_up_and_for_those_that
     limit(&mut rig, "0");
     rig.run_for(secs(5));
     assert_eq!((rig.orders().len(), rig.status().as_str()), (0, "broadcasting"));
-    // A push that held starts again without a failure, and is not given up for earlier failures.
+    // If a working push starts again without a failure, it is not given up for its earlier
+    // failures.
     rig.news(order.push, order.attempt, PushState::Again("sound has begun".into()));
     limit(&mut rig, "0");
     rig.run_for(secs(2));

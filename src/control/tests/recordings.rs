@@ -288,7 +288,7 @@ fn a_switch_of_a_live_stream_begins_and_ends_a_recording() {
     assert_eq!(rig.recordings(), (vec![], vec![first]));
     rig.record_call("s", "false");
     assert!(rig.is_quiet());
-    // The next recording begins before the last one is over, and is a separate one.
+    // The next recording begins before the last one is over, and is a recording of its own.
     rig.record_call("s", "true");
     let second = rig.recording().recording;
     assert_ne!(first, second);
@@ -315,7 +315,7 @@ fn a_call_begins_and_ends_a_recording_under_the_name_that_it_wants() {
     assert_eq!((&begun["success"], &begun["message"]), (&true.into(), &at.into()));
     let order = rig.recording();
     assert_eq!(order.stem, "a_b");
-    // The answered id is that of the first file; further files have ids of their own.
+    // The answer has the id of the first file; further files have ids of their own.
     for (n, file) in ["live/streams/a.mp4", "live/streams/a_1.mp4"].into_iter().enumerate() {
         rig.begun(order.recording, file);
         rig.ended(order.recording, file);
@@ -348,7 +348,7 @@ fn names_have_the_date_and_folders_the_stream() {
     let mut rig = Rig::with(&[], &[ALWAYS, ("fileNameFormat", "%r%b{take-2}")]);
     rig.publish("s", 0);
     assert_eq!(rig.recording().stem, "s_take-2");
-    // A name from a call is used unchanged. The folder for recordings has precedence over that for all files.
+    // A name given in a call is used unchanged. `recordingSubfolder` has precedence over `subFolder`.
     let mut rig = Rig::with(
         &[],
         &[("addDateTimeToMp4FileName", "true"), ("subFolder", "all"), ("recordingSubfolder", "rec")],
@@ -536,7 +536,7 @@ fn files_of_streams_that_are_over_are_looked_for_all_the_time_and_by_one_job() {
     assert_eq!((rig.sweeps.len(), after(&mut rig, 59), after(&mut rig, 1)), (1, 1, 2));
     rig.holds_sweeps = true;
     assert_eq!((after(&mut rig, 60), after(&mut rig, 3600)), (3, 3), "the disk hangs");
-    // Without such files, only the search at the start takes place.
+    // If no application keeps DVR folders, only the search at the start takes place.
     let mut idle = Rig::with(&[], &[]);
     assert_eq!((idle.sweeps.len(), after(&mut idle, 60), after(&mut idle, 60)), (1, 1, 1));
 }
@@ -578,7 +578,7 @@ fn a_record_that_the_store_does_not_take_is_written_until_it_does() {
     assert_eq!(rig.removed(), ["live/streams/s.mp4"]);
     rig.run_for(secs(120));
     assert!(rig.stored_vods().is_empty());
-    // Nor right after it was written.
+    // A record that is deleted right after it was written is not written again, either.
     rig.recorded("t", 5);
     let id = rig.vods()[0]["vodId"].as_str().unwrap().to_owned();
     rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "");
@@ -643,7 +643,7 @@ fn the_oldest_recording_is_the_first_one_also_when_the_wall_clock_was_set_back()
     let vods = rig.vods();
     let ids: Vec<&str> = vods.iter().map(|vod| vod["vodId"].as_str().unwrap()).collect();
     assert!(ids.len() == 2 && ids[0] < ids[1] && ids.iter().all(|id| id.len() == 24), "{ids:?}");
-    // Dates follow the wall clock nevertheless, and durations are those of the files.
+    // Dates follow the wall clock, although ids only increase; durations are those of the files.
     for vod in &vods {
         let began = vod["startTime"].as_u64().unwrap();
         assert!((began_ms..began_ms + 60_000).contains(&began), "{vod}");

@@ -16,7 +16,7 @@ impl Rig {
         self.run_for(ms(10));
     }
 
-    /// Returns the orders of new recordings, and the number of those ordered to end.
+    /// Returns the orders of new recordings, and the number of recordings that were ordered to end.
     fn ordered(&mut self) -> (Vec<RecordingOrder>, usize) {
         let (begun, ended) = self.recordings();
         (begun.into_iter().map(|(_, order)| order).collect(), ended.len())
@@ -75,7 +75,7 @@ fn a_recording_of_a_room_has_a_file_of_each_participant_on_one_clock() {
     assert!(start(0) < 100 && start(1) < 100 && (7_000..7_100).contains(&start(2)), "{list:?}");
     assert_eq!(list[0].2.as_i64(), Some(start(0) + 4_000), "as long as its file");
     assert_eq!((&list[1].2, &list[2].2), (&json!(null), &json!(null)), "they are written");
-    // The recording is stopped for all.
+    // The room's recording is stopped for all participants.
     rig.take();
     rig.switch(false);
     assert_eq!(rig.ordered().1, 2);

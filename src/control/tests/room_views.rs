@@ -196,7 +196,7 @@ fn a_publisher_of_the_rooms_name_at_another_node_ends_the_view_and_keeps_its_vie
     );
     assert!(rig.ends_of(view).is_empty());
     rig.gone(session, view, Departure::Lost, 0);
-    // Its units arrive from the other node.
+    // The units of the stream arrive from the other node.
     for asked in std::mem::take(&mut rig.resolves) {
         let address = std::net::SocketAddr::new("198.51.100.20".parse().unwrap(), asked.port);
         rig.done(asked.id, Outcome::Resolved(Ok(vec![address])));

@@ -111,7 +111,8 @@ fn main_tracks_keep_their_limit_and_names_are_checked() {
     assert!(matches!(join(&mut rig, "b", "room"), Err(Refusal::NotAllowed(_))));
     rig.gone(a, stream, Departure::Clean, 0);
     assert_eq!(rig.record("room")["status"], "finished", "one that was created stays");
-    // A stream cannot be its own main track, and one with its own publisher does not become a virtual main track.
+    // A stream cannot be its own main track, and a stream with its own publisher does not become a virtual main
+    // track.
     join(&mut rig, "c", "c").unwrap();
     assert_eq!(rig.record("c")["mainTrackStreamId"], serde_json::Value::Null);
     join(&mut rig, "d", "c").unwrap();
@@ -252,7 +253,7 @@ fn a_conference_room_is_a_virtual_main_track_and_outlives_a_restart() {
         assert_eq!(rig.post(ROOMS, body), refused, "{body}");
     }
     assert_eq!(rig.post(ROOMS, "{").0, 400);
-    // A room without an id gets one.
+    // A room created without an id gets an id.
     let named = value(&rig.post(ROOMS, r#"{"mode":"mcu","startDate":5,"endDate":6}"#).1);
     let id = named["roomId"].as_str().unwrap();
     assert_eq!(value(&rig.get(&format!("{ROOMS}/{id}")).1), named);
@@ -295,14 +296,14 @@ fn streams_join_and_leave_a_conference_room() {
     assert_eq!(put(&mut rig, "delete?streamId=c"), PLAIN);
     assert_eq!(rig.call(Method::Delete, &format!("{ROOMS}/room/b"), "").1, PLAIN);
     assert_eq!(value(&rig.get(&format!("{ROOMS}/room")).1)["roomStreamList"], serde_json::json!(["a"]));
-    // A list replaces the previous one; the room's own id in it is ignored.
+    // A list of streams replaces the previous list; the room's own id in the list is ignored.
     rig.call(Method::Put, &format!("{ROOMS}/room"), r#"{"roomStreamList":["b","c","room"]}"#);
     assert_eq!(value(&rig.get(&format!("{ROOMS}/room")).1)["roomStreamList"], serde_json::json!(["b", "c"]));
     assert_eq!(rig.record("a")["mainTrackStreamId"], "");
     rig.call(Method::Put, &format!("{ROOMS}/room"), r#"{"mode":"mcu"}"#);
     assert_eq!(rig.record("room")["subTrackStreamIds"], serde_json::json!(["b", "c"]));
 
-    // All live participants but the asking one are listed.
+    // All live participants except the one that asks are listed.
     rig.call(Method::Put, &format!("{BASE}/b"), r#"{"name":"Bee"}"#);
     for id in ["a", "b", "c"] {
         rig.publish(id, 0);
@@ -381,7 +382,7 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
 }
 
 impl Rig {
-    /// Returns the news about calls that a socket has received since the last call.
+    /// Returns the news about calls that a socket has received since this function was last called.
     fn call_news(&mut self, session: SessionRef) -> Vec<CallNews> {
         let is_own = |mail: &ToWorker| matches!(mail, ToWorker::Call { conn, .. } if *conn == session.conn);
         let (own, others): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(|(_, mail)| is_own(mail));

@@ -1,4 +1,4 @@
-//! Shares of resources: the use by one application, and the remainder for the others.
+//! Shares of resources: how much one application may use, and how much is left for the others.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn q_16_receivers_that_are_silent_cost_no_other_application_a_hook() {
         rig.begin_in("LiveApp", &format!("s{n}"));
     }
     assert_eq!(rig.hooks_of("LiveApp"), 3, "handed out at once");
-    // Further hooks of the flood do not displace those of the others.
+    // Further hooks of the flooding application do not displace the hooks of others.
     for n in 0..20 {
         rig.begin_in("LiveApp", &format!("late{n}"));
     }
@@ -75,8 +75,8 @@ fn q_16_a_name_that_is_known_waits_for_no_resolver() {
     let ask = rig.resolves.pop().unwrap();
     rig.done(ask.id, Outcome::Resolved(Ok(vec!["198.51.100.9:1935".parse().unwrap()])));
     assert_eq!(rig.orders().len(), 1);
-    // The resolver is silent from now on. Known names are answered for all applications, in any case and with a
-    // trailing dot.
+    // The resolver is silent from now on. Known names are answered for all applications, in upper or lower case and
+    // with a trailing dot.
     rig.run_for(secs(60));
     for (n, host) in ["cdn.example", "CDN.example.", "localhost", "a.localhost"].iter().enumerate() {
         endpoint(&mut rig, "live", "s", &format!("rtmp://{host}:{}/app/key", 2000 + n));

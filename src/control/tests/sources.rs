@@ -99,7 +99,7 @@ fn b_17_what_ran_before_a_crash_runs_again_and_what_was_stopped_does_not() {
     }
     assert_eq!((rig.op("by_hand", "start"), rig.op("stopped", "start")), (ok("by_hand"), ok("stopped")));
     assert_eq!(rig.op("stopped", "stop"), stopped());
-    // Only answered changes are relied on: no time passes before the crash.
+    // No time passes before the crash: only changes that were answered have to survive it.
     let keys = |rig: &mut Rig| {
         let mut ids: Vec<_> = rig.pulls().into_iter().map(|(_, order)| order.key.id.to_string()).collect();
         ids.sort();
@@ -116,7 +116,7 @@ fn b_17_what_ran_before_a_crash_runs_again_and_what_was_stopped_does_not() {
     rig.run_for(secs(2));
     let mut rig = rig.crash();
     assert_eq!(keys(&mut rig), ["auto", "by_hand"]);
-    // A source that is deleted, and one whose viewer has left, stay away.
+    // A source that was deleted, and a source whose viewer has left, do not run after a crash.
     assert_eq!(rig.call(Method::Delete, &format!("{BROADCASTS}/auto"), "").0, 200);
     rig.put("by_hand", r#"{"autoStartStopEnabled":true}"#);
     rig.run_for(secs(15));
@@ -426,7 +426,7 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
             "{url} {text}"
         );
     }
-    // The answer does not quote URLs that are not those of a source.
+    // The answer does not quote URLs from which a source cannot be pulled.
     for url in [
         "file:///x",
         "srt://h:1?mode=x",
@@ -488,7 +488,7 @@ fn u_32_u_33_where_a_pull_goes_on_passes_the_policy_at_each_hop() {
     ask(&mut rig, "inner.example", 80, first);
     lookup(&mut rig, &["10.1.2.3:80"]);
     assert!(matches!(&answers(&mut rig)[..], [Err(why)] if why.contains("outbound.deny")));
-    // An attempt that has ended is ignored.
+    // A request from an attempt that has ended is ignored.
     ask(&mut rig, "198.51.100.7", 81, first + 1);
     assert!(answers(&mut rig).is_empty());
 }
@@ -519,7 +519,7 @@ fn starts_that_are_refused() {
     rig.put("plain", r#"{"streamUrl":"rtmp://h/a/b"}"#);
     let text = "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist";
     assert_eq!(rig.op("plain", "start"), (200, failure(text)));
-    // The stream is live by an encoder under the same id.
+    // An encoder publishes under the id of the source's record, so the stream is live.
     rig.post(&format!("{BROADCASTS}/create"), &body("s", URL));
     let (session, stream) = rig.publish("s", 0);
     assert_eq!(rig.op("s", "start"), (200, failure(ACTIVE)));

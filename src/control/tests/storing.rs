@@ -16,7 +16,7 @@ fn a_write_is_answered_and_visible_only_when_it_is_on_disk() {
     assert_eq!(rig.held.len(), 1, "gathered for at most 2 ms");
     assert!(rig.answer(session).is_none());
     assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 404);
-    // The pending overlay catches a second create.
+    // The second create is refused because of the first one, although that is still pending.
     let text = "Stream id is already being used. Please change stream id or keep it empty";
     let second = rig.send(Method::Post, CREATE, r#"{"streamId":"s"}"#);
     assert!(rig.answer(second).is_none(), "not before reads show why");
@@ -27,8 +27,8 @@ fn a_write_is_answered_and_visible_only_when_it_is_on_disk() {
     assert_eq!(rig.get("/live/rest/v2/broadcasts/s").0, 200);
 }
 
-/// Until its create is on disk, a record does not count for publishers that need one. Otherwise such a publisher would
-/// make a visible record of its own, which would stay if the create failed.
+/// A record does not count for publishers that need one until its creation is on disk. Otherwise such a publisher
+/// would make a visible record, which would stay if the creation failed.
 #[test]
 fn a_publisher_that_needs_a_record_waits_for_its_create_to_be_on_disk() {
     let mut rig = Rig::with(&[], &[("acceptOnlyStreamsInDataStore", "true")]);
@@ -59,7 +59,7 @@ fn writes_that_come_together_are_one_batch() {
     }
     rig.run_for(ms(5));
     assert!(matches!(&rig.held[..], [store::Request::Commit { ops, .. }] if ops.len() == 50));
-    // Changes during a commit wait for it, and are written in one batch after it.
+    // Changes that arrive during a commit wait for the end of the commit, and are then written in one batch.
     let put = rig.send(Method::Put, "/live/rest/v2/broadcasts/s1", r#"{"name":"n"}"#);
     let delete = rig.send(Method::Delete, "/live/rest/v2/broadcasts/s2", "");
     rig.run_for(secs(5));

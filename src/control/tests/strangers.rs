@@ -80,7 +80,8 @@ fn r_53_a_publisher_changes_no_record_of_others() {
     );
     let token: serde_json::Value = serde_json::from_str(&rig.get(&path).1).unwrap();
     let (guest, other) = rig.publish_to("y", "vip", token["tokenId"].as_str().unwrap()).unwrap();
-    // The record is a room only while its participants are live, and others may not join it.
+    // The record is a room only while its participants are live, and publishers without such a
+    // record or token may not join it.
     let token = token_of(&mut rig, "z", "publish");
     assert!(matches!(rig.publish_to("z", "vip", &token), Err(Refusal::NotAllowed(_))));
     rig.gone(mine, stream, Departure::Clean, 0);

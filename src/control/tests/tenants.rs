@@ -1,5 +1,5 @@
 //! Fifty applications on one server, one of which misbehaves, in each way in turn. The waiting times of the other
-//! forty-nine are compared with a run in which it does not.
+//! forty-nine are compared with a run in which all behave.
 //!
 //! 1. Time is virtual. Control is one thread: a step begins when earlier steps are over, and takes the time in
 //!    [`COSTS`].
@@ -22,11 +22,11 @@ use crate::types::PullId;
 
 /// Number of applications; the first is the one that misbehaves.
 const APPS: usize = 50;
-/// Time during which the others send requests and the first one misbehaves.
+/// Time during which the well-behaved applications send requests and the first one misbehaves.
 const ASKED: Duration = Duration::from_secs(20);
 /// Time by which all requests must have been answered.
 const SETTLED: Duration = Duration::from_secs(60);
-/// Maximum wait of the others, as a multiple of their wait without misbehaviour.
+/// Maximum wait of the well-behaved applications, as a multiple of their wait when all behave.
 const RATIO_MAX: f64 = 1.25;
 /// Duration of a commit to disk.
 const COMMIT_TIME: Duration = Duration::from_millis(2);
@@ -109,7 +109,7 @@ const WAYS: [(Way, &str); 9] = [
     (Way::Feeds, "64 feeds of a list of ten records, each asked again every second"),
 ];
 
-/// The aim of a wait.
+/// The event that ends a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait {
     Get,
@@ -169,7 +169,7 @@ struct Life {
     number: u64,
     conns: u32,
     pools: BTreeMap<Class, Pool>,
-    /// Requests by connection: application, aim of the wait, and time of the request.
+    /// Requests by connection: application, event that ends the wait, and time of the request.
     asked: BTreeMap<u32, (usize, Option<Wait>, Instant)>,
     uploads: BTreeMap<u32, (usize, Instant)>,
     publishing: BTreeMap<u32, (usize, Instant, SessionRef, bool)>,
@@ -528,7 +528,7 @@ impl Life {
         self.control.handle_mail(self.now, ToControl::Rest { session, peer, secure: false, request });
     }
 
-    /// Notes the end of a wait, if it was that of a well-behaved application.
+    /// Notes the end of a wait of a well-behaved application. The waits of the misbehaving one are ignored.
     fn note(&mut self, app: usize, wait: Wait, since: Instant, at: Instant) {
         if app > 0 {
             self.waits.entry(wait).or_default().push(at - since + ROUND_TRIP);

@@ -1,5 +1,6 @@
 //! The auxiliary records: tokens and subscribers of streams, users of the management API, recordings. Each is replaced
-//! as a whole. Like broadcasts, they are gathered, committed, then visible, then answered (`writes`).
+//! as a whole. Changes pass the same stages as changes of broadcasts: gathered, committed, made visible, answered
+//! (`writes`).
 
 mod subscriber;
 mod token;
@@ -129,7 +130,8 @@ impl salvage::Records for StoredRecords {
         if app.is_empty() {
             return Some(Kind::User);
         }
-        // A record may have the member of a later kind, but never that of an earlier one, so the first match decides.
+        // The first match decides: a record may also have the id member of a kind further down in this list, but never
+        // of one further up.
         let members = [
             ("vodId", Kind::Vod),
             ("tokenId", Kind::Token),
@@ -281,7 +283,7 @@ impl AuxiliaryRecords {
         self.records.get(key)
     }
 
-    /// Returns the record as of all pending changes; checks of a change use this one.
+    /// Returns the record as it will be after all pending changes. New changes are checked against this record.
     pub(in crate::control) fn pending(&self, key: &Key) -> Option<&Auxiliary> {
         match self.overlay.get(key) {
             Some(record) => record.as_ref(),
@@ -334,8 +336,8 @@ impl AuxiliaryRecords {
         stored.chain(pending).filter(is_there).take(count).cloned().collect()
     }
 
-    /// Examines up to `count` tokens after the given one. Returns the number examined, the last one, and those expired
-    /// at `now_s`.
+    /// Examines up to `count` tokens after the given one. Returns the number of examined tokens, the last one of them,
+    /// and those that are expired at `now_s`.
     pub(in crate::control) fn stale_tokens(
         &self,
         behind: Option<&Key>,

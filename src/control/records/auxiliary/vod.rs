@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::jobs::Finished;
 use crate::store::{Key, Kind};
 
-/// Duration of a file whose duration is unknown.
+/// Value of `duration` if the duration of a file is unknown.
 const UNKNOWN: i64 = -2;
 
 /// A playable file. Members are in the reference's order.
@@ -44,7 +44,8 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) latitude: Option<String>,
     pub(in crate::control) longitude: Option<String>,
     pub(in crate::control) altitude: Option<String>,
-    /// True while the file is being written, or if the server ended meanwhile. The API hides such records.
+    /// True while the file is being written. Stays true if the server ends before the file is complete. The API hides
+    /// such records.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::control) unfinished: bool,
     /// The node of a cluster that has the file.
@@ -89,7 +90,7 @@ pub(in crate::control) enum Kept {
     There { name: Box<str> },
 }
 
-/// A record with its hidden members.
+/// The stored form of a record, which includes the members hidden from the API.
 #[derive(Serialize)]
 struct Stored<'a> {
     #[serde(flatten)]
@@ -125,13 +126,13 @@ impl Vod {
         Key { kind: Kind::Vod, app: Arc::clone(app), id: id.into() }
     }
 
-    /// Returns the path of the file below the root of files, as names.
+    /// Returns the path of the file below the root of files, as a list of names.
     pub(in crate::control) fn path(&self, app: &str) -> Vec<String> {
         let names = self.file_path.as_deref().unwrap_or_default().split('/').map(str::to_owned);
         [app.to_owned()].into_iter().chain(names).collect()
     }
 
-    /// True if one of the searched members contains the text, which is in lower case.
+    /// True if one of the searched members contains the text, which must be in lower case.
     pub(in crate::control) fn matches(&self, text: &str) -> bool {
         let members = [
             &self.vod_id,

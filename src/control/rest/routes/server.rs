@@ -515,7 +515,7 @@ pub(super) const ROUTES: &[Route] = &[
         HOST,
         "Threads of this process",
     ),
-    // ---- as it happens
+    // ---- live figures
     root(
         Get,
         "/live",

@@ -91,7 +91,7 @@ fn r_66_feeds_wait_in_lines_and_other_requests_do_not_wait_for_them() {
     assert_eq!(rig.answered()[1], other.conn.slot, "then it is the turn of another");
     rig.run_for(Duration::from_millis(50));
     assert_eq!(rig.answered().len(), 65, "all had theirs");
-    // A refused feed does not exist any more; one that asks again does.
+    // The refused feed was forgotten; when it sends a request again, it gets a place.
     rig.take();
     rig.feed_again(&user, held[3], 1);
     rig.run_for(Duration::from_millis(5));

@@ -88,7 +88,7 @@ fn what_a_proxy_or_a_page_brings_from_this_machine_is_not_local() {
     let mut rig = Rig::with(&[("server.name", "media.example")], &[]);
     let named = Client::default().with("Host", "Media.Example:5080");
     assert_eq!(rig.status_of(&named, Method::Get, read), 200);
-    // If all addresses are allowed, so are requests that count as coming from no known address.
+    // If all addresses are allowed, requests without a known address are allowed, too.
     let mut rig = Rig::with(&[], &[("remoteAllowedCIDR", "0.0.0.0/0")]);
     assert_eq!(rig.status_of(&Client::default().with("Via", "x"), Method::Get, read), 200);
 }
@@ -163,7 +163,7 @@ fn the_first_user_is_made_with_the_code_of_the_log() {
     });
     assert!(rig.control.management.first_code.is_none(), "it is gone with the first user");
     assert!(!log.contains(&code), "{log}");
-    // Each start makes another code; without the setting none is required.
+    // Each start makes another code. Without the setting, no code is required.
     let config = config(&[("server.first_user_code", "true")], &[]);
     let again = Control::new(rig.now, config, [], &Seed::from_number(2)).unwrap();
     assert!(!again.management.first_code.unwrap().fits(&code));

@@ -19,7 +19,7 @@ fn the_last_hour_is_told_by_the_minute() {
         ..HostFigures::default()
     };
     for _ in 0..70 {
-        // Figures arrive as from the machine's watch, a little less often.
+        // Report the machine's figures as its watch does, but a little less often.
         for _ in 0..3 {
             rig.control.handle_host(rig.now, host.clone(), Vec::new());
             rig.run_for(secs(20));

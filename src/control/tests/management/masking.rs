@@ -15,7 +15,8 @@ const MANY: usize = 2100;
 struct Reader {
     name: &'static str,
     client: Client,
-    /// Flags: the requester sees credentials of broadcasts, and those of settings.
+    /// Flags: whether the requester sees the credentials of broadcasts, and whether it sees the credentials of
+    /// settings.
     sees: (bool, bool),
     /// True if operations of applications are called through the panel.
     proxied: bool,
@@ -253,10 +254,11 @@ impl Walk {
     }
 }
 
-/// True if the operation is called: not those that end sessions, or that change what all requesters see.
+/// True if the test calls the operation. Operations that end sessions, or change what all requesters see, are left
+/// out.
 fn is_walked(route: &Route, reader: &Reader) -> bool {
     let writes = route.method != Method::Get;
-    // Logins and files have their own tests.
+    // Logins and files are tested elsewhere.
     let left_out =
         ["/users/logout", "/users/authenticate", "/users/initial", "/vods/create", "/ssl-settings"];
     let harmless = !writes || !(reader.sees.0 || reader.sees.1);

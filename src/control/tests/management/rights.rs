@@ -6,7 +6,7 @@ use super::*;
 fn r_55_of_two_administrators_that_delete_each_other_one_stays() {
     for (first, second) in [
         (Method::Delete, Method::Delete),
-        // Each takes the right from the other.
+        // Each administrator takes the right from the other.
         (Method::Put, Method::Put),
         (Method::Put, Method::Delete),
     ] {

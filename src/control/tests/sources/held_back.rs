@@ -53,7 +53,7 @@ fn b_34_a_subtrack_that_waits_for_room_is_stopped_with_its_main_track() {
     }
     assert!(rig.post(&format!("{stop}?stopSubtracks=false"), "").1.contains(r#""success":false"#));
     assert_eq!(rig.post(&stop, "").1, ok("").1);
-    // Only answered changes are relied on: no time passes before the crash.
+    // No time passes before the crash: only changes that were answered have to survive it.
     let mut rig = rig.crash();
     assert_eq!(begun(&mut rig), [""; 0]);
     // A source stopped while it waits stays stopped, even after a restart.
@@ -83,7 +83,8 @@ fn b_34_sources_that_wait_for_room_and_are_deleted_stay_away() {
         rig.create("room");
         rig.post(&format!("{BROADCASTS}/room/subtrack?id=b"), "");
         assert_eq!(rig.call(method, &format!("{BROADCASTS}{path}"), text).0, 200, "{path}");
-        // A new record with this id is not started because of the former one.
+        // A new record with the id of a deleted source is not started because the deleted one
+        // should have run.
         rig.post(&format!("{BROADCASTS}/create"), &body("b", URL));
         assert_eq!(rig.op("a", "stop"), stopped());
         rig.run_for(secs(20));

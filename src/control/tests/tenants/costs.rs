@@ -17,10 +17,11 @@ fn counted(step: impl FnOnce()) {
     COUNTED.set(std::hint::black_box(COUNTED.get() + 1));
 }
 
-/// Checks that each step of the table can be counted. Under callgrind it counts one step, repeated as often as the
-/// second word says:
-/// `MILLSTREAM_STEP="Get 100" valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*costs*counted*'
-/// TEST_BINARY --exact control::tests::tenants::costs::each_step_of_the_table_can_be_counted`.
+/// Checks that each step of the table can be counted. Under callgrind, counts one step. `MILLSTREAM_STEP` names the
+/// step and how often it is repeated:
+/// `MILLSTREAM_STEP="Get 100" valgrind --tool=callgrind --callgrind-out-file=/dev/null
+/// --toggle-collect='*costs*counted*' TEST_BINARY --exact
+/// control::tests::tenants::costs::each_step_of_the_table_can_be_counted`.
 #[test]
 fn each_step_of_the_table_can_be_counted() {
     if let Ok(asked) = std::env::var("MILLSTREAM_STEP") {
