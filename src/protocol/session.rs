@@ -130,7 +130,7 @@ pub trait Carrier {
 pub struct To {
     /// The path.
     pub path: PathId,
-    /// The peer; `None` for that of the path.
+    /// The peer; `None` for the peer to which the path is connected.
     pub remote: Option<Remote>,
     /// True if nothing follows the gathered datagrams, so that the session need not be asked again.
     pub last: bool,

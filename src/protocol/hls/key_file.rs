@@ -103,7 +103,7 @@ impl KeyFile {
         self.new.take()
     }
 
-    /// True unless the file is still being read for the first time.
+    /// True unless the first read of the key file is still under way.
     pub(super) const fn has_room(&self) -> bool {
         self.known.is_some() || self.is_failing
     }

@@ -49,7 +49,7 @@ impl<P: Presenter> LiveSink<P> {
         Self { presenter, lineup: Lineup::default(), chosen: Chosen::default(), attached: false }
     }
 
-    /// Takes the units that wait for other tracks.
+    /// Passes on the units that still wait for other tracks.
     fn take_rest(&mut self, ctx: &Context<'_>) {
         while let Some(entry) = self.lineup.pop_rest() {
             self.presenter.take(ctx, &entry, &self.chosen);

@@ -172,7 +172,7 @@ impl Units {
         }
     }
 
-    /// Reads a rendition from its initialization section on.
+    /// Reads a rendition again, beginning with its initialization section.
     fn begin_again(&mut self, rendition: Rendition) -> Result<(), String> {
         let input = input_of(rendition);
         let (Kind::Mp4(depackager), Some(index)) = (&mut self.kind, self.indexes.get(input)) else {

@@ -177,7 +177,8 @@ impl PreviewSink {
         self.next = now.mono + self.plan.period;
     }
 
-    /// Publishes a picture, or the fact that there is none for a while.
+    /// Publishes a picture. If none could be made, publishes an empty blob, which prevents further attempts for a
+    /// while.
     fn settle(&mut self, now: Now, made: Result<Bytes, NoPicture>) {
         let (bytes, fresh) = match made {
             Ok(bytes) => {

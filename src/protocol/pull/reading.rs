@@ -10,7 +10,7 @@ use super::layout::Behind;
 /// The part being read.
 #[derive(Debug)]
 enum Part {
-    /// All of it.
+    /// The whole source, from start to end.
     Whole,
     /// The index of a file, at this offset or later, with the bytes that have come of it.
     Index { media_at: u64, index_at: u64, behind: Behind },

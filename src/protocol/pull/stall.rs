@@ -9,7 +9,8 @@ const VIDEO_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum time between two pictures until enough have come to know their usual distance.
 const VIDEO_WITHIN_AT_FIRST: Duration = Duration::from_secs(60);
 const PICTURES_KNOWN: u32 = 10;
-/// Factor on the longest distance between pictures so far that is allowed, for slide shows.
+/// Video counts as stopped after this many times the longest distance between two pictures so far, which allows
+/// for slide shows.
 const SLIDES_FACTOR: u32 = 3;
 
 /// Statistics of the video so far.

@@ -105,7 +105,7 @@ impl Depackager {
     }
 }
 
-/// Selects the units between two dates.
+/// Selects the units of a clip: those between two dates.
 #[derive(Debug)]
 struct Cutter {
     range: ClipRange,
@@ -233,7 +233,7 @@ impl ClipSink {
     fn loaded(&mut self, ctx: &Context<'_>, outcome: Outcome) {
         let Some(loading) = &mut self.loading else { return };
         if matches!(outcome, Outcome::Busy) {
-            // The segment is requested again then.
+            // After the pause, the segment is requested again.
             self.step_at = ctx.now.mono.checked_add(BUSY_PAUSE);
         }
         match loading.job_done(outcome) {

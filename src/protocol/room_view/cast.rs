@@ -34,9 +34,9 @@ pub(super) struct Cast {
 #[derive(Debug)]
 struct Shown {
     key: StreamKey,
-    /// Time at which it was chosen.
+    /// Time at which the shown stream was chosen.
     since: Instant,
-    /// Time at which it last spoke; initially the time at which it was chosen.
+    /// Time at which the shown stream last spoke; initially the time at which it was chosen.
     heard: Instant,
 }
 

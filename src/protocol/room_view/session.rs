@@ -50,7 +50,7 @@ struct Feed {
     handle: Handle,
     key: StreamKey,
     since: Instant,
-    /// True if it may begin with units from before the subscription.
+    /// True if the feed may begin with units from before the subscription.
     takes_old: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct RoomView {
     cast: Cast,
     /// The stream whose units are published.
     shown: Option<Feed>,
-    /// The stream to be shown instead.
+    /// The stream that is about to replace the shown one.
     next: Option<Feed>,
     events: VecDeque<Event>,
 }

@@ -30,7 +30,7 @@ pub(in crate::protocol) fn known_before(codec: Codec, format: &Format) -> Option
         }
         Codec::H264 => CodecConfig::H264(h264_of(format)?),
         Codec::H265 => CodecConfig::H265(h265_of(format)?),
-        // In LATM there is a StreamMuxConfig around it, which the depacketiser reads.
+        // In LATM, a StreamMuxConfig surrounds the configuration; the depacketiser reads it.
         Codec::Aac if !format.rtpmap.is("MP4A-LATM") => {
             CodecConfig::Aac(aac::Config::read(format.parameters.mpeg4_config().ok()??).ok()?)
         }
@@ -69,7 +69,7 @@ pub(in crate::protocol) fn reorder_of(config: &CodecConfig) -> Option<u8> {
             let mut sets = config.parameter_sets();
             h265::Sps::read(sets.find(|set| h265::nal_type(set) == Some(h265::NAL_SPS))?).ok()?.reorder
         }
-        // Decoding order is the order in which these are shown.
+        // These codecs present pictures in decoding order.
         CodecConfig::Vp8(_)
         | CodecConfig::Vp9(_)
         | CodecConfig::Av1(_)

@@ -375,7 +375,7 @@ impl Client for RtspPull {
         }
         self.carriage = self.asked.unwrap_or(self.carriage);
         if self.config.uri.tls {
-            // Anybody on the way could read datagrams.
+            // With TLS, packets must be interleaved, because anybody on the way could read datagrams.
             self.carriage = Carriage::Interleaved;
         }
         self.config.falls_back_to_udp = self.carriage == Carriage::Either;

@@ -97,7 +97,7 @@ impl OutboundConnection {
                                 self.stage = Stage::Open { connection, peer: Some(from) };
                                 return;
                             }
-                            // Somebody else; the peer is still waited for.
+                            // This caller does not know the passphrase, so the peer is still awaited.
                             Err(reason) => {
                                 tracing::debug!(%from, %reason, "refused a caller");
                                 incoming.reject(now, reason, &mut reply);

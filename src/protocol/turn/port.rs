@@ -26,7 +26,7 @@ pub(super) struct TurnPort {
 
 impl TurnPort {
     pub(super) fn new(ctx: &PortContext<'_>) -> Self {
-        // Shared, so that a nonce stays valid when the client reaches another worker.
+        // The seed is shared by all workers, so that a nonce stays valid when the client reaches another one.
         Self { seed: ctx.shared_seed("TURN port"), endpoint: None, newcomer: None }
     }
 

@@ -100,7 +100,7 @@ fn formats_of(codec: Codec) -> Vec<Format> {
     let mut formats = offered_formats(codec, PAYLOAD_TYPE_FIRST);
     if codec == Codec::H264 {
         formats.reverse();
-        // Constrained baseline before baseline.
+        // Constrained baseline is preferred to baseline.
         if formats.len() > 1 {
             formats.swap(0, 1);
         }
@@ -232,7 +232,7 @@ fn shows_h264(viewer: H264Profile, stream: H264Profile) -> bool {
         | H264Profile::Main
         | H264Profile::ConstrainedHigh
         | H264Profile::High => true,
-        // The same with other constraint flags.
+        // The usual profiles with other constraint flags.
         H264Profile::Other(idc, _) => matches!(idc, 0x42 | 0x4d | 0x64),
         H264Profile::Extended | H264Profile::High10 | H264Profile::High422 | H264Profile::High444 => false,
     };
@@ -265,7 +265,7 @@ pub(super) fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
     Tracks::preferred(tracks.iter().filter(carried))
 }
 
-/// Returns an inactive section. It is not rejected, because some peers find the transport only there.
+/// Returns an inactive section. The section is not rejected, because some peers read the transport from it alone.
 fn idle(media: &Media) -> Option<MediaPreference> {
     let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
     let known =

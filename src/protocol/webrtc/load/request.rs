@@ -25,7 +25,7 @@ enum Stage {
         session: Option<String>,
         answer: Vec<u8>,
     },
-    /// The session exists; holds its URL's path.
+    /// The session exists; `session` is the path of its URL.
     Live {
         session: String,
     },
