@@ -4,7 +4,7 @@
 //! 2. For each round and server: the server starts as a process on core 0, publishers connect and send, viewers
 //!    connect, and two seconds later the measured window begins.
 //! 3. CPU time, resident memory and writes are read from `/proc`, bytes, losses and latencies at the viewers.
-//! 4. A table and the ratios of the rounds follow; `docs/benchmarks.md` tells how to read them.
+//! 4. A table and the ratios of the rounds follow; `docs/benchmarks.md` explains how to read them.
 //!
 //! Latency counts from the moment before the publisher's write to the moment after the read that brought the last
 //! byte of the unit to the viewer. Both are in one process, so there is one clock.

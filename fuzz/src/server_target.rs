@@ -234,7 +234,7 @@ impl Rig {
         }
     }
 
-    // ---- what follows from it
+    // ---- consequences
 
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {

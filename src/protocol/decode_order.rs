@@ -1,4 +1,5 @@
-//! Decode times of pictures. RTP, and MPEG-TS without DTS, carry presentation times only; pictures come in decode order.
+//! Decode times of pictures. RTP, and MPEG-TS without DTS, carry presentation times only; pictures arrive in
+//! decode order.
 //!
 //! If at most `depth` pictures come before one that is presented earlier, the decode times are the sorted presentation times, delayed by
 //! `depth` pictures: they increase, and none is after its presentation time.

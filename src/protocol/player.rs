@@ -49,7 +49,7 @@ pub enum LoadEvent {
         number: u64,
         /// Time at which the end of the piece was made, in milliseconds of Unix time, if known.
         made_ms: Option<i64>,
-        /// Time at which the last byte of the piece came.
+        /// Time at which the last byte of the piece arrived.
         at: Instant,
     },
     /// A complete playlist.

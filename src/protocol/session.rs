@@ -153,7 +153,7 @@ pub type Logs<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn PacketLogs>;
 /// A session over datagrams. Its paths may change: a shared port may route another address to it, and it may open and close sockets of its
 /// own.
 pub trait DatagramPeer {
-    /// Takes a datagram that came over one of the paths; it may be decrypted in place.
+    /// Takes a datagram that arrived over one of the paths; it may be decrypted in place.
     fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: Remote, datagram: &mut [u8]);
     /// True if there may be datagrams to send now. If false, [`DatagramPeer::poll_datagrams`] is not called.
     fn has_datagrams(&self, _ctx: &Context<'_>) -> bool {

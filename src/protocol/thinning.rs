@@ -9,11 +9,11 @@
 //! | 200 ms | pictures to which no other refers; once begun, for at least three seconds, so that the pace stays even |
 //! | 350 ms | pictures of upper temporal layers |
 //! | 500 ms, or the time until the next key frame is due | all others, and what refers to them: the rest of the GOP |
-//! | 500 ms, when a key frame comes | waiting pictures that have not begun to leave; if that fails, the whole GOP |
+//! | 500 ms, when a key frame arrives | waiting pictures that have not begun to leave; if that fails, the whole GOP |
 //!
 //! The limits are raised by the time that the key frame itself takes, because no picture can arrive before it. For
 //! the first two rows, this allowance falls to zero by the middle of the GOP, so that the queue is short when the
-//! next key frame comes. For the third row, the allowance is the longest time of the last key frames: after a
+//! next key frame arrives. For the third row, the allowance is the longest time of the last key frames: after a
 //! small key frame there is room for more pictures before the next. Nothing is left out while the path is not
 //! known to be narrow. A viewer whose picture stands still requests a key frame once the path is free, because its
 //! publisher may send none by itself.
@@ -26,7 +26,7 @@ use media::codec::dependency::{Dependency, Received};
 const FREE_AT: Duration = Duration::from_millis(200);
 const LAYERS_AT: Duration = Duration::from_millis(350);
 const ALL_AT: Duration = Duration::from_millis(500);
-/// Maximum queue time when the next key frame comes.
+/// Maximum queue time when the next key frame arrives.
 const LEFT_AT_KEY: Duration = Duration::from_millis(120);
 /// Number of recent key frames, the longest of which counts.
 const KEYS: usize = 3;

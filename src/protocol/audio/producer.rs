@@ -24,7 +24,7 @@ use crate::types::Handle;
 /// Maximum number of units that wait for a helper thread: more than a second of audio in any codec.
 const HELD_MAX: usize = 64;
 
-/// A unit and the tracks it came with.
+/// A unit and the tracks it arrived with.
 type Held = (Arc<Tracks>, AccessUnit);
 
 /// The location of the transcoder.

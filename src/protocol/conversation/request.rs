@@ -76,14 +76,14 @@ pub enum RequestEvent {
     Rest {
         /// The request.
         request: Box<crate::http::Request>,
-        /// True if the request came over TLS.
+        /// True if the request was sent over TLS.
         secure: bool,
     },
     /// The same as [`Self::Rest`], repeated each second while a client listens; never with a body.
     Feed {
         /// The request.
         request: Box<crate::http::Request>,
-        /// True if the request came over TLS.
+        /// True if the request was sent over TLS.
         secure: bool,
     },
     /// Asks whether another node should answer the request; answered by [`RequestNews::Response`]: 307 with that node's address, or 204.

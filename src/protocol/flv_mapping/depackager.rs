@@ -48,7 +48,7 @@ pub(crate) enum Outcome {
     Unit(AccessUnit),
     /// Parameter sets, metadata or silence, which is not passed on by itself.
     Taken,
-    /// A unit that came too early: before the parameter sets of its track, or before the first key frame.
+    /// A unit that arrived too early: before the parameter sets of its track, or before the first key frame.
     Dropped,
     /// A malformed message; too many of these end the connection.
     Bad,

@@ -117,7 +117,7 @@ fn has_begun(rendition: &Mp4Segmenter) -> bool {
 }
 
 /// Returns the stream of a playlist in [`FOLDER`], or of a manifest; `None` if the application does not make such
-/// files. Players that probe for them then get an answer at once, instead of waiting for files that never come.
+/// files. Players that probe for them then get an answer at once, instead of waiting for files that never appear.
 fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let (folder, file) = name.rsplit_once('/')?;
     let id = folder

@@ -109,7 +109,7 @@ impl KeyFile {
     }
 
     /// True if a unit becomes part of a segment: there is a key, and if units were left out for lack of one, a key
-    /// frame has come since.
+    /// frame has arrived since.
     pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         if self.known.is_none() {
             self.is_behind = true;

@@ -85,7 +85,7 @@ impl Depackager {
         self
     }
 
-    /// True if samples come, but all so far were skipped.
+    /// True if samples arrive, but all so far were skipped.
     pub(in crate::protocol) fn skips(&self) -> bool {
         self.from != i64::MIN && !self.delivers
     }

@@ -115,7 +115,7 @@ struct PreviewSink {
     is_job_under_way: bool,
     /// Time before which no key frame is taken.
     next: Instant,
-    /// The time until which the first key frame must come.
+    /// The time until which the first key frame must arrive.
     until: Instant,
     /// Number of key frames in a row that have ended the process.
     deaths: u32,

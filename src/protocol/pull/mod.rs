@@ -67,7 +67,7 @@ enum Stage {
     Connecting {
         until: Instant,
     },
-    /// The stream was asked for; no video or audio has come.
+    /// The stream was asked for; no video or audio has arrived.
     Preparing {
         until: Instant,
     },
@@ -199,7 +199,7 @@ impl PullSession {
         }
     }
 
-    /// Asks control whether the stream may be published, because media has come.
+    /// Asks control whether the stream may be published, because media has arrived.
     fn ask(&mut self) {
         if !matches!(self.stage, Stage::Preparing { .. }) {
             return;

@@ -604,7 +604,7 @@ fn a_source_whose_video_never_comes_to_anything_is_told_and_tried_again() {
         let head = TagHead { kind: TagKind::Audio, size: u32::try_from(body.len()).unwrap(), timestamp };
         [&head.write()[..], body, &head.trailer()].concat()
     };
-    // Either the length of the NAL unit exceeds the frame; or the frame is well-formed, but no key frame ever comes.
+    // Either the length of the NAL unit exceeds the frame; or the frame is well-formed, but no key frame ever arrives.
     for (bad, told) in [(&b"\x17\x01\0\0\0\0\0\0\x09\x65"[..], true), (INTER, false)] {
         let mut rig = Rig::flv();
         rig.connected();

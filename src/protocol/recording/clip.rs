@@ -110,7 +110,7 @@ impl Depackager {
 struct Cutter {
     range: ClipRange,
     chosen: Chosen,
-    /// Milliseconds from DTS to date, once a unit has come.
+    /// Milliseconds from DTS to date, once a unit has arrived.
     offset_ms: Option<i64>,
     /// Units since the last key frame, held until the clip begins.
     held: Vec<Entry>,

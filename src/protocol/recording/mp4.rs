@@ -120,7 +120,7 @@ impl Muxer for Mp4 {
         }
         let mut slices = Vec::new();
         if self.sequence == 0 {
-            // Tracks that only a unit can describe are left out if no unit of theirs has come yet.
+            // Tracks that only a unit can describe are left out if no unit of theirs has arrived yet.
             self.lanes.retain(|lane| {
                 let needs_unit =
                     matches!(lane.description.config, CodecConfig::Ac3(_) | CodecConfig::Eac3(_));

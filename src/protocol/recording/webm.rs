@@ -114,7 +114,7 @@ impl Muxer for WebM {
         let zero_ns = match self.zero_ns {
             Some(zero_ns) => zero_ns,
             None => {
-                // A track is left out if only a unit can give its size, and no unit of it has come yet.
+                // A track is left out if only a unit can give its size, and no unit of it has arrived yet.
                 self.lanes.retain(|lane| lane.description.is_complete());
                 let described: Vec<Description> =
                     self.lanes.iter().map(|lane| lane.description.clone()).collect();

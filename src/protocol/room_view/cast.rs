@@ -23,7 +23,7 @@ const SILENCE: u8 = 127;
 #[derive(Debug)]
 pub(super) struct Cast {
     shows: Shows,
-    /// The streams in the order in which they came.
+    /// The streams in the order in which they joined.
     streams: Vec<StreamKey>,
     /// Streams that speak, with their levels in -dBov.
     speaking: BTreeMap<StreamKey, u8>,

@@ -39,7 +39,7 @@ impl SourceClock {
         Self { rate, unwrap, has_begun: false }
     }
 
-    /// True if a frame has come.
+    /// True if a frame has arrived.
     pub(in crate::protocol) const fn has_begun(&self) -> bool {
         self.has_begun
     }

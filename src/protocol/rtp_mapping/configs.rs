@@ -17,7 +17,7 @@ const AV1_MARKER_AND_VERSION: u8 = 0x81;
 const AV1_SUBSAMPLING_420: u8 = 0x0c;
 const AV1_LEVEL_4_0: u8 = 8;
 
-/// Returns the configuration of a track before any frame; `None` if only frames tell it.
+/// Returns the configuration of a track before any frame; `None` if only frames carry it.
 pub(in crate::protocol) fn known_before(codec: Codec, format: &Format) -> Option<CodecConfig> {
     Some(match codec {
         Codec::Vp8 => CodecConfig::Vp8(vp8::Config::default()),
@@ -58,7 +58,8 @@ fn h265_of(format: &Format) -> Option<h265::Config> {
     h265::Config::of_sets(&vps, &sps, &pps).ok()
 }
 
-/// Returns the number of pictures that may come before one that is presented earlier; `None` if the parameter sets do not tell.
+/// Returns the number of pictures that may come before one that is presented earlier; `None` if the parameter sets
+/// do not say.
 pub(in crate::protocol) fn reorder_of(config: &CodecConfig) -> Option<u8> {
     match config {
         CodecConfig::H264(config) => {
@@ -122,7 +123,7 @@ pub(in crate::protocol) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Optio
     }
 }
 
-/// Returns width and height of a key frame, for codecs whose configuration does not tell them.
+/// Returns width and height of a key frame, for codecs whose configuration does not state them.
 pub(in crate::protocol) fn size_of_key_frame(codec: Codec, payload: &[u8]) -> Option<(u32, u32)> {
     match codec {
         Codec::Vp8 => vp8::picture_size(payload),

@@ -378,7 +378,7 @@ impl Depackager {
         let Some(one) = self.incoming.get_mut(section).and_then(Option::as_mut) else { return };
         let is_video = one.source.codec.kind() == TrackKind::Video;
         let Some(known) = self.tracks.get(track).filter(|_| !payload.is_empty()) else {
-            // The key frame has no parameter sets, and none came before it.
+            // The key frame has no parameter sets, and none arrived before it.
             one.needs_key_frame = is_video;
             self.dropped = self.dropped.saturating_add(1);
             return;

@@ -36,7 +36,7 @@ struct Described {
     lower: Option<Lower>,
     /// The choice of pictures, which begins at the first key frame after the path was found to be narrow.
     thinning: Option<Box<Thinning>>,
-    /// True if pictures were left out before that key frame, so that none can be shown until it comes.
+    /// True if pictures were left out before that key frame, so that none can be shown until it arrives.
     waits_for_key: bool,
 }
 

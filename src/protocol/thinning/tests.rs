@@ -46,7 +46,7 @@ fn needs(shape: Shape, number: u64) -> Dependency {
     Dependency::of(&config(shape), number == 0, frame)
 }
 
-/// A picture that has arrived. `number` tells when it was sampled, in units of 40 ms.
+/// A picture that has arrived. `number` is the time at which it was sampled, in units of 40 ms.
 #[derive(Debug, Clone, Copy)]
 struct Shown {
     number: u64,
@@ -190,7 +190,7 @@ fn a_narrow_line_gets_the_beginning_of_each_gop_in_time() {
 }
 
 /// Checks key frames of different sizes: after a small one there is room for more pictures, and after a large one the
-/// queue is short when the next one comes.
+/// queue is short when the next one arrives.
 #[test]
 fn a_line_is_never_idle_and_never_late_whatever_the_key_frames_are() {
     for (keys, gop) in [([8, 8], 50), ([4, 12], 50), ([2, 14], 50), ([4, 12], 25), ([4, 12], 100)] {

@@ -739,7 +739,7 @@ fn the_first_units_wait_until_all_tracks_are_known_but_not_for_long() {
         [(0, 1), (3000, 1), (1920, 2)]
     );
     assert_eq!(publisher.video(6000, &[AUD, INTER]).len(), 1);
-    // Audio is announced and never comes.
+    // Audio is announced and never arrives.
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     assert_eq!(publisher.video(0, &[AUD, SPS, PPS, IDR]), []);
     assert_eq!(publisher.video(87_000, &[AUD, INTER]), []);

@@ -18,7 +18,7 @@ use crate::types::ConnId;
 #[derive(Debug)]
 pub(super) struct TurnPort {
     seed: Seed,
-    /// The endpoint, made when the first message comes, and the settings from which it was made.
+    /// The endpoint, made when the first message arrives, and the settings from which it was made.
     endpoint: Option<(Endpoint<ConnId>, SessionSettings)>,
     /// The client of the last datagram that was [`Route::New`].
     newcomer: Option<Box<Incoming>>,

@@ -122,6 +122,6 @@ pub(super) enum Refused {
     NoTracks,
     /// The descriptions have nothing in common, or the client's is invalid.
     Description(::webrtc::Error),
-    /// The server closed the session, or no media came.
+    /// The server closed the session, or no media arrived.
     Closed,
 }

@@ -148,7 +148,7 @@ pub(super) fn to_come(tracks: &Tracks, is_seasoned: bool) -> &'static [TrackKind
 }
 
 /// Answers a viewer's section with the track of its kind that the viewer can decode, unless another section has it. A section of a kind
-/// that the stream lacks is reserved for a track to come.
+/// that the stream lacks is reserved for a future track.
 pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let formats = match default_of(stream.tracks, kind) {
@@ -163,7 +163,8 @@ pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Optio
     Some(MediaPreference { direction: Direction::SendOnly, formats, msid: Some(name_of(kind, stream.id)) })
 }
 
-/// Returns the forms in which a track to come may be sent in a viewer's section: the first of each codec that the viewer accepts.
+/// Returns the forms in which a future track may be sent in a viewer's section: the first of each codec that the
+/// viewer accepts.
 fn forms_reserved(media: &Media, codecs: impl Iterator<Item = Codec>) -> Vec<Format> {
     let is_taken =
         |form: &Format| takes_fragments(form) && !media.select(std::slice::from_ref(form)).is_empty();
@@ -273,7 +274,7 @@ fn idle(media: &Media) -> Option<MediaPreference> {
     Some(MediaPreference { direction: Direction::Inactive, formats: known?, msid: None })
 }
 
-/// Returns the sections offered to a viewer of a stream, audio first as pages expect. Tracks may come later.
+/// Returns the sections offered to a viewer of a stream, audio first as pages expect. Tracks may be added later.
 pub(super) fn offered(stream: Shown<'_>) -> Vec<(MediaKind, MediaPreference)> {
     let first = |codec| formats_of(codec).into_iter().next();
     let section = |kind, section: MediaKind| {

@@ -61,7 +61,7 @@ enum Role {
     None,
     /// Waits for the verdict on a publish; holds the answer to the client's offer, if it made one.
     AskedPublish(Option<Described>),
-    /// May publish; the client's offer is to come.
+    /// May publish; the client has yet to send its offer.
     Granted(Box<Grant>),
     /// Publishes.
     Publisher(Box<Ingest>),

@@ -168,7 +168,7 @@ impl Sharing {
         }
     }
 
-    /// Returns the next change that another worker must hear of.
+    /// Returns the next change that another worker must learn of.
     pub(super) fn poll_change(&mut self) -> Option<PathChange> {
         self.changes.pop_front()
     }

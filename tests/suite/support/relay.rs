@@ -139,7 +139,7 @@ impl Relay {
         self.address
     }
 
-    /// Changes the links of a direction while they carry datagrams. Clients that come later get the original links.
+    /// Changes the links of a direction while they carry datagrams. Clients that connect later get the original links.
     pub fn change(&self, way: Way, change: impl Fn(Link) -> Link) {
         let lane = &self.shared.lanes[way as usize];
         for link in &mut lane.state.lock().unwrap().links {

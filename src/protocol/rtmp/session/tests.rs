@@ -191,7 +191,7 @@ fn logged(work: impl FnOnce()) -> String {
     String::from_utf8(bytes.clone()).unwrap()
 }
 
-/// The refusals that a session tells the worker, as text.
+/// The refusals that a session reports to the worker, as text.
 fn refused(events: &[Event]) -> Vec<String> {
     let text = |event: &Event| {
         let Event::Request(RequestEvent::Refused(request)) = event else { return None };

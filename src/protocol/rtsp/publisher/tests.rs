@@ -102,7 +102,7 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
 }
 
 impl Outcome {
-    /// Checks that no frame came twice or out of order, and that the stream did not end.
+    /// Checks that no frame arrived twice or out of order, and that the stream did not end.
     fn assert_sound(&self) {
         for counts in [self.video, self.audio] {
             assert_eq!((counts.reordered, counts.duplicated), (0, 0), "{self:?}");

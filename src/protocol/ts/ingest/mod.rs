@@ -5,7 +5,7 @@
 //! configuration, and a new one begins an epoch.
 //!
 //! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have announced video. If no key
-//! frame comes for [`VIDEO_WAIT`], audio continues alone.
+//! frame arrives for [`VIDEO_WAIT`], audio continues alone.
 //!
 //! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second of audio into a PES
 //! packet, and a player to which only video was announced may never request audio.
@@ -46,7 +46,7 @@ const QUEUE_MAX: usize = 1024;
 pub(crate) struct Stats {
     /// Counters of the demultiplexer, including unsupported streams.
     pub(crate) demux: mpegts::Stats,
-    /// Number of units that came too early: before their parameter sets, or before the first key frame.
+    /// Number of units that arrived too early: before their parameter sets, or before the first key frame.
     pub(crate) dropped: u64,
     /// Number of malformed frames, and of frames of unsupported codecs.
     pub(crate) bad: u64,

@@ -63,7 +63,7 @@ impl RtcPublisher {
             }
         }
         let client = RtcClient::new(now, signal, seed, sections)?;
-        // A participant of a room tells its level, and makes key frames as encoders do.
+        // A participant of a room reports its audio level, and makes key frames as encoders do.
         Some(Self { client, mux, clock: None, level: in_room.then_some(SILENT), makes_keys: in_room })
     }
 

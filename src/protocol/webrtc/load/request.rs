@@ -75,7 +75,7 @@ impl Requests {
         }
     }
 
-    /// Handles the end of the byte stream, which is not needed once the response has come.
+    /// Handles the end of the byte stream, which is not needed once the response has arrived.
     pub(super) fn handle_end(&mut self) {
         let ended = self.response.handle_end();
         self.read_response();

@@ -194,7 +194,7 @@ impl Room {
         }
     }
 
-    /// Gives free seats to streams without one: first those that spoke last, then those that came first.
+    /// Gives free seats to streams without one: first those that spoke last, then those that joined first.
     pub(super) fn fill_seats(&mut self) {
         for kind in [TrackKind::Video, TrackKind::Audio] {
             while self.seats.of(kind).is_some_and(Seating::has_free) {

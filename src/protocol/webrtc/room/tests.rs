@@ -163,7 +163,7 @@ fn an_empty_room_is_offered_and_every_change_once() {
     assert_eq!(bench.negotiate(), Some(vec![ann]));
     assert_eq!(bench.names(), ["ARDAMSaann", "ARDAMSvann"]);
     assert_eq!(bench.negotiate(), None);
-    // One or both tracks of this stream come later.
+    // One or both tracks of this stream begin later.
     let ben = bench.room.came(&"ben".into()).unwrap();
     assert_eq!(bench.negotiate(), None, "its verdict is to come");
     bench.room.take_tracks(ben, &tracks(1, &[Codec::Opus]), Codecs::ALL);

@@ -152,7 +152,7 @@ fn a_viewer_whose_subtracks_left_before_its_answer_goes_on_with_its_own_stream()
     bench.answer(&offer);
     let asked: Vec<String> = bench.asked().into_iter().map(|(_, id)| id).collect();
     assert_eq!(asked, ["s"]);
-    // If no news of the main track comes, its own stream stays the only subscription.
+    // If no news of the main track arrives, its own stream stays the only subscription.
     let (mut bench, offer) = Bench::offered();
     bench.news(SubtrackNews::Left(&key("ann")));
     bench.answer(&offer);

@@ -55,7 +55,7 @@ pub(super) enum Machine {
     Http,
 }
 
-/// A unit that a publisher has handed to its machine.
+/// A unit that a publisher has passed to its machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     pub at: Instant,

@@ -212,7 +212,7 @@ impl World {
         self.come(over, Machine::Publisher(machine), Role::Own)
     }
 
-    /// Adds a publisher of `source` whose machine comes from the test.
+    /// Adds a publisher of `source` whose machine the test provides.
     pub fn publish_from(&mut self, over: Over, machine: Box<dyn LoadPublisher>, source: MediaSource) -> Id {
         self.come(over, Machine::Publisher(machine), Role::publish(source))
     }

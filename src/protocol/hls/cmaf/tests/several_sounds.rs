@@ -121,7 +121,7 @@ fn a_sound_comes_and_goes_without_a_discontinuity_of_the_others() {
         assert!(gaps.segments.last().unwrap().gap && !gaps.ended, "{gaps}");
         assert!(rig.media("cam__video").independent_segments);
         assert_eq!(rig.periods(), [vec!["de"], vec!["de", "en"], vec!["de"]]);
-        // The second audio track comes back.
+        // The second audio track returns.
         rig.pass(&all, 4, 20_000 + came_ms / 2..36_000);
         assert_eq!(rig.sounds().len(), 2);
         rig.assert_beside(&before);
