@@ -1,8 +1,9 @@
-//! Instructions of the hot steps, counted by callgrind, as ratios: twice the work costs twice as much, and not more.
+//! Instructions of the hot steps, counted by callgrind, as ratios: twice the work costs twice as much, and not
+//! more.
 //!
-//! Each row runs this program under `valgrind --tool=callgrind` twice and compares what the step alone took; building
-//! its input is not counted. Counts hardly depend on the machine or its load, so a ratio may be asserted where a time may
-//! not. `make instructions` runs it.
+//! Each row runs this program under `valgrind --tool=callgrind` twice and compares the instructions of the step
+//! alone; those that build its input are not counted. Counts hardly depend on the machine or its load, so a ratio
+//! may be asserted where a time may not. `make instructions` runs it.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -31,7 +32,7 @@ use steps::{
     second_of_media, tracks,
 };
 
-/// A step at two sizes, and the most that the larger may cost of the smaller.
+/// A step at two sizes, and the maximum ratio of the cost of the larger to that of the smaller.
 struct Row {
     name: &'static str,
     what: &'static str,
@@ -46,7 +47,7 @@ const ROWS: [Row; 18] = [
     row("chunks-60000", "4 s and 8 s of RTMP in chunks of 60 000", [4, 8], 2.05),
     row("tags", "4 s and 8 s of FLV", [4, 8], 2.05),
     row("package", "100 and 200 units packaged as RTMP", [100, 200], 2.05),
-    // The payload is named and never touched.
+    // Packaging refers to the payload and never reads it, so the size hardly matters.
     row("package-size", "100 frames of 5 KB and of 30 KB packaged as RTMP", [5_000, 30_000], 1.05),
     row("estimate", "10 s and 20 s of the estimate of a WebRTC viewer's path", [10, 20], 2.05),
     row("requests", "50 and 100 HTTP requests on one connection", [50, 100], 2.05),
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
             run(name, size.parse().unwrap_or(1));
             ExitCode::SUCCESS
         }
-        // `cargo test` runs benches too, without this argument.
+        // `cargo test` also runs benches, but without this argument.
         arguments if arguments.contains(&"--bench") => compare(),
         _ => {
             println!("nothing counted: run it with `make instructions`");
@@ -99,7 +100,7 @@ fn compare() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Instructions inside of [`counted`].
+/// Returns the number of instructions within [`counted`].
 fn count(name: &str, size: usize) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
@@ -166,7 +167,7 @@ fn leave(mut crowd: leaving::Crowd) {
 
 fn fan_out(media: &[SyntheticUnit], viewers: usize, units: usize) {
     let mut stream = FanOut::new(rtmp(), viewers);
-    // Buffers have grown by then.
+    // The first pass lets the buffers grow, and is not counted.
     media.iter().for_each(|unit| stream.pass(unit));
     counted(&mut || media.iter().cycle().take(units).for_each(|unit| stream.pass(unit)));
 }

@@ -1,5 +1,5 @@
-//! The hot steps alone, in wall time for people: chunks to messages, tags, a unit to bytes, the ring to many viewers,
-//! a request to its parts.
+//! Wall time of each hot step alone: reading chunks and tags, packaging a unit, sending from the ring to many
+//! viewers, parsing a request.
 
 #![allow(missing_docs, unreachable_pub, reason = "criterion's macros make public functions")]
 

@@ -1,5 +1,5 @@
-//! Measures the cost to control of a stream that comes and goes, beside a hundred streams and beside ten thousand: the ratio shows whether
-//! anything walks all streams. `make bench-registry`.
+//! Measures the cost to control of a stream that begins and ends, once while a hundred other streams are live and
+//! once while ten thousand are. The ratio shows whether anything walks all streams. `make bench-registry`.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -23,9 +23,9 @@ use millstream::stats::Reception;
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
-/// Streams that stay for the whole run, in each of the two runs.
+/// Number of streams that stay live for the whole run, in each of the two runs.
 const STANDING: [usize; 2] = [100, 10_000];
-/// Streams that come and go beside them; also the number of reports.
+/// Number of streams that begin and end meanwhile; also the number of reports.
 const ROUNDS: usize = 2000;
 const WORKERS: u16 = 2;
 
@@ -47,7 +47,8 @@ fn main() {
     }
 }
 
-/// Returns the times that all rounds of each kind took, beside `standing` streams of the first worker.
+/// Returns the total times of all rounds, one for each kind of work, while `standing` streams of the first worker
+/// stay live.
 fn measure(standing: usize) -> [Duration; 3] {
     let mut bench = Bench::new();
     for n in 0..standing {
@@ -102,7 +103,7 @@ fn report(stream: StreamId, bytes: u64) -> Report {
     Report { sources: vec![source], viewers: vec![(stream, 3)], ..Report::default() }
 }
 
-/// Control with a store in memory, and nobody behind the workers.
+/// Control with a store in memory, and without real workers.
 struct Bench {
     control: Control,
     store: Memory,
@@ -125,7 +126,7 @@ impl Bench {
         Self { control, store: Memory::new(), now, conns: 0 }
     }
 
-    /// A stream of a new publisher.
+    /// Publishes a stream from a new publisher. Returns the session and the stream.
     fn publish(&mut self, id: &str, worker: u16) -> (SessionRef, StreamId) {
         self.conns += 1;
         let session = SessionRef::new(WorkerId(worker), ConnId { slot: self.conns, generation: 0 });
@@ -143,7 +144,7 @@ impl Bench {
         (session, verdict.unwrap())
     }
 
-    /// The stream that was granted on the way.
+    /// Passes mail to control and handles its outputs. Returns the stream if one was granted.
     fn mail(&mut self, mail: ToControl) -> Option<StreamId> {
         self.control.handle_mail(self.now, mail);
         let mut granted = None;

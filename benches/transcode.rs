@@ -1,5 +1,5 @@
-//! Measures what a transcoder costs: its share of a core in real time, its memory and its delay. `cargo bench --bench transcode`;
-//! docs/audio.md.
+//! Measures the costs of a transcoder: its share of a core in real time, its memory and its delay. `cargo bench
+//! --bench transcode`; docs/audio.md.
 
 #![allow(
     missing_docs,
@@ -19,7 +19,7 @@ use transcode::{SAMPLE_RATE, Target, Transcoder};
 
 /// Seconds of sound.
 const SECONDS: i64 = 120;
-/// Transcoders at a time, for the memory of one.
+/// Number of transcoders that exist together when memory is measured.
 const MANY: usize = 100;
 
 const OPUS: Target = Target::Opus(96_000);
@@ -29,7 +29,7 @@ fn track(config: CodecConfig, ticks: u32) -> Track {
     Track { epoch: 1, ..Track::new(TrackId::AUDIO, config, Timescale::new(ticks)) }
 }
 
-/// Something between speech and music as A-law, which needs no encoder.
+/// Makes a sound between speech and music as A-law, which needs no encoder.
 fn source() -> (Track, Vec<AccessUnit>) {
     let track = track(CodecConfig::G711(g711::Config { law: g711::Law::A, channels: 2 }), 8000);
     let mut state = 1_u32;
@@ -62,8 +62,8 @@ fn resident_kb() -> usize {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Mean and maximum delay in milliseconds between the time of a unit's first sample and its departure. Without transcoding, it is the
-/// length of a unit.
+/// Returns the mean and the maximum delay in milliseconds from the first sample of a unit to the unit's output.
+/// Without transcoding, the delay is the length of a unit.
 fn age_ms(target: Target, track: &Track, units: &[AccessUnit]) -> (f64, f64) {
     let mut transcoder = Transcoder::new(target).unwrap();
     let mut ages = Vec::new();
@@ -78,7 +78,7 @@ fn age_ms(target: Target, track: &Track, units: &[AccessUnit]) -> (f64, f64) {
     (sum / ages.len() as f64, ages.iter().copied().fold(0.0, f64::max))
 }
 
-/// CPU seconds of this thread.
+/// Returns the CPU seconds of this thread.
 fn cpu_seconds() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     told.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
@@ -111,7 +111,8 @@ fn report(name: &str, target: Target, track: &Track, units: &[AccessUnit]) {
     );
 }
 
-/// The ways, each in a process of its own: memory that one frees is not the next one's.
+/// The measured conversions. Each runs in a process of its own, because memory that one has freed would be reused
+/// by the next.
 const WAYS: [&str; 5] =
     ["AAC 48 kHz to Opus", "AAC 44.1 kHz to Opus", "Opus to AAC", "G.711 to Opus", "G.711 to AAC"];
 
@@ -126,7 +127,7 @@ fn main() {
     let (alaw, units) = source();
     let opus = track(OPUS.config().unwrap(), SAMPLE_RATE);
     let aac = track(AAC.config().unwrap(), SAMPLE_RATE);
-    // A stream that says 44.1 kHz is decoded as that, and resampled.
+    // A stream that announces 44.1 kHz is decoded at that rate and resampled.
     let slow = media::codec::aac::Config::of_parts(2, 4, 2).unwrap();
     let slow = track(CodecConfig::Aac(slow), 44_100);
     match way {

@@ -1,9 +1,10 @@
-//! Relays datagrams between any client and a UDP port over a lossy network simulated from a seed. For browsers: a page can point their
-//! descriptions at the relay. `docs/benchmarks.md` describes how to use the relay.
+//! Relays datagrams between any client and a UDP port over a lossy network simulated from a seed. For browsers: a
+//! page can change their session descriptions to use the relay. `docs/benchmarks.md` describes how to use the
+//! relay.
 //!
 //! Prints its address, then reads commands from standard input, a line each, until the input ends: `loss 0.35`,
-//! `rtt 40`, `rate 1250000` (bits per second, 0: any), `cut 720000 8` (bits per second, seconds), `dark 3` (seconds),
-//! `stats`, which is answered by a line of JSON.
+//! `rtt 40`, `rate 1250000` (bits per second, 0: any), `cut 720000 8` (bits per second, seconds), `dark 3`
+//! (seconds), `stats`, which is answered by a line of JSON.
 
 #![allow(
     clippy::print_stdout,
@@ -57,7 +58,7 @@ udp_relay: a network that loses, in front of a UDP port
 Commands on standard input: loss SHARE, rtt MS, rate BITS, cut BITS SECONDS, dark SECONDS, stats
 ";
 
-/// Headers of IPv4 and UDP.
+/// Size of the IPv4 and UDP headers.
 const HEADERS: usize = 28;
 
 #[derive(Debug, Clone)]
@@ -74,7 +75,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    // `cargo test` runs benches too, without this argument.
+    // `cargo test` also runs benches, but without this argument.
     if !std::env::args().any(|argument| argument == "--bench") {
         println!("nothing measured: run it with `cargo bench --bench udp_relay`");
         return ExitCode::SUCCESS;
@@ -141,7 +142,7 @@ const fn any(rate: u64) -> u64 {
     if rate == 0 { u64::MAX } else { rate }
 }
 
-/// Loss, delay and size, which both directions have.
+/// Sets loss, delay and MTU, which are the same in both directions.
 fn path(link: Link, options: &Options) -> Link {
     let link = link.loss(options.loss).latency(ms(options.rtt / 2.0));
     let link = if options.jitter > 0.0 { link.jitter(ms(options.jitter)).overtaking() } else { link };
@@ -194,7 +195,7 @@ fn run(to: SocketAddr, options: &Options) {
     }
 }
 
-/// Bytes that came to the relay.
+/// Bytes that arrived at the relay, in each direction.
 #[derive(Debug, Default)]
 struct Sent {
     there: AtomicU64,
@@ -210,8 +211,8 @@ impl Sent {
     }
 }
 
-/// Counters of both directions. `bytes` are of the datagrams that came to the relay, `offered` of those that reached
-/// the bottleneck, and `dropped` of those that its queue had no room for.
+/// Returns the counters of both directions. `bytes` counts the datagrams that arrived at the relay, `offered`
+/// those that reached the bottleneck, and `dropped` those for which the bottleneck's queue had no room.
 fn stats(relay: &Relay, sent: &Sent) -> Json {
     let of = |way: Way| {
         let LinkStats { sent: datagrams, delivered, lost, dark, too_big, overflowed, .. } = relay.stats(way);

@@ -1,10 +1,11 @@
-//! The bare loop: what sending costs when nothing else is done. It passes a publisher's bytes on as they are, with
-//! one write per viewer and video frame (audio rides along), or one per viewer and message.
+//! The bare loop measures the cost of sending alone. It passes on a publisher's bytes unchanged, with one write
+//! per viewer and video frame (including the audio since the last one), or one write per viewer and message.
 //!
-//! A viewer is let in with the whole dialogue of its protocol and the GOP so far, then only written to: a socket that has
-//! carried a dialogue acknowledges otherwise than a fresh one, and on loopback the sender pays for that.
-//! A publisher begins with [`hello`] and sends records: a kind byte, a length, and a unit in the form of the viewers'
-//! protocol: chunks of RTMP, a tag of FLV, that in a frame of WebSocket, interleaved frames of RTSP. Under TLS each viewer's copy is encrypted.
+//! A viewer is admitted with the whole dialogue of its protocol and the GOP so far; afterwards the loop only
+//! writes to it. A socket that has carried a dialogue acknowledges differently from a fresh one, and on loopback
+//! the sender pays for that. A publisher begins with [`hello`] and sends records: a kind byte, a length, and a
+//! unit in the form of the viewers' protocol (RTMP chunks, an FLV tag, an FLV tag in a WebSocket frame, or
+//! interleaved RTSP frames). With TLS, the copy for each viewer is encrypted.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{self, SocketAddr};
@@ -24,7 +25,8 @@ use wire::SendQueue;
 use super::options::Class;
 
 const LISTENER: Token = Token(usize::MAX);
-/// RTMP begins with its version, 3; HTTP with a G; TLS with a record of type 22.
+/// First byte of a publisher. Viewers begin with another byte: RTMP with its version, 3; HTTP with a G; TLS with a
+/// record of type 22.
 const PUBLISHER: u8 = b'P';
 /// Kinds of records.
 pub const AUDIO: u8 = b'a';
@@ -41,7 +43,7 @@ pub fn hello(stream: usize) -> [u8; 5] {
     [PUBLISHER, a, b, c, d]
 }
 
-/// The head of a record whose length is not known yet.
+/// Returns the head of a record whose length is filled in later.
 pub const fn record_head(kind: u8) -> [u8; RECORD_HEAD] {
     [kind, 0, 0, 0, 0]
 }
@@ -54,7 +56,7 @@ pub fn seal_record(out: &mut [u8], at: usize) {
     }
 }
 
-/// Runs until its process is ended; the address goes to standard output.
+/// Runs until the process is killed. Writes its address to standard output.
 pub fn run(per_message: bool, class: Class) -> io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
@@ -76,7 +78,7 @@ pub fn run(per_message: bool, class: Class) -> io::Result<()> {
     }
 }
 
-/// TLS 1.3 with AES-128-GCM and nothing else.
+/// Returns a configuration with TLS 1.3 and AES-128-GCM only.
 fn tls_config() -> io::Result<Arc<ServerConfig>> {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|suite| suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256);
@@ -90,18 +92,19 @@ fn tls_config() -> io::Result<Arc<ServerConfig>> {
     config.map(Arc::new).map_err(io::Error::other)
 }
 
-/// A viewer: its socket, and what encrypts for it.
+/// A viewer: its socket, and the TLS connection if there is one.
 struct Viewer {
     socket: net::TcpStream,
     tls: Option<Box<ServerConnection>>,
 }
 
 impl Viewer {
-    /// Sends everything in one write, or with TLS in one write per batch of records, unless the kernel takes less.
+    /// Sends all bytes in one write; with TLS, in one write per batch of records. More writes follow if the kernel
+    /// accepts only a part.
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.tls {
             None => {
-                // A vectored write as the server's, so that the same counter of the kernel counts both.
+                // A vectored write, as in the server, so that the same kernel counter counts the writes of both.
                 let count = self.socket.write_vectored(&[io::IoSlice::new(bytes)])?;
                 self.socket.write_all(bytes.get(count..).unwrap_or_default())
             }
@@ -115,7 +118,7 @@ impl Viewer {
         }
     }
 
-    /// Some plain bytes.
+    /// Reads some bytes, decrypted if the connection uses TLS.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.socket.read(buffer) };
         loop {
@@ -133,11 +136,11 @@ struct Publisher {
     socket: TcpStream,
     stream: usize,
     pending: Vec<u8>,
-    /// Messages to send to the viewers together with the next video frame.
+    /// Audio messages that wait to be sent together with the next video frame.
     riding: Vec<u8>,
 }
 
-/// A stream's viewers. Sends block: a loop that does nothing else waits for slow viewers.
+/// A stream's viewers. Sends block, so a slow viewer delays the whole loop, which has nothing else to do.
 #[derive(Default)]
 struct Stream {
     viewers: Vec<Viewer>,
@@ -165,7 +168,7 @@ impl Floor {
             socket.set_nonblocking(false)?;
             socket.set_nodelay(true)?;
             let mut first = [0; 1];
-            // A TLS record must stay whole; only a publisher's first byte is taken off.
+            // Only a publisher's first byte is consumed, because a TLS record must stay whole.
             if socket.peek(&mut first)? == 1 && first == [PUBLISHER] {
                 socket.read_exact(&mut first)?;
                 self.begin_publisher(socket, poll)?;
@@ -253,7 +256,7 @@ impl Stream {
     }
 }
 
-/// The dialogue up to an accepted play; the number of the stream that is wanted.
+/// Runs the RTMP dialogue until a play is accepted. Returns the number of the requested stream.
 fn let_in(viewer: &mut Viewer) -> io::Result<usize> {
     let now = Instant::now();
     let mut machine = rtmp::Server::new(now, Arc::default(), Seed::from_number(0));
@@ -292,8 +295,8 @@ fn let_in(viewer: &mut Viewer) -> io::Result<usize> {
     }
 }
 
-/// The dialogue up to an accepted `PLAY`, each track on the channels that its packets are cut for; the number of the stream that
-/// is wanted.
+/// Runs the RTSP dialogue until `PLAY` is accepted, with each track on the channels for which its packets are cut.
+/// Returns the number of the requested stream.
 fn let_in_rtsp(viewer: &mut Viewer, streams: &[Stream]) -> io::Result<usize> {
     let now = Instant::now();
     let mut machine = rtsp::Server::new(now, Arc::default(), Seed::from_number(0));
@@ -338,7 +341,8 @@ fn let_in_rtsp(viewer: &mut Viewer, streams: &[Stream]) -> io::Result<usize> {
     }
 }
 
-/// The request, the answer, and the head of an FLV file; the number of the stream that is wanted.
+/// Reads the request, and writes the answer and the head of an FLV file. Returns the number of the requested
+/// stream.
 fn let_in_http(viewer: &mut Viewer, class: Class) -> io::Result<usize> {
     let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
     while !request.ends_with(b"\r\n\r\n") {

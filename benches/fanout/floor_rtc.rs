@@ -1,6 +1,7 @@
-//! The bare loop over WebRTC: viewers are let in with the whole dialogue of WHEP, ICE and DTLS, and from then on only written to,
-//! from the next key frame on. A frame is cut once; each viewer's packets are sealed with its keys, and those of one length
-//! go out in one send, or each alone. What viewers report or ask for is not read.
+//! The bare loop over WebRTC. Viewers are admitted with the whole dialogue of WHEP, ICE and DTLS; from the next
+//! key frame on, the loop only writes to them. A frame is cut into packets once. Each viewer's packets are sealed
+//! with its keys, and runs of packets of equal length are sent in one call, or each packet alone. Reports and
+//! requests of viewers are not read.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -27,20 +28,20 @@ const LOOK_PERIOD: Duration = Duration::from_millis(1);
 const PAYLOAD_BYTES: usize = 1200 - 54;
 /// Ticks of video in a millisecond.
 const TICKS_PER_MS: u32 = 90;
-/// The time of a record, before its body of FLV; what is before the NAL units there.
+/// Size of a record's time, which precedes an FLV body; then the bytes in that body before the NAL units.
 const TIME_BYTES: usize = 4;
 const AVC_HEAD_BYTES: usize = 5;
 /// An AVC sequence header (FLV 10.1 §E.4.3.1).
 const AVC_CONFIG: [u8; 2] = [0x17, 0];
 
-/// Runs until its process is ended; the addresses, for publishers and for viewers, go to standard output.
+/// Runs until the process is killed. Writes two addresses to standard output: for publishers and for viewers.
 pub fn run(per_packet: bool) -> io::Result<()> {
     let publishers = TcpListener::bind("127.0.0.1:0")?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     writeln!(io::stdout(), "{} {}", publishers.local_addr()?, listener.local_addr()?)?;
     let (mut publisher, _) = publishers.accept()?;
-    // The id of the stream: there is only one stream, so it does not matter.
+    // The number of the stream is ignored, because there is only one stream.
     publisher.read_exact(&mut [0; 5])?;
     publisher.set_nonblocking(true)?;
     listener.set_nonblocking(true)?;
@@ -55,7 +56,8 @@ pub fn run(per_packet: bool) -> io::Result<()> {
     }
 }
 
-/// The bare loop holds the machines of a session itself: a peer of the server's would number and repair.
+/// A viewer, with the machines of a session. The server's `Peer` is not used, because it would number packets and
+/// repair losses.
 struct Viewer {
     agent: LiteAgent,
     dtls: dtls::Connection,
@@ -107,7 +109,7 @@ impl Floor {
         })
     }
 
-    /// Answers the offers that have come.
+    /// Answers the offers that have arrived.
     fn let_in(&mut self, listener: &TcpListener) -> io::Result<()> {
         loop {
             let mut stream = match listener.accept() {
@@ -139,7 +141,7 @@ impl Floor {
         let (Some(source), Some(format)) = (source, format) else {
             return Err(io::Error::other("no video"));
         };
-        // The agent that the peer has announced.
+        // Makes the ICE agent for the credentials that the viewer has announced.
         let mut agent = LiteAgent::new(now, Arc::new(LiteConfig::default()), &seed.derive("ice", 0));
         let described = offer.media.first().map(|media| offer.transport(media));
         let (ufrag, password) = described
@@ -162,7 +164,7 @@ impl Floor {
         Ok(answer.write())
     }
 
-    /// Checks and handshakes; of media nothing is read.
+    /// Handles connectivity checks and handshakes; other datagrams are ignored.
     fn receive(&mut self) -> io::Result<()> {
         let mut buffer = [0; 2048];
         loop {
@@ -302,7 +304,7 @@ fn send_all(
     out.clear();
 }
 
-/// The body of a POST.
+/// Reads the body of a POST as an offer.
 fn read_offer(stream: &mut TcpStream) -> io::Result<Description> {
     let (mut request, mut buffer) = (Vec::new(), [0; 8192]);
     loop {

@@ -1,5 +1,5 @@
-//! The bare loop over SRT: callers are let in with the whole handshake, and from then on only written to. Data packets go
-//! out eight to a send; what viewers acknowledge or ask for is not read.
+//! The bare loop over SRT. Callers are admitted with the whole handshake; afterwards the loop only writes to them.
+//! Up to eight data packets are sent in one call. Acknowledgements and loss reports of viewers are not read.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -13,7 +13,7 @@ use wire::Datagrams;
 
 use super::floor::{AUDIO, KEY_FRAME, RECORD_HEAD};
 
-/// Data packets of one send.
+/// Number of data packets in one send.
 const PACKETS_PER_SEND: usize = 8;
 const HEAD_BYTES: usize = 16;
 const PAYLOAD_BYTES: usize = 1316;
@@ -34,13 +34,13 @@ struct Viewer {
     began: Instant,
 }
 
-/// Runs until its process is ended; the addresses, for publishers and for viewers, go to standard output.
+/// Runs until the process is killed. Writes two addresses to standard output: for publishers and for viewers.
 pub fn run() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     writeln!(io::stdout(), "{} {}", listener.local_addr()?, socket.local_addr()?)?;
     let (mut publisher, _) = listener.accept()?;
-    // The id of the stream: there is only one stream, so it does not matter.
+    // The number of the stream is ignored, because there is only one stream.
     publisher.read_exact(&mut [0; 5])?;
     publisher.set_nonblocking(true)?;
     socket.set_nonblocking(true)?;
@@ -65,7 +65,8 @@ struct Floor {
 }
 
 impl Floor {
-    /// Handshakes only: of a connection's own datagrams nothing is read but what comes before the next caller.
+    /// Answers the handshakes of callers. Other datagrams are read only to reach the next handshake, and are
+    /// ignored.
     fn let_in(&mut self) -> io::Result<()> {
         let mut buffer = [0; 2048];
         loop {
@@ -138,7 +139,7 @@ impl Floor {
     }
 }
 
-/// All of it to one viewer, eight packets to a send.
+/// Sends all bytes to one viewer, eight packets in one call.
 fn send(socket: &UdpSocket, state: &UdpSocketState, run: &mut Vec<u8>, viewer: &mut Viewer, bytes: &[u8]) {
     #[allow(clippy::cast_possible_truncation, reason = "timestamps wrap")]
     let timestamp = viewer.began.elapsed().as_micros() as u32;

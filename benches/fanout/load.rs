@@ -15,40 +15,41 @@ use super::options::Class;
 use super::records::Recorder;
 use super::rest::Asker;
 
-/// A byte stream in the clear.
+/// A byte stream without TLS.
 const PLAIN: (bool, Sockets) = (false, Sockets::Stream);
-/// A unit that takes longer is late.
+/// Latency above which a unit counts as late.
 const LATE: Duration = Duration::from_millis(100);
-/// The same over SRT, where players hold back received data for 120 ms.
+/// Latency above which a unit over SRT counts as late; SRT players hold received data for 120 ms.
 const LATE_SRT: Duration = Duration::from_millis(220);
-/// Connections that are in their handshake at once.
+/// Maximum number of connections that are in their handshake at the same time.
 const CONNECTING_MAX: usize = 32;
-/// The same for callers with a passphrase. The server derives the keys of twenty callers per address and second, and a caller that is not
-/// served within three seconds gives up.
+/// Maximum number of callers with a passphrase that are in their handshake at the same time. The server derives
+/// the keys of twenty callers per address and second, and a caller that is not served within three seconds gives
+/// up.
 const CONNECTING_MAX_SECURED: usize = 8;
 /// Time limit for all connections to become ready.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
-/// Time after the last sent unit within which units may still arrive; units missing after it count as lost.
+/// Maximum time to wait for units after the last one was sent; units that are then missing count as lost.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 const DRAIN_STEP: Duration = Duration::from_millis(200);
-/// The tags of connections that ask the API.
+/// First tag of the connections that query the API.
 const ASKERS: usize = 1 << 32;
-/// API connections open at once.
+/// Number of API connections that are open at the same time.
 const ASKERS_AT_ONCE: usize = 8;
 const ASKERS_STEP: Duration = Duration::from_millis(5);
 
 /// Addresses of the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
-    /// For publishers.
+    /// The address for publishers.
     pub publish: SocketAddr,
-    /// For viewers.
+    /// The address for viewers.
     pub play: SocketAddr,
-    /// The API.
+    /// The address of the API.
     pub rest: SocketAddr,
     /// True if the server is a bare loop, which speaks no RTMP with publishers.
     pub bare: bool,
-    /// Set for another server, whose viewers use other URLs.
+    /// The server of another project, if it is one: its viewers use other URLs.
     pub other: Option<super::peers::Peer>,
 }
 
@@ -68,11 +69,11 @@ impl Load {
         Ok(Self { addresses, class, inner, opened: 0 })
     }
 
-    /// Connects one publisher per stream and has them send.
+    /// Connects one publisher per stream, and lets them send.
     pub fn publish(&mut self, streams: usize, clip: &Arc<Clip>) -> Result<(), String> {
         let gop = Duration::from_millis(clip.gop_ms());
         for stream in 0..streams {
-            // The key frames of the streams do not all come in the same moment.
+            // The streams begin at different times, so that their key frames do not coincide.
             let phase = gop.mul_f64(stream as f64 / streams as f64);
             let now = Loop::now();
             let peer: Box<dyn Peer> = if self.addresses.bare {
@@ -104,18 +105,18 @@ impl Load {
         self.wait_for_all("the viewers")
     }
 
-    /// Publishes and reads for this time.
+    /// Runs the publishers and viewers for this time.
     pub fn run_for(&mut self, time: Duration) -> Result<(), String> {
         self.inner.run_for(time).map_err(|error| error.to_string())
     }
 
-    /// Keeps asking the API for the same broadcast for this time; returns the number of answers.
+    /// Queries the API for the same broadcast again and again for this time. Returns the number of answers.
     pub fn ask(&mut self, time: Duration) -> Result<u64, String> {
         let answers = Arc::default();
         let until = Instant::now() + time;
         let mut began = 0;
         while Instant::now() < until {
-            // The server ends a connection after some requests.
+            // The server closes a connection after some requests, so closed ones are replaced.
             let gone = self.inner.outcomes().filter(|one| one.tag >= ASKERS && one.gone.is_some()).count();
             while began < gone + ASKERS_AT_ONCE {
                 let asker = Asker::new(self.addresses.rest, Arc::clone(&answers));
@@ -142,7 +143,8 @@ impl Load {
         self.inner.tally(Role::Publish).clone()
     }
 
-    /// Sends up to the next video unit, behind which no audio waits, and reads until everything has come.
+    /// Stops each publisher after a video unit, so that no audio is left waiting, and reads until everything has
+    /// arrived.
     pub fn stop(&mut self) -> Result<(), String> {
         self.inner.finish();
         let limit = Instant::now() + DRAIN_MAX;
@@ -153,7 +155,8 @@ impl Load {
         Ok(())
     }
 
-    /// Units that did not arrive at the good viewers, and viewers whose connection ended. Call [`Load::stop`] first.
+    /// Returns the number of units that viewers who read did not receive, and the number of viewers whose
+    /// connection ended. Call [`Load::stop`] first.
     pub fn lost(&self) -> (u64, usize) {
         let mut made = Vec::new();
         for outcome in self.inner.outcomes() {
@@ -215,7 +218,7 @@ impl Load {
     }
 }
 
-/// The media of all publishers.
+/// Returns the clip of all publishers, padded to this bit rate.
 pub fn clip(bits_per_second: u64) -> Result<Arc<Clip>, String> {
     let clip = Clip::read(SAMPLE).and_then(|clip| clip.padded(bits_per_second));
     clip.map(Arc::new).map_err(|error| error.to_string())

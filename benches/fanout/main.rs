@@ -1,10 +1,10 @@
 //! Fan-out to viewers: this server beside nginx-rtmp and a bare sending loop, interleaved in one run.
 //!
-//! 1. The process pins itself to core 1 (it is started anew through `taskset`) and raises its limit of open files.
-//! 2. Per round and server: the server starts as a process on core 0, publishers connect and send, then viewers
-//!    come, and after two seconds the measured window begins.
+//! 1. The process restarts itself through `taskset`, pinned to core 1, and raises its limit of open files.
+//! 2. For each round and server: the server starts as a process on core 0, publishers connect and send, viewers
+//!    connect, and two seconds later the measured window begins.
 //! 3. CPU time, resident memory and writes are read from `/proc`, bytes, losses and latencies at the viewers.
-//! 4. A table and the ratios of the rounds follow; `docs/benchmarks.md` tells how to read them.
+//! 4. A table and the ratios of the rounds follow; `docs/benchmarks.md` explains how to read them.
 //!
 //! Latency counts from the moment before the publisher's write to the moment after the read that brought the last
 //! byte of the unit to the viewer. Both are in one process, so there is one clock.
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Ok(Command::BareLoop(kind, class)) => {
             floor::run(kind == Kind::FloorMessage, class).map_err(|error| error.to_string())
         }
-        // `cargo test` runs benches too, without this argument.
+        // `cargo test` also runs benches, but without this argument.
         Ok(Command::Run(_)) if !std::env::args().any(|argument| argument == "--bench") => {
             println!("nothing measured: run it with `cargo bench --bench fanout`");
             Ok(())
@@ -79,7 +79,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes the same program on core 1, with all the open files that it may have. Returns only when that fails.
+/// Replaces this process by the same program on core 1, with the limit of open files raised to its maximum.
+/// Returns only if that fails.
 fn restart_pinned(options: &Options) -> String {
     let Ok(program) = std::env::current_exe() else { return "where is this program?".to_owned() };
     let pin = if options.pinned() { "exec taskset -c 1 \"$0\" \"$@\"" } else { "exec \"$0\" \"$@\"" };
@@ -92,7 +93,8 @@ fn restart_pinned(options: &Options) -> String {
 fn run(options: &Options) -> Result<(), String> {
     let mut all = Vec::new();
     for round in 0..options.rounds {
-        // The order turns, so that what follows on what favours nobody.
+        // The order of the servers rotates from round to round, so that no server gains from the one that runs
+        // before it.
         let (behind, ahead) = options.servers.split_at(round % options.servers.len().max(1));
         for &kind in ahead.iter().chain(behind) {
             let measured =
@@ -124,7 +126,7 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     let gop = Duration::from_millis(clip.gop_ms());
     let mut load = Load::new(server.addresses, options.class, options.spins())?;
     load.publish(options.streams, &clip)?;
-    // The cache grows from key frame to key frame.
+    // The server's cache grows during the first GOP, so memory is measured in the second one.
     load.run_for(gop)?;
     let before = run_and_watch(&mut load, pid, gop)?;
     load.play(options.players, options.streams, false)?;
@@ -161,12 +163,13 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     })
 }
 
-/// The threads that the API's goal is about.
+/// True for the threads whose CPU time the goal for the API limits.
 fn answers_api(thread: &str) -> bool {
     thread.starts_with("worker-") || thread == "control"
 }
 
-/// A window with questions; `streaming` is what workers and control used in one without.
+/// Measures a window with API requests. `streaming` is the CPU time of workers and control in a window without
+/// requests.
 fn ask(load: &mut Load, pid: u32, window: Duration, streaming: Duration) -> Result<Rest, String> {
     let before = process::cpu_of(pid, answers_api);
     let answers = load.ask(window)?;
@@ -174,7 +177,7 @@ fn ask(load: &mut Load, pid: u32, window: Duration, streaming: Duration) -> Resu
     Ok(Rest { answers, cpu, beyond: cpu.saturating_sub(streaming) })
 }
 
-/// Runs the load for this time; returns the largest resident memory seen.
+/// Runs the load for this time. Returns the largest resident memory that was sampled.
 fn run_and_watch(load: &mut Load, pid: u32, time: Duration) -> Result<u64, String> {
     let until = Instant::now() + time;
     let mut largest = 0;

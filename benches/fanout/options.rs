@@ -42,13 +42,13 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
 pub enum Kind {
     /// millstream with this number of workers.
     Millstream(u16),
-    /// Another build of millstream, by `--other`.
+    /// Another build of millstream, given by `--other`.
     Other,
-    /// A server by another project.
+    /// A server of another project.
     Peer(Peer),
-    /// A loop that sends one write per video frame, audio riding along.
+    /// A bare loop with one write per video frame, which includes the waiting audio.
     Floor,
-    /// A loop that sends each message (WebRTC: each packet) alone.
+    /// A bare loop with one write per message; over WebRTC, per packet.
     FloorMessage,
 }
 
@@ -81,7 +81,7 @@ pub enum Class {
     Flvs,
     /// FLV over WebSocket.
     Ws,
-    /// RTSP, its packets in the connection.
+    /// RTSP, with the packets interleaved in the connection.
     Rtsp,
     /// SRT in the clear.
     Srt,
@@ -113,7 +113,7 @@ impl Class {
         matches!(self, Self::Flvs)
     }
 
-    /// URL that a viewer requests for a stream. Some peers serve it elsewhere.
+    /// Returns the URL that a viewer requests for a stream. The URL depends on the server.
     pub fn target(self, address: SocketAddr, stream: usize, peer: Option<Peer>) -> Result<Target, String> {
         let url = match self {
             Self::Rtmp => format!("rtmp://{address}/live/bench{stream}"),
@@ -172,7 +172,7 @@ impl Options {
         !self.servers.iter().any(|kind| matches!(kind, Kind::Millstream(workers) if *workers > 1))
     }
 
-    /// True if the load polls without sleeping. Not when the servers need its core.
+    /// True if the load polls without sleeping; false if the servers need the load's core.
     pub fn spins(&self) -> bool {
         self.pinned() && !self.sleep
     }
@@ -229,7 +229,7 @@ pub fn parse() -> Result<Command, String> {
                 let class = Class::parse(&text(&mut parser)?)?;
                 return Ok(Command::BareLoop(kind(&name, 1)?, class));
             }
-            // The argument that cargo passes to a bench.
+            // Cargo passes this argument to a bench.
             Long("bench") => {}
             Long("help") | Short('h') => return Ok(Command::Help),
             Long(_) | Short(_) | Value(_) => return Err(argument.unexpected().to_string()),
@@ -244,7 +244,7 @@ pub fn parse() -> Result<Command, String> {
         ("", false, Class::Flv | Class::Flvs | Class::Ws | Class::Rtsp | Class::Whep) => {
             "millstream,floor,floor-message"
         }
-        // The bare loop does not encrypt; what that costs is seen beside the clear class.
+        // The bare loop does not encrypt. The cost of encryption shows in comparison with the class without it.
         ("", false, Class::Srt) => "millstream,floor",
         ("", false, Class::SrtAes) => "millstream",
         (list, _, _) => list,

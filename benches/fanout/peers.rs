@@ -1,4 +1,4 @@
-//! Other servers: what they are called, whom they serve, and the file that each is started with.
+//! Servers of other projects: names, supported protocols, and configuration files.
 
 use std::fs;
 use std::io;
@@ -9,16 +9,16 @@ use std::process::Command;
 use super::load::Addresses;
 use super::options::{Class, Options};
 
-/// Another server, found on the `PATH`.
+/// A server of another project, found on the `PATH`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// nginx with its RTMP module, one worker process.
     Nginx,
     /// MediaMTX.
     MediaMtx,
-    /// SRS as it comes: what a viewer is sent waits for 350 ms, to be sent with more.
+    /// SRS with its defaults: media for a viewer waits up to 350 ms, to be sent in larger writes.
     Srs,
-    /// SRS as its documentation has it for low latency.
+    /// SRS with the settings that its documentation recommends for low latency.
     SrsRealtime,
     /// ZLMediaKit, one thread.
     ZlMediaKit,
@@ -47,7 +47,7 @@ impl Peer {
         }
     }
 
-    /// True if it has viewers of a class.
+    /// True if the server has viewers of a class.
     pub const fn serves(self, class: Class) -> bool {
         match self {
             Self::Nginx => matches!(class, Class::Rtmp),
@@ -59,7 +59,8 @@ impl Peer {
         }
     }
 
-    /// Gives a command its file, in `home`, and says where it will listen.
+    /// Writes the server's configuration file to `home` and adds it to the command. Returns the addresses at which
+    /// the server will listen.
     pub fn configure(self, command: &mut Command, home: &Path, options: &Options) -> io::Result<Addresses> {
         let (text, publish, play) = match self {
             Self::Nginx => nginx(home, options.nginx_chunk)?,
@@ -73,7 +74,7 @@ impl Peer {
         let file = home.join("settings");
         fs::write(&file, text)?;
         match self {
-            // Without -p: the module lies in the prefix that the package was built with.
+            // Without `-p`: the RTMP module is in the prefix with which the package was built.
             Self::Nginx => command.arg("-c").arg(file).arg("-e").arg(home.join("error.log")),
             Self::MediaMtx => command.arg(file),
             Self::Srs | Self::SrsRealtime => command.current_dir(home).arg("-c").arg(file),
@@ -134,7 +135,7 @@ fn srs(home: &Path, class: Class, latency: &str) -> io::Result<Configured> {
     Ok((text, rtmp, if class == Class::Flv { http } else { rtmp }))
 }
 
-/// Only what is measured is made of a stream.
+/// Makes the configuration of ZLMediaKit, in which only the measured protocol is enabled.
 fn zlmediakit(class: Class) -> io::Result<Configured> {
     let (rtmp, rtsp, http, srt) = (free()?, free()?, free()?, free()?);
     let on = |is_on: bool| u8::from(is_on);

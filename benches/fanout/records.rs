@@ -1,5 +1,5 @@
-//! The publisher of a bare loop: the media of the others, already in the form that the loop's viewers get. And a viewer
-//! that does not count.
+//! The publisher of a bare loop: it sends the same media as other publishers, already in the form that the loop's
+//! viewers get. Also a viewer whose losses are not counted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Says which stream it is, and what stands before the media.
+    /// Makes a publisher that has sent the number of its stream and the metadata and parameter sets.
     pub fn new(now: Now, clip: Arc<Clip>, class: Class, stream: usize, phase: Duration) -> Self {
         let mut recorder = Self {
             source: Source::new(Arc::clone(&clip)).carrying(true, class != Class::Whep),
@@ -126,7 +126,7 @@ impl Peer for Recorder {
                 (true, false) => floor::VIDEO,
                 (true, true) => floor::KEY_FRAME,
             };
-            // No audio waits behind the last video unit.
+            // The publisher stops after a video unit, so that no audio is left waiting.
             if self.finishing && unit.is_video() {
                 self.began = None;
             }
@@ -169,7 +169,7 @@ impl Peer for Recorder {
 
 impl PeerStream for Recorder {
     fn handle_bytes(&mut self, _now: Now, _bytes: &[u8], _tally: &mut Tally) {
-        // A bare loop has nothing to say.
+        // A bare loop sends nothing to its publishers.
     }
 
     fn wants_bytes(&self) -> bool {
@@ -187,7 +187,7 @@ impl PeerMedia for Recorder {
     }
 }
 
-/// A viewer whose losses are not counted: it does not read.
+/// A viewer that does not read, and whose losses are therefore not counted.
 #[derive(Debug)]
 pub struct Uncounted(pub Box<dyn Peer>);
 

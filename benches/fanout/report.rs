@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use super::options::{Kind, Options};
 use super::peers::Peer;
 
-/// Measurements of a server in a round.
+/// Measurements of one server in one round.
 #[derive(Debug, Clone)]
 pub struct Measured {
     pub kind: Kind,
     pub round: usize,
     /// The viewers' counters in the window.
     pub played: Tally,
-    /// Delays of units behind their due time at the publishers: the delay of the load itself.
+    /// Delays of units at the publishers, from due time to sending: the delay of the load itself.
     pub behind: Histogram,
     /// Results of the API requests, if there were any.
     pub rest: Option<Rest>,
@@ -30,13 +30,13 @@ pub struct Measured {
     pub gone: usize,
 }
 
-/// Answers of the API beside the viewers.
+/// Results of the API requests that were made while viewers played.
 #[derive(Debug, Clone, Copy)]
 pub struct Rest {
     pub answers: u64,
-    /// CPU time of workers and control in that window.
+    /// CPU time of workers and control in the window with requests.
     pub cpu: Duration,
-    /// The part of `cpu` that the requests used: `cpu` less that of the window without requests.
+    /// The part of `cpu` that the requests caused: the excess over a window without requests.
     pub beyond: Duration,
 }
 
@@ -56,7 +56,7 @@ pub struct Resident {
 }
 
 impl Measured {
-    /// CPU seconds per delivered gigabyte.
+    /// Returns the CPU seconds per delivered gigabyte.
     pub fn cost(&self) -> f64 {
         self.cpu.as_secs_f64() / (self.played.bytes as f64 / 1e9)
     }
@@ -102,7 +102,7 @@ impl Measured {
     }
 }
 
-/// All rounds as JSON.
+/// Returns all rounds as JSON.
 pub fn json(options: &Options, all: &[Measured]) -> Value {
     json!({
         "machine": process::machine(),
@@ -122,7 +122,7 @@ pub fn json(options: &Options, all: &[Measured]) -> Value {
     })
 }
 
-/// All rounds as text: one row per server, then the ratios.
+/// Returns all rounds as text: one row per server, then the ratios.
 pub fn table(options: &Options, all: &[Measured]) -> String {
     let mut text = format!(
         "{}; {} viewers by {} and {} that never read, {} stream(s) of {} kb/s, {} rounds of {} s, {}\n\n",
@@ -182,7 +182,7 @@ fn row(options: &Options, kind: Kind, rounds: &[&Measured]) -> String {
     let viewers = (options.players + options.stalled) as f64;
     let grown =
         of(&|m: &Measured| m.resident.largest.saturating_sub(m.resident.before) as f64 / 1024.0 / viewers);
-    // nginx and others send with `send`, which the counter of writes does not see.
+    // Some servers, such as nginx, send with `send`, which the kernel's counter of writes does not count.
     let writes = match kind {
         Kind::Peer(_) => "-".to_owned(),
         Kind::Millstream(_) | Kind::Other | Kind::Floor | Kind::FloorMessage => {
@@ -237,8 +237,8 @@ struct Ratio {
     spread: Spread,
 }
 
-/// The cost of this server over that of each other one, round by round: what disturbs the machine in one round
-/// disturbs both.
+/// Returns the ratios of this server's cost to that of each other server. They are formed round by round, because
+/// a disturbance of the machine in a round affects both.
 fn ratios(options: &Options, all: &[Measured]) -> Vec<Ratio> {
     let mut ratios = Vec::new();
     for (index, &of) in options.servers.iter().enumerate() {
@@ -268,7 +268,8 @@ const fn goal(of: Kind, to: Kind) -> Option<f64> {
     }
 }
 
-/// Microseconds that a quantile of this server lies beyond the floor's: the median of the rounds.
+/// Returns by how many microseconds a latency quantile of this server exceeds that of the bare loop, as the median
+/// of all rounds.
 fn added(all: &[Measured], permille: u64) -> Option<f64> {
     let of = |wanted: Kind, round| {
         let found = all.iter().find(|m| m.kind == wanted && m.round == round)?;

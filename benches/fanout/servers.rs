@@ -12,10 +12,10 @@ use super::options::{Class, Kind, Options};
 
 /// The core of the servers; the load has the next one.
 const SERVER_CORE: &str = "0";
-/// A server that is not ready by then has failed.
+/// Maximum time until a server is ready; a slower one has failed.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// A running server. It and its files go when the value goes.
+/// A running server. Dropping the value ends the process and removes its files.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -24,7 +24,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it and waits until it takes connections.
+    /// Starts a server and waits until it accepts connections.
     pub fn start(kind: Kind, options: &Options) -> io::Result<Self> {
         let home =
             std::env::temp_dir().join(format!("millstream-fanout-{}-{}", std::process::id(), kind.name()));
@@ -37,7 +37,7 @@ impl Server {
             Kind::Peer(peer) => PathBuf::from(peer.program()),
             Kind::Floor | Kind::FloorMessage => std::env::current_exe()?,
         };
-        // taskset becomes the program: its id is the server's.
+        // `taskset` replaces itself by the program, so the id of the child process is the server's.
         let mut command = if options.pinned() {
             let mut command = Command::new("taskset");
             command.args(["-c", SERVER_CORE]).arg(program);
@@ -45,7 +45,7 @@ impl Server {
         } else {
             Command::new(program)
         };
-        // The server takes variables of this prefix for settings.
+        // The server reads variables with this prefix as settings.
         command.stdin(Stdio::null()).stderr(Stdio::null()).env_remove(super::PINNED);
         match kind {
             Kind::Millstream(_) | Kind::Other => {
@@ -104,7 +104,7 @@ impl Server {
         self.child.id()
     }
 
-    /// For servers that say on standard output where they listen.
+    /// Starts a server that writes its addresses to standard output.
     fn with_first_line(
         mut command: Command,
         home: PathBuf,
@@ -122,7 +122,7 @@ impl Server {
         Ok(server)
     }
 
-    /// For servers that say nothing: waits until publishers find one.
+    /// Starts a server that writes no addresses, and waits until a publisher can connect.
     fn listening(mut command: Command, home: PathBuf, addresses: Addresses) -> io::Result<Self> {
         let server = Self { child: command.stdout(Stdio::null()).spawn()?, home, addresses };
         let began = Instant::now();
@@ -138,7 +138,7 @@ impl Server {
     }
 }
 
-/// A server with one address for all.
+/// Returns the addresses of a server that has a single one.
 const fn only(address: SocketAddr, bare: bool) -> Addresses {
     Addresses { publish: address, play: address, rest: address, bare, other: None }
 }

@@ -1,4 +1,4 @@
-//! Leaving control: publishers whose streams, records and presences are in its tables, and who go together.
+//! The cost to control of publishers that leave together: their streams, records and presences are in its tables.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub struct Publishers {
 }
 
 impl Publishers {
-    /// So many publishers of streams of their own.
+    /// Makes `count` publishers, each with a stream of its own.
     pub fn new(count: usize) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
         let server = [("limits.publishers_per_address", "1000000"), ("store.backup_hours", "0")];
@@ -59,7 +59,7 @@ impl Publishers {
         self.settle();
     }
 
-    /// Carries out what control wants done.
+    /// Carries out everything that control has requested.
     fn settle(&mut self) {
         if self.control.poll_timeout().is_some_and(|due| due <= self.now.mono) {
             self.control.handle_timeout(self.now);
@@ -83,7 +83,7 @@ impl Publishers {
         }
     }
 
-    /// All of them leave. The number of those that were there.
+    /// Lets all publishers leave. Returns their number.
     pub fn leave(&mut self) -> usize {
         let granted = std::mem::take(&mut self.granted);
         for (session, stream) in &granted {

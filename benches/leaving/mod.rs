@@ -1,5 +1,6 @@
-//! Leaving a worker: many peers, or many streams, that are there and end together. Each costs what it held and no walk over the others,
-//! so that twice as many cost twice as much (docs/security.md, "What peers can fill").
+//! The cost to a worker of many peers, or of many streams, that end together. Each end costs only what the peer or
+//! stream held, and no walk over the others, so twice as many cost twice as much (docs/security.md, "What peers
+//! can fill").
 
 mod control;
 
@@ -15,14 +16,14 @@ use millstream::worker::{Output, Worker};
 
 pub use control::Publishers;
 
-/// Streams that a signalling socket waits for.
+/// Number of streams that each signalling socket waits for.
 const AWAITED: usize = 32;
-/// The beginning of a signalling socket.
+/// The request that opens a signalling socket.
 const UPGRADE: &[u8] =
     b"GET /live/websocket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// A worker, and who or what is to leave it.
+/// A worker, with the peers, pushes or streams that leave it.
 pub struct Crowd {
     worker: Worker,
     now: Now,
@@ -44,7 +45,7 @@ impl Crowd {
         crowd
     }
 
-    /// So many HTTP peers that ask for this.
+    /// Makes a worker with `count` HTTP peers that have requested `target`.
     pub fn asking(count: usize, target: &str) -> Self {
         let mut crowd = Self::new();
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -52,7 +53,7 @@ impl Crowd {
         crowd
     }
 
-    /// So many viewers of a stream that they start, which has not come yet.
+    /// Makes a worker with `count` viewers of a stream that is being started for them.
     pub fn starting(count: usize) -> Self {
         let mut crowd = Self::new();
         let stream = StreamKey::new("live", "camera");
@@ -61,7 +62,8 @@ impl Crowd {
         crowd
     }
 
-    /// So many signalling sockets that each wait for [`AWAITED`] streams of their own, none of which is live.
+    /// Makes a worker with `count` signalling sockets. Each waits for [`AWAITED`] streams of its own, none of
+    /// which is live.
     pub fn awaiting(count: usize) -> Self {
         let mut crowd = Self::new();
         for port in Port::all() {
@@ -75,7 +77,7 @@ impl Crowd {
             for stream in 0..AWAITED {
                 let command = format!(r#"{{"command":"play","streamId":"s{number}-{stream}"}}"#);
                 let length = u8::try_from(command.len()).unwrap_or(0);
-                // A text frame, masked with zeros.
+                // A text frame with a mask of zeros.
                 let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0], command.as_bytes()].concat();
                 crowd.worker.handle_bytes(crowd.now, id, &frame);
                 crowd.settle();
@@ -87,7 +89,7 @@ impl Crowd {
         crowd
     }
 
-    /// So many endpoints of one stream, whose servers have not answered yet.
+    /// Makes a worker with `count` pushes of one stream, whose servers have not answered yet.
     pub fn pushing(count: usize) -> Self {
         let mut crowd = Self::new();
         for number in 0..count {
@@ -110,7 +112,7 @@ impl Crowd {
         crowd
     }
 
-    /// A peer that sends this.
+    /// Adds a peer that sends these bytes.
     fn arrive(&mut self, bytes: &[u8]) {
         let listener = Listener::named("http").expect("a listener");
         let [_, _, high, low] = u32::try_from(self.peers.len()).unwrap_or(0).to_be_bytes();
@@ -121,7 +123,7 @@ impl Crowd {
         self.peers.push(id);
     }
 
-    /// So many streams that are published elsewhere.
+    /// Makes a worker that knows of `count` streams that are published elsewhere.
     pub fn of_streams(count: usize) -> Self {
         let mut crowd = Self::new();
         for number in 0..count {
@@ -149,7 +151,7 @@ impl Crowd {
     fn settle(&mut self) {
         self.worker.finish_turn();
         while let Some(output) = self.worker.poll_output() {
-            // Control lets everybody play.
+            // Control admits every viewer.
             if let Output::Control(ToControl::Play(request)) = output {
                 let (conn, handle) = (request.session.conn, request.session.handle);
                 let mail = ToWorker::PlayVerdict { conn, handle, verdict: Ok(()) };
@@ -159,7 +161,7 @@ impl Crowd {
         }
     }
 
-    /// All of them leave. The number of those that were there.
+    /// Lets all peers, pushes and streams leave. Returns their number.
     pub fn leave(&mut self) -> usize {
         let (peers, streams) = (std::mem::take(&mut self.peers), std::mem::take(&mut self.streams));
         for id in &peers {

@@ -1,8 +1,10 @@
-//! SRT over a network that loses: this implementation and libsrt in all four pairs, with the same seeds.
+//! SRT over a network that loses packets: this implementation and libsrt in all four pairs of sender and receiver,
+//! with the same seeds.
 //!
-//! 1. For every run a receiver (listener), a relay with its seed in front of it, and a sender (caller) are started.
-//! 2. The sender is fed numbered packets at an even pace; what the receiver puts out is checked against them.
-//! 3. Several runs go on at once. A table follows; `docs/benchmarks.md` tells how to read it.
+//! 1. Each run starts a receiver (listener), a relay before it that simulates the network from the run's seed, and
+//!    a sender (caller).
+//! 2. The sender is fed numbered packets at an even pace, and the receiver's output is compared with them.
+//! 3. Several runs are in progress at the same time. A table follows; `docs/benchmarks.md` explains it.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
             print!("{}", options::USAGE);
             Ok(())
         }
-        // `cargo test` runs benches too, without this argument.
+        // `cargo test` also runs benches, but without this argument.
         Ok(Command::Run(_)) if !std::env::args().any(|argument| argument == "--bench") => {
             println!("nothing measured: run it with `cargo bench --bench srt_loss`");
             Ok(())
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(options: &Options) -> Result<(), String> {
-    // Pairs of one cell and seed are neighbours, so that they meet the same machine.
+    // All pairs of one cell and seed run next to each other, so that the machine is in the same state for them.
     let mut runs = VecDeque::new();
     for cell in &options.cells {
         for seed in 1..=cell.seeds(options.seeds) {

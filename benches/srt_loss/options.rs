@@ -84,7 +84,7 @@ pub struct Cell {
     pub mixed: bool,
     /// Latency of SRT in round trips.
     pub latency_rtts: u32,
-    /// Length of a blackout of both directions; zero for none.
+    /// Duration for which neither direction delivers anything; zero for no blackout.
     pub blackout: Duration,
 }
 
@@ -111,7 +111,7 @@ impl Cell {
         link.latency(RTT / 2 - JITTER / 2).jitter(JITTER).duplicate(0.02).reorder(0.05)
     }
 
-    /// Seeds to run: a blackout is not random, so that one run is enough for it.
+    /// Returns the number of seeds to run. A blackout is not random, so one run is enough for it.
     pub const fn seeds(self, wanted: u64) -> u64 {
         if self.blackout.is_zero() { wanted } else { 1 }
     }
@@ -184,7 +184,7 @@ fn read(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
             Long("libsrt") => options.libsrt = parser.value()?.into(),
             Long("passphrase") => options.passphrase = Some(parser.value()?.string()?),
             Long("from-start") => options.from_start = true,
-            // Cargo passes it.
+            // Cargo passes this argument to a bench.
             Long("bench") => {}
             other @ (Short(_) | Long(_) | Value(_)) => return Err(other.unexpected()),
         }
@@ -196,7 +196,7 @@ fn list<T>(names: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec
     names.split(',').map(|name| parse(name).map_err(lexopt::Error::from)).collect()
 }
 
-/// `target/release/examples/live`, when this is `target/release/deps/srt_loss-...`.
+/// Returns `target/release/examples/live`, if this program is `target/release/deps/srt_loss-...`.
 fn example() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let profile = program.ancestors().nth(2).unwrap_or(&program);

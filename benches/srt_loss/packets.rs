@@ -1,8 +1,8 @@
-//! Numbered packets, and what became of them.
+//! Numbered packets, and counts of those that arrived.
 
 use std::io::{self, Read};
 
-/// Bytes that live encoders put into a datagram: seven packets of MPEG-TS.
+/// Payload bytes of a datagram of live encoders: seven MPEG-TS packets.
 pub const PACKET: usize = 1316;
 /// Magic at the start of every packet.
 const MAGIC: [u8; 8] = *b"SRTLOSS1";
@@ -22,7 +22,7 @@ pub fn packet(number: u64) -> [u8; PACKET] {
     packet
 }
 
-/// The number of a packet that is whole.
+/// Returns the number of a packet, if the packet is undamaged.
 fn number(bytes: &[u8; PACKET]) -> Option<u64> {
     let (head, _) = bytes.split_first_chunk::<HEAD>()?;
     let number = u64::from_be_bytes(head.last_chunk::<8>().copied()?);

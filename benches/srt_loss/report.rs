@@ -25,11 +25,12 @@ impl Losses {
         let runs = undelivered.len() as f64;
         let mean = undelivered.iter().sum::<f64>() / runs.max(1.0);
         let squares: f64 = undelivered.iter().map(|lost| (lost - mean).powi(2)).sum();
-        // Few runs may agree by chance: rare events vary as much as they are many, and never less.
+        // A few runs may agree by chance, so the variance is at least the mean, as for rare events (Poisson).
         Self { runs, mean, variance: (squares / (runs - 1.0).max(1.0)).max(mean) }
     }
 
-    /// True if the mean exceeds that of `reference` by at most two standard deviations of their difference; and that bound.
+    /// Returns true if the mean exceeds that of `reference` by at most two standard deviations of their
+    /// difference; and the bound that follows.
     fn within_two_sigma(self, reference: Self) -> (bool, f64) {
         let sigma =
             (self.variance / self.runs.max(1.0) + reference.variance / reference.runs.max(1.0)).sqrt();
@@ -52,7 +53,7 @@ pub fn progress(done: usize, total: usize, run: Run, outcome: &Result<Outcome, S
     }
 }
 
-/// The table.
+/// Prints the table of all runs.
 pub fn print(options: &Options, all: &[Measured]) {
     println!(
         "| network | latency | sender-receiver | undelivered, by seed | mean | share | at most (libsrt + 2 sigma) | \

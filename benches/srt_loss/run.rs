@@ -11,18 +11,19 @@ use crate::options::{Cell, Options, Pair, RTT, Side};
 use crate::packets::{self, PACKET, Received};
 use crate::relay::{Relay, Way};
 
-/// 5 Mb/s.
+/// Pace of the packets: 5 Mb/s.
 const PACKETS_PER_SECOND: u32 = 475;
 /// Uncounted time after the first delivered packet. Loss also begins only at that packet, because a listener of libsrt 1.5.1 does not
 /// repeat a lost answer to a conclusion.
 const LEAD_IN: Duration = Duration::from_secs(2);
-/// Time for which the sender is fed after the counted packets, so that none of them is lost because it ends.
+/// Time for which packets are fed to the sender after the counted ones, so that the sender's end loses none of
+/// these.
 const TAIL: Duration = Duration::from_secs(3);
-/// Time limit to connect; the worst network needs less.
+/// Maximum time to connect; the worst network needs less.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(20);
 /// Time from the start of the window to the blackout.
 const DARK_AFTER: Duration = Duration::from_secs(5);
-/// The longest window of a run with a blackout.
+/// Maximum length of the counted window in a run with a blackout.
 const DARK_WINDOW: Duration = Duration::from_secs(20);
 
 /// Parameters of a run.
@@ -47,13 +48,13 @@ pub struct Outcome {
     pub overhead: f64,
     /// True if a side gave up.
     pub broken: bool,
-    /// Delay that 99.9 % of the relay's datagrams did not exceed, beyond their due time.
+    /// Delay beyond the due time that 99.9 % of the relay's datagrams did not exceed.
     pub relay_late: Duration,
-    /// The largest delay of a packet on its way into the sender.
+    /// Maximum delay from a packet's due time until it was fed to the sender.
     pub feed_late: Duration,
 }
 
-/// Data packets on the way from the sender.
+/// Counters of the sender's data packets on the wire: sent for the first time, and again.
 #[derive(Debug, Default)]
 struct Wire {
     first: AtomicU64,
@@ -62,7 +63,8 @@ struct Wire {
 
 impl Wire {
     fn see(&self, way: Way, datagram: &[u8]) {
-        // draft-sharabayko-srt-01, section 3: F is the first bit, R the sixth of the second word.
+        // draft-sharabayko-srt-01 §3: the first bit (F) marks a control packet, the sixth bit of the second word
+        // (R) a retransmission.
         let (Some(control), Some(flags)) = (datagram.first(), datagram.get(4)) else { return };
         if way == Way::There && control & 0x80 == 0 {
             let count = if flags & 0x04 == 0 { &self.first } else { &self.again };
@@ -80,7 +82,7 @@ impl Wire {
     }
 }
 
-/// A process that is ended with its value.
+/// A child process that is killed when the value is dropped.
 #[derive(Debug)]
 struct Process(Child);
 
@@ -140,7 +142,8 @@ impl Run {
         })
     }
 
-    /// Feeds until all is over. Gives the numbers that count; an error when the sender is gone.
+    /// Feeds packets to the sender from connecting to the end of the run. Returns the numbers of the counted
+    /// packets; an error if the sides do not connect or the sender has ended.
     fn feed(
         self,
         feed: &mut Feed,
@@ -200,7 +203,7 @@ impl Run {
     }
 }
 
-/// Into a sender, evenly.
+/// The input of a sender, fed at an even pace.
 struct Feed {
     input: Option<std::process::ChildStdin>,
     next: u64,
@@ -214,7 +217,7 @@ impl Feed {
         Self { input: Some(input), next: 0, due: Instant::now(), late: Duration::ZERO, counted: None }
     }
 
-    /// Feeds packets for this time; fails when the sender has ended.
+    /// Feeds packets for this time. Fails if the sender has ended.
     fn packets(&mut self, time: Duration) -> Result<(), ()> {
         for _ in 0..count(time) {
             std::thread::sleep(self.due.saturating_duration_since(Instant::now()));

@@ -1,4 +1,4 @@
-//! The hot steps as workloads, shared by the benches that take their time and those that count their instructions.
+//! The hot steps as workloads, shared by the benches that measure time and those that count instructions.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -23,7 +23,7 @@ use rtp::rtcp::{Compound, Rtcp, packets};
 use rtp::transport_cc::ArrivalRecorder;
 use wire::Gather;
 
-/// Units of media in a second.
+/// Number of media units in a second.
 pub const FRAMES: usize = 77;
 /// Maximum bytes of a read from a socket.
 const READ_BYTES: usize = 64 * 1024;
@@ -61,7 +61,7 @@ pub fn entry(unit: &SyntheticUnit, tracks: &Arc<Tracks>) -> Entry {
     Entry::new(Instant::now(), 0, unit, Arc::clone(tracks))
 }
 
-/// A second of a publisher's bytes, with its chunk size.
+/// Returns the media of a second as RTMP chunks of this size.
 pub fn chunked(media: &[SyntheticUnit], chunk_size: usize) -> Vec<u8> {
     let (mut scratch, mut parts) = (BytesMut::new(), Vec::new());
     for unit in media {
@@ -78,7 +78,7 @@ pub fn chunked(media: &[SyntheticUnit], chunk_size: usize) -> Vec<u8> {
     parts.iter().flat_map(|part: &Bytes| part.to_vec()).collect()
 }
 
-/// The same second as an FLV file.
+/// Returns the media of a second as an FLV file.
 pub fn flv_file(media: &[SyntheticUnit]) -> Vec<u8> {
     let mut file = flv::file::Header { audio: true, video: true }.write().to_vec();
     for unit in media {
@@ -92,7 +92,7 @@ pub fn flv_file(media: &[SyntheticUnit]) -> Vec<u8> {
     file
 }
 
-/// A reader that has got a publisher's chunk size, and is granted.
+/// Makes a reader that knows the publisher's chunk size, and is granted a publish.
 pub fn chunk_reader(chunk_size: usize) -> Reader {
     let mut reader = Reader::new(Limits::from(&Config::default()));
     let _ = reader.set_chunk_size(u32::try_from(chunk_size).unwrap_or(128));
@@ -100,7 +100,7 @@ pub fn chunk_reader(chunk_size: usize) -> Reader {
     reader
 }
 
-/// Reads messages out of what sockets bring; how many.
+/// Reads messages from bytes that arrive in reads of [`READ_BYTES`]. Returns the number of messages.
 pub fn read_messages(reader: &mut Reader, bytes: &[u8]) -> usize {
     let mut messages = 0;
     for read in bytes.chunks(READ_BYTES) {
@@ -113,7 +113,7 @@ pub fn read_messages(reader: &mut Reader, bytes: &[u8]) -> usize {
     messages
 }
 
-/// Reads the tags of a file; how many.
+/// Reads the tags of an FLV file. Returns their number.
 pub fn read_tags(file: &[u8]) -> usize {
     let mut reader = flv::file::Reader::new(1 << 20);
     let mut tags = 0;
@@ -168,7 +168,8 @@ enum Told {
     Feedback(Vec<u8>),
 }
 
-/// The path to a WebRTC viewer at 2.5 Mb/s: 25 pictures a second of eleven packets, feedback each 50 ms, a round trip of 40 ms.
+/// The path to a WebRTC viewer of a 2.5 Mb/s stream: 25 pictures a second of eleven packets each, feedback every
+/// 50 ms, and a round trip of 40 ms.
 pub struct EstimatedPath {
     start: Instant,
     told: Vec<(Instant, Told)>,

@@ -1,4 +1,4 @@
-//! The client's side of HTTP/1.1, whose server is hostile: what an answer means does not depend on how it is cut.
+//! HTTP/1.1 client with a hostile server: the meaning of a response does not depend on how it is cut.
 
 use crate::http::client::{ResponseError, ResponseEvent, ResponseHead, ResponseReader};
 use crate::pull::{check, pull, reads};
@@ -17,7 +17,7 @@ struct Answer {
     error: Option<ResponseError>,
 }
 
-/// A response, first read alone, then followed by a pull. The first byte seeds the cuts.
+/// Reads a response alone, then in a pull that may follow redirects. The first byte seeds the cuts.
 pub fn http_client(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let whole = read(&[stream]);
@@ -46,7 +46,7 @@ fn has_one_reading(stream: &[u8], answer: &Answer) {
     if answer.error.is_none() && is_framed {
         assert!(codings + lengths <= 1, "{head:?}");
     }
-    // The only head of a stream, in front of all that follows.
+    // True if this is the only head of the stream, before everything else.
     let is_only = stream.starts_with(format!("HTTP/1.1 {:03}", head.status).as_bytes());
     if answer.ended && is_framed && is_only && codings + lengths == 0 {
         let head = &stream[..stream.len() - answer.body.len()];
@@ -99,13 +99,14 @@ fn drain(reader: &mut ResponseReader, answer: &mut Answer) {
     }
 }
 
-/// True if it begins at the root, and nothing of it leads up or nowhere (RFC 3986 §5.2.4).
+/// True if a request target begins at the root and has no `.` or `..` segments (RFC 3986 §5.2.4).
 fn is_absolute(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or_default();
     path.starts_with('/') && !path.split('/').any(|segment| matches!(segment, "." | ".."))
 }
 
-/// Checks that a request is a single valid one, whatever the servers said: no more requests, and no more lines (RFC 9112 §3).
+/// Checks that the bytes are exactly one valid request, whatever the servers have sent: no second request, and no
+/// injected lines (RFC 9112 §3).
 fn is_one_request(bytes: &[u8]) {
     let text = std::str::from_utf8(bytes).expect("ASCII");
     let head = text.strip_suffix("\r\n\r\n").expect("it ends");

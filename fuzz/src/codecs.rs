@@ -1,4 +1,4 @@
-//! Records, values and tags of media: read, and where there is a writer, the round trip.
+//! Codec records, AMF values and FLV tags: they are read, and written again if there is a writer.
 
 use bytes::Bytes;
 use flv::amf0;
@@ -12,7 +12,7 @@ use wire::{Reader, Writer};
 
 use crate::splits::{head, pieces};
 
-/// `AVCDecoderConfigurationRecord`, and the same bytes as a sequence parameter set and as an access unit.
+/// Reads the input as an `AVCDecoderConfigurationRecord`, as a sequence parameter set and as an access unit.
 pub fn avc_config(data: &[u8]) {
     let record = Bytes::copy_from_slice(data);
     if let Ok(config) = h264::Config::read(record.clone()) {
@@ -32,7 +32,7 @@ pub fn avc_config(data: &[u8]) {
     }
 }
 
-/// `HEVCDecoderConfigurationRecord`, and the same bytes as a sequence parameter set.
+/// Reads the input as an `HEVCDecoderConfigurationRecord` and as a sequence parameter set.
 pub fn hevc_config(data: &[u8]) {
     let record = Bytes::copy_from_slice(data);
     if let Ok(config) = h265::Config::read(record.clone()) {
@@ -45,7 +45,7 @@ pub fn hevc_config(data: &[u8]) {
     }
 }
 
-/// `AV1CodecConfigurationRecord`, and the same bytes as a sequence header.
+/// Reads the input as an `AV1CodecConfigurationRecord` and as a sequence header.
 pub fn av1_config(data: &[u8]) {
     let record = Bytes::copy_from_slice(data);
     if let Ok(config) = av1::Config::read(record.clone()) {
@@ -57,7 +57,7 @@ pub fn av1_config(data: &[u8]) {
     }
 }
 
-/// `VPCodecConfigurationRecord`, and the same bytes as the small audio records.
+/// Reads the input as a `VPCodecConfigurationRecord` and as the small audio records.
 pub fn vp9_config(data: &[u8]) {
     let record = Bytes::copy_from_slice(data);
     if let Ok(config) = vp9::Config::read(record.clone()) {
@@ -85,8 +85,9 @@ const fn is_real((width, height): (u32, u32)) -> bool {
     width > 0 && width <= 16_384 && height > 0 && height <= 16_384
 }
 
-/// Enhanced RTMP bodies: the first byte chooses between video and audio. What is read is written in the enhanced form,
-/// and reads the same; each packet of a multitrack body besides as the only one of its own.
+/// Reads enhanced RTMP bodies; the first byte chooses between video and audio. Each body that can be read is
+/// written in the enhanced form, and must then read the same. Each packet of a multitrack body is also written as
+/// a body of its own.
 pub fn enhanced_tags(data: &[u8]) {
     let Some((choice, rest)) = head(data) else { return };
     let body = Bytes::copy_from_slice(rest);
@@ -147,14 +148,14 @@ fn audio_tag(tag: AudioTag) {
     assert_eq!(AudioTag::read(&again.into()), Ok(AudioTag { offset_nanos: 0, stereo: false, ..tag }));
 }
 
-/// `AudioSpecificConfig`.
+/// Reads an `AudioSpecificConfig`.
 pub fn aac_config(data: &[u8]) {
     if let Ok(config) = aac::Config::read(Bytes::copy_from_slice(data)) {
         assert!(config.sample_rate > 0 && config.object_type > 0 && config.channel_configuration < 16);
     }
 }
 
-/// AMF0 values: what is read is written so that it reads the same.
+/// Reads AMF0 values. After they are written, they must read the same.
 pub fn amf0(data: &[u8]) {
     let Ok(values) = amf0::read_all(&mut Reader::new(data)) else { return };
     let once = written(&values);
@@ -162,7 +163,7 @@ pub fn amf0(data: &[u8]) {
         Ok(values) => values,
         Err(error) => panic!("own bytes do not read: {error}"),
     };
-    // Bytes, because NaN is not equal to itself.
+    // Bytes are compared, because NaN does not equal itself.
     assert_eq!(written(&again), once);
 }
 
@@ -172,7 +173,7 @@ fn written(values: &[amf0::Value]) -> Bytes {
     writer.take()
 }
 
-/// FLV: the first byte chooses between the body of a video, audio or data tag and a file in pieces.
+/// Reads FLV. The first byte chooses between the body of a video, audio or data tag, and a file in pieces.
 pub fn flv_tag(data: &[u8]) {
     let Some((choice, rest)) = head(data) else { return };
     let body = Bytes::copy_from_slice(rest);
@@ -201,13 +202,13 @@ fn audio(body: &Bytes) {
     }
     let mut again = AudioTag::write_header(tag.packet).to_vec();
     again.extend_from_slice(&tag.payload);
-    // The flags are always those that the standard demands.
+    // The writer always sets the flags that the standard requires for AAC.
     assert_eq!(AudioTag::read(&again.into()), Ok(AudioTag { stereo: true, ..tag }));
 }
 
 fn data_tag(body: &Bytes) {
     let Ok(data) = Data::read(body) else { return };
-    // Wrapped twice: one wrapper is taken off, and the name is then the other's.
+    // The data was wrapped twice: only one wrapper is removed, so the name is still that of a wrapper.
     if data.name == "@setDataFrame" {
         return;
     }

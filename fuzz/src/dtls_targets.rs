@@ -13,7 +13,7 @@ use wire::Datagrams;
 
 use crate::http_targets::epoch;
 
-/// Maximum bytes that an end may hold, whatever it receives.
+/// Maximum number of bytes that an end may hold, whatever it has received.
 const HELD_BYTES_MAX: usize = 80 * 1024;
 /// Maximum datagrams in flight in one direction.
 const QUEUE_MAX: usize = 64;
@@ -161,7 +161,7 @@ struct Ends {
     flags: u8,
     client: End,
     server: End,
-    /// Bytes were changed or made up: what follows is the adversary's.
+    /// True if bytes were changed or invented, so that the outcome may be the adversary's doing.
     hostile: bool,
 }
 
@@ -180,7 +180,7 @@ impl Ends {
         ends
     }
 
-    /// Returns a further server.
+    /// Makes another server.
     fn server(&self, flags: u8) -> End {
         End::new(Connection::server(config(flags, 1), Seed::from_number(2000 + u64::from(self.flags))))
     }
@@ -216,7 +216,7 @@ impl Ends {
         }
     }
 
-    /// The next one comes behind the others.
+    /// Moves the next datagram behind the others.
     fn turn(&mut self, from_client: bool) {
         let out = &mut self.end(from_client).out;
         if let Some(datagram) = out.pop_front() {
@@ -259,7 +259,7 @@ impl Ends {
         assert!(self.client.srtp.is_some() && self.client.srtp == self.server.srtp);
     }
 
-    /// Left alone, both come to an end, or have the same keys.
+    /// Delivers all datagrams unharmed, and checks that both ends either have the same keys or are closed.
     fn finish(&mut self) {
         for _ in 0..200 {
             while !(self.client.out.is_empty() && self.server.out.is_empty()) {
@@ -286,10 +286,10 @@ impl Ends {
     }
 }
 
-/// The flags of two ends that have both versions.
+/// The flags with which both ends support both versions.
 const BOTH_SPEAK_13: u8 = 1 << 3;
 
-/// The versions of the client and of the server. They have one in common.
+/// Returns the versions of the client and of the server, which have at least one in common.
 const fn versions(flags: u8) -> [Versions; 2] {
     use Versions::{Both, Only12, Only13};
     match flags >> 3 & 7 {

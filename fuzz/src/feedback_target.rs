@@ -1,4 +1,4 @@
-//! Feedback about packets that were sent: a bandwidth estimate of whatever a receiver tells.
+//! Feedback about sent packets: a bandwidth estimate from arbitrary reports of a receiver.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use rtp::bandwidth::BandwidthEstimator;
 use rtp::rtcp::{Rtcp, packets};
 
-/// Bytes of a packet that is sent.
+/// Size of each sent packet in bytes.
 const PACKET: usize = 1200;
-/// Bounds of an estimate, in bits per second.
+/// Limits of an estimate, in bits per second.
 const BITS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000_000;
-/// Memory of an estimator at most: four bytes for each of 4096 packets, in a vector that doubles, and its own state.
+/// Maximum memory of an estimator: four bytes for each of 4096 packets, in a vector that doubles, and its own
+/// state.
 const HELD_MAX: usize = (4096 * 2 * 4) + (4 << 10);
 
 fn epoch() -> Instant {
@@ -18,8 +19,8 @@ fn epoch() -> Instant {
     *EPOCH.get_or_init(Instant::now)
 }
 
-/// Portions: how long to wait in steps of 4 ms, how many packets leave (64 more: a probe begins; 128: it ends), how
-/// many bytes of feedback follow, and these as they come.
+/// Runs an estimator. The input is a list of steps: a wait in units of 4 ms; the number of packets to send (plus
+/// 64: a probe begins; plus 128: it ends); the number of bytes of feedback; the feedback.
 pub fn rtp_feedback(data: &[u8]) {
     let mut now = epoch();
     let mut estimator = BandwidthEstimator::new();

@@ -1,4 +1,4 @@
-//! HLS: playlists, and the client whose server answers what the bytes say.
+//! HLS: playlists, and a client whose server answers as the input says.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use hls::{Client, Config, Event, Playlist, Request};
 
 use crate::http_targets::epoch;
 
-/// No two requests for the same come closer.
+/// Minimum time between two identical requests.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
-/// A playlist of either kind: what was read, written, reads the same.
+/// Reads a playlist of either kind. After it is written, it must read the same.
 pub fn m3u8(data: &[u8]) {
     let Ok(playlist) = Playlist::read(data) else { return };
     match Playlist::read(playlist.to_string().as_bytes()) {
         Ok(again) => assert_eq!(again, playlist),
-        // Names of attributes and offsets that were left out are written.
+        // Names of attributes, and offsets, are written even if they were left out, which may exceed a limit.
         Err(hls::Error::Limit { .. }) => {}
         Err(error) => panic!("{error}: {playlist}"),
     }
 }
 
-/// The client: each step is a byte and, for answers, a length and a body.
+/// Runs the client. Each step is one byte, followed by a length and a body if it is an answer.
 pub fn hls_client(data: &[u8]) {
     let mut now = epoch();
     let mut client = Client::new("http://o/p.m3u8", Config::default(), now).expect("it is a URL");

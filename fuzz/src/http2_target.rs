@@ -1,4 +1,4 @@
-//! HTTP/2: what a stream of frames means does not depend on how it is cut, and what it costs stays bounded.
+//! HTTP/2: the meaning of a stream of frames does not depend on how it is cut, and its cost is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use wire::SendQueue;
 use crate::http_targets::epoch;
 use crate::splits::{head, pieces};
 
-/// All that a run gives.
+/// The results of a run.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     events: Vec<Event>,
@@ -18,11 +18,11 @@ struct Outcome {
     error: Option<Error>,
 }
 
-/// A connection, whole and in pieces. The first byte seeds the cuts; its highest bit leaves the preface to the input. What the
-/// application does follows from the number of the stream.
+/// Runs a connection twice, with the bytes whole and in pieces. The first byte seeds the cuts; with its highest
+/// bit set, the input has the preface. The number of a stream determines what the application does with it.
 pub fn http2(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
-    // Small limits are reached by small inputs.
+    // Limits are small, so that small inputs reach them.
     let config = Config {
         streams: 4,
         fields: 8,
@@ -36,7 +36,7 @@ pub fn http2(data: &[u8]) {
     let config = Arc::new(config);
     let begun = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0], stream].concat();
     let bytes = if seed & 0x80 == 0 { &begun[..] } else { stream };
-    // Answers are given at the end of the input: else they would come where the cuts are.
+    // Answers are given at the end of the input, because their order would otherwise depend on the cuts.
     let whole = run(&config, &[bytes]);
     assert_eq!(whole, run(&config, &pieces(seed & 0x7f, bytes)), "the cuts changed the meaning");
     converse(&config, &pieces(seed & 0x7f, bytes));
@@ -66,7 +66,7 @@ fn check(connection: &Connection, config: &Config) {
     assert!(stats.streams <= config.streams as usize, "too many streams: {stats:?}");
 }
 
-/// Answers as they come, over time.
+/// Answers requests as they arrive, while time passes.
 fn converse(config: &Arc<Config>, pieces: &[&[u8]]) {
     let mut now = epoch();
     let mut connection = Connection::new(now, config.clone());

@@ -1,4 +1,4 @@
-//! HTTP/1.1: what a stream means does not depend on how it is cut (RFC 9112).
+//! HTTP/1.1: the meaning of a stream does not depend on how it is cut (RFC 9112).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -22,10 +22,10 @@ struct Outcome {
     closed: Option<CloseReason>,
 }
 
-/// A pipelined stream, whole and in pieces. The first byte seeds the cuts.
+/// Reads pipelined requests, whole and in pieces. The first byte seeds the cuts.
 pub fn http_request(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
-    // Small limits are reached by small inputs.
+    // Limits are small, so that small inputs reach them.
     let limits = Limits {
         head_bytes: 1024,
         headers: 16,
@@ -76,7 +76,7 @@ fn drain(connection: &mut Connection, outcome: &mut Outcome) {
     transmit(connection, outcome);
 }
 
-/// The invitation of a body is left out: whether it is needed depends on what has arrived (RFC 9110 §10.1.1).
+/// Takes the output without `100 Continue`, which depends on how much has arrived (RFC 9110 §10.1.1).
 fn transmit(connection: &mut Connection, outcome: &mut Outcome) {
     let mut out = SendQueue::new();
     connection.poll_transmit(&mut out);
@@ -101,7 +101,7 @@ fn check(request: &Request) {
     assert!(framed <= 1 && (framed == 1 || request.body.is_empty()));
 }
 
-/// A chunked body, whole and in pieces; what is taken is the same after it is chunked again.
+/// Reads a chunked body, whole and in pieces. A body that is accepted reads the same after it is chunked again.
 pub fn http_chunked(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let whole = decode(&[stream]);
@@ -117,7 +117,7 @@ pub fn http_chunked(data: &[u8]) {
     assert_eq!(decode(&[&again]), Ok(Some((body, b"behind".to_vec()))));
 }
 
-/// Body and what follows it; none when it is not complete.
+/// The body and the bytes after it; `None` if the body is incomplete.
 type Decoded = Option<(Vec<u8>, Vec<u8>)>;
 
 fn decode(pieces: &[&[u8]]) -> Result<Decoded, Error> {

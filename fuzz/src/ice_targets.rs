@@ -14,7 +14,8 @@ use ice::{
 
 use crate::http_targets::epoch;
 
-/// A datagram as a message, and as a stream of frames; then the same bytes as attributes of a message that is authentic.
+/// Reads a datagram as a STUN message, and as a stream of frames; then uses the same bytes as attributes of an
+/// authentic message.
 pub fn stun(data: &[u8]) {
     let ufrag = stun::username_fragment(data);
     if let Ok(message) = Message::read(data) {
@@ -50,7 +51,7 @@ fn written_again(message: &Message<'_>) {
     writer.finish(KEY);
     let again = match Message::read(&out) {
         Ok(again) => again,
-        // Integrity and fingerprint are two more.
+        // The message has two attributes more, the integrity and the fingerprint, which may exceed a limit.
         Err(ice::Error::TooManyAttributes | ice::Error::TooLong { .. }) => return,
         Err(error) => panic!("{error}"),
     };
@@ -80,8 +81,8 @@ fn address(host: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host], 5000))
 }
 
-/// Two agents: the first byte says which. Then each byte is an operation: what becomes of the next datagram, what time
-/// does, what the application does, what peers with and without the credentials send.
+/// Runs two agents. The first byte determines their kinds. Each further byte is an operation: on the next
+/// datagram, on the clock, by the application, or by a peer with or without the credentials.
 pub fn ice_agent(data: &[u8]) {
     let Some((flags, operations)) = data.split_first() else { return };
     let mut world = World::new(*flags);
@@ -164,11 +165,12 @@ impl Side {
     }
 }
 
-/// A datagram on its way, as its receiver will see its path.
+/// A datagram in flight, with the path as its receiver will see it.
 struct Flying {
     path: Path,
     bytes: Vec<u8>,
-    /// The message as an end with the credentials wrote it, without its FINGERPRINT: damage after the integrity goes unnoticed.
+    /// The message as it was written by an end with the credentials, without its FINGERPRINT, because damage after
+    /// the integrity goes unnoticed.
     authentic: Option<Vec<u8>>,
 }
 
@@ -186,7 +188,7 @@ impl Flying {
 
 struct End {
     side: Side,
-    /// Datagrams on their way to this end.
+    /// Datagrams in flight to this end.
     queue: Vec<Flying>,
     /// Paths by which authentic messages have arrived.
     heard: HashSet<Path>,
@@ -204,7 +206,7 @@ struct World {
     hosts: u8,
 }
 
-/// Datagrams on their way to one end.
+/// Maximum number of datagrams in flight to one end.
 const QUEUE_MAX: usize = 128;
 
 impl World {
@@ -269,7 +271,7 @@ impl World {
         self.drain();
     }
 
-    /// Media comes by a path that may be new.
+    /// Delivers media to a lite agent on a path that may be new.
     fn media(&mut self, to: usize, argument: u8) {
         let end = &mut self.ends[to];
         let Side::Lite(agent) = &mut end.side else { return };
@@ -281,7 +283,7 @@ impl World {
         agent.follow_media(self.now, path);
     }
 
-    /// Both sides speak until nobody has anything to say.
+    /// Delivers what both sides send, for some rounds, and lets 50 ms pass.
     fn settle(&mut self) {
         for _ in 0..8 {
             self.drain();
@@ -324,7 +326,7 @@ impl World {
     fn double(&mut self, to: usize, argument: u8) {
         let queue = &mut self.ends[to].queue;
         if let Some(first) = queue.first().filter(|_| queue.len() < QUEUE_MAX) {
-            // A copy that comes from elsewhere is a replay.
+            // A copy from another address is a replay.
             let mut path = first.path;
             if argument & 1 != 0 {
                 path.remote = address(100 + argument % 16);
@@ -345,7 +347,7 @@ impl World {
         }
     }
 
-    /// A translator gives the sender another port.
+    /// Changes the port of the sender, as a NAT may do.
     fn move_sender(&mut self, to: usize, argument: u8) {
         for flying in &mut self.ends[to].queue {
             flying.path.remote = SocketAddr::new(flying.path.remote.ip(), 5000 + u16::from(argument));
@@ -363,7 +365,7 @@ impl World {
 
     fn tell_address(&mut self, to: usize, host: u8) {
         if let Side::Full(agent) = &mut self.ends[to].side {
-            // From 200 on there are only unauthenticated peers.
+            // Addresses from number 200 on belong to unauthenticated peers.
             let candidate = Candidate::host(Transport::Udp, address(host % 200), u16::from(host));
             let _ = agent.add_remote(self.now, &candidate);
         }
@@ -492,7 +494,7 @@ impl World {
         }
     }
 
-    /// Silence ends both.
+    /// Lets time pass without datagrams, which must end both agents.
     fn finish(&mut self) {
         for _ in 0..400 {
             self.ends.iter_mut().for_each(|end| end.queue.clear());

@@ -1,4 +1,4 @@
-//! Streams of publishers on their way to the hub: containers as a pull over HTTP gets them, and the units that come of them.
+//! Streams of publishers on their way to the hub: a pull over HTTP receives containers, and makes units of them.
 
 use flv::file::{Header, TagHead, TagKind};
 use mpegts::{CLOCK_MASK, Kind, Muxer, StreamKind, Unit};
@@ -7,10 +7,11 @@ use crate::pull::{Outcome, check, pull, reads};
 use crate::splits::{head, pieces};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
-/// Steps of a stream's clock that are none of an encoder's, in milliseconds.
+/// Steps of a stream's clock that no encoder makes, in milliseconds.
 const JUMPS: [i64; 8] = [-1, -40, -2_999, -3_001, 9_999, 10_001, 1 << 31, -(1 << 31)];
 
-/// FLV: the first byte seeds the cuts. Behind it are a file as it stands, or, where the byte is odd, tags: kind, clock, length, body.
+/// Pulls FLV. The first byte seeds the cuts. If it is even, a file follows as it is; if it is odd, tags follow:
+/// kind, clock, length, body.
 pub fn ingest_flv(data: &[u8]) {
     let Some((seed, bytes)) = head(data) else { return };
     let mut file = Header { audio: true, video: true }.write().to_vec();
@@ -22,8 +23,8 @@ pub fn ingest_flv(data: &[u8]) {
     ingest(seed, &file);
 }
 
-/// A transport stream: the first byte seeds the cuts, and chooses the codecs of tables of ours. Behind it are packets as they
-/// stand, or, where the byte is odd, PES packets: kind, clock, length, payload.
+/// Pulls a transport stream. The first byte seeds the cuts, and chooses the codecs in the tables. If it is even,
+/// packets follow as they are; if it is odd, PES packets follow: kind, clock, length, payload.
 pub fn ingest_ts(data: &[u8]) {
     let Some((seed, bytes)) = head(data) else { return };
     let mut muxer = Muxer::new();
@@ -48,7 +49,8 @@ fn ingest(seed: u8, body: &[u8]) {
     is_bounded(&outcome, body.len());
 }
 
-/// A unit has what came for it. Start codes of three bytes and lengths of fewer become lengths of four.
+/// Checks that units are not larger than the received bytes allow. Three-byte start codes, and lengths of fewer
+/// than four bytes, become four-byte lengths.
 fn is_bounded(outcome: &Outcome, came: usize) {
     let payload: usize = outcome.units.iter().map(|(unit, _)| unit.payload.len()).sum();
     assert!(payload <= 4 * came, "{payload} bytes of {came}");
@@ -62,13 +64,13 @@ struct Step<'a> {
     body: &'a [u8],
 }
 
-/// Bodies with their kind and their clock.
+/// Returns the bodies in the input, each with its kind and its clock.
 fn steps(bytes: &[u8]) -> impl Iterator<Item = Step<'_>> {
     let (mut rest, mut ms) = (bytes, 0_i64);
     std::iter::from_fn(move || {
         let (&[kind, clock, length], tail) = rest.split_first_chunk()?;
         ms += if clock < 0xf8 { i64::from(clock) } else { JUMPS[usize::from(clock & 7)] };
-        // Short ones to the byte, long ones in steps.
+        // Short lengths are exact, long ones are multiples of 512.
         let length = usize::from(length);
         let length = if length < 0xc0 { length } else { (length - 0xbf) * 512 };
         let (body, tail) = tail.split_at(length.min(tail.len()));

@@ -1,8 +1,8 @@
-//! Fuzz targets, each a plain function that takes bytes, and panics when the code under test does or when an invariant does not hold.
-//! `fuzz_targets/` passes them to libFuzzer, `tests/replay.rs` runs them on the corpora.
+//! Fuzz targets. Each is a function that takes bytes, and panics if the code under test panics or an invariant
+//! does not hold. `fuzz_targets/` passes the functions to libFuzzer; `tests/replay.rs` runs them on the corpora.
 //!
-//! Rooms of the server that need nothing of the others are compiled in by path. What stands on the hub and a worker is fed through
-//! a worker of the server's library.
+//! Modules of the server that depend on no other module are compiled in by path. Code that needs the hub and a
+//! worker is tested through a worker of the server's library.
 
 #![forbid(unsafe_code)]
 
@@ -96,7 +96,7 @@ pub use webm_targets::webm_index;
 pub use webrtc_targets::webrtc_peer;
 pub use ws_targets::{range_header, ws_frame, ws_stream};
 
-/// A target's body.
+/// The function of a target.
 pub type Target = fn(&[u8]);
 
 /// Every target by name; the name is that of its binary and of its corpus.

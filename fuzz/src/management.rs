@@ -9,7 +9,7 @@ use crate::http::{FormEvent, Headers, Malformed, Method, Multipart, Request, Ver
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 const NOW: u64 = 1_767_225_600_000;
 
-/// Verifies the input as a token, then reads it as claims, which must verify after they are signed.
+/// Verifies the input as a token; then reads the input as claims, signs them, and verifies the result.
 pub fn jwt(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if verify(&text, SECRET, NOW).is_ok() {
@@ -18,10 +18,11 @@ pub fn jwt(data: &[u8]) {
     assert!(verify(&text, &SECRET[..31], NOW).is_err());
     let Ok(claims) = serde_json::from_slice::<Claims>(data) else { return };
     match verify(&sign(&claims, SECRET), SECRET, NOW) {
-        // Fractions may lose their last bit on the way through text.
+        // Fractions may lose their last bit when they are written as text, so only the number of claims is
+        // compared.
         Ok(read) => assert!(read.len() == claims.len()),
         Err(JwtError::Expired | JwtError::NotYet | JwtError::TooLong) => {}
-        // A number that only some readers take.
+        // The claims have a number that not all JSON readers accept.
         Err(JwtError::Malformed) => {}
         Err(error) => panic!("{error}"),
     }
@@ -30,7 +31,7 @@ pub fn jwt(data: &[u8]) {
 /// The parts of a form, each with its name and its body.
 type Parts = Vec<(String, Vec<u8>)>;
 
-/// The parts of a body that comes in pieces of this length.
+/// Returns the parts of a body that arrives in pieces of this length.
 fn parts_in_pieces(content_type: &str, body: &[u8], piece: usize) -> Option<Result<Parts, Malformed>> {
     let mut form = Multipart::of(content_type)?;
     let mut parts = Parts::new();
@@ -50,7 +51,8 @@ fn parts_in_pieces(content_type: &str, body: &[u8], piece: usize) -> Option<Resu
     Some(if form.is_complete() { Ok(parts) } else { Err(Malformed) })
 }
 
-/// A form: the first line is its content type, the rest its body. Parts have less than the body, and are the same in any split.
+/// Reads a form. The first line of the input is its content type, the rest its body. The parts together are
+/// smaller than the body, and the same however the body is split.
 pub fn form(data: &[u8]) {
     let (head, body) = match data.iter().position(|byte| *byte == b'\n') {
         Some(at) => (&data[..at], &data[at + 1..]),

@@ -10,11 +10,11 @@ use media::{Timescale, TrackKind};
 
 use crate::splits::{INPUT_MAX, pieces};
 
-/// The bounds that files of the fuzzer reach.
+/// The limits of the reader, small enough for the fuzzer's files to reach.
 const LIMITS: Limits = Limits { sample_bytes: 4096, moov_bytes: 16 * 1024, moof_bytes: 4096, tracks: 4 };
 
-/// A file, as it is. What is read does not depend on how it is cut, stays within the limits, and is held only as far as it
-/// has come. Where the media is before its index, the index is read first.
+/// Reads a file. The result does not depend on how the file is cut, and stays within the limits; no more is held
+/// than has arrived. If the media precedes the index, the index is read first.
 pub fn mp4_read(data: &[u8]) {
     let file = data.get(..INPUT_MAX).unwrap_or(data);
     let seed = file.iter().fold(0u8, |seed, byte| seed.rotate_left(3) ^ byte);
@@ -58,7 +58,7 @@ fn read(mut reader: Reader, pieces: &[&[u8]]) -> Outcome {
     (events, end)
 }
 
-/// Keeps an event to the limits; tells the bytes of payload.
+/// Checks an event against the limits. Returns its number of payload bytes.
 fn check(event: &Event) -> usize {
     match event {
         Event::Tracks { tracks, others } => {
@@ -72,15 +72,16 @@ fn check(event: &Event) -> usize {
     }
 }
 
-/// A recorded file as a crash may have left it. Its index is found without what was not asked for, lies within the file, and a
-/// plain file with it has the samples that the fragments have.
+/// Indexes a recorded file as a crash may have left it. The indexer uses only the bytes that it asked for, the
+/// index lies within the file, and the plain file that it describes has the same samples as the fragments.
 pub fn mp4_index(data: &[u8]) {
     let file = data.get(..INPUT_MAX).unwrap_or(data);
     let mut indexer = Indexer::new(file.len() as u64, LIMITS);
     let mut asked = 0;
     while let Some((offset, length)) = indexer.wanted() {
         asked += 1;
-        // A box has eight bytes at least, and is asked for twice; then there are the first samples.
+        // Each box has eight bytes at least and is requested at most twice; the first samples are requested as
+        // well.
         assert!(asked <= file.len() / 4 + 16, "it does not go on");
         let at = usize::try_from(offset).unwrap_or(usize::MAX).min(file.len());
         let end = at.saturating_add(length).min(file.len());
@@ -104,15 +105,15 @@ fn check_plain(file: &[u8], indexed: &Indexed, media: &[u8]) {
     let plain = [file.get(..from as usize).unwrap_or_default(), &head, media].concat();
     let limits = Limits { moov_bytes: u32::MAX, sample_bytes: u32::MAX, ..LIMITS };
     let fragmented = read(Reader::new(limits), &[&file[..file.len().min(indexed.end as usize)]]);
-    // The tables may be readable although the fragments are out of order. A reader does not continue behind the zeros that a crash leaves
-    // either: to it they are a box that lasts to the end.
+    // The tables may be readable although the fragments are out of order. A reader of fragments also stops at the
+    // zeros that a crash leaves, because they look like a box that extends to the end of the file.
     if fragmented.1.is_ok() && !fragmented.0.is_empty() {
         let plain = read(Reader::new(limits), &[&plain]);
         assert_eq!(payloads(&plain.0), payloads(&fragmented.0));
     }
 }
 
-/// The samples of each track.
+/// Returns the payloads of each track's samples.
 fn payloads(events: &[Event]) -> std::collections::BTreeMap<u32, Vec<Bytes>> {
     let mut payloads = std::collections::BTreeMap::<u32, Vec<Bytes>>::new();
     for event in events {
@@ -123,7 +124,7 @@ fn payloads(events: &[Event]) -> std::collections::BTreeMap<u32, Vec<Bytes>> {
     payloads
 }
 
-/// Samples made of the input, six bytes each: written as fragments and as a plain file they read the same.
+/// Makes samples from the input, six bytes each. Written as fragments and as a plain file, they read the same.
 pub fn mp4_write(data: &[u8]) {
     let data = data.get(..6 * 500).unwrap_or(data);
     let tracks = [
@@ -162,7 +163,8 @@ pub fn mp4_write(data: &[u8]) {
     assert!(plain.iter().map(times_and_payload).eq(expected.iter().map(times_and_payload)));
 }
 
-/// All but key frames: where no picture is one, a plain file cannot say so.
+/// Returns all of a sample except the key frame flag, because a plain file cannot express that no picture is a key
+/// frame.
 fn times_and_payload(sample: &Sample) -> (u32, i64, i64, u32, Bytes) {
     (sample.track, sample.dts, sample.pts, sample.duration, sample.payload.clone())
 }

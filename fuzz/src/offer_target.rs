@@ -27,9 +27,9 @@ use crate::http_targets::epoch;
 const STREAM: StreamId = StreamId(1);
 /// Separates the descriptions, fragments or candidates in an input.
 const NEXT: &str = "\n==\n";
-/// Maximum number of parts that are used.
+/// Maximum number of parts of an input that are used.
 const PARTS_MAX: usize = 8;
-/// Longer than any timeout of a session.
+/// A time that is longer than any timeout of a session.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 static SETTINGS: LazyLock<Arc<AppSettings>> =
@@ -64,7 +64,7 @@ struct Rig {
     worker: Worker,
     conn: ConnId,
     plays: bool,
-    /// Number of the reason for a refusal; `None` grants everything.
+    /// Number of the reason with which control refuses requests; `None` if it grants everything.
     refusal: Option<usize>,
     /// Number of granted streams.
     granted: u64,
@@ -117,7 +117,7 @@ impl Rig {
         let _ = self.request("DELETE", &location, kind, "");
     }
 
-    /// `None`: the connection is closed behind the answer.
+    /// Sends a request and waits for the response; `None` if the server closes the connection after it.
     fn request(
         &mut self,
         method: &str,
@@ -183,10 +183,10 @@ impl Rig {
         self.frame(&members.to_string());
     }
 
-    /// A text frame, under a mask of zeros.
+    /// Sends a text frame with a mask of zeros.
     fn frame(&mut self, text: &str) {
         let mut head = vec![0x81];
-        // There is one length that is right.
+        // The length is written in the shortest form, the only valid one.
         match text.len() {
             short @ 0..126 => head.push(0x80 | u8::try_from(short).unwrap_or(0)),
             long => match u16::try_from(long) {
@@ -202,7 +202,7 @@ impl Rig {
         self.settle();
     }
 
-    /// Until there is nothing to wait for in this time.
+    /// Lets up to [`PATIENCE`] pass, until the server has sent something.
     fn wait(&mut self) {
         let until = self.now.mono + PATIENCE;
         while let Some(at) = self.worker.poll_timeout().filter(|at| *at <= until) {
@@ -277,7 +277,7 @@ impl Rig {
         self.worker.handle_mail(self.now, reply);
     }
 
-    /// Each publisher has a stream of its own; every other one goes on with what was there before.
+    /// Grants a publisher a stream of its own. Every second stream continues an epoch of an earlier publisher.
     fn grant(&mut self) -> Grant {
         let (position, settings) = (media::Position::default(), Arc::clone(&SETTINGS));
         let stream = StreamId(STREAM.0 + 1 + self.granted);
@@ -286,7 +286,7 @@ impl Rig {
         Grant { stream, position, epoch, zero_ms: 0, settings }
     }
 
-    /// The first units of the stream, which tell its tracks.
+    /// Passes the first units of the stream to the worker, which describe its tracks.
     fn mirror(&mut self, request: u64) {
         for (track, key_frame) in [(TrackId::VIDEO, true), (TrackId::AUDIO, false)] {
             let payload = Bytes::from_static(if key_frame { &[0, 0, 0, 2, 0x65, 0x88] } else { &[0xfc, 0] });
@@ -297,7 +297,7 @@ impl Rig {
         }
     }
 
-    /// The client leaves; a session that never had a path follows.
+    /// Lets the client leave, after which a session that never had a path ends too.
     fn end(mut self) {
         let event = PathEvent::Broken("the end");
         self.worker.handle_path(self.now, self.conn, PathId::default(), event);
@@ -337,14 +337,14 @@ fn no_play(why: usize) -> NoSubscription {
     all[why % all.len()].clone()
 }
 
-/// The answer takes what was offered, and nothing else.
+/// Checks that the answer accepts only what was offered.
 fn fits(offer: &str, answer: &str) {
     let answer = Description::read(answer.as_bytes()).expect("our own answer");
     let offer = Description::read(offer.as_bytes()).expect("it was answered");
     assert_eq!(offer.check_answer(&answer), Ok(()), "{}", answer.write());
 }
 
-/// The answer among frames of text from a server.
+/// Returns the answer among the text frames from a server.
 fn answer_in(mut frames: &[u8]) -> Option<String> {
     while let Some((&[0x81, length], rest)) = frames.split_first_chunk() {
         let (length, rest) = match length {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use media::codec::{Codec, CodecConfig, g711, vp8};
 use rtp::payload::{Depacketizer, FRAME_BYTES_MAX, Format, Frame, Mpeg4Generic, Packetizer, Part, Payloads};
 
-/// Room for the payloads that are made of what was read.
+/// Maximum size of the payloads into which frames are packetised again.
 const PAYLOAD_BYTES: usize = 100;
 
 fn format(choice: u8) -> (Format, Option<Codec>) {
@@ -29,8 +29,8 @@ fn format(choice: u8) -> (Format, Option<Codec>) {
     }
 }
 
-/// The first byte picks the format. Then packets: marker, gap and step of the timestamp in a byte, a length in another,
-/// the payload. Each frame that comes out is packetised and read again.
+/// Depacketises frames. The first byte chooses the format. Then packets follow: a byte with marker, gap and
+/// timestamp step, a byte with the length, and the payload. Each frame is packetised and read again.
 pub fn depack(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let (format, codec) = format(choice);
@@ -46,7 +46,7 @@ pub fn depack(data: &[u8]) {
         let malformed = depacketizer.handle_part(&part).is_err();
         assert_eq!(depacketizer.stats().malformed, before.malformed + u64::from(malformed));
         given += payload.len();
-        // Four bytes of length for each NAL unit, a size for each OBU.
+        // Each NAL unit gains a length of four bytes, each OBU a size field.
         assert!(depacketizer.pending_bytes() <= (8 * given + 64).min(FRAME_BYTES_MAX + 512));
         while let Some(frame) = depacketizer.poll_frame() {
             if let Some(codec) = codec {
@@ -56,7 +56,7 @@ pub fn depack(data: &[u8]) {
     }
 }
 
-/// Packetised and read again once, a frame does not change any more.
+/// Checks that a frame no longer changes after it was packetised and read once.
 fn is_stable(format: &Format, codec: Codec, frame: &Frame) {
     let Some(once) = again(format, codec, frame) else { return };
     assert_eq!(again(format, codec, &once).as_ref(), Some(&once), "{codec}");

@@ -6,11 +6,12 @@ use picture::{
     ANSWER_BYTES_MAX, Answer, HEAD_BYTES, REQUEST_BYTES_MAX, Request, SIDE_MAX, length_of, look, make,
 };
 
-/// Pixels of a key frame that is decoded: larger ones take longer and reach nothing else.
+/// Maximum number of pixels of a key frame that is decoded. Larger ones take longer and reach no other code.
 const PIXELS_MAX: u32 = 64 * 64;
 
-/// A stream of messages, as the process and as the server read it. A request that was read, written, reads the same, and so does
-/// an answer. A small VP8 key frame is decoded; the decoder of H.264 is no Rust, and is left to its own fuzzers.
+/// Reads a stream of messages as the picture process and as the server do. A request that can be read reads the
+/// same after it is written, and so does an answer. A small VP8 key frame is decoded; the decoder of H.264 is not
+/// written in Rust, and has fuzzers of its own.
 pub fn picture_message(data: &[u8]) {
     let mut rest = data;
     while let Some((head, behind)) = rest.split_first_chunk::<HEAD_BYTES>() {

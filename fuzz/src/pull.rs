@@ -1,4 +1,4 @@
-//! A pull over HTTP: the server's session, whose servers send what the input says, and whose stream is granted at once.
+//! A pull over HTTP. The remote servers send the bytes of the input, and the stream is granted at once.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use wire::SendQueue;
 
 use crate::http_targets::epoch;
 
-/// Maximum number of times that the pull waits for media time to pass; each wait lets something go on.
+/// Maximum number of times that the pull waits for media time to pass. Each wait lets some units be emitted.
 const WAITS_MAX: usize = 100_000;
 /// Maximum bytes of a read.
 const READ_BYTES: usize = 4096;
@@ -38,9 +38,9 @@ static SERVER: LazyLock<SessionSettings> = LazyLock::new(SessionSettings::defaul
 pub(crate) struct Outcome {
     pub(crate) units: Vec<(AccessUnit, Arc<Tracks>)>,
     pub(crate) dropped: u64,
-    /// The requests, each sent in a connection of its own.
+    /// The requests, each sent over a connection of its own.
     pub(crate) requests: Vec<Vec<u8>>,
-    /// Servers to which the pull moved on.
+    /// Servers to which the pull was redirected.
     pub(crate) moves: Vec<NextServer>,
     pub(crate) failed: bool,
     pub(crate) end: Option<String>,
@@ -57,14 +57,14 @@ pub(crate) fn reads(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.chunks(READ_BYTES).collect()
 }
 
-/// Pulls from servers that send these bytes, one after the other as each is moved to the next, in pieces.
+/// Pulls from servers that send these bytes in pieces. Each server follows when the pull is redirected to it.
 pub(crate) fn pull(servers: &[Vec<&[u8]>]) -> Outcome {
     let mut pull = Pull::new();
     for pieces in servers {
         let moves = pull.outcome.moves.len();
         pull.event(PathEvent::Open { local: None });
         for piece in pieces {
-            // Behind its last word nobody listens to a server.
+            // The pull no longer reads from a server that has redirected it.
             if pull.outcome.moves.len() > moves || !pull.feed(piece) {
                 break;
             }
@@ -113,7 +113,7 @@ impl Pull {
         }
     }
 
-    /// Once it wants them. False: it is over.
+    /// Passes bytes to the pull once it reads again. Returns false if the pull is over.
     fn feed(&mut self, bytes: &[u8]) -> bool {
         for _ in 0..WAITS_MAX {
             if self.outcome.end.is_some() {
@@ -180,7 +180,7 @@ impl Pull {
     }
 }
 
-/// Checks what the hub relies on.
+/// Checks the properties of units on which the hub relies.
 pub(crate) fn check(outcome: &Outcome) {
     let mut last: BTreeMap<TrackId, i64> = BTreeMap::new();
     for (unit, tracks) in &outcome.units {

@@ -1,4 +1,5 @@
-//! The relay between nodes: what bytes mean does not depend on how they are cut, and what is accepted is a stream that decodes.
+//! The relay between nodes: the meaning of bytes does not depend on how they are cut, and an accepted stream can
+//! be decoded.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,14 @@ use wire::SendQueue;
 use crate::http_targets::epoch;
 use crate::splits::{head, pieces};
 
-/// Bytes that a server queues at most for a client that sends and does not read.
+/// Maximum bytes that a server queues for a client that sends but does not read.
 const QUEUED_MAX: usize = 32 * 1024;
 
-/// A client or a server (the highest bit of the first byte), whole and in pieces.
+/// Runs a client or a server, chosen by the highest bit of the first byte, with the bytes whole and in pieces.
 pub fn relay(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let hello = b"MSRL\x01\x01c";
-    // Behind the hello, unless the input brings its own.
+    // The input follows a hello, unless it brings its own.
     let begun = if stream.starts_with(b"MSRL") { stream.to_vec() } else { [&hello[..], stream].concat() };
     let cut = pieces(seed & 0x7f, &begun);
     if seed & 0x80 == 0 {
@@ -43,7 +44,7 @@ fn client(pieces: &[&[u8]]) -> (Vec<ClientEvent>, Option<Error>) {
         assert_eq!(unit.config_epoch, epoch, "a unit that its tracks do not decode");
         let before = last.insert(unit.track, unit.dts);
         assert!(before.is_none_or(|before| before <= unit.dts) && unit.dts <= unit.pts, "time went back");
-        // Accepted messages can be sent on as they are.
+        // Accepted messages can be forwarded as they are.
         let again = tracks_frame(tracks);
         assert!(unit_head(unit).is_some() && again.len() <= stream_max(), "it cannot be sent on");
     }
@@ -94,7 +95,7 @@ fn server(pieces: &[&[u8]]) -> (Vec<ServerEvent>, Option<Error>) {
     (events, error)
 }
 
-/// Bytes of a description of tracks: each has records of 64 KiB at most, and there are 16.
+/// Maximum size of a description of tracks: 16 tracks, each with records of 64 KiB.
 const fn stream_max() -> usize {
     16 * 3 * 64 * 1024
 }

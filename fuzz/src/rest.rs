@@ -5,7 +5,8 @@ use std::time::Instant;
 use crate::control::broadcast::{Broadcast, is_stream_id, parse_body};
 use crate::types::Now;
 
-/// The body of a create or an update: the record it makes is stored and shown, and reads the same.
+/// Reads the body of a create or an update. The record made from it reads the same after it was stored, and after
+/// it was shown.
 pub fn json_rest(data: &[u8]) {
     let Ok(Some(body)) = parse_body(data) else { return };
     let mut record = Broadcast::from_body(body.clone());
@@ -21,7 +22,7 @@ fn check(record: &Broadcast, data: &[u8]) {
         Ok(again) => again,
         Err(error) => panic!("own record does not read: {error}"),
     };
-    // Fractions may lose their last bit on the way through text.
+    // Fractions may lose their last bit when they are written as text.
     if !data.iter().any(|b| b".eE".contains(b)) {
         assert_eq!(&again, record);
     }

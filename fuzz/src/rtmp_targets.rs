@@ -1,4 +1,4 @@
-//! RTMP: handshake, chunks and the server machine; what a stream means does not depend on how it is cut.
+//! RTMP: handshake, chunks and the server machine. The meaning of a stream does not depend on how it is cut.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::splits::{head, pieces};
 /// C0, C1 and C2 of a peer without a digest.
 const HANDSHAKE_BYTES: usize = 1 + 1536 + 1536;
 
-/// Both sides of the handshake, whole and in pieces. The lowest bit of the first byte chooses the side.
+/// Runs either side of the handshake, whole and in pieces. The lowest bit of the first byte chooses the side.
 pub fn rtmp_handshake(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let run = |pieces: &[&[u8]]| if seed & 1 == 0 { serve(pieces) } else { connect(seed & 2 != 0, pieces) };
@@ -53,8 +53,8 @@ fn shake(
     (result, behind, out.take_all())
 }
 
-/// The chunk reader and the server machine. Flags of the first byte: 1 leaves the handshake to the input, 2 refuses
-/// connects, 4 refuses publishes, 8 plays instead of refusing them; all of it seeds the cuts.
+/// Runs the chunk reader and the server machine. Flags of the first byte: 1 leaves the handshake to the input; 2
+/// refuses connects; 4 refuses publishes; 8 plays instead. The whole byte seeds the cuts.
 pub fn rtmp_chunk(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     chunks(seed, stream);
@@ -69,7 +69,7 @@ pub fn rtmp_chunk(data: &[u8]) {
     assert!(whole.1 == cut.1, "the cuts changed the answer");
 }
 
-/// The offset in an error finds the bytes again; a message that failed begins or ends there, as it was cut.
+/// Removes the offsets from an error text, because they depend on how the bytes were cut.
 fn without_offset(text: &str) -> String {
     let mut parts = text.split("at: ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -115,7 +115,7 @@ fn messages(pieces: &[&[u8]]) -> (Vec<Message>, Option<String>) {
     (messages, None)
 }
 
-/// Events as text (numbers may be NaN) and what was sent.
+/// Returns the events as text, because numbers may be NaN, and the sent bytes.
 fn machine(seed: u8, pieces: &[&[u8]]) -> (Vec<String>, Bytes) {
     let now = epoch();
     let mut server = Server::new(now, Arc::new(Config::default()), Seed::from_number(1));

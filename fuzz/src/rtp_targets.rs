@@ -49,7 +49,8 @@ fn packet(data: &[u8]) {
     }
 }
 
-/// Each part is read to its end; those that we write too are written again and read the same.
+/// Reads each part of a compound packet to its end. Kinds that this server also writes are written again, and must
+/// read the same.
 fn control(data: &[u8]) {
     for part in packets(data).flatten() {
         let mut again = Compound::new(data.len().saturating_add(64));
@@ -69,7 +70,7 @@ fn control(data: &[u8]) {
                 let entries: Vec<_> = fir.entries().collect();
                 assert!(again.fir(fir.sender, &entries));
                 let Some(Ok(Rtcp::Fir(read))) = packets(again.as_bytes()).next() else { panic!("a FIR") };
-                // Three bytes of each are reserved, and not written again.
+                // Each entry has three reserved bytes, which are not written again.
                 assert!(read.sender == fir.sender && read.entries().eq(entries));
                 continue;
             }
@@ -83,7 +84,7 @@ fn control(data: &[u8]) {
             Rtcp::Nack(nack) => {
                 let mut numbers: Vec<SequenceNumber> = nack.numbers().collect();
                 let mut room = Compound::new(data.len().saturating_mul(20).saturating_add(64));
-                // A request has no more than the list has; a part holds all of these.
+                // The number of requested packets is limited; below that limit, all of them fit.
                 numbers.truncate(1000);
                 assert_eq!(room.nack(nack.sender, nack.media, &numbers), numbers.len());
                 continue;
@@ -107,7 +108,8 @@ fn control(data: &[u8]) {
     }
 }
 
-/// Checks that unsealed data does not open, and that a sealed packet opens once, and not with any of its bytes changed.
+/// Checks that data that was never sealed does not open, that a sealed packet opens exactly once, and that it does
+/// not open if any byte was changed.
 fn sealed(profile: Profile, data: &[u8]) {
     let Some((master, _)) = MasterKey::of_dtls(profile, &vec![9; profile.keying_bytes()]) else {
         panic!("keying material")
@@ -144,7 +146,8 @@ fn epoch() -> Instant {
     *EPOCH.get_or_init(Instant::now)
 }
 
-/// Four bytes each: how long to wait, whether it is a repair, and a number.
+/// Feeds a receiver with packets. Each takes four bytes of the input: a wait, a flag for a retransmission, and a
+/// sequence number.
 fn stream(data: &[u8]) {
     let mut now = epoch();
     let mut receiver = Receiver::new(Ssrc(7), ReceiveConfig::with_nack(90_000));

@@ -1,5 +1,5 @@
-//! RTSP: the reader with the fields that have a grammar of their own, and both machines; what a stream means does not
-//! depend on how it is cut.
+//! RTSP: the reader, the fields that have a grammar of their own, and both machines. The meaning of a stream does
+//! not depend on how it is cut.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ fn fields(line: &str) {
         assert_eq!(again.first().map(ToString::to_string), Some(text));
     }
     for challenge in Challenge::read_all([line].into_iter()) {
-        // Controls are dropped, so the first writing is the text.
+        // Reading drops control characters, so the first written text is compared.
         let text = challenge.to_string();
         let again = Challenge::read_all([text.as_str()].into_iter());
         assert_eq!(again.first().map(ToString::to_string), Some(text));
@@ -89,8 +89,8 @@ fn fields(line: &str) {
     }
 }
 
-/// The server machine. Flags of the first byte: 1 challenges, 2 refuses UDP, 4 refuses publishers, 8 begins in a session;
-/// all of it seeds the cuts.
+/// Runs the server machine. Flags of the first byte: 1 challenges; 2 refuses UDP; 4 refuses publishers; 8 begins
+/// within a session. The whole byte seeds the cuts.
 pub fn rtsp_server(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ pub fn rtsp_server(data: &[u8]) {
     assert!(whole.1 == cut.1, "the cuts changed the answer");
 }
 
-/// The offset in an error depends on the cuts.
+/// Removes the offsets from an error text, because they depend on how the bytes were cut.
 fn without_offset(text: &str) -> String {
     let mut parts = text.split("at: ");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -116,7 +116,7 @@ fn without_offset(text: &str) -> String {
 
 fn serve(seed: u8, pieces: &[&[u8]]) -> (Vec<String>, Bytes) {
     let now = epoch();
-    // A read may be held whole while a verdict is awaited; where it is cut must not matter.
+    // The server may have to hold a whole read while it awaits a verdict, and the cuts must not affect that.
     let config = Config { held_bytes_max: 1 << 20, ..Config::default() };
     let mut server = Server::new(now, Arc::new(config), Seed::from_number(1));
     let (mut events, mut out) = (Vec::new(), SendQueue::new());
@@ -185,8 +185,8 @@ static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     })
 });
 
-/// The client machine. Flags of the first byte: 1 publishes, 2 asks for UDP, 4 begins behind the description; all of it
-/// seeds the cuts.
+/// Runs the client machine. Flags of the first byte: 1 publishes; 2 asks for UDP; 4 begins after the description.
+/// The whole byte seeds the cuts.
 pub fn rtsp_client(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let mut bytes = Vec::new();
@@ -200,7 +200,8 @@ pub fn rtsp_client(data: &[u8]) {
         bytes.extend_from_slice(format!("{ok}Public: GET_PARAMETER\r\n\r\n{ok}{described}").as_bytes());
     }
     bytes.extend_from_slice(stream);
-    // The owner of a pull chooses tracks between two reads, so the answer may depend on the cuts: it is not compared.
+    // The results are not compared: the owner of a pull chooses tracks between two reads, so they may depend on
+    // the cuts.
     let _ = (ask(seed, &[&bytes]), ask(seed, &pieces(seed | 8, &bytes)));
 }
 
@@ -225,7 +226,7 @@ fn ask(seed: u8, pieces: &[&[u8]]) -> Vec<String> {
         if failed {
             assert!(events.last().is_some_and(|e| e.starts_with("Closed")), "an error without an end");
         }
-        // Its requests are read by our own reader.
+        // Our own reader can read the client's requests.
         let (_, malformed) = items(&[&out.take_all()]);
         assert!(!malformed, "own requests do not read");
     }

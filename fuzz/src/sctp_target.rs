@@ -1,4 +1,4 @@
-//! Two ends of an association, and everything that a path and a peer can do to its packets.
+//! Two ends of an association, with everything that a network and a hostile peer can do to packets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use sctp::{Association, ChannelId, Config, Event, Kind, Options, Reliability, Re
 
 use crate::http_targets::epoch;
 
-/// Packets on their way in one direction; a full network loses.
+/// Maximum number of packets in flight in one direction; further ones are lost.
 const QUEUE_MAX: usize = 256;
-/// Types of chunks that are forged: those that are known, and one of each kind that is not.
+/// Types of forged chunks: all known ones, and one of each class of unknown ones.
 const KINDS: [u8; 20] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 0x82, 0xc0, 0x3f, 0x7f, 0xbf, 0xff, 0];
 
-/// Two ends; packets are delivered, lost, doubled, damaged and forged, time passes, channels are opened and closed. The first byte
-/// says how the ends are set up, then operations follow with an argument each.
+/// Runs two ends: packets are delivered, lost, duplicated, damaged and forged, time passes, and channels are
+/// opened and closed. The first byte sets the configuration of the ends; operations follow, each with an argument.
 pub fn sctp(data: &[u8]) {
     let Some((flags, operations)) = data.split_first() else { return };
     let mut ends = Ends::new(*flags);
@@ -34,13 +34,13 @@ pub fn sctp(data: &[u8]) {
 
 struct End {
     association: Association,
-    /// Packets on their way from it.
+    /// Packets in flight from this end.
     out: Vec<Vec<u8>>,
-    /// The tag and the last number of what it sent.
+    /// The verification tag and the last TSN of the packets that this end has sent.
     seen: (u32, u32),
     channels: Vec<ChannelId>,
     sent: u32,
-    /// The last message that came by each channel that keeps the order.
+    /// The last message received on each ordered channel.
     came: Vec<(ChannelId, u32)>,
     closed: bool,
 }
@@ -50,7 +50,7 @@ struct Ends {
     config: Arc<Config>,
     ends: [End; 2],
     options: Options,
-    /// Nothing was forged or damaged: what arrives is what was sent.
+    /// True if nothing was forged or damaged, so that the messages received must be those sent.
     honest: bool,
 }
 
@@ -118,7 +118,7 @@ impl Ends {
                 let end = &mut self.ends[which];
                 if let Some(channel) = end.channels.get(at % end.channels.len().max(1)).copied() {
                     end.association.close_channel(self.now, channel);
-                    // The number may be used again, and counted anew.
+                    // The number of the channel may be used again, with messages counted from the start.
                     self.honest = false;
                 }
             }
@@ -150,7 +150,7 @@ impl Ends {
         }
     }
 
-    /// Turns a bit of a packet; every second one gets its checksum again.
+    /// Flips a bit of a packet; the checksum of every second one is corrected.
     fn damage(&mut self, from: usize, at: usize) {
         let Some(packet) = self.ends[from].out.first_mut() else { return };
         let length = packet.len().max(1);
@@ -163,7 +163,7 @@ impl Ends {
         }
     }
 
-    /// A chunk under the right tag; its first number is near to what the peer expects.
+    /// Forges a chunk with the right verification tag. Its first number is close to the one that the peer expects.
     fn forge(&mut self, operation: u8, value: &[u8]) {
         let to = usize::from(operation & 1);
         let kind = KINDS[usize::from(operation >> 1 & 0x3f) % KINDS.len()];
@@ -205,7 +205,7 @@ impl Ends {
 
     fn timeouts(&mut self) {
         for end in &mut self.ends {
-            // Early ones do no harm.
+            // A timeout that comes early must be harmless.
             end.association.handle_timeout(self.now);
         }
         self.drain();
@@ -260,7 +260,7 @@ impl Ends {
         for end in &self.ends {
             let stats = end.association.stats();
             let (sent, received) = stats.buffered;
-            // Answers to requests to open are not refused.
+            // Answers to requests to open a channel may exceed the send buffer.
             let answers = 65 * self.config.channels_max;
             assert!(sent <= self.config.send_buffer_bytes + 4100 + answers, "{stats:?}");
             let most = self.config.receive_buffer_bytes + self.config.message_bytes_max + 1200;
@@ -269,7 +269,7 @@ impl Ends {
         }
     }
 
-    /// A silent network ends everything.
+    /// Lets time pass without packets, which must end both ends.
     fn finish(&mut self) {
         for _ in 0..2000 {
             self.ends.iter_mut().for_each(|end| end.out.clear());

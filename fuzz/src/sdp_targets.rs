@@ -2,7 +2,7 @@
 
 use sdp::{Candidate, Description, Direction, Error, Format};
 
-/// Reads a description and a fragment. Both must have a single written form, and a description can be answered.
+/// Reads a description and a fragment. Each has a single written form, and a description can be answered.
 pub fn sdp(data: &[u8]) {
     if let Ok(description) = Description::read(data) {
         has_one_text(&description.write(), |text| Description::read(text).map(|read| read.write()));
@@ -21,7 +21,8 @@ pub fn sdp(data: &[u8]) {
 fn has_one_text(text: &str, again: impl Fn(&[u8]) -> Result<String, Error>) {
     match again(text.as_bytes()) {
         Ok(again) => assert_eq!(again, text),
-        // LF became CRLF, a byte that is no UTF-8 three, feedback for all payload types one line for each.
+        // The written text is longer: LF becomes CRLF, a byte that is not UTF-8 becomes three, and feedback for
+        // all payload types becomes one line for each.
         Err(Error::TooLarge { .. } | Error::LineTooLong { .. } | Error::TooManyLines) => {}
         Err(Error::TooManyAttributes { .. }) => {}
         Err(error) => panic!("{error}: {text}"),

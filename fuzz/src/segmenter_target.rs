@@ -1,4 +1,5 @@
-//! Streams as HLS, low-latency HLS and DASH: a worker has the sinks, whatever the units and their times.
+//! Streams as HLS, low-latency HLS and DASH: the sinks run in a worker, and get arbitrary units with arbitrary
+//! times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
@@ -20,7 +21,7 @@ use millstream::worker::{Output, Worker, Writers};
 use crate::http_targets::epoch;
 
 const STREAM: StreamId = StreamId(1);
-/// Maximum steps of an input.
+/// Maximum number of steps in an input.
 const STEPS_MAX: usize = 2000;
 /// First times of a stream in milliseconds: zero, shortly before 33 bits of 90 kHz overflow, and far beyond that.
 const BEGINS: [i64; 4] = [0, 95_443_717 - 3000, 1 << 40, 1 << 31];
@@ -50,14 +51,14 @@ pub fn segmenter(data: &[u8]) {
 struct Rig {
     worker: Worker,
     now: Now,
-    /// The number of the worker's request for the stream, which its units answer.
+    /// Number of the worker's request for the stream; the units answer it.
     request: u64,
     tracks: Arc<Tracks>,
     at_ms: i64,
-    /// The longest time between two units of a track, and when its last one was.
+    /// The longest time between two units of a track; then the time of each track's last unit.
     longest_step: Duration,
     last_ms: BTreeMap<TrackId, i64>,
-    /// The blobs that are there, but for playlists.
+    /// Names of the existing blobs, except playlists.
     there: BTreeSet<String>,
     /// The newest playlists by name.
     playlists: BTreeMap<String, MediaPlaylist>,
@@ -134,7 +135,7 @@ impl Rig {
         self.at_ms += after_ms;
         let before = self.last_ms.insert(id, self.at_ms).unwrap_or(self.at_ms);
         let after = Duration::from_millis((self.at_ms - before).unsigned_abs());
-        // A unit that stands alone at the end of a segment is said to last 20 ms.
+        // The only unit of a segment, without a next one, is given a duration of 20 ms.
         self.longest_step = self.longest_step.max(after).max(Duration::from_millis(20));
         self.pass(u64::try_from(after_ms).unwrap_or(0).min(1000));
         let payload = PAYLOADS[size].clone();
@@ -150,7 +151,7 @@ impl Rig {
         self.worker.handle_mirrored(self.now, mirrored);
     }
 
-    /// A tag, or what is none, or script data, or a flood of tags.
+    /// Passes an ID3 tag, an invalid tag, script data, or very many tags.
     fn metadata(&mut self, value: u8) {
         let tag = media::id3::text("fuzz", &"x".repeat(usize::from(value) * 100)).expect("it is short");
         let track = if value & 2 == 0 { TrackId::METADATA } else { TrackId::DATA };
@@ -219,7 +220,7 @@ impl Rig {
         if let Some(low) = &playlist.low_latency {
             check_parts(&playlist, low, self.longest_step, &is_there, text);
         }
-        // A delta update is another view of the same.
+        // A delta update is another view of the same playlist, which is checked as a whole.
         if playlist.skipped > 0 || name.contains('?') {
             return;
         }
@@ -253,7 +254,7 @@ fn check_parts(
     );
     for part in playlist.segments.iter().chain([&low.open]).flat_map(|segment| &segment.parts) {
         assert!(is_there(&part.uri), "{} of {text}", part.uri);
-        // A frame cannot be cut.
+        // A part may be as long as a single unit, because a unit cannot be cut.
         assert!(part.duration <= low.part_target.max(longest_step), "8216bis 4.4.4.9: {part:?} of {text}");
     }
     assert!(low.hint.as_ref().is_none_or(|hint| !is_there(hint)), "8216bis 4.4.5.3: {text}");
@@ -270,7 +271,7 @@ fn check_change(before: &MediaPlaylist, now: &MediaPlaylist, text: &str) {
     assert!(now.discontinuity_sequence >= before.discontinuity_sequence + discontinuities, "6.2.2: {text}");
 }
 
-/// The video of one bit, the audio of the other.
+/// Makes tracks. One bit of `which` selects the video, another the audio.
 fn tracks(epoch: u32, which: u8) -> Arc<Tracks> {
     const H264: &[u8] = &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0];
     const AAC: &[u8] = &[0x11, 0x90];

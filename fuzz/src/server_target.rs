@@ -24,13 +24,13 @@ use wire::{Datagrams, Gather, SendQueue};
 
 use crate::http_targets::epoch;
 
-/// Maximum steps of an input.
+/// Maximum number of steps in an input.
 const STEPS_MAX: usize = 300;
-/// Maximum peers at a time; more would not reach anything new.
+/// Maximum number of peers at the same time; more would not reach anything new.
 const PEERS_MAX: usize = 24;
-/// Maximum rounds at an instant; a server that needs more never comes to rest.
+/// Maximum number of rounds at one instant; a server that needs more never comes to rest.
 const ROUNDS_MAX: usize = 10_000;
-/// Maximum bytes that may be retained: each of the few streams has its ring and a frame beside it.
+/// Maximum number of bytes that the worker may retain: for each of the few streams, a ring and a frame.
 const RETAINED_MAX: usize = 8 * (24 << 20);
 const LISTENERS: [&str; 4] = ["rtmp", "http", "rtsp", "http"];
 
@@ -65,7 +65,7 @@ const SCRIPTS: [&str; 24] = [
     "\u{2}POST /live/whip/s_ v=0",
 ];
 
-/// Steps of three bytes and what they take behind them: the kind, whom it concerns, a number.
+/// Runs the steps of the input. A step has three bytes (its kind, the peer, a number), and may take further bytes.
 pub fn server(data: &[u8]) {
     let mut steps = data;
     let mut rig = Rig::new();
@@ -83,15 +83,15 @@ pub fn server(data: &[u8]) {
     rig.end();
 }
 
-/// A connection of the worker's.
+/// A peer of the worker.
 struct Peer {
     conn: ConnId,
-    /// A client of our own that knows how to go on; damaged bytes may come between.
+    /// A client of our own, which continues the dialogue correctly; damaged bytes may be inserted.
     client: Option<Client>,
     source: Option<MediaSource>,
     stream: Option<u32>,
     queue: SendQueue,
-    /// So many more bytes are taken of what the server has to say.
+    /// Number of further bytes that the peer accepts from the server.
     room: usize,
 }
 
@@ -146,7 +146,7 @@ impl Rig {
         }
     }
 
-    /// A peer that knocks; at RTMP's door half of them know how to go on.
+    /// Adds a peer at a listener. At RTMP, half of the peers are clients that continue the dialogue correctly.
     fn open(&mut self, whom: u8, value: u8) {
         if self.peers.len() >= PEERS_MAX {
             return;
@@ -184,7 +184,7 @@ impl Rig {
         }
     }
 
-    /// The next units of a publisher that is ready.
+    /// Sends the next units of a publisher that is ready.
     fn publish_unit(&mut self, whom: u8, value: u8) {
         let now = self.now.mono;
         let Some(peer) = self.peer(whom) else { return };
@@ -234,7 +234,7 @@ impl Rig {
         }
     }
 
-    // ---- what follows from it
+    // ---- consequences
 
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
@@ -321,9 +321,9 @@ impl Rig {
         match output {
             Output::Control(mail) => self.tell_control(mail),
             Output::Worker(_, mail) => self.mail.push_back(mail),
-            // There is no other worker.
+            // There is only one worker.
             Output::Others(_) | Output::Mirrored(..) | Output::Path(..) | Output::HandOver { .. } => {}
-            // The listener is a peer as well, which sends what the input contains.
+            // The target of an outgoing connection is a peer as well, which sends bytes of the input.
             Output::Connect { conn, .. } => {
                 let (client, source, stream, queue) = (None, None, None, SendQueue::new());
                 self.peers.push(Peer { conn, client, source, stream, queue, room: usize::MAX });
@@ -396,7 +396,7 @@ impl Rig {
         assert!(retained <= RETAINED_MAX, "{retained} bytes are retained");
     }
 
-    /// Ends all peers; after the longest of all timers nothing may be left.
+    /// Ends all peers. After the longest timer has passed, nothing may be left.
     fn end(mut self) {
         self.faults.fail(0, 0);
         for conn in self.peers.iter().map(|peer| peer.conn).collect::<Vec<_>>() {
@@ -459,13 +459,13 @@ fn send(
     client.send(now, &MediaMessage { message_stream, kind, timestamp, payload: Bytes::from(parts.concat()) });
 }
 
-/// A request with its number's stream.
+/// Returns a scripted request about one of the four streams.
 fn script(value: u8) -> Vec<u8> {
     let script = SCRIPTS[usize::from(value) % SCRIPTS.len()].replace('_', &(value / 24 % 4).to_string());
     if let Some(command) = script.strip_prefix('\u{1}') {
         let command = if command == "PLAY" { "play" } else { "publish" };
         let text = format!("{{\"command\":\"{command}\",\"streamId\":\"s{}\"}}", value / 24 % 4);
-        // A text frame whose mask is zero.
+        // A text frame with a mask of zeros.
         let length = u8::try_from(text.len()).unwrap_or(125);
         return [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat();
     }

@@ -24,11 +24,12 @@ pub fn cidr(data: &[u8]) {
     assert_eq!(parse(&spaced), Ok(list), "blanks changed the meaning");
 }
 
-/// A settings file: a changed value is read back, and nothing else changes.
+/// Reads a settings file. After a value is changed, it reads as changed, and nothing else differs.
 pub fn properties(data: &[u8]) {
     let Ok(found) = properties_file::parse(data) else { return };
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // An escape in a key is another spelling of it, which our own files never have; a byte order mark is theirs.
+    // Skipped: an escape in a key is another spelling of it, and a byte order mark is possible too; our own files
+    // have neither.
     if text.contains('\\') || text.starts_with('\u{feff}') {
         return;
     }
@@ -50,7 +51,8 @@ pub fn properties(data: &[u8]) {
     }
 }
 
-/// URLs of endpoints. What was accepted names its parts again, and a log never shows the stream's name.
+/// Reads the URL of an endpoint. An accepted URL can be written from its parts, and a redacted one never shows the
+/// stream's name.
 pub fn url_outbound(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let shown = redact(&text);

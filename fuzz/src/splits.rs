@@ -1,6 +1,6 @@
 //! Cuts an input into pieces by its first byte.
 
-/// Maximum bytes of an input that are used: more would only repeat.
+/// Maximum number of bytes of an input that are used. More would reach nothing new.
 pub(crate) const INPUT_MAX: usize = 64 * 1024;
 
 /// Takes off the first byte, which seeds the cuts and carries flags.

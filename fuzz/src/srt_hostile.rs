@@ -1,21 +1,21 @@
-//! Control packets of SRT as a peer that lies sends them, or somebody on its path: well-formed, with any numbers in them.
+//! SRT control packets of a hostile peer, or of somebody on the path: well-formed, but with arbitrary numbers.
 
 use std::num::NonZeroU32;
 
 use crypto::{pbkdf2_hmac_sha1, wrap_key};
 use srt::packet::{Control, Packet};
 
-/// The passphrase of a secured connection; a peer that lies knows it.
+/// The passphrase of a secured connection, which a hostile peer knows.
 pub(crate) const PASSPHRASE: &str = "0123456789";
-/// Of the key derivation (draft-sharabayko-srt-01 §6.1.4).
+/// Number of rounds of the key derivation (draft-sharabayko-srt-01 §6.1.4).
 const ROUNDS: u32 = 2048;
-/// The first byte of a number that is far from all that were seen; four more follow.
+/// Input byte that announces a number far from all seen ones; the number follows in four bytes.
 const FAR: u8 = 0x80;
-/// The byte that makes a packet without numbers of its own a parity of a packet filter.
+/// Input byte that turns a packet without numbers of its own into a parity packet of a packet filter.
 const PARITY: u8 = 7;
-/// Words of a report of losses.
+/// Maximum number of words in a loss report.
 const LOSSES_MAX: u8 = 16;
-/// Figures of an acknowledgement that may matter: nothing, little, usual ones, too much.
+/// Values for the fields of an acknowledgement: zero, small, usual and excessive ones.
 const FIGURES: [u32; 8] = [0, 1, 2, 500, 8192, 100_000, 1 << 31, u32::MAX];
 
 /// The numbers that an observer of the connection knows.
@@ -27,14 +27,14 @@ pub(crate) struct Seen {
     key_message: Vec<u8>,
 }
 
-/// A packet, and whether payload may come to harm by it: keys and parity can do that.
+/// A forged packet. `harms_payload` is true if it may spoil payload, as keys and parity can.
 pub(crate) struct Forged {
     pub(crate) datagram: Vec<u8>,
     pub(crate) harms_payload: bool,
 }
 
 impl Seen {
-    /// A datagram of either end passes.
+    /// Notes the numbers in a datagram of either end.
     pub(crate) fn note(&mut self, datagram: &[u8]) {
         match Packet::read(datagram) {
             Ok(Packet::Data(head, _)) => (self.data, self.timestamp) = (head.seq.value(), head.timestamp),
@@ -44,7 +44,7 @@ impl Seen {
         }
     }
 
-    /// A packet of this kind to a socket, with the numbers that the next bytes tell.
+    /// Forges a packet of this kind to a socket. The numbers in it follow from the next input bytes.
     pub(crate) fn forge(&self, kind: u8, to: u32, bytes: &mut impl Iterator<Item = u8>) -> Forged {
         let timestamp = number(bytes, self.timestamp);
         let mut harms_payload = false;
@@ -63,19 +63,20 @@ impl Seen {
                 (0x7fff_0003, 0, body)
             }
             6 => (0x7fff_0004, 0, self.keys(bytes).0),
-            // Parity; keep-alives, warnings, a shutdown, errors, what nobody knows.
+            // Parity, or one of: keep-alive, congestion warning, shutdown, errors, an unknown type.
             _ => match next(bytes) {
                 PARITY => return Forged { datagram: self.parity(timestamp, to, bytes), harms_payload: true },
                 which => ([1, 4, 5, 8, 9, 0x7ffe][usize::from(which % 6)], number(bytes, 0), words([0])),
             },
         };
-        // A subtype is in the lower half of the first word, and the kind in its upper one.
+        // The first word has the type in its upper half and the subtype in its lower half.
         let first = 0x8000_0000 | if kind > 0xffff { kind } else { kind << 16 };
         let datagram = [words([first, info, timestamp, to]), body].concat();
         Forged { datagram, harms_payload }
     }
 
-    /// Parity of a packet filter: any group, any recovery of key flags and length, any payload.
+    /// Forges a parity packet of a packet filter: any group, any recovery data for key flags and length, any
+    /// payload.
     fn parity(&self, timestamp: u32, to: u32, bytes: &mut impl Iterator<Item = u8>) -> Vec<u8> {
         let seq = number(bytes, self.data) & 0x7fff_ffff;
         let mut datagram = words([seq, 0xc000_0000, timestamp, to]);
@@ -90,7 +91,7 @@ impl Seen {
         let mut near = self.data;
         let words = (0..count).map(|_| {
             near = number(bytes, near);
-            // A set high bit begins a range.
+            // A high bit that is set begins a range of lost packets.
             if next(bytes) & 1 == 0 { near } else { near | 0x8000_0000 }
         });
         words.flat_map(u32::to_be_bytes).collect()
@@ -98,14 +99,15 @@ impl Seen {
 
     fn acknowledgement(&self, bytes: &mut impl Iterator<Item = u8>) -> Vec<u8> {
         let mut body = words([number(bytes, self.data)]);
-        // A small one ends behind the room (draft-sharabayko-srt-01 §3.2.4).
+        // A small acknowledgement ends after the available buffer size (draft-sharabayko-srt-01 §3.2.4).
         let count = if next(bytes) & 1 == 0 { 6 } else { 3 };
         let figures = (0..count).map(|_| FIGURES[usize::from(next(bytes) % 8)]);
         body.extend(figures.flat_map(u32::to_be_bytes));
         body
     }
 
-    /// Key material: what was seen, with a changed bit; what opens, with keys of its own; what is none.
+    /// Forges key material: seen material with one bit changed; material with other keys that the passphrase
+    /// opens; or garbage.
     fn keys(&self, bytes: &mut impl Iterator<Item = u8>) -> (Vec<u8>, bool) {
         let (kind, value) = (next(bytes), next(bytes));
         match kind % 4 {
@@ -115,7 +117,7 @@ impl Seen {
                 if let Some(byte) = message.get_mut(at) {
                     *byte ^= 1 << (value % 8);
                 }
-                // Half of the salt only makes counters, and nothing protects it.
+                // Half of the salt is used only for counters, and nothing protects it.
                 (message, (16..24).contains(&at))
             }
             2 => (lie(kind, value), true),
@@ -124,7 +126,7 @@ impl Seen {
     }
 }
 
-/// Key material of our own making that the passphrase opens.
+/// Makes key material with keys of our own that the passphrase opens.
 fn lie(kind: u8, value: u8) -> Vec<u8> {
     let length = [16, 24, 32][usize::from(kind >> 4) % 3];
     let which = 1 + kind / 4 % 3;
@@ -143,7 +145,7 @@ fn next(bytes: &mut impl Iterator<Item = u8>) -> u8 {
     bytes.next().unwrap_or(0)
 }
 
-/// A number near one that was seen, or any.
+/// Returns a number close to `near`, which was seen, or any number.
 fn number(bytes: &mut impl Iterator<Item = u8>, near: u32) -> u32 {
     match next(bytes) {
         FAR => u32::from_be_bytes([(); 4].map(|()| next(bytes))),

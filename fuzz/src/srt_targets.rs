@@ -1,4 +1,4 @@
-//! SRT: packets, handshakes, key material, and two ends between which everything may happen to a datagram.
+//! SRT: packets, handshakes, key material, and two ends with a hostile network between them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use wire::{Datagrams, Reader};
 use crate::http_targets::epoch;
 use crate::srt_hostile::{PASSPHRASE, Seen};
 
-/// A datagram; what was read, written, reads the same.
+/// Reads a datagram. After it is written, it must read the same.
 pub fn srt_packet(data: &[u8]) {
     let Ok(packet) = Packet::read(data) else { return };
     let mut again = Vec::new();
@@ -37,7 +37,8 @@ pub fn srt_packet(data: &[u8]) {
     assert_eq!(Packet::read(&again).as_ref(), Ok(&packet));
 }
 
-/// A handshake as a port and as a caller read it, and a stream id. The first byte is the address's last.
+/// Reads a handshake as a port and as a caller do, and as a stream id. The first byte is the last byte of the
+/// sender's address.
 pub fn srt_handshake(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     let now = epoch();
@@ -53,7 +54,8 @@ pub fn srt_handshake(data: &[u8]) {
     }
     let mut packet = vec![0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     packet.extend_from_slice(data);
-    // Of the input, or a fuzzer that sees both sides of a comparison learns the cookie of 32 bits.
+    // The secret depends on the input. With a fixed one, a fuzzer that sees both sides of a comparison would learn
+    // the 32-bit cookie.
     let secret =
         data.iter().fold(1, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     let mut port: Endpoint<u8> = Endpoint::new(now, &Seed::from_number(secret));
@@ -69,7 +71,8 @@ pub fn srt_handshake(data: &[u8]) {
     settle(&mut caller, now);
 }
 
-/// Key material in the handshake of a listener, with and without a good structure, and after it.
+/// Handles key material in the handshake of a listener, with and without a valid structure, and after the
+/// handshake.
 pub fn srt_km(data: &[u8]) {
     if let Ok(km) = KeyMaterial::read(data) {
         assert!([16, 24, 32].contains(&km.key_length().bytes()));
@@ -89,8 +92,8 @@ pub fn srt_km(data: &[u8]) {
     ends.pass_message(7);
 }
 
-/// Two ends. The first byte sets passphrases, a key that changes soon and a packet filter; then each byte is an operation: what becomes of
-/// the next datagram, what time does, what the application does, or what somebody forges.
+/// Runs two ends. The first byte sets passphrases, a key that changes soon and a packet filter. Each further byte
+/// is an operation: on the next datagram, on the clock, by the application, or a forgery.
 pub fn srt_conn(data: &[u8]) {
     let Some((flags, operations)) = data.split_first() else { return };
     let mut ends = Ends::new(*flags);
@@ -108,7 +111,7 @@ pub fn srt_conn(data: &[u8]) {
     ends.finish();
 }
 
-/// By the upper three bits of the flags.
+/// Packet filters, chosen by the upper three bits of the flags.
 const FILTERS: [&str; 8] = [
     "any",
     "off",
@@ -140,7 +143,7 @@ fn config(flags: u8) -> Arc<Config> {
     })
 }
 
-/// A drain must come to an end, and leave no deadline in the past.
+/// Drains a connection. The drain must end, and must leave no deadline in the past.
 fn settle(connection: &mut Connection, now: Instant) {
     let mut out = Datagrams::new();
     for _ in 0..64 {
@@ -158,7 +161,7 @@ struct Ends {
     config: Arc<Config>,
     caller: Connection,
     listener: Option<Connection>,
-    /// Datagrams on their way, to the port and to the caller.
+    /// Datagrams in flight, to the port and to the caller.
     to_port: Vec<Bytes>,
     to_caller: Vec<Bytes>,
     sent: u32,
@@ -169,9 +172,9 @@ struct Ends {
 }
 
 const FROM: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
-/// Operations from here on are forgeries: the bit 8 says which end they come to, the lower ones their kind.
+/// First operation that is a forgery. The bit 8 says to which end it is sent, the lower bits its kind.
 const FORGERIES: u8 = 0x70;
-/// Datagrams on their way in one direction.
+/// Maximum number of datagrams in flight in one direction.
 const QUEUE_MAX: usize = 256;
 
 impl Ends {
@@ -269,7 +272,7 @@ impl Ends {
         self.damaged = true;
     }
 
-    /// Overtakes all that is on its way.
+    /// Forges a datagram, which overtakes all datagrams in flight.
     fn forge(&mut self, operation: u8, bytes: &mut impl Iterator<Item = u8>) {
         let to_port = operation & 8 == 0;
         let forged = self.seen.forge(operation, if to_port { 2 } else { 1 }, bytes);
@@ -282,7 +285,7 @@ impl Ends {
 
     fn timeouts(&mut self) {
         for connection in [Some(&mut self.caller), self.listener.as_mut()].into_iter().flatten() {
-            // Early ones do no harm.
+            // A timeout that comes early must be harmless.
             connection.handle_timeout(self.now);
         }
         self.drain();
@@ -355,7 +358,7 @@ impl Ends {
                 turns += 1;
                 assert!(turns < 1000, "it never stops sending");
             }
-            // A full network loses.
+            // A full network loses datagrams.
             queue.truncate(QUEUE_MAX);
         }
     }
@@ -372,7 +375,7 @@ impl Ends {
         }
     }
 
-    /// A silent network ends everything.
+    /// Lets time pass without datagrams, which must end both connections.
     fn finish(&mut self) {
         (self.to_port, self.to_caller) = (Vec::new(), Vec::new());
         for _ in 0..20_000 {

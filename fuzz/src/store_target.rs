@@ -1,4 +1,4 @@
-//! The store's file, as a disk may give it back.
+//! The store's file with damage as a disk may cause it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::sync::{LazyLock, Once};
 use bytes::Bytes;
 use millstream::store::{Key, Kind, Op, RedbStore, Store};
 
-/// Places of the file that one input changes.
+/// Maximum number of places in the file that one input changes.
 const CHANGES_MAX: usize = 64;
 
-/// A file of each layout of pages: few records, and enough that their tree has branches.
+/// Two files with different page layouts: one has few records, the other enough that the tree has branches.
 static FILES: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| [3, 300].map(file_of));
 
 fn path(name: &str) -> PathBuf {
@@ -45,7 +45,8 @@ fn forget(path: &PathBuf) {
     let _ = fs::remove_file(path.with_extension("lock"));
 }
 
-/// Some damage makes the library panic, which the store catches; a fuzzer must not take that for a find.
+/// Some damage makes the database library panic, and the store catches that. The fuzzer must not report such a
+/// panic as a finding.
 fn let_the_library_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -58,8 +59,8 @@ fn let_the_library_panic() {
     });
 }
 
-/// The first byte: which file, and whether it is cut. Then changes: three bytes of the place, one of what stands there. It opens
-/// with all its records or is refused.
+/// Opens a damaged file. The first byte chooses the file, and whether it is truncated. Changes follow: three bytes
+/// for the place, one for the new value. The file must open with all of its records, or be refused.
 pub fn store_recover(data: &[u8]) {
     let Some((&first, mut changes)) = data.split_first() else { return };
     let_the_library_panic();

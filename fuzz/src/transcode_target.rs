@@ -1,16 +1,16 @@
-//! Audio from anywhere through the transcoder.
+//! Audio of any codec through the transcoder.
 
 use bytes::Bytes;
 use media::codec::{aac, g711, mp3, opus};
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId};
 use transcode::{Target, Transcoder};
 
-/// Bytes of a unit, at most: larger ones say nothing new.
+/// Maximum size of a unit in bytes; larger ones reach nothing new.
 const UNIT_BYTES_MAX: usize = 2048;
-/// Units of one input: each is decoded and encoded.
+/// Maximum number of units in an input, each of which is decoded and encoded.
 const UNITS_MAX: usize = 16;
 
-/// Units of tracks whose configuration changes, with times that jump.
+/// Transcodes units of tracks whose configuration changes and whose times jump.
 ///
 /// ```text
 /// target(1) | (what(1) | length(1) | bytes)*      what: 0..3 a configuration, then a unit with a step of the clock
@@ -22,7 +22,7 @@ pub fn transcode(data: &[u8]) {
     let mut track = None;
     let (mut clock, mut last, mut units) = (0_i64, None, 0);
     while let Some(([what, length], behind)) = rest.split_first_chunk() {
-        // Long units are rare: frames of silence are short, and configurations shorter.
+        // Long units are rare, because frames of silence are short, and configurations even shorter.
         let length = if *length > 250 { UNIT_BYTES_MAX } else { usize::from(*length) };
         let (bytes, behind) = behind.split_at(length.min(behind.len()));
         rest = behind;
@@ -72,7 +72,7 @@ fn config(what: u8, bytes: &[u8]) -> Option<CodecConfig> {
     }
 }
 
-/// Usually a frame further; sometimes late, early, far ahead or far back.
+/// Returns a step of the clock: usually one frame; sometimes late, early, far ahead or far back.
 fn step(what: u8, timescale: Timescale) -> i64 {
     let ms = [20, 21, 23, 24, 26, 20, 0, 40, 60, 100, 500, 1900, 3000, 100_000, -20, -500];
     Timescale::MILLISECONDS.convert(ms[usize::from(what % 16)], timescale)

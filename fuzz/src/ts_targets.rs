@@ -72,7 +72,8 @@ fn read(pieces: &[&[u8]]) -> Vec<Event> {
     events
 }
 
-/// Reads splice information, whose checksum is put right first. Moved to another time and back it must be the same.
+/// Reads splice information after its checksum was corrected. Moved to another time and back, the section must be
+/// the same.
 pub fn scte35(data: &[u8]) {
     let mut section = data.to_vec();
     let Some(end) = section.len().checked_sub(4) else { return };
@@ -87,20 +88,20 @@ pub fn scte35(data: &[u8]) {
     }
 }
 
-/// Moved to another time and back, it is the same.
+/// Checks that a section is the same after it was moved to another time and back.
 fn again_splice(section: &Bytes) {
     let splice = scte35::Splice::read(section);
     for by in [0, 1, 1 << 32] {
         let later = scte35::shifted(section, by).expect("it is a section");
         let back = scte35::shifted(&later, (1 << 33) - by).expect("it is a section");
-        // Reserved bits are kept, and the checksum is right.
+        // Reserved bits are kept, and the checksum is valid.
         assert_eq!(&back, section);
         let events = |splice: &scte35::Splice| splice.events.len();
         assert_eq!(scte35::Splice::read(&later).as_ref().map(events), splice.as_ref().map(events));
     }
 }
 
-/// Written and read, it is the same.
+/// Checks that a PES packet is the same after it was written and read.
 fn again(pes: &Pes) {
     if pes.payload.is_empty() {
         return;
@@ -124,7 +125,7 @@ fn again(pes: &Pes) {
     assert_eq!(read.random_access, pes.random_access);
 }
 
-/// Everything that reads payloads.
+/// Passes a payload to every function that reads payloads.
 fn payload(pes: &Pes) {
     let bytes = &pes.payload[..];
     let lengths = nal::to_lengths(bytes);

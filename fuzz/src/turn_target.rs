@@ -20,11 +20,11 @@ use crate::splits::{head, pieces};
 const SECRET: &[u8] = b"secret";
 const REALM: &str = "realm";
 const CAPS: Caps = Caps { of_network: 3, of_user: 2, in_total: 5 };
-/// Bytes that an input may have as operations.
+/// Maximum number of input bytes that are used as operations.
 const OPERATIONS_MAX: usize = 2000;
 
-/// The rest behind the first byte as a byte stream, cut in two ways (the highest bit of the first byte), or as operations: requests
-/// with any attributes, data, garbage, time.
+/// Runs the server. The highest bit of the first byte decides whether the rest is a byte stream, cut in two ways,
+/// or operations: requests with any attributes, data, garbage, time.
 pub fn turn(data: &[u8]) {
     let Some((seed, rest)) = head(data) else { return };
     if seed & 0x80 == 0 {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// Does one thing; gives the rest of the input.
+    /// Carries out one operation. Returns the rest of the input.
     fn operate<'a>(&mut self, operation: u8, argument: u8, rest: &'a [u8]) -> &'a [u8] {
         let who = argument & 7;
         match operation % 8 {
@@ -178,7 +178,8 @@ impl World {
         }
     }
 
-    /// A request with attributes out of the input, with credentials if there is a nonce; and how much of the input was used.
+    /// Makes a request with attributes from the input, and with credentials if there is a nonce. Returns the
+    /// request, and the number of input bytes used.
     fn request(&self, who: u8, argument: u8, method: u16, rest: &[u8]) -> (Vec<u8>, usize) {
         let mut out = Vec::new();
         let id = TransactionId([argument; 12]);
@@ -232,7 +233,7 @@ impl World {
         self.drain();
     }
 
-    /// An answer: one message.
+    /// Handles an answer, which must be a single message.
     fn hear(&mut self, who: u8, reply: &[u8]) {
         assert!(reply.len() <= 160, "an answer of {} bytes", reply.len());
         let message = Message::read(reply).expect("an answer that cannot be read");
@@ -284,7 +285,7 @@ impl World {
         }
     }
 
-    /// Silence ends all of them, and nothing is left.
+    /// Lets time pass without datagrams: all allocations must end, and nothing may be left.
     fn finish(&mut self) {
         self.now += limits::LIFETIME_MAX;
         self.allocations.values_mut().for_each(|one| one.handle_timeout(self.now));

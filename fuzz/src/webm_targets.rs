@@ -5,8 +5,9 @@ use webm::{Indexed, Indexer, duration_ms, finish, is_finished};
 
 use crate::splits::INPUT_MAX;
 
-/// A recorded file as a crash may have left it. What it has is found without what was not asked for, and lies within the file; after
-/// each step of finishing it the same is found, and after the last one it is finished.
+/// Indexes a recorded file as a crash may have left it. The indexer uses only the bytes that it asked for, and
+/// what it finds lies within the file. After each step of finishing, it finds the same; after the last step the
+/// file is finished.
 pub fn webm_index(data: &[u8]) {
     let file = data.get(..INPUT_MAX).unwrap_or(data);
     let _ = duration_ms(file);
@@ -33,7 +34,7 @@ fn index(file: &[u8]) -> Option<Indexed> {
     let mut asked = 0;
     while let Some((offset, length)) = indexer.wanted() {
         asked += 1;
-        // An element has two bytes at least.
+        // Each element has two bytes at least.
         assert!(asked <= file.len() / 2 + 16, "it does not go on");
         let at = usize::try_from(offset).unwrap_or(usize::MAX).min(file.len());
         let end = at.saturating_add(length).min(file.len());

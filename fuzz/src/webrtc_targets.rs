@@ -16,9 +16,9 @@ use wire::Datagrams;
 
 /// Maximum steps of an input, which bound its running time.
 const STEPS_MAX: usize = 400;
-/// Maximum rounds that a handshake without losses needs.
+/// Maximum number of rounds that a handshake without losses needs.
 const ROUNDS_MAX: usize = 50;
-/// Maximum bytes that a session may hold, in its handshake too.
+/// Maximum number of bytes that a session may hold, also during its handshake.
 const HELD_MAX: usize = 80 << 10;
 
 /// Fixed identities for all inputs, because keys are costly to make.
@@ -47,7 +47,7 @@ impl End {
         Self { peer, queue: VecDeque::new(), connected: false, closed: false }
     }
 
-    /// Takes what the peer says, and checks what must hold at any time.
+    /// Takes the peer's events, and checks what must hold at any time.
     fn drain(&mut self, now: Instant, track: Option<&Track>) {
         while let Some(event) = self.peer.poll_event() {
             assert!(!self.closed, "nothing follows the end");
@@ -66,7 +66,8 @@ impl End {
     }
 }
 
-/// The first byte: whether both are connected at the start. Then steps: which end, what happens, with what.
+/// Runs two peers. The first byte says whether both are connected at the start. Each step then has three bytes:
+/// the end, the operation, and its argument.
 pub fn webrtc_peer(data: &[u8]) {
     let Some((&start, mut rest)) = data.split_first() else { return };
     let mut now = *EPOCH;
@@ -94,7 +95,7 @@ pub fn webrtc_peer(data: &[u8]) {
             }
             2 => drop(ends[from].queue.pop_front()),
             3 => {
-                // Damaged, truncated, or replayed later.
+                // The datagram is damaged, truncated, or replayed later.
                 if let Some(mut datagram) = ends[from].queue.pop_front() {
                     let at = usize::from(*value) % datagram.len();
                     let again = datagram.clone();
@@ -129,7 +130,7 @@ pub fn webrtc_peer(data: &[u8]) {
         }
         for end in &mut ends {
             end.drain(now, Some(&track));
-            // Datagrams that are not fetched are lost on the way.
+            // Datagrams that are not delivered in time are lost.
             while end.queue.len() > 256 {
                 end.queue.pop_front();
             }

@@ -1,4 +1,4 @@
-//! WebSocket (RFC 6455): what a stream means does not depend on how it is cut, and what is held stays bounded.
+//! WebSocket (RFC 6455): the meaning of a stream does not depend on how it is cut, and memory stays bounded.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::http::websocket::{Event, FrameHead, Limits, WebSocket};
 use crate::http_targets::epoch;
 use crate::splits::{head, pieces};
 
-/// A frame head: what is read is written back to the same bytes, and no shorter input was enough.
+/// Reads a frame head. It must be written back to the same bytes, and fewer bytes must not suffice to read it.
 pub fn ws_frame(data: &[u8]) {
     let Ok(Some((head, bytes))) = FrameHead::read(data) else { return };
     assert!(bytes <= data.len() && bytes <= 14);
@@ -28,10 +28,11 @@ struct Outcome {
     closing: bool,
 }
 
-/// A stream of frames, whole and in pieces. The first byte seeds the cuts; its highest bit makes it a client's side.
+/// Reads a stream of frames, whole and in pieces. The first byte seeds the cuts; with its highest bit set, the
+/// reader is a client.
 pub fn ws_stream(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
-    // Small limits are reached by small inputs.
+    // Limits are small, so that small inputs reach them.
     let limits = Arc::new(Limits { message_bytes: 512, ..Limits::default() });
     let client = seed & 0x80 != 0;
     let whole = run(&limits, client, &[stream]);
@@ -70,7 +71,8 @@ fn run(limits: &Arc<Limits>, client: bool, pieces: &[&[u8]]) -> Outcome {
     outcome
 }
 
-/// A Range field: never more than the file, whatever it asks for. The first two bytes are the length.
+/// Reads a Range field, which must never select more than the file. The first two bytes are the length of the
+/// file.
 pub fn range_header(data: &[u8]) {
     let Some((length, field)) = data.split_first_chunk::<2>() else { return };
     let Ok(field) = std::str::from_utf8(field) else { return };

@@ -13,7 +13,7 @@ use super::Stamp;
 /// -maxrate 65k -bufsize 130k -pix_fmt yuv420p -c:a aac -b:a 128k -ac 2 -map_metadata -1 -fflags +bitexact sample.flv`.
 pub const SAMPLE: &[u8] = include_bytes!("sample.flv");
 
-/// Size of padded key frames, as a multiple of other padded video frames.
+/// Ratio of the size of padded key frames to that of other padded video frames.
 const KEY_FACTOR: u64 = 8;
 /// Largest tag in a clip, in bytes.
 const TAG_BYTES_MAX: u32 = 8 << 20;
@@ -45,13 +45,13 @@ const ACCESS_UNIT_DELIMITER: u8 = 9;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClipError {
-    /// Not FLV, or damaged.
+    /// The file is not FLV, or is damaged.
     #[error("{0}")]
     Flv(#[from] flv::Error),
-    /// Without media to send.
+    /// The file has no media to send.
     #[error("the file has neither audio nor video")]
     Empty,
-    /// A rate was requested for a clip that is not H.264.
+    /// A bit rate was requested, but the clip is not H.264.
     #[error("only H.264 can be padded to a bit rate")]
     NotPaddable,
 }
@@ -59,13 +59,13 @@ pub enum ClipError {
 /// The place of a unit's stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
-    /// An SEI at this offset of the body.
+    /// The stamp is in an SEI, at this offset of the body.
     Sei(usize),
-    /// A data stream element.
+    /// The stamp is in a data stream element of AAC.
     AacElement,
-    /// A message before the unit.
+    /// The stamp is in a data message before the unit.
     Message,
-    /// No stamps: the video carries them.
+    /// The unit has no stamp, because the video carries the stamps.
     None,
 }
 
@@ -133,7 +133,7 @@ impl Clip {
                 TagKind::Video => true,
                 TagKind::Audio => false,
                 TagKind::Data => {
-                    // Metadata, once.
+                    // Metadata is kept once.
                     if heads.iter().all(|(kind, _)| *kind != TagKind::Data) {
                         heads.push((tag.kind, flv::data::wrap(&flv::data::unwrap(&tag.body))));
                     }
@@ -166,7 +166,7 @@ impl Clip {
     }
 
     fn of(heads: Vec<(TagKind, Bytes)>, mut pieces: Vec<Piece>) -> Result<Self, ClipError> {
-        // A clip cut from a stream is trimmed to begin where decoding can.
+        // A clip that was cut from a stream is trimmed to begin with its first key frame.
         if let Some(first) = pieces.iter().position(|piece| piece.is_video && piece.key_frame) {
             let at = pieces.get(first).map_or(0, |piece| piece.dts_ms);
             let mut seen = false;
@@ -323,7 +323,7 @@ pub struct Source {
     first: u64,
     /// Surplus bytes of video frames that were larger than their target.
     excess: u64,
-    /// True for video and for audio if the kind is skipped.
+    /// Two flags, for video and for audio: true if the kind is not sent.
     left_out: [bool; 2],
 }
 
@@ -347,7 +347,7 @@ impl Source {
         self.pass_over();
     }
 
-    /// Skips the kinds that cannot be sent.
+    /// Skips the kinds of media that cannot be sent.
     #[must_use]
     pub fn carrying(mut self, video: bool, audio: bool) -> Self {
         self.left_out = [!video, !audio];
@@ -400,7 +400,7 @@ impl Source {
         }
     }
 
-    /// Advances to a unit that is sent; does nothing if the clip has none.
+    /// Advances to the next unit that is sent; does nothing if the clip has no such unit.
     fn pass_over(&mut self) {
         let [video, audio] = self.left_out;
         let is_carried = |piece: &Piece| !if piece.is_video { video } else { audio };

@@ -1,5 +1,5 @@
-//! The floor of a machine: the minimum cost of sending frames to a number of sockets. Server costs are reported as
-//! multiples of it, because machines differ more than servers do.
+//! The floor of a machine: the minimum cost of sending frames to a number of sockets. The cost of a server is
+//! reported as a multiple of the floor, because machines differ more than servers do.
 
 use std::fmt::Write as _;
 use std::time::Duration;

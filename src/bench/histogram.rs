@@ -52,13 +52,13 @@ impl Histogram {
         self.total
     }
 
-    /// Returns the exact maximum.
+    /// Returns the largest recorded value exactly.
     #[must_use]
     pub const fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// Returns the value that `permille` per thousand do not exceed; zero if empty.
+    /// Returns the value that `permille` of 1000 recorded values do not exceed; zero if there are none.
     #[must_use]
     pub fn quantile(&self, permille: u64) -> Duration {
         let rank = (self.total * permille).div_ceil(1000).max(1);
@@ -75,7 +75,8 @@ fn bucket(value: u64) -> usize {
     let magnitude = value.checked_ilog2().unwrap_or(0);
     let shift = magnitude.saturating_sub(SUB_BITS);
     let sub = usize::try_from(value >> shift).unwrap_or(0);
-    // Below 64 the value is its own bucket; above, `sub` has its top bit set and counts 32 to 63.
+    // A value below 64 is the number of its own bucket. For larger values, `sub` has its top bit set, so it is
+    // between 32 and 63.
     shift as usize * SUB + sub
 }
 

@@ -81,7 +81,7 @@ pub enum PeerEvent {
     Reconnect,
     /// Request for a separate UDP socket; answered with [`PeerDatagrams::handle_local`].
     OpenPath(OpenPath),
-    /// Request to close such a socket.
+    /// Request to close a UDP socket that [`Self::OpenPath`] has opened.
     ClosePath(PathId),
     /// End of the peer, once, with the reason; output from `poll_transmit` is still to be sent.
     Closed(String),

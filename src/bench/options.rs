@@ -14,9 +14,9 @@ const TURN: Duration = Duration::from_secs(3);
 /// The role of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Send a clip.
+    /// Connections send a clip.
     Publish,
-    /// Read streams.
+    /// Connections read streams.
     Play,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Now, Score, Sequence, Stamp, Tally};
 
-/// Time before the beginning of its turn within which a speaker must have been seen to count as having a place
+/// Time before the beginning of its turn within which a speaker must have been seen, to count as having a place
 /// already.
 const SEEN_BEFORE: Duration = Duration::from_secs(1);
 
@@ -55,7 +55,7 @@ impl Participant {
 #[derive(Debug)]
 pub(super) struct RoomView {
     turns: Option<Turns>,
-    /// The participant that each place shows, and the numbers of its units.
+    /// For each place, the participant that it shows, and the unit numbers received from that participant.
     places: BTreeMap<u8, (usize, Sequence)>,
     /// Time of the last picture of each participant.
     seen: BTreeMap<usize, Instant>,
@@ -126,13 +126,13 @@ mod tests {
             let stamp = Stamp { sequence: Stamp::first_of(source) + n, unix_nanos: n };
             view.picture(now, place, stamp, &mut tally);
         };
-        // Participant 0 speaks and is seen after 400 ms. Participant 1 has its turn from 3 s on, but a place from
-        // 2.5 s on.
+        // Participant 0 speaks and is seen after 400 ms. The turn of participant 1 begins at 3 s, but it has a
+        // place from 2.5 s on.
         picture(400, 0, 0, 10);
         picture(500, 0, 0, 11);
         picture(2500, 1, 1, 5);
         picture(3010, 1, 1, 8);
-        // Participant 0 again, in the place of 1, where it was not shown for long: a switch without loss.
+        // Participant 0 speaks again, and replaces participant 1 in its place: a switch that counts no loss.
         picture(6200, 1, 0, 90);
         picture(6300, 1, 0, 90);
         assert_eq!((tally.turns.seen_before, tally.turns.switch.total()), (1, 2));

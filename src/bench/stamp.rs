@@ -10,7 +10,7 @@ use media::nal::Nals;
 pub const UUID: [u8; 16] = *b"millstMe\xa1m-bench";
 /// The identifier before padding: `6d696c6c-7374-4d65-a16d-2d7061646469`.
 const PADDING_UUID: [u8; 16] = *b"millstMe\xa1m-paddi";
-/// Name of the data message for a stamp that cannot be put in the media.
+/// Name of the data message that carries a stamp if the media cannot.
 pub const AMF_NAME: &str = "onMillstreamStamp";
 
 /// Digits of each number.
@@ -43,7 +43,7 @@ const SIZE_STEP: usize = 255;
 /// unit would suit decoders, but servers may drop those.
 fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     let Some(rest) = bytes.checked_sub(2 + PADDING_UUID.len()) else { return Vec::new() };
-    // One in 256 bytes is part of the size field.
+    // Of 256 bytes, one is part of the size field.
     let ones = ones.get(..rest - rest / (SIZE_STEP + 1)).unwrap_or(ones);
     let size = PADDING_UUID.len() + ones.len();
     let mut message = vec![USER_DATA_UNREGISTERED];
@@ -115,7 +115,7 @@ impl Stamp {
         element
     }
 
-    /// Returns the data message.
+    /// Returns the stamp as a data message.
     #[must_use]
     pub fn message(self) -> Bytes {
         Data { name: AMF_NAME.to_owned(), values: vec![Value::string(self.text())] }.write()

@@ -7,9 +7,10 @@ use super::{Histogram, Now, Stamp};
 /// Figures of players of a room about the participants that speak.
 #[derive(Debug, Clone, Default)]
 pub struct TurnTally {
-    /// Number of turns whose speaker the player saw before.
+    /// Number of turns whose speaker the player had seen shortly before.
     pub seen_before: u64,
-    /// Times from the beginning of a turn to the first picture of a speaker that the player did not see before.
+    /// Times from the beginning of a turn to the first picture of the speaker, if the player had not seen that
+    /// speaker shortly before.
     pub switch: Histogram,
 }
 
@@ -30,7 +31,7 @@ pub struct Tally {
     pub backlog: u64,
     /// Number of late units.
     pub late: u64,
-    /// Delays of publishers' units after their due times.
+    /// Delays of units at the publishers: the time of sending less the due time.
     pub behind: Histogram,
     /// Times of players from connecting to the first video frame, including those before the measured time.
     pub first_frame: Histogram,
@@ -40,7 +41,7 @@ pub struct Tally {
     pub latency_video: Histogram,
     /// Latencies of audio units.
     pub latency_audio: Histogram,
-    /// Turns of a room.
+    /// Figures about the turns in a room.
     pub turns: TurnTally,
     late_bound: Duration,
 }
@@ -151,12 +152,12 @@ impl Sequence {
             self.repeated = self.repeated.saturating_add(1);
             return;
         }
-        // A smaller number with a newer time means that the publisher restarted.
+        // A number that is smaller but has a newer time shows that the publisher restarted.
         self.newest_nanos = stamp.unix_nanos;
         self.next = Some(stamp.sequence.saturating_add(1));
     }
 
-    /// Returns the lost and repeated numbers of both.
+    /// Returns the sums of the lost and of the repeated numbers of two sequences.
     pub(super) const fn plus(self, other: &Self) -> Self {
         let lost = self.lost.saturating_add(other.lost);
         let repeated = self.repeated.saturating_add(other.repeated);
@@ -173,11 +174,11 @@ impl Sequence {
 /// The counts of a peer, with video separate from audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Score {
-    /// Published units: video, audio.
+    /// Numbers of published units: video, audio.
     Made([u64; 2]),
-    /// Received units: video, audio.
+    /// Sequences of received units: video, audio.
     Got([Sequence; 2]),
-    /// No media.
+    /// The peer has no media.
     None,
 }
 

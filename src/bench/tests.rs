@@ -92,7 +92,7 @@ fn publisher(clock: &Clock, phase: Duration) -> Publisher {
     Publisher::new(clock.now(), &options, Seed::from_number(2))
 }
 
-/// As an HTTP-FLV response.
+/// Returns the messages as an HTTP-FLV response.
 fn response(messages: &[MediaMessage]) -> Vec<u8> {
     let mut bytes = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n".to_vec();
     bytes.extend(flv::file::Header { audio: true, video: true }.write());
@@ -290,7 +290,7 @@ fn opened(clock: &Clock, peer: &mut dyn Peer, rtc: &mut Rtc, direction: sdp::Dir
     for piece in answer.chunks(100) {
         peer.byte_stream().unwrap().handle_bytes(clock.now(), piece, &mut tally());
     }
-    // The server closes after its answer; nothing is lost by that.
+    // The server closes the connection after its answer, which does no harm.
     peer.handle_hangup(clock.now(), None);
     String::from_utf8(request).unwrap()
 }

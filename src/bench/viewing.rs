@@ -16,9 +16,9 @@ pub(super) struct Viewing {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstFrame {
-    /// No video and no audio yet.
+    /// Neither video nor audio has arrived.
     Awaited,
-    /// Audio arrived after this time; video may follow.
+    /// The first audio arrived after this time in nanoseconds; video may follow.
     Audio(u64),
     Seen,
 }
@@ -29,7 +29,7 @@ impl Viewing {
         Self { asked, first_frame: FirstFrame::Awaited, video, audio, room: None }
     }
 
-    /// Measures as a participant of a room does.
+    /// Also measures what a participant of a room sees.
     pub(super) fn in_room(&mut self, participant: Participant) {
         self.room = Some(Box::new(RoomView::new(participant)));
     }
@@ -85,7 +85,7 @@ impl Viewing {
                 FirstFrame::Seen
             }
             (FirstFrame::Awaited, false) => FirstFrame::Audio(waited),
-            // After a second of audio without video, the stream counts as one without video.
+            // A stream that has audio but no video for a second counts as one without video.
             (FirstFrame::Audio(first), false) if waited > first.saturating_add(1_000_000_000) => {
                 tally.first_frame.record(first);
                 FirstFrame::Seen

@@ -1,11 +1,11 @@
-//! A TCP connection that carries the datagrams of a shared port, for peers whose UDP is blocked. Each message of its byte stream is a
-//! datagram of the port, and datagrams to the peer are written as messages.
+//! A TCP connection that carries the datagrams of a shared port, for peers whose UDP is blocked. Each message of
+//! its byte stream is a datagram of the port, and datagrams to the peer are written as messages.
 //!
-//! 1. If the port has no use for the first message, the connection is closed at once.
-//! 2. When a session of the port claims the connection ([`PortNews::Carries`]), it belongs to that session and ends
-//!    with it.
-//! 3. A connection that no session claims in time is closed; a claimed one is closed after silence, if its [`Terms`]
-//!    say so.
+//! 1. If the port does not accept the first message, the connection is closed at once.
+//! 2. When a session of the port claims the connection ([`PortNews::Carries`]), it belongs to that session and
+//!    ends with it.
+//! 3. A connection that no session claims in time is closed; a claimed one is closed after silence, if its
+//!    [`Terms`] say so.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ use crate::types::Now;
 
 /// Time after which a connection that no session has claimed is closed.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum bytes that wait for the socket. Datagrams beyond it are lost, as on a network, because late media is useless.
+/// Maximum number of bytes queued for the socket. Further datagrams are dropped, as on a network, because late
+/// media is useless.
 pub(super) const QUEUE_BYTES_MAX: usize = 256 * 1024;
 
 /// The framing of datagrams in a byte stream.
@@ -60,7 +61,7 @@ pub(super) struct StreamCarrier<F> {
     queued: usize,
     claimed: bool,
     is_open: bool,
-    /// Deadline at which the connection is closed, unless input arrives earlier.
+    /// Time at which the connection is closed, unless input arrives earlier.
     until: Option<Instant>,
     closing: Option<String>,
 }

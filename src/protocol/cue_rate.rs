@@ -2,7 +2,7 @@
 
 /// Milliseconds of stream time for each section: 50 sections a second.
 const EACH_MS: i64 = 20;
-/// Number of sections that may come at once.
+/// Number of sections that may arrive at once.
 const BURST: i64 = 100;
 
 /// The allowance of sections that a publisher may still send, in stream time.

@@ -1,4 +1,5 @@
-//! Decode times of pictures. RTP, and MPEG-TS without DTS, carry presentation times only; pictures come in decode order.
+//! Decode times of pictures. RTP, and MPEG-TS without DTS, carry presentation times only; pictures arrive in
+//! decode order.
 //!
 //! If at most `depth` pictures come before one that is presented earlier, the decode times are the sorted presentation times, delayed by
 //! `depth` pictures: they increase, and none is after its presentation time.
@@ -7,8 +8,9 @@
 const DEPTH_MAX: usize = 16;
 /// Ticks before the first presentation time, per delayed picture: a thirtieth of a second.
 const STEP: i64 = 3000;
-/// Backward distance in ticks at which a presentation time counts as a jump of the clock: 2 s; once the step is
-/// known, a number of pictures, but at least half a second.
+/// A presentation time that lies further than this before the last decode time counts as a jump of the clock, in
+/// ticks: 2 s until the distance of decode times is known; then 17 times that distance, but between half a second
+/// and 2 s.
 const JUMP_BACK: i64 = 180_000;
 const JUMP_BACK_LEAST: i64 = 45_000;
 const JUMP_BACK_PICTURES: i64 = 17;
@@ -20,7 +22,7 @@ pub(in crate::protocol) struct DecodeOrder {
     /// Presentation times not used yet, sorted; at most [`DEPTH_MAX`] + 1.
     shown: Vec<i64>,
     last: Option<i64>,
-    /// Recent maximum distance of decode times; 0 before the second.
+    /// Largest recent distance between two consecutive decode times; 0 until there are two.
     step: i64,
 }
 
@@ -54,7 +56,8 @@ impl DecodeOrder {
         dts
     }
 
-    /// Returns the distance before the last decode time at which a presentation time counts as a jump of the clock.
+    /// Returns the limit of how far a presentation time may lie before the last decode time; beyond it, the clock
+    /// has jumped.
     fn jump_back(&self) -> i64 {
         let early = match self.step {
             0 => JUMP_BACK,

@@ -1,8 +1,9 @@
 //! Ports of one protocol that other protocols may share: the first bytes of a connection determine its protocol.
 //!
-//! A firewall that lets out only HTTPS lets out everything that hides in TLS on its port. The connection begins as a
-//! session of the port's own protocol, which handles its network path and deadlines. If the first bytes are those of
-//! another protocol, a session of that protocol replaces it before either has read anything.
+//! A firewall that allows only HTTPS also allows every other protocol inside TLS on the port of HTTPS. The
+//! connection begins as a session of the port's own protocol, which handles its network path and deadlines. If the
+//! first bytes are those of another protocol, a session of that protocol replaces it before either has read
+//! anything.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -248,7 +249,7 @@ mod tests {
         SessionSettings::of(&settings, "node", Arc::new(Site { bound, ..Site::default() }))
     }
 
-    /// The protocol of the session that is chosen by bytes that arrive in pieces of this size.
+    /// Returns the protocol that is detected when `bytes` arrive in pieces of `piece` bytes.
     fn protocol(server: &SessionSettings, listener: &str, bytes: &[u8], piece: usize) -> &'static str {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let (apps, blobs) = (Apps::new(), Blobs::default());
@@ -278,7 +279,7 @@ mod tests {
             (b"ANNOUNCE rtsp://h/live/a RTSP/1.0\r\nCSeq: 1\r\n\r\n", "rtsp"),
             (b"\x03\0\0\0\0\0\0\0\0", "rtmp"),
             (&STUN, "turn-tcp"),
-            // A cookie in another place, and bytes of no protocol.
+            // A STUN magic cookie at a wrong offset, and bytes of no known protocol.
             (b"\0\x14\0\x01\0\0\x21\x12\xa4\x42\0\0\0\0\0\0\0\0\0\0\0\0", "http"),
             (b"GIBBERISHGIBBERISHGIBBERISHGIBBERISH", "http"),
             (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", "http"),

@@ -159,7 +159,7 @@ pub trait Demux: Debug + Send {
     }
 }
 
-/// A shared port whose sessions are made because another session requests them, not because a datagram has come.
+/// A shared port whose sessions are made because another session requests them, not because a datagram has arrived.
 pub trait SessionsOnRequest {
     /// Notes the address that the port is bound to.
     fn bound(&mut self, binding: Binding<'_>);
@@ -178,7 +178,8 @@ pub trait SessionsOnRequest {
     fn answer_for_past(&mut self, now: Now, conn: ConnId, message: &Message) -> Option<Message>;
     /// Takes news of another worker about a path.
     fn hear(&mut self, news: &PathNews);
-    /// Returns the next change that another worker must hear of, after [`SessionsOnRequest::claim`] and [`Demux::forget`].
+    /// Returns the next change that another worker must learn of, after [`SessionsOnRequest::claim`] and
+    /// [`Demux::forget`].
     fn poll_change(&mut self) -> Option<PathChange>;
 }
 

@@ -35,8 +35,8 @@ pub enum LoadEvent {
     Unit {
         /// True for video, false for audio.
         is_video: bool,
-        /// The place that carries the unit, for players of several tracks of a kind; a place carries one
-        /// stream at a time.
+        /// Number of the media section that carries the unit, for players that receive several tracks of a kind. A
+        /// section carries one stream at a time.
         place: u8,
         /// NAL units with four-byte lengths, or a raw frame.
         payload: Bytes,
@@ -45,11 +45,11 @@ pub enum LoadEvent {
     Piece {
         /// True for video, alone or with audio; false for audio alone.
         is_video: bool,
-        /// Consecutive number of the piece; a gap means that one is missing.
+        /// Consecutive number of the piece; a skipped number means that a piece is missing.
         number: u64,
         /// Time at which the end of the piece was made, in milliseconds of Unix time, if known.
         made_ms: Option<i64>,
-        /// Time at which the last byte of the piece came.
+        /// Time at which the last byte of the piece arrived.
         at: Instant,
     },
     /// A complete playlist.

@@ -7,8 +7,8 @@ use super::{Event, Format, OrderEvent, SubscriptionEvent};
 use crate::mail::PushState;
 use crate::types::Handle;
 
-/// Interval of checks of the newest key frame's age. Viewers of the target cannot request a key frame through it, and a publishing browser
-/// makes none by itself.
+/// Interval of checks of the newest key frame's age. Viewers of the push target cannot request a key frame from
+/// us, and a publishing browser makes none by itself.
 const KEY_FRAME_LOOK: Duration = Duration::from_secs(1);
 
 /// An attempt, from its connection to its end.

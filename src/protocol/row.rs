@@ -33,7 +33,7 @@ pub(super) struct Protocol {
     pub(super) listeners: &'static [Listener],
     /// The settings.
     pub(super) section: &'static Section,
-    /// The catalogue of its connections' figures.
+    /// The catalogue of the figures of the protocol's connections.
     pub(super) statistics: Option<&'static Catalogue>,
     /// The shared UDP ports.
     pub(super) ports: &'static [Port],
@@ -41,23 +41,23 @@ pub(super) struct Protocol {
     pub(super) absent: &'static [&'static str],
     /// The formats of the protocol's viewers.
     pub(super) formats: &'static [&'static FormatKind],
-    /// The URL schemes that it pushes to and pulls from.
+    /// The URL schemes that the protocol pushes to and pulls from.
     pub(super) schemes: &'static [Scheme],
-    /// The paths that it answers on the HTTP ports.
+    /// The paths that the protocol answers on the HTTP ports.
     pub(super) mounts: &'static [Mount<Handler>],
     /// The sinks, i.e. consumers of streams that are not connections.
     pub(super) sinks: &'static [&'static SinkKind],
-    /// The tracks that it derives from published ones.
+    /// The tracks that the protocol's sessions derive from published ones.
     pub(super) derivations: &'static [&'static Derivation],
     /// The listener and the URL for encoders. The API shows those of the first protocol that has them.
     pub(super) publish: Option<Publish>,
     /// Makes the target of a room's view; `None` for protocols that make no views.
     pub(super) room_view: Option<fn(&StreamKey) -> Target>,
-    /// Returns the ICE servers that it runs for clients of other protocols.
+    /// Returns the ICE servers that the protocol runs for clients of other protocols.
     pub(super) ice_servers: Option<fn(&IceAsk<'_>) -> Vec<IceServer>>,
-    /// Returns the addresses of this machine that its settings leave to be looked up.
+    /// Returns the addresses of this machine that the settings do not give and that must be looked up.
     pub(super) lookups: Option<fn(&ServerSettings) -> Vec<Lookup>>,
-    /// Returns the media addresses of its peers, for TURN to relay to.
+    /// Returns the addresses to which the protocol's peers send media, for TURN to relay to.
     pub(super) media: Option<fn(&SessionSettings) -> Vec<MediaAddress>>,
 }
 
@@ -100,7 +100,7 @@ pub enum Security {
 pub(super) struct Publish {
     /// The listener that encoders connect to.
     pub(super) listener: &'static str,
-    /// Makes the URL of a host, a port and a stream.
+    /// Makes the URL of a stream from host, port and stream key.
     pub(super) url: fn(&str, Option<u16>, &StreamKey) -> String,
 }
 
@@ -111,7 +111,7 @@ pub struct Bind {
     pub host: Option<IpAddr>,
     /// The port; 0 for any free one.
     pub port: u16,
-    /// The setting that names the port.
+    /// The key of the setting that gives the port.
     pub key: &'static str,
 }
 
@@ -130,9 +130,10 @@ pub struct Listener {
     /// socket, and keeps the connections that it accepts, except those that belong to other workers' sessions
     /// ([`super::Carrier::hand_over`]).
     pub beside: Option<&'static str>,
-    /// The way in which its connections are recognised at the shared ports of others.
+    /// Role of the listener at ports that several protocols share.
     pub(super) first_bytes: FirstBytes,
-    /// Returns the address; `None` if the listener is off. For a listener beside a port only `None` matters.
+    /// Returns the address; `None` if the listener is off. Of a listener that belongs to a shared port (`beside`),
+    /// the address itself is not used.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
     pub(super) begin: fn(Now, SocketAddr, Seed) -> Box<dyn Session>,
@@ -286,9 +287,9 @@ pub(super) struct Scheme {
     pub(super) name: &'static str,
     /// The default port.
     pub(super) default_port: u16,
-    /// True if streams can be pushed to it.
+    /// True if streams can be pushed to URLs of the scheme.
     pub(super) pushes: bool,
-    /// True if streams can be pulled from it; if not, only the load generator plays it.
+    /// True if streams can be pulled from URLs of the scheme. If false, only the load generator plays such URLs.
     pub(super) pulls: bool,
     /// Makes the target of a stream at a node with this host and port, if copies can be fetched by this scheme. Only the operator's
     /// settings name such URLs, which need no credentials.
@@ -317,9 +318,9 @@ impl Scheme {
 pub(super) struct LoadUse {
     /// Name of the protocol.
     pub(super) protocol: &'static str,
-    /// True if it plays.
+    /// True if the load generator plays such URLs.
     pub(super) plays: bool,
-    /// True if it publishes.
+    /// True if the load generator publishes to such URLs.
     pub(super) publishes: bool,
     /// The kinds of sockets of a connection.
     pub(super) sockets: Sockets,

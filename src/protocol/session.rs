@@ -130,7 +130,7 @@ pub trait Carrier {
 pub struct To {
     /// The path.
     pub path: PathId,
-    /// The peer; `None` for that of the path.
+    /// The peer; `None` for the peer to which the path is connected.
     pub remote: Option<Remote>,
     /// True if nothing follows the gathered datagrams, so that the session need not be asked again.
     pub last: bool,
@@ -153,7 +153,7 @@ pub type Logs<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn PacketLogs>;
 /// A session over datagrams. Its paths may change: a shared port may route another address to it, and it may open and close sockets of its
 /// own.
 pub trait DatagramPeer {
-    /// Takes a datagram that came over one of the paths; it may be decrypted in place.
+    /// Takes a datagram that arrived over one of the paths; it may be decrypted in place.
     fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: Remote, datagram: &mut [u8]);
     /// True if there may be datagrams to send now. If false, [`DatagramPeer::poll_datagrams`] is not called.
     fn has_datagrams(&self, _ctx: &Context<'_>) -> bool {

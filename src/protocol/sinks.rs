@@ -19,7 +19,7 @@ use crate::types::{Now, StreamId, StreamKey};
 pub struct SinkOrder {
     /// Id of the stream.
     pub stream: StreamId,
-    /// Name of its kind.
+    /// Name of the sink's kind.
     pub kind: &'static str,
     /// Key of the stream.
     pub key: StreamKey,
@@ -37,7 +37,7 @@ pub type Query = [(String, String)];
 /// The meaning of request parameters for the blobs of a sink.
 #[derive(Debug, Clone, Copy)]
 pub struct Params {
-    /// Returns the progress that the parameters require of a growing blob; `None` if any will do.
+    /// Returns the progress that the parameters require of a growing blob; `None` if they require none.
     pub wants: fn(&Query) -> Option<Progress>,
     /// Returns the name of the blob to serve instead of the named one; `None` to serve the named one.
     pub in_place: fn(&str, &Query) -> Option<String>,
@@ -72,7 +72,7 @@ impl Params {
     };
 }
 
-/// A folder of each application, beside `streams`, whose files are blobs of sinks. There are none below it.
+/// A folder of each application, beside `streams`, whose files are blobs of sinks. The folder has no subfolders.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BlobRoot {
     /// Name of the folder.
@@ -97,12 +97,12 @@ impl BlobRoot {
 pub struct SinkKind {
     /// The name, in orders and logs.
     pub name: &'static str,
-    /// Returns true if an application has the sink.
+    /// Returns true if an application enables the sink.
     pub is_enabled: fn(&AppSettings) -> bool,
     /// Returns the id of the stream whose sink is begun by a request for this blob (a path below the application's
     /// `streams`). `None` if the sink makes no such blob, or is begun by another request.
     pub stream_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
-    /// The folder of its blobs beside `streams`; `None` for `streams` itself.
+    /// The folder, beside `streams`, of the sink's blobs; `None` if they are in `streams` itself.
     pub root: Option<&'static BlobRoot>,
     /// Returns the stream to which a file of this name, below the application's `streams`, belongs: a file that the
     /// sink has made and that is no longer in memory.
@@ -125,7 +125,7 @@ pub struct SinkKind {
     /// True if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
     /// rendition.
     pub is_of_ladder: bool,
-    /// True if a request for its blobs does not count as watching the stream, and starts no stream.
+    /// True if requests for the sink's blobs do not count as watching the stream, and start no stream.
     pub is_glance: bool,
     /// Returns the protocol under which viewers of this blob are counted, before it exists.
     pub viewers: fn(&str) -> &'static str,

@@ -27,7 +27,7 @@ pub struct Binding<'a> {
     pub address: SocketAddr,
     /// The addresses of the machine.
     pub hosts: &'a [IpAddr],
-    /// Number of workers that are bound to the address; 1 if it is this worker's own.
+    /// Number of workers that are bound to the address; 1 if the port belongs to this worker alone.
     pub workers: u16,
 }
 
@@ -42,18 +42,18 @@ pub enum Elsewhere {
     Others,
 }
 
-/// A change of a path of a session here whose datagrams another worker receives.
+/// A change of a path whose datagrams arrive at another worker while its session is at this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathChange {
     /// The worker that receives the datagrams.
     pub to: WorkerId,
     /// The remote of the datagrams.
     pub remote: Remote,
-    /// True from now on, false if the session no longer has the path.
+    /// True if the session now has the path, false if it no longer has it.
     pub is_open: bool,
 }
 
-/// News of a worker to another one that receives datagrams of its sessions.
+/// News from the worker of a session to the worker that receives the session's datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathNews {
     /// The port.
@@ -62,6 +62,6 @@ pub struct PathNews {
     pub remote: Remote,
     /// The worker of the session.
     pub owner: WorkerId,
-    /// True from now on, false if the session no longer has the path.
+    /// True if the session now has the path, false if it no longer has it.
     pub is_open: bool,
 }

@@ -59,7 +59,7 @@ impl Tailored {
         Self { parts, edit: None, length, held: OwnText::default() }
     }
 
-    /// True if the text may contain something of a request.
+    /// True if the text is edited, and may therefore contain parts of the viewer's request.
     pub(super) const fn is_edited(&self) -> bool {
         self.edit.is_some()
     }
@@ -69,7 +69,7 @@ impl Tailored {
         Self { held: held.clone(), ..self }
     }
 
-    /// Returns the counter of its blocks.
+    /// Returns the counter of the text's blocks.
     pub(super) const fn held(&self) -> &OwnText {
         &self.held
     }

@@ -1,21 +1,22 @@
 //! Leaves out pictures for a viewer whose path cannot carry all of them: fewer pictures, but always some, never
 //! late.
 //!
-//! The measure is the queue time: how long the path needs for everything that waits. As it grows, pictures are left
-//! out in this order:
+//! The measure is the queue time: how long the path needs for everything that waits. As it grows, pictures are
+//! left out in this order:
 //!
 //! | queue time, beyond that of a key frame | left out |
 //! |---|---|
-//! | 200 ms | pictures to which no other refers; then for at least three seconds, so that the pace stays even |
+//! | 200 ms | pictures to which no other refers; once begun, for at least three seconds, so that the pace stays even |
 //! | 350 ms | pictures of upper temporal layers |
 //! | 500 ms, or the time until the next key frame is due | all others, and what refers to them: the rest of the GOP |
-//! | 500 ms, when a key frame comes | waiting pictures that have not begun to leave; if that fails, the whole GOP |
+//! | 500 ms, when a key frame arrives | waiting pictures that have not begun to leave; if that fails, the whole GOP |
 //!
-//! The key frame's own time is not counted, because no picture can arrive before it. For the first two rows more
-//! and more of it is counted towards the middle of the GOP, so that the queue is short when the next key frame
-//! comes. For the third row it is the longest of the last key frames: after a small one there is room for more
-//! pictures before the next. Nothing is left out while the path is not known to be narrow. A viewer whose picture
-//! stands still requests a key frame once the path is free, because its publisher may send none by itself.
+//! The limits are raised by the time that the key frame itself takes, because no picture can arrive before it. For
+//! the first two rows, this allowance falls to zero by the middle of the GOP, so that the queue is short when the
+//! next key frame arrives. For the third row, the allowance is the longest time of the last key frames: after a
+//! small key frame there is room for more pictures before the next. Nothing is left out while the path is not
+//! known to be narrow. A viewer whose picture stands still requests a key frame once the path is free, because its
+//! publisher may send none by itself.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ use media::codec::dependency::{Dependency, Received};
 const FREE_AT: Duration = Duration::from_millis(200);
 const LAYERS_AT: Duration = Duration::from_millis(350);
 const ALL_AT: Duration = Duration::from_millis(500);
-/// Maximum queue time when the next key frame comes.
+/// Maximum queue time when the next key frame arrives.
 const LEFT_AT_KEY: Duration = Duration::from_millis(120);
 /// Number of recent key frames, the longest of which counts.
 const KEYS: usize = 3;
@@ -82,7 +83,8 @@ pub(super) struct Thinning {
     received: Received,
     /// Time that the last key frame took on the path.
     key_time: Duration,
-    /// Times that the last key frames took; then the time of the last one, and its interval to the one before.
+    /// Times that the last key frames took on the path; then the instant of the last key frame, and its interval
+    /// from the one before.
     key_times: [Duration; KEYS],
     key_at: Option<Instant>,
     gop: Option<Duration>,
@@ -294,7 +296,7 @@ struct Probing {
 struct Probes(Option<(Instant, Duration, u64)>);
 
 impl Probes {
-    /// True if another probe would be too soon, on a path that is known to carry this rate now.
+    /// True if another probe would be too soon. `budget` is the rate that the path is now known to carry.
     fn is_soon(&self, now: Instant, budget: u64) -> bool {
         self.0.is_some_and(|(at, ..)| now.saturating_duration_since(at) < self.wait(budget))
     }

@@ -17,11 +17,11 @@ pub(super) const FRAMES_WITHIN: Duration = Duration::from_secs(15);
 pub(super) enum Supply {
     /// No supported track was announced.
     Nothing,
-    /// Tracks were announced, but no usable frame has come.
+    /// Tracks were announced, but no usable frame has arrived.
     Announced,
-    /// Audio has come, but no frame of the announced video.
+    /// Audio has arrived, but no frame of the announced video.
     AudioAlone,
-    /// Frames of each announced kind have come.
+    /// Frames of each announced kind have arrived.
     Frames,
 }
 
@@ -62,7 +62,7 @@ impl Usable {
         }
     }
 
-    /// Returns the time of the next check, in case nothing more comes.
+    /// Returns the time of the next check, in case nothing more arrives.
     pub(super) fn deadline(&self, supply: Supply) -> Option<Instant> {
         let within = match supply {
             Supply::Nothing => ANNOUNCED_WITHIN,

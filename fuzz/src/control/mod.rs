@@ -16,7 +16,7 @@ mod from_json;
 #[allow(dead_code, unused_imports, reason = "the server uses the rest")]
 mod json_text;
 
-/// The parts of a form that have one of some names.
+/// Returns the parts of a form that have one of a few fixed names.
 pub(crate) fn parts_of(request: &Request) -> Option<Vec<Bytes>> {
     reading::parts_of(request)
 }

@@ -8,7 +8,7 @@ use crate::http::Request;
 #[allow(dead_code, reason = "the server uses the rest")]
 mod form;
 
-/// The parts of a form that have one of some names.
+/// Returns the parts of a form that have one of a few fixed names.
 pub(super) fn parts_of(request: &Request) -> Option<Vec<Bytes>> {
     let form = form::Form::parse(request)?;
     Some(["", "a", "b", "fullChainFile"].into_iter().filter_map(|name| form.part(name)).collect())

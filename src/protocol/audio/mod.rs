@@ -22,7 +22,7 @@ use super::{FormatKind, Session};
 use crate::config::AppSettings;
 use crate::types::Now;
 
-/// Returns the feature that this build lacks, if it was made without a library of audio.
+/// Returns the description of the limitation if this build has no FDK AAC encoder; `None` if it has.
 #[must_use]
 pub const fn lack() -> Option<&'static str> {
     if Target::Aac(0).can_encode() {
@@ -92,7 +92,8 @@ fn offer_aac(_: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track> 
     offer(from, target).filter(|_| is_wanted && target.can_encode() && can_decode(&from.config))
 }
 
-/// Offers silence beside the default video track of a stream whose publisher sends no audio; `None` otherwise.
+/// Returns the silent track to offer beside the default video track if the publisher sends no audio; otherwise
+/// `None`.
 fn offer_silence(tracks: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track> {
     let is_mute = tracks.of_kind(TrackKind::Audio).next().is_none();
     let is_beside = tracks.video().is_some_and(|video| video.id == from.id);

@@ -21,18 +21,18 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
-/// Maximum units that wait for a helper thread: over a second of any codec.
+/// Maximum number of units that wait for a helper thread: more than a second of audio in any codec.
 const HELD_MAX: usize = 64;
 
-/// A unit and the tracks it came with.
+/// A unit and the tracks it arrived with.
 type Held = (Arc<Tracks>, AccessUnit);
 
 /// The location of the transcoder.
 #[derive(Debug)]
 enum State {
-    /// In this session; `None` until the next unit.
+    /// The transcoder is in this session; `None` if the next job must create one.
     Here(Option<Box<Transcoder>>),
-    /// On a helper thread.
+    /// The transcoder is with a job on a helper thread.
     Away,
 }
 
@@ -64,7 +64,7 @@ impl Producer {
         }
     }
 
-    /// Makes a job of the held units, if the transcoder is here.
+    /// Makes a job of the held units, unless an earlier job still has the transcoder.
     fn job(&mut self) -> Option<Event> {
         if self.held.is_empty() {
             return None;

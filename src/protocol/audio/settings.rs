@@ -66,7 +66,7 @@ pub(super) static SECTION: Section = Section {
 /// The audio settings of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AudioLimits {
-    /// `audio.max_transcoders`; 0 for a limit by the number of cores.
+    /// `audio.max_transcoders`; 0 means that the limit follows from the number of cores.
     max_transcoders: usize,
 }
 
@@ -87,11 +87,11 @@ impl AudioLimits {
 /// The receivers that are sent silence if a stream has no audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// Nobody.
+    /// Silence is sent to nobody.
     Off,
-    /// Pushes to servers that may refuse a stream without audio.
+    /// Silence is sent only to push targets that may refuse a stream without audio.
     Pushes,
-    /// Pushes and viewers.
+    /// Silence is sent to push targets and viewers.
     All,
 }
 

@@ -46,7 +46,7 @@ pub enum Event {
     Closed(String),
 }
 
-/// An answer of the worker to a session, or news.
+/// An answer of the worker to an event of the session, or news from the worker.
 #[derive(Debug)]
 pub enum Reply<'a> {
     /// News of the publication with this handle.

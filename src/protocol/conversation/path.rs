@@ -34,7 +34,8 @@ pub enum PathEvent<'a> {
         /// The local address; `None` for a file.
         local: Option<SocketAddr>,
     },
-    /// The peer of an accepted connection negotiated this protocol (ALPN, RFC 7301). Comes before its first bytes.
+    /// The peer of an accepted connection negotiated this protocol (ALPN, RFC 7301). Reported before the peer's
+    /// first bytes.
     Negotiated(&'a str),
     /// The peer closed its side.
     PeerClosed,

@@ -9,8 +9,9 @@ use crate::protocol::Claim;
 pub enum PortEvent {
     /// Claims or gives up an identifier of the session at its port.
     Claim(Claim),
-    /// Carries a datagram of a shared port that came in the session's byte stream. Answered by [`PortNews::Uncarried`] if no session
-    /// accepts it, or by [`PortNews::Carries`] once a session has claimed the byte stream.
+    /// Carries a datagram of a shared port that arrived in the session's byte stream. Answered by
+    /// [`PortNews::Uncarried`] if no session accepts it, or by [`PortNews::Carries`] once a session has claimed
+    /// the byte stream.
     Carried {
         /// The name of the port.
         port: &'static str,

@@ -38,16 +38,17 @@ pub enum PublicationEvent {
     Over(Departure),
     /// A unit of the stream.
     Unit {
-        /// The unit.
+        /// The tracks of the stream, including the track of the unit.
         unit: AccessUnit,
         /// The tracks of the stream, including the unit's.
         tracks: Arc<Tracks>,
     },
-    /// The number of units that could not be used.
+    /// Number of units dropped since the last report, because they could not be used.
     UnitsDropped(u64),
     /// News of the publisher's clocks: faults and pace.
     Clock(ClockNews),
-    /// The loudness of the publisher in -dBov, from 0 to 127 for silence; a few times per second, if the protocol reports it.
+    /// Loudness of the publisher in -dBov, from 0 (loudest) to 127 (silence). Reported a few times per second if
+    /// the protocol carries it.
     Loudness(u8),
     /// A fault of the stream that the operator should know of. Sessions report each fault once.
     Fault(&'static str),

@@ -20,7 +20,7 @@ pub struct Watched {
     pub viewer: String,
     /// The viewer's former identity.
     pub former: Option<String>,
-    /// Parameters of the request, which hooks report, if it is the viewer's first one.
+    /// Parameters of the request, for hooks, if this is the viewer's first request.
     pub params: Params,
 }
 
@@ -33,7 +33,7 @@ pub struct PassAsk {
     pub watched: Option<StreamId>,
     /// True if the request is not for media but for information about the stream.
     pub is_glance: bool,
-    /// The application with the id of the stream or the name of the file.
+    /// The application, and the id of the stream or the name of the file.
     pub key: StreamKey,
     /// The protocol, as viewers are counted.
     pub protocol: &'static str,
@@ -43,7 +43,7 @@ pub struct PassAsk {
     pub former: Option<String>,
     /// Path below the application's `streams`.
     pub file: String,
-    /// True if there is something to send.
+    /// True for the second check of an admitted request, made when there is a response to send.
     pub found: bool,
     /// Parameters of the request.
     pub params: Params,
@@ -70,20 +70,20 @@ pub struct WantedBlob {
 /// An event of a request.
 #[derive(Debug)]
 pub enum RequestEvent {
-    /// The client of all following requests; the peer is a trusted proxy.
+    /// Address of the client that makes the following requests through the peer, a trusted proxy.
     Client(IpAddr),
     /// A request of the API; answered by [`RequestNews::Response`], or by [`RequestNews::TakeBody`] if its body waits.
     Rest {
         /// The request.
         request: Box<crate::http::Request>,
-        /// True if the request came over TLS.
+        /// True if the request was sent over TLS.
         secure: bool,
     },
     /// The same as [`Self::Rest`], repeated each second while a client listens; never with a body.
     Feed {
         /// The request.
         request: Box<crate::http::Request>,
-        /// True if the request came over TLS.
+        /// True if the request was sent over TLS.
         secure: bool,
     },
     /// Asks whether another node should answer the request; answered by [`RequestNews::Response`]: 307 with that node's address, or 204.
@@ -140,7 +140,7 @@ pub enum RequestNews<'a> {
     Upload(UploadGrant),
     /// The answer to [`RequestEvent::Rest`] if the request's body waits and is accepted: the request must be repeated with the body.
     TakeBody,
-    /// The answer to [`RequestEvent::AwaitBlob`]: the blob is there, or will not come.
+    /// The answer to [`RequestEvent::AwaitBlob`]: the blob exists, or is no longer awaited.
     Blob,
     /// The answer to [`RequestEvent::Pass`].
     Pass(Result<(), NoSubscription>),

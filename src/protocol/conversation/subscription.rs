@@ -19,7 +19,7 @@ pub struct PlayAsk {
     pub params: Params,
     /// Origin of the requesting page, as a browser sends it; empty if there is none.
     pub origin: String,
-    /// For a node, the node itself and the nodes that its copy is for.
+    /// If the subscriber is a node, that node and the nodes that are fed by its copy of the stream.
     pub via: Vec<String>,
     /// True if a main track with live subtracks should be answered by [`SubscriptionNews::Subtracks`], after which
     /// each of its streams is requested under another handle. If false, the first subtrack replaces a main track
@@ -38,7 +38,8 @@ pub enum SubscriptionEvent {
     Select(Selection),
     /// The peer needs a key frame of this video track to go on; `None` for the track that the subscription starts at.
     KeyFrameNeeded(Option<TrackId>),
-    /// A track is about to begin: a key frame is requested if the newest one is old. `None` for the track that the subscription starts at.
+    /// A track is about to begin: a key frame is requested if the newest one is old. `None` means the track with
+    /// which the subscription starts.
     KeyFrameSoon(Option<TrackId>),
     /// The number of viewers of a node's copy, replacing the one last reported.
     Audience(::relay::Viewers),

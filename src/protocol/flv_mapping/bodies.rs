@@ -103,7 +103,7 @@ const AUDIO_MEMBERS: [&str; 6] =
 /// Returns onMetaData without its members about tracks that are left out; `None` if none are. ffmpeg waits half a minute for video whose
 /// codec was announced.
 pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Option<Bytes> {
-    // A track that replaces another one has no description.
+    // onMetaData does not describe a derived track, which replaces a published one.
     let is_sent = |kind| chosen.of_kind(kind).any(|track| !track.id.is_derived());
     let is_left_out = |kind| chosen.all().default_of(kind).is_some() && !is_sent(kind);
     let (video, audio) = (is_left_out(TrackKind::Video), is_left_out(TrackKind::Audio));

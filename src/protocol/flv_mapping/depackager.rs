@@ -41,14 +41,14 @@ const OTHERS_MAX: usize = 16;
 /// Maximum length of a track's name, in bytes.
 const LABEL_BYTES_MAX: usize = 128;
 
-/// The result of a message.
+/// The result of converting a message.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// A unit for the hub.
     Unit(AccessUnit),
     /// Parameter sets, metadata or silence, which is not passed on by itself.
     Taken,
-    /// A unit that came too early: before the parameter sets of its track, or before the first key frame.
+    /// A unit that arrived too early: before the parameter sets of its track, or before the first key frame.
     Dropped,
     /// A malformed message; too many of these end the connection.
     Bad,
@@ -343,7 +343,7 @@ impl Depackager {
                 if let Some(sets) = self.sets_of(id, codec) {
                     sets.begin(&config);
                 }
-                // Units are passed on with lengths of four bytes.
+                // Units are passed on with NAL unit lengths of four bytes, whatever the record says.
                 self.configure(id, with_four_byte_lengths(&config));
             }
             Ok(None) => {}
@@ -389,7 +389,7 @@ impl Depackager {
             None => Track::new(id, config, Timescale::MILLISECONDS),
         };
         if same.is_none() {
-            // Another codec begins with a key frame of its own.
+            // After a change of codec, the track waits for the first key frame of the new codec.
             self.key_seen = self.key_seen.without(id);
             self.sets.retain(|(of, sets)| *of != id || sets.is_of(track.config.codec()));
         }

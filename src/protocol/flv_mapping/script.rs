@@ -24,8 +24,8 @@ const CUES: [&str; 4] = ["onCuePoint", "onAdCue", "onSCTE35", "scte35"];
 /// Characters of the largest section in base64.
 const SECTION_CHARS_MAX: usize = SECTION_BYTES_MAX.div_ceil(3) * 4;
 
-/// Returns the splice_info_section in script data: the first text in base64 that is one, whatever its encoder calls it. `None` if there is
-/// none, or it says nothing.
+/// Returns the splice_info_section in script data: the first base64 string that decodes to one, whatever the
+/// encoder names its member. `None` if no string does, or if the section has no events.
 pub(super) fn splice_of(data: &Data) -> Option<Bytes> {
     if !CUES.iter().any(|name| data.name.eq_ignore_ascii_case(name)) {
         return None;
@@ -34,11 +34,12 @@ pub(super) fn splice_of(data: &Data) -> Option<Bytes> {
     Splice::read(&section).filter(|splice| !splice.events.is_empty()).map(|_| section)
 }
 
-/// Searches a value, which the reader of AMF0 has bounded in depth and number.
+/// Searches a value for a splice_info_section. The AMF0 reader has limited the depth of the value and the number
+/// of its members.
 fn section_in(value: &Value) -> Option<Bytes> {
     match value {
         Value::String(text) | Value::XmlDocument(text) => {
-            // A section begins with 0xfc.
+            // A section begins with the byte 0xfc, and therefore with `/` in base64.
             let text =
                 Some(text.trim()).filter(|text| text.starts_with('/') && text.len() <= SECTION_CHARS_MAX)?;
             STANDARD.decode(text).ok().map(Bytes::from).filter(|section| media::scte35::is_section(section))
@@ -56,7 +57,7 @@ fn section_in(value: &Value) -> Option<Bytes> {
     }
 }
 
-/// Converts a value, which the reader of AMF0 has bounded in depth and number.
+/// Converts a value to JSON. The AMF0 reader has limited the depth of the value and the number of its members.
 fn to_json(value: &Value) -> Json {
     match value {
         Value::Number(number) => json!(number),

@@ -1,4 +1,5 @@
-//! Closed captions within the video (CEA-608, CEA-708), declared in lists and manifests. They stay where they are.
+//! Closed captions within the video (CEA-608, CEA-708). Playlists and manifests declare them; the captions
+//! themselves stay in the video.
 
 use std::sync::Arc;
 

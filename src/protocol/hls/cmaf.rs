@@ -95,7 +95,7 @@ pub(super) static APART: SinkKind = SinkKind {
     begin: |now, order, seed| Box::new(LiveSink::new(Cmaf::new(now, order, Layout::Apart, seed))),
 };
 
-/// Units as they are.
+/// Format of the units that the sinks take: as published, unpackaged.
 pub(super) static FORMAT: FormatKind = FormatKind {
     name: "cmaf",
     counted_as: None,
@@ -116,8 +116,8 @@ fn has_begun(rendition: &Mp4Segmenter) -> bool {
     rendition.window().begin_ms().is_some() || rendition.window().has_cut()
 }
 
-/// Returns the stream of a playlist in [`FOLDER`], or of a manifest, if the application makes such files. Otherwise
-/// players that probe for them would wait for files that never come.
+/// Returns the stream of a playlist in [`FOLDER`], or of a manifest; `None` if the application does not make such
+/// files. Players that probe for them then get an answer at once, instead of waiting for files that never appear.
 fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let (folder, file) = name.rsplit_once('/')?;
     let id = folder
@@ -306,8 +306,8 @@ impl Cmaf {
         videos.chain(sounds.iter().map(|track| (audio(track), vec![(*track).clone()]))).collect()
     }
 
-    /// True if the renditions of these groups differ from the present ones in more than additional audio, which joins
-    /// and leaves without a discontinuity of the others.
+    /// True if these groups differ from the present renditions in more than additional audio. Additional audio
+    /// joins and leaves without a discontinuity in the other renditions.
     fn is_other_stretch(&self, groups: &[(String, Vec<Track>)]) -> bool {
         let is_sound = |tracks: &[Track]| tracks.first().is_some_and(|one| one.kind() == TrackKind::Audio);
         let before: Vec<(&str, &[Track])> =
@@ -354,7 +354,7 @@ impl Cmaf {
                 let mut rendition = former.unwrap_or_else(|| {
                     let run = (self.layout == Layout::Apart).then_some(start.number);
                     let names = Names { base, ending: "m4s", run };
-                    // All tracks have one key for their samples, which players are given once.
+                    // Players get one key only, so the samples of all tracks are encrypted with the same key.
                     let of = if self.settings.protects_samples() { &self.id } else { &names.base };
                     let sealer = self.publishing.sealer(&self.settings.sealing, of);
                     let new = Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms));
@@ -430,8 +430,8 @@ impl Cmaf {
         }
     }
 
-    /// Sets the target duration of all renditions once the first one has enough segments for a playlist; if it has
-    /// none, once another one has waited long enough for it.
+    /// Sets the target duration of all renditions once the first one has enough segments for a playlist. If the
+    /// first one has no segment, another rendition that has waited long enough suffices.
     fn settle(&mut self, ended: bool) {
         let Some((lead, others)) = self.renditions.split_first() else { return };
         let others_ripe =
@@ -537,7 +537,7 @@ impl Cmaf {
         let renditions = self.renditions.iter_mut().chain(&mut self.absent);
         renditions.for_each(|rendition| rendition.move_dates(moved_ms));
         if self.dates.is_due() {
-            // All renditions jump where the first one does (RFC 8216bis §6.2.4).
+            // The dates of all renditions jump where those of the first rendition do (RFC 8216bis §6.2.4).
             let lead = self.renditions.first().filter(|lead| lead.has(entry.unit.track));
             if let Some(end_ms) = lead.and_then(|lead| lead.end_before(&timed(entry, 0))) {
                 self.dates.jump(end_ms);
@@ -549,7 +549,7 @@ impl Cmaf {
     fn take_media(&mut self, now: Now, entry: &Entry, chosen: &Chosen) {
         if chosen.epoch() != self.epochs.chosen {
             if self.epochs.chosen == 0 {
-                // Other tracks may begin a little earlier.
+                // Leaves room for other tracks, which may begin a little earlier.
                 self.shift_ms = SPARE_MS.saturating_sub(entry.dts_ms).max(0);
             }
             self.set_tracks(chosen);
@@ -603,8 +603,8 @@ impl Presenter for Cmaf {
         self.take_media(ctx.now, entry, chosen);
     }
 
-    /// Adds timed metadata to the video renditions, where players look for it, or to the first rendition if there is no video. Splice
-    /// information is in the playlists of all.
+    /// Adds timed metadata to the video renditions, where players look for it, or to the first rendition if there
+    /// is no video. The playlists of all renditions list splice information.
     fn take_data(&mut self, entry: &Entry) {
         let tags = self.settings.metadata.tags(entry);
         let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(self.lag.dts_ms(entry.unit.pts)));
@@ -620,7 +620,7 @@ impl Presenter for Cmaf {
             cue.iter().for_each(|cue| rendition.cue(cue, has_events));
             tags.iter().filter(|_| has_events).for_each(|tags| rendition.metadata(entry.dts_ms, tags));
         }
-        // A break also ends in renditions whose tracks have left.
+        // The end of an ad break is also listed by renditions whose tracks have left.
         for rendition in &mut self.absent {
             let has_events = has_pictures(rendition);
             cue.iter().for_each(|cue| rendition.cue(cue, has_events));

@@ -90,7 +90,7 @@ enum Doing {
     Remove,
 }
 
-/// The end of a copy.
+/// The state of the stream's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The stream continues.
@@ -152,7 +152,7 @@ pub(super) struct HlsCopy {
     /// Number of the first segment in memory.
     in_memory_from: u64,
     files: Files,
-    /// Names that memory may forget once their files are stored.
+    /// Names of files that memory may drop once the copy has stored them.
     kept: Vec<String>,
     cleared: bool,
     /// True if the stored playlist is out of date.

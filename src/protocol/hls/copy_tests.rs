@@ -108,7 +108,7 @@ impl Rig {
         let mut gone = Vec::new();
         while self.live.segments.len() > LIST_SIZE {
             let first = self.live.segments.remove(0);
-            // A range that is still open stays in the first segment.
+            // A date range that is still open moves to the first remaining segment.
             self.live.segments[0].date_ranges.splice(..0, first.date_ranges);
             gone.push(format!("a/{}", first.uri));
             self.live.media_sequence += 1;
@@ -132,7 +132,7 @@ impl Rig {
         self.copy.finish(self.now);
     }
 
-    /// Hands out the next job, when none is under way.
+    /// Takes the next job of the copy, if none is under way.
     fn hand_out(&mut self) -> bool {
         if self.job.is_none() {
             self.job = self.copy.next_job(self.now).map(|work| {
@@ -254,7 +254,7 @@ fn t_09_whatever_the_disk_does_no_playlist_names_what_is_missing() {
                     rig.copy.handle_timeout(rig.now);
                     continue;
                 }
-                // Faults come in runs.
+                // Several jobs in a row fail.
                 bad = if bad > 0 {
                     bad - 1
                 } else if random.below(20) == 0 {
@@ -319,7 +319,7 @@ fn files_go_when_the_last_viewers_have_had_their_time() {
     rig.copy.handle_timeout(rig.now);
     rig.settle();
     assert!(rig.copy.is_settled() && rig.disk.is_empty());
-    // At once if the server shuts down, but never those of a later stream of the same name.
+    // If the server shuts down, the files are removed at once, but never those of a later stream of the same name.
     let mut rig = Rig::new("event", &[], false);
     (1..=5).for_each(|number| rig.segment(number, 10));
     rig.end();

@@ -18,14 +18,14 @@ const STALE_MAX: u64 = 5;
 pub(super) struct Piece {
     /// Increases by one from piece to piece, unless pieces are missing.
     pub(super) number: u64,
-    /// The time at which its end was made, in milliseconds of Unix time.
+    /// The time at which the server produced the end of the piece, in milliseconds of Unix time.
     pub(super) made_ms: Option<i64>,
     uri: String,
     range: Option<ByteRange>,
     map: Option<Arc<Map>>,
 }
 
-/// The next thing to fetch.
+/// A resource that the viewer fetches next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Want {
     Playlist,
@@ -39,9 +39,9 @@ pub(super) enum Want {
 /// The contents of a playlist.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    /// The time at which the end of its media was made, in milliseconds of Unix time.
+    /// The time at which the server produced the end of the listed media, in milliseconds of Unix time.
     pub(super) made_ms: Option<i64>,
-    /// Parts that arrived before they were listed, and their arrival.
+    /// Parts that arrived before they were listed, each with the time of its arrival.
     pub(super) came: Vec<(Piece, Instant)>,
     /// The reason the stream is over, if it is.
     pub(super) over: Option<&'static str>,

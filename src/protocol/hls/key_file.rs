@@ -103,13 +103,13 @@ impl KeyFile {
         self.new.take()
     }
 
-    /// True unless the file is still being read for the first time.
+    /// True unless the first read of the key file is still under way.
     pub(super) const fn has_room(&self) -> bool {
         self.known.is_some() || self.is_failing
     }
 
     /// True if a unit becomes part of a segment: there is a key, and if units were left out for lack of one, a key
-    /// frame has come since.
+    /// frame has arrived since.
     pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         if self.known.is_none() {
             self.is_behind = true;

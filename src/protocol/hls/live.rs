@@ -22,7 +22,7 @@ pub(super) trait Presenter: std::fmt::Debug + Send {
     fn publishing(&self) -> &Publishing;
     /// Returns the files to be published.
     fn publishing_mut(&mut self) -> &mut Publishing;
-    /// Takes a unit of video or audio; units of all tracks come in the order of their times.
+    /// Takes a unit of video or audio; units of all tracks arrive in the order of their times.
     fn take(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen);
     /// Takes a unit of a data track.
     fn take_data(&mut self, entry: &Entry);
@@ -49,7 +49,7 @@ impl<P: Presenter> LiveSink<P> {
         Self { presenter, lineup: Lineup::default(), chosen: Chosen::default(), attached: false }
     }
 
-    /// Takes the units that wait for other tracks.
+    /// Passes on the units that still wait for other tracks.
     fn take_rest(&mut self, ctx: &Context<'_>) {
         while let Some(entry) = self.lineup.pop_rest() {
             self.presenter.take(ctx, &entry, &self.chosen);

@@ -65,7 +65,8 @@ impl Metadata {
         if !self.has_cues || entry.unit.track != TrackId::CUES {
             return None;
         }
-        // An event without a number is identified by the checksum of the original section.
+        // Parsed before the times are converted, because an event without a number is identified by the checksum
+        // of the original section.
         let splice = Splice::read(&entry.unit.payload)?;
         let section = place.section(&splice, entry)?;
         Some(Cue { at_ms: place.at_ms, date_ms: place.date_ms, splice, section })
@@ -175,8 +176,8 @@ mod tests {
         assert!(none.cue(&splice, place).is_none() && cues.tags(&splice).is_none());
     }
 
-    /// The cue of a section ten seconds into its stream, in segments with this zero and with times `later_ms` later
-    /// than those of the stream.
+    /// Returns the cue of a section at ten seconds of its stream. In the segments, time zero is `zero_ms`, and
+    /// times are `later_ms` later than in the stream.
     fn cued(section: Bytes, zero_ms: i64, later_ms: i64) -> Cue {
         let unit = AccessUnit {
             track: TrackId::CUES,

@@ -169,7 +169,7 @@ fn outbound(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {
 struct Playlist(String);
 
 impl Request for Playlist {
-    /// Returns false: the outbound policy closes the server's own HTTP ports to it.
+    /// Returns false: the outbound policy forbids pulls from the server's own HTTP ports.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
     }

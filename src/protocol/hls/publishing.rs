@@ -1,4 +1,4 @@
-//! The blobs of a sink, with what players and caches use to keep them.
+//! Publishes the files of a sink as blobs, with the versions and types that players and caches rely on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(super) struct Publishing {
     /// The file with the key of segments, and the key last read from it.
     key_file: Option<KeyFile>,
     given: Option<GivenKey>,
-    /// The seed of keys made here.
+    /// The seed of the encryption keys that this server generates.
     seed: Seed,
     events: VecDeque<Event>,
     /// The reason for the end, until it is reported.
@@ -109,7 +109,7 @@ impl Publishing {
         self.obsolete.leaves.extend(names);
     }
 
-    /// Publishes a media playlist; instead, the playlist of all segments if live viewers get that.
+    /// Publishes a media playlist; if live viewers get the playlist of all segments, publishes that one instead.
     pub(super) fn media_playlist(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
         self.copies.iter_mut().for_each(|copy| copy.note(playlist));
         self.reach(name, playlist, progress);
@@ -117,7 +117,8 @@ impl Publishing {
         self.playlist(name, of_all.unwrap_or_else(|| playlist.to_string()), progress);
     }
 
-    /// Publishes all that viewers can go back to, before the playlist of the newest segments.
+    /// Publishes the playlist of all segments that viewers can go back to. The playlist of the newest segments is
+    /// published afterwards.
     fn reach(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
         let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.is_of(name)) else { return };
         dvr.note(playlist);
@@ -138,7 +139,7 @@ impl Publishing {
         self.blob(name, text.into(), progress, None, false);
     }
 
-    /// Publishes a DASH manifest; players get the time from this calendar.
+    /// Publishes a DASH manifest. Players are given the time of `calendar`, by which the media arrived.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
         self.blob(name, text.into(), Progress::ENDED, calendar, false);
     }
@@ -221,7 +222,7 @@ impl Publishing {
         self.key_file.as_ref().is_none_or(KeyFile::has_room)
     }
 
-    /// True if a unit becomes part of a segment; false while the key is missing.
+    /// True if a unit becomes part of a segment; false if the key for it is missing.
     pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         self.key_file.as_mut().is_none_or(|file| file.admits(entry, chosen))
     }
@@ -244,7 +245,7 @@ impl Publishing {
 
     // ---- the end, and copies
 
-    /// True if nothing follows.
+    /// True if the stream has ended, so that nothing more is published.
     pub(super) const fn is_over(&self) -> bool {
         self.closing.is_some()
     }

@@ -176,9 +176,9 @@ pub(super) struct HlsSettings {
     pub(super) rules: Rules,
     /// `hlsPlayListType` or `dvr.window`: segments are kept on the disk.
     pub(super) kept: Option<Keep>,
-    /// `deleteHLSFilesOnEnded`: they are removed after the stream has ended.
+    /// `deleteHLSFilesOnEnded`: the kept segments are removed after the stream has ended.
     pub(super) deleted_at_end: bool,
-    /// `hlsHttpEndpoint`: segments are pushed there.
+    /// `hlsHttpEndpoint`: segments are pushed to this URL.
     pub(super) pushed_to: Option<Arc<Url>>,
     /// `hlsSegmentType`: segments are fragmented MP4.
     pub(super) fragmented: bool,
@@ -211,8 +211,8 @@ pub(super) enum Keep {
     Newest(DvrSettings),
 }
 
-/// Condition under which playlists get their end (`EXT-X-ENDLIST`), and manifests theirs. Without an end, players
-/// keep asking, and play what follows when the stream is published again.
+/// Condition under which playlists get their end tag (`EXT-X-ENDLIST`) and manifests are marked as ended.
+/// Otherwise players keep polling, and continue when the stream is published again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
     /// The stream was ended by its publisher or an operator.
@@ -232,7 +232,7 @@ impl Ends {
         }
     }
 
-    /// True if the playlists of a stream that ended in this way get their end.
+    /// True if the playlists of a stream that ended in this way get their end tag.
     pub(super) const fn with(self, end: StreamEnd) -> bool {
         match (self, end) {
             // The stream continues at another node.
@@ -248,7 +248,7 @@ impl Ends {
     }
 }
 
-/// Settings of DASH alone; `None` for the value of HLS.
+/// Settings of DASH alone. Where they are `None`, the setting of HLS applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DashSettings {
     /// `dashSegDuration` in milliseconds, for segments that HLS does not share.
@@ -385,7 +385,7 @@ impl HlsSettings {
         self.sealing.scope == Some(Scope::Samples)
     }
 
-    /// True if segments are encrypted in another way, or with the key of another file.
+    /// True if the new settings encrypt segments in another way, or with the key of another file.
     pub(super) fn are_sealed_otherwise(former: &AppSettings, new: &AppSettings) -> bool {
         let (former, new) = (Self::of(former), Self::of(new));
         former.sealing != new.sealing || former.key_file != new.key_file
@@ -411,7 +411,7 @@ impl HlsSettings {
                     let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
                     settings.rules.list_size = size.unwrap_or(settings.rules.list_size);
                 }
-                // All of a stream, or the newest hours of it.
+                // Ignored: with `dvr.window`, the disk keeps only the newest segments, not the whole stream.
                 "hlsPlayListType" if settings.dvr().is_some() => {}
                 "hlsPlayListType" if settings.sealing.scope.is_none() || settings.sealing.is_given => {
                     settings.kept = kind(value).map(Keep::All);

@@ -41,7 +41,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     begin: |now, order, seed| Box::new(LiveSink::new(TsPlaylist::new(now, order, seed))),
 };
 
-/// Segments.
+/// Format of the units from which the sink makes MPEG-TS segments.
 pub(super) static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,
@@ -104,7 +104,7 @@ struct TsPlaylist {
     segmenter: TsSegmenter,
     metadata: Metadata,
     lag: Lag,
-    /// The [`Chosen::epoch`] of its tracks.
+    /// The [`Chosen::epoch`] of the tracks in use.
     chosen_epoch: u32,
     dates: Dates,
     publishing: Publishing,
@@ -252,7 +252,7 @@ mod tests {
             let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
             sink.take(&ctx, &entry(unit.clone()), &chosen);
             if dts == 7000 {
-                // The picture decoded at ten seconds.
+                // The cue names the presentation time of the picture whose DTS is ten seconds.
                 let payload = scte35::insert(7, scte35::Kind::Out, None);
                 let cue = AccessUnit { track: TrackId::CUES, pts: 10_080, payload, key_frame: false, ..unit };
                 sink.take_data(&entry(cue));

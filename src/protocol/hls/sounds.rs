@@ -30,7 +30,7 @@ pub(super) fn of(track: &Track) -> Sound {
     }
 }
 
-/// Returns those of these audio tracks that viewers choose from, lowest id first: the ones that players support best.
+/// Returns the audio tracks that viewers can choose from: the ones that players support best, lowest id first.
 pub(super) fn to_choose<'t>(
     tracks: impl IntoIterator<Item = &'t Track>,
     fit: impl Fn(&Track) -> Fit,

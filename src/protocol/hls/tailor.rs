@@ -385,7 +385,7 @@ mod tests {
         assert!(PLAYLIST.contains(date) && !text.contains(date), "{text}");
         let kept = |text: &str| text.lines().filter(|line| !line.starts_with(date)).count();
         assert_eq!(text.lines().count(), kept(PLAYLIST), "nothing else is");
-        // A part of it is still found by its dates.
+        // A part of the playlist is still found by its dates, although the dates are not sent.
         let part = tailored_for(&without, &query(&[("start", "13")])).unwrap();
         assert!(part.contains("8.m4s") && !part.contains("7.m4s") && !part.contains(date), "{part}");
         let line = format!("{range}ID=\"1\",START-DATE=\"1970-01-01T00:00:10.000Z\"\n");

@@ -14,7 +14,7 @@ use crate::protocol::{mp4_mapping, ts};
 /// The kind of the segments.
 #[derive(Debug)]
 enum Kind {
-    /// No segment has come yet.
+    /// No segment has arrived yet.
     Unknown,
     Ts(Box<ts::Depackager>),
     Mp4(Box<mp4_mapping::Depackager>),
@@ -26,7 +26,7 @@ pub(super) struct Units {
     grant: Grant,
     has_audio_beside: bool,
     kind: Kind,
-    /// The last index of each rendition, to begin again after a loss.
+    /// The last index of each rendition, to restart after a loss.
     indexes: [Bytes; 2],
 }
 
@@ -163,7 +163,7 @@ impl Units {
         }
     }
 
-    /// Returns the part of the stream that has come so far.
+    /// Returns the part of the stream that has arrived so far.
     pub(super) fn supply(&self) -> Supply {
         match &self.kind {
             Kind::Unknown => Supply::Nothing,
@@ -172,7 +172,7 @@ impl Units {
         }
     }
 
-    /// Reads a rendition from its initialization section on.
+    /// Reads a rendition again, beginning with its initialization section.
     fn begin_again(&mut self, rendition: Rendition) -> Result<(), String> {
         let input = input_of(rendition);
         let (Kind::Mp4(depackager), Some(index)) = (&mut self.kind, self.indexes.get(input)) else {

@@ -1,5 +1,5 @@
-//! Names for which requests wait: those of files that the application makes, and parts until their
-//! playlist is that far.
+//! Names for which requests wait: those of files that the application makes, and those of parts that the playlist
+//! does not list yet.
 
 use bytes::Bytes;
 use hls::segmenter::{Mp4Segmenter, Names, Start, Timed};

@@ -85,7 +85,7 @@ impl Depackager {
         self
     }
 
-    /// True if samples come, but all so far were skipped.
+    /// True if samples arrive, but all so far were skipped.
     pub(in crate::protocol) fn skips(&self) -> bool {
         self.from != i64::MIN && !self.delivers
     }
@@ -115,7 +115,7 @@ impl Depackager {
         self.readers.get_mut(input).map_or(Ok(()), Reader::begin_segment)
     }
 
-    /// Begins again with the index of a file, regardless of earlier bytes.
+    /// Forgets all earlier bytes of a file; the next ones must be its index.
     pub(in crate::protocol) fn begin_again(&mut self, input: usize) {
         if let Some(reader) = self.readers.get_mut(input) {
             *reader = Reader::new(Limits::default());
@@ -254,7 +254,7 @@ impl Depackager {
         let unit = AccessUnit {
             track: lane.id,
             dts: 0,
-            // For now, the distance from the decode time, which is not on the stream's clock yet.
+            // The distance from DTS to PTS, until the DTS is placed on the stream's clock.
             pts: shown,
             key_frame,
             config_epoch,
@@ -286,7 +286,7 @@ impl Depackager {
             return false;
         };
         self.waiting_bytes = self.waiting_bytes.saturating_sub(unit.payload.len());
-        // A time before zero is one of a clock that wraps there.
+        // A negative time is converted as if the clock had wrapped.
         let raw = dts.rem_euclid(1 << CLOCK_BITS).unsigned_abs();
         unit.dts = self.timeline.map(unit.track, raw);
         unit.pts = unit.dts.saturating_add(unit.pts);

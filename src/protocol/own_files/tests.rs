@@ -16,7 +16,8 @@ fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     [&u32::try_from(8 + body.len()).unwrap().to_be_bytes()[..], kind, body].concat()
 }
 
-/// Plays a file that reports this length. Returns the pieces, the offsets that were read, and the end.
+/// Plays a file whose reported length is `length`. Returns the pieces, the offsets that were read, and the reason
+/// of the end.
 fn play(file: &[u8], length: u64) -> (Vec<Media>, Vec<u64>, String) {
     let now = Instant::now();
     let (mut client, mut pieces, mut offsets) = (FilePull::new(vec!["x".into()]), Vec::new(), Vec::new());
@@ -65,8 +66,8 @@ fn a_file_is_read_block_by_block_to_its_end() {
     let (pieces, offsets, end) = play(&file, length);
     assert_eq!((read(&pieces), &*end), (file.clone(), "the file is over"));
     assert_eq!(offsets, [0, BLOCK_BYTES as u64, 2 * BLOCK_BYTES as u64]);
-    // Bytes added after the first length was read are not awaited; bytes missing before it are a
-    // fault.
+    // Bytes that were added after the length was first read are not awaited. Bytes that are missing before that
+    // length are a fault.
     assert_eq!(read(&play(&file, 200_000).0).len(), 200_000);
     let (pieces, _, end) = play(&file, length + 1);
     assert_eq!((read(&pieces).len(), &*end), (file.len(), "the file cannot be read, or became shorter"));
@@ -84,7 +85,7 @@ fn an_index_behind_the_media_is_read_first() {
     assert_eq!((read(&pieces[1..]), &*end), ([media, index].concat(), "the file is over"));
     let index_at = media_at + 500_008;
     assert_eq!(offsets[..4], [0, index_at, index_at + BLOCK_BYTES as u64, media_at]);
-    // Lengths that lie.
+    // Box lengths that are wrong.
     let lying =
         [head, 1_u32.to_be_bytes().to_vec(), b"mdat".to_vec(), u64::MAX.to_be_bytes().to_vec()].concat();
     assert_eq!(play(&lying, lying.len() as u64).2, "the file is over");
@@ -110,7 +111,7 @@ fn other_files_and_missing_ones_are_told_apart() {
         assert_eq!(client.poll(), Some(ClientEvent::Ended(wanted.to_owned())));
         assert!(client.poll_job().is_none());
     }
-    // A busy job service is asked again a little later.
+    // If the job service is busy, the client submits its job again a little later.
     let mut client = opened(Outcome::Busy);
     assert_eq!(client.poll(), None);
     assert!(client.poll_job().is_none());

@@ -115,7 +115,7 @@ struct PreviewSink {
     is_job_under_way: bool,
     /// Time before which no key frame is taken.
     next: Instant,
-    /// The time until which the first key frame must come.
+    /// The time until which the first key frame must arrive.
     until: Instant,
     /// Number of key frames in a row that have ended the process.
     deaths: u32,
@@ -177,7 +177,8 @@ impl PreviewSink {
         self.next = now.mono + self.plan.period;
     }
 
-    /// Publishes a picture, or the fact that there is none for a while.
+    /// Publishes a picture. If none could be made, publishes an empty blob, which prevents further attempts for a
+    /// while.
     fn settle(&mut self, now: Now, made: Result<Bytes, NoPicture>) {
         let (bytes, fresh) = match made {
             Ok(bytes) => {

@@ -18,13 +18,13 @@ const TS_SYNC: u8 = 0x47;
 /// The body of a source.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Too few bytes have come to detect the container.
+    /// Too few bytes have arrived to detect the container.
     Unknown(BytesMut),
     /// An FLV file.
     Flv(Reader),
     /// A transport stream, with bytes that were not polled yet.
     Ts(Option<Bytes>),
-    /// An MP4 file of which too little has come to locate its index.
+    /// An MP4 file of which too little has arrived to locate its index.
     Mp4Begins(Beginning),
     /// An MP4 file, with bytes that were not polled yet.
     Mp4(Option<Bytes>),

@@ -64,7 +64,7 @@ impl Media {
 /// The context in which a client begins.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::protocol) struct Start<'a> {
-    /// The nodes that a copy is for, besides this one.
+    /// The nodes for which this node fetches the copy.
     pub(in crate::protocol) via: &'a [String],
     /// The time.
     pub(in crate::protocol) now: Instant,
@@ -94,7 +94,7 @@ pub(in crate::protocol) enum ClientEvent {
         /// The tracks that decode it.
         tracks: Arc<Tracks>,
     },
-    /// The number of units that could not be used.
+    /// Number of units dropped since the last event, because they could not be used.
     Dropped(u64),
     /// A clock of the source was wrong, and was corrected.
     ClockNews(ClockNews),
@@ -115,16 +115,17 @@ pub(in crate::protocol) enum ClientEvent {
 /// The timeouts of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Time for the handshake, or until the response's head.
+    /// Maximum time for the handshake, or until the head of the response has arrived.
     pub handshake: Duration,
-    /// Time from then to the stream.
+    /// Maximum time from the end of the handshake to the beginning of the stream.
     pub ready: Duration,
-    /// Time between media.
+    /// Maximum time between two pieces of media.
     pub stall: Duration,
 }
 
 impl Patience {
-    /// The timeouts of pulls. The session's own deadlines are shorter in total; the last two only bound the machine.
+    /// The timeouts of pulls. The session's own deadlines are shorter in total; `ready` and `stall` only bound the
+    /// machine.
     pub(in crate::protocol) const PULL: Self = Self {
         handshake: Duration::from_secs(5),
         ready: Duration::from_secs(10),

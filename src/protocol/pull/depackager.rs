@@ -27,7 +27,7 @@ pub(super) enum Output {
     Dropped {
         /// The number of units.
         units: u64,
-        /// True if these were video or audio.
+        /// True if the dropped units were video or audio.
         media: bool,
     },
     /// A clock fault that was corrected.
@@ -112,7 +112,7 @@ impl Depackager {
             (Self::Mp4(ingest), Media::Mp4Index { index, media_at }) => {
                 unreadable(ingest.begin_behind(0, index, *media_at), out);
             }
-            // A server sends one kind.
+            // A server sends pieces of one container only. Pieces of another container are ignored.
             (Self::Tags(_), Media::Payload(_) | Media::Lost | Media::Mp4(_) | Media::Mp4Index { .. })
             | (Self::Ts(_), Media::Tag(_) | Media::Mp4(_) | Media::Mp4Index { .. })
             | (Self::Mp4(_), Media::Tag(_) | Media::Payload(_) | Media::Lost) => {}

@@ -26,7 +26,7 @@ pub(super) enum Layout {
     },
 }
 
-/// Parses a box head into type and size; 0 if the box extends to the end of the file. `None` if too little has come.
+/// Parses a box head into type and size; 0 if the box extends to the end of the file. `None` if too little has arrived.
 fn head(bytes: &[u8]) -> Option<([u8; 4], u64)> {
     let (size, rest) = bytes.split_first_chunk::<4>()?;
     let (kind, rest) = rest.split_first_chunk::<4>()?;
@@ -38,7 +38,7 @@ fn head(bytes: &[u8]) -> Option<([u8; 4], u64)> {
     Some((*kind, size))
 }
 
-/// The beginning of a file, until its layout is known. Bytes may come in small pieces; each box is parsed once.
+/// The beginning of a file, until its layout is known. Bytes may arrive in small pieces; each box is parsed once.
 #[derive(Debug, Default)]
 pub(super) struct Beginning {
     bytes: BytesMut,
@@ -47,7 +47,7 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// Takes the next bytes and returns the layout, or `None` if too little has come.
+    /// Takes the next bytes and returns the layout, or `None` if too little has arrived.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Option<Layout> {
         self.bytes.extend_from_slice(bytes);
         loop {
@@ -70,7 +70,7 @@ impl Beginning {
         }
     }
 
-    /// Returns all bytes that have come.
+    /// Returns all bytes that have arrived.
     pub(super) fn take(&mut self) -> Bytes {
         std::mem::take(&mut self.bytes).freeze()
     }
@@ -85,7 +85,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// Takes the next bytes and returns the index, a complete `moov`, or `None` if too little has come.
+    /// Takes the next bytes and returns the index, a complete `moov`, or `None` if too little has arrived.
     ///
     /// # Errors
     /// The reason why there is no index.

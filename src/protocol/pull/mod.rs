@@ -44,7 +44,7 @@ use stall::Stall;
 
 /// Maximum time from the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time to wait for a server that calls us; practically none.
+/// Maximum time to wait for a server that connects to us: a year, which means no limit.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Maximum number of metadata pieces held before the first video or audio.
 const HELD_MAX: usize = 16;
@@ -67,7 +67,7 @@ enum Stage {
     Connecting {
         until: Instant,
     },
-    /// The stream was asked for; no video or audio has come.
+    /// The stream was asked for; no video or audio has arrived.
     Preparing {
         until: Instant,
     },
@@ -81,7 +81,7 @@ enum Stage {
         stall: Box<Stall>,
         /// The pacing of a file; `None` for a live source.
         pace: Option<Pace>,
-        /// An instant, and the media time in milliseconds that arrived then.
+        /// An instant, and the media time in milliseconds that had arrived at that instant.
         began: Option<(Instant, i64)>,
     },
     Over,
@@ -127,7 +127,7 @@ impl PullSession {
         while self.events.is_empty() && self.wants_media() {
             match self.client.poll() {
                 Some(ClientEvent::Connected) => self.connected(now),
-                // The first media counts.
+                // Nothing to do: the session acts on the first media.
                 Some(ClientEvent::Accepted) => {}
                 Some(ClientEvent::Media(media)) => self.take(now, media),
                 Some(ClientEvent::Begun) => self.ask(),
@@ -184,7 +184,7 @@ impl PullSession {
         }
     }
 
-    /// Holds a piece until the grant; the first video or audio asks for it.
+    /// Holds a piece until the grant. The first piece of video or audio makes the session ask for the grant.
     fn hold(&mut self, media: Media) {
         if !media.is_kept() {
             return;
@@ -199,7 +199,7 @@ impl PullSession {
         }
     }
 
-    /// Asks control whether the stream may be published, because media has come.
+    /// Asks control whether the stream may be published, because media has arrived.
     fn ask(&mut self) {
         if !matches!(self.stage, Stage::Preparing { .. }) {
             return;
@@ -584,7 +584,7 @@ impl Timers for PullSession {
             Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked | Stage::Over => {}
         }
         if matches!(self.stage, Stage::Over) {
-            // The server would not learn of the end over a socket that nobody closes.
+            // Over datagrams, the server learns of the end only if the client closes in the way of its protocol.
             return self.client.close(now);
         }
         self.client.handle_timeout(now);

@@ -22,7 +22,7 @@ pub(super) struct Pace {
     reserve: Duration,
     /// Time by which the stream was ahead before this attempt.
     lead: Duration,
-    /// A time, and the media time in milliseconds that is due then.
+    /// An instant, and the media time in milliseconds that is due at that instant.
     base: Option<(Instant, i64)>,
     /// The latest media time emitted.
     latest: i64,

@@ -10,9 +10,9 @@ use super::layout::Behind;
 /// The part being read.
 #[derive(Debug)]
 enum Part {
-    /// All of it.
+    /// The whole source, from start to end.
     Whole,
-    /// The index of a file, at this offset or later, with the bytes that have come of it.
+    /// The index of a file, at this offset or later, with the bytes that have arrived of it.
     Index { media_at: u64, index_at: u64, behind: Behind },
     /// The media, whose index was read before.
     Media { media_at: u64, index: Bytes },

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 const MEDIA_WITHIN: Duration = Duration::from_secs(4);
 /// Maximum time between two pictures of a video that has proved to be continuous.
 const VIDEO_WITHIN: Duration = Duration::from_secs(10);
-/// Maximum time between two pictures until enough have come to know their usual distance.
+/// Maximum time between two pictures until enough have arrived to know their usual distance.
 const VIDEO_WITHIN_AT_FIRST: Duration = Duration::from_secs(60);
 const PICTURES_KNOWN: u32 = 10;
-/// Factor on the longest distance between pictures so far that is allowed, for slide shows.
+/// Video counts as stopped after this many times the longest distance between two pictures so far, which allows
+/// for slide shows.
 const SLIDES_FACTOR: u32 = 3;
 
 /// Statistics of the video so far.
@@ -39,12 +40,12 @@ impl Stall {
         Self { due: now + MEDIA_WITHIN, video: None }
     }
 
-    /// Notes that media has come.
+    /// Notes that media has arrived.
     pub(super) fn renew(&mut self, now: Instant) {
         self.due = now + MEDIA_WITHIN;
     }
 
-    /// Notes that a picture has come.
+    /// Notes that a picture has arrived.
     pub(super) fn picture(&mut self, now: Instant) {
         let video = self.video.get_or_insert(Video { last: now, longest: Duration::ZERO, pictures: 0 });
         video.longest = video.longest.max(now.saturating_duration_since(video.last));
@@ -62,7 +63,7 @@ impl Stall {
         (self.due <= now).then(|| format!("frozen: no media for {} s", MEDIA_WITHIN.as_secs()))
     }
 
-    /// Returns the reason if audio comes but video has stopped.
+    /// Returns the reason if audio arrives but video has stopped.
     pub(super) fn without_video(&self, now: Instant) -> Option<String> {
         let video = self.video?;
         let within = video.within();

@@ -17,7 +17,7 @@ use crate::mail::SessionSettings;
 use crate::protocol::{Apps, outbound};
 use crate::types::{PullId, StreamId};
 
-/// Nothing is published.
+/// An empty set of blobs.
 static BLOBS: Blobs = Blobs::new();
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
 const FILE_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n";
@@ -115,7 +115,7 @@ impl Rig {
         rig
     }
 
-    /// Moves on, stopping at each deadline.
+    /// Advances the clock to `time`, stopping at each deadline.
     fn run_to(&mut self, time: Duration) -> Vec<String> {
         let end = self.began + time;
         let mut events = Vec::new();
@@ -244,7 +244,7 @@ fn a_pull_whose_video_stops_ends_although_its_sound_goes_on() {
 
 #[test]
 fn u_20_servers_that_are_silent_or_break_the_rules() {
-    // No connection, no answer, no media.
+    // Three failures: no connection, no answer, no media.
     let mut rig = Rig::flv();
     assert_eq!(rig.run_to(secs(6)), ["Lost", "failed: connect timed out", "closed"]);
     let mut rig = Rig::flv();
@@ -307,7 +307,7 @@ fn u_33_redirects_are_followed_five_times_in_connections_of_their_own() {
     rig.sent();
     let redirect = |to: &str| format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 3\r\n\r\nxyz");
     let next = |events: &[String]| events.iter().find(|event| event.starts_with("Order(NextServer")).cloned();
-    // The server closes after its answer: that does not end the attempt.
+    // The server closes the connection after its redirect, which does not end the attempt.
     rig.call(|session, ctx| {
         session.handle_bytes(ctx, redirect("http://edge:81/b.flv").as_bytes());
         session.handle_path(ctx, PathId::default(), PathEvent::PeerClosed);
@@ -333,7 +333,7 @@ fn u_33_redirects_are_followed_five_times_in_connections_of_their_own() {
     rig.connected();
     let events = rig.give(redirect("file:///etc/passwd").as_bytes());
     assert!(next(&events).is_none() && events[1].starts_with("failed: the server redirects to where"));
-    // An answer that comes before any request does not cause two requests to the next server.
+    // A redirect that arrives before any request was made does not cause two requests to the next server.
     let mut rig = Rig::flv();
     rig.call(|session, ctx| {
         session.handle_path(ctx, PathId::default(), PathEvent::Open { local: None });
@@ -342,7 +342,7 @@ fn u_33_redirects_are_followed_five_times_in_connections_of_their_own() {
     assert!(next(&rig.events()).is_some() && rig.sent().is_empty());
     rig.connected();
     assert_eq!(rig.sent().windows(4).filter(|bytes| bytes == b"GET ").count(), 1);
-    // Addresses that control does not allow, or cannot find.
+    // Redirects to addresses that control does not allow, or cannot resolve.
     let mut rig = Rig::flv();
     rig.connected();
     rig.give(redirect("http://169.254.169.254/").as_bytes());
@@ -369,7 +369,7 @@ fn count(events: &[String]) -> usize {
 fn what_cannot_be_used_does_not_freeze_a_file_that_waits() {
     let mut rig = Rig::begun(FILE_HEAD);
     rig.give(&tag(INTER, 4000));
-    // A frame, and one of another track that has no parameter sets.
+    // One frame of the known track, and one of a track that has no parameter sets.
     let both = b"\xa6\x23avc1\0\0\0\x05\0\0\0\x01\x41avc1\x01\0\0\x05\0\0\0\x01\x41";
     assert!(rig.give(&tag(both, 12_000)).is_empty());
     assert!(!rig.session.wants_bytes(), "a unit waits until it is due");
@@ -404,7 +404,7 @@ fn a_live_source_is_never_held_back_and_a_file_without_a_length_is_found_out() {
     assert!(!rig.session.wants_bytes());
     assert_eq!(count(&rig.run_to(secs(18))), 0);
     assert_eq!(count(&rig.run_to(secs(20))), 20);
-    // Two clocks of a camera that drift apart: the units of neither wait.
+    // A camera whose two clocks drift apart: no unit of either track waits.
     let mut rig = Rig::flowing();
     for n in 1..=100u32 {
         rig.run_to(Duration::from_millis(u64::from(n) * 100));
@@ -482,7 +482,7 @@ fn a_file_behind_another_is_held_for_what_is_still_to_be_seen_of_that() {
     let minute: Vec<u8> = (1..=600).flat_map(|n| tag(KEY, n * 100)).collect();
     assert_eq!(count(&rig.give(&minute)), 5, "a second and a half of the two are taken");
     assert_eq!(count(&rig.run_to(secs(20))), 200, "then as time goes");
-    // The end reports the progress so far.
+    // The event at the end reports by how much the stream is ahead of real time.
     rig.call(|session, ctx| session.end(ctx.now.mono, "over"));
     let ends = std::iter::from_fn(|| rig.call(|session, ctx| session.poll_event(ctx)));
     let ahead = ends.filter_map(|event| match event {
@@ -506,7 +506,7 @@ fn u_20_rtmp_servers_that_are_silent_or_hostile() {
         let events = rig.give(answer);
         assert!(events.last().is_some_and(|event| event == "closed"), "{events:?}");
     }
-    // Answers the handshake, then a chunk size of 2^31 and beginnings of large messages.
+    // Answers the handshake; then sends a chunk size of 2^31 and beginnings of large messages.
     let mut bytes = vec![3];
     bytes.extend([0; 3072]);
     bytes.extend(b"\x02\0\0\0\0\0\x04\x01\0\0\0\0\x80\0\0\x01");
@@ -604,7 +604,7 @@ fn a_source_whose_video_never_comes_to_anything_is_told_and_tried_again() {
         let head = TagHead { kind: TagKind::Audio, size: u32::try_from(body.len()).unwrap(), timestamp };
         [&head.write()[..], body, &head.trailer()].concat()
     };
-    // Either the length of the NAL unit exceeds the frame; or the frame is well-formed, but no key frame ever comes.
+    // Either the length of the NAL unit exceeds the frame; or the frame is well-formed, but no key frame ever arrives.
     for (bad, told) in [(&b"\x17\x01\0\0\0\0\0\0\x09\x65"[..], true), (INTER, false)] {
         let mut rig = Rig::flv();
         rig.connected();

@@ -105,12 +105,12 @@ impl Depackager {
     }
 }
 
-/// Selects the units between two dates.
+/// Selects the units of a clip: those between two dates.
 #[derive(Debug)]
 struct Cutter {
     range: ClipRange,
     chosen: Chosen,
-    /// Milliseconds from DTS to date, once a unit has come.
+    /// Milliseconds from DTS to date, once a unit has arrived.
     offset_ms: Option<i64>,
     /// Units since the last key frame, held until the clip begins.
     held: Vec<Entry>,
@@ -233,7 +233,7 @@ impl ClipSink {
     fn loaded(&mut self, ctx: &Context<'_>, outcome: Outcome) {
         let Some(loading) = &mut self.loading else { return };
         if matches!(outcome, Outcome::Busy) {
-            // The segment is requested again then.
+            // After the pause, the segment is requested again.
             self.step_at = ctx.now.mono.checked_add(BUSY_PAUSE);
         }
         match loading.job_done(outcome) {

@@ -13,7 +13,7 @@ use crate::mail::{Blob, ClipRange};
 use crate::protocol::Apps;
 use crate::protocol::sinks::{self, Requested};
 
-/// The id of its jobs; those of recordings count from 0.
+/// The id of the jobs that read segments; the ids of a recording's jobs count from 0.
 pub(super) const JOB: JobId = JobId(u64::MAX);
 /// Maximum number of segments in the time of a clip; less than the number from which a reader of playlists
 /// drops the oldest ones.
@@ -25,11 +25,11 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Memory(Bytes),
-    /// Its path below `webapps`.
+    /// The path of a file on the disk, below `webapps`.
     Disk(Vec<String>),
 }
 
-/// A segment that is kept.
+/// A segment that can still be read, from memory or from the disk.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) media: Place,
@@ -40,7 +40,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Returns the first of its files that is still on the disk.
+    /// Returns the first of the segment's files that has not been read from the disk yet.
     pub(super) fn on_disk(&mut self) -> Option<&mut Place> {
         let mut places = self.init.iter_mut().chain([&mut self.media]);
         places.find(|place| matches!(place, Place::Disk(_)))
@@ -160,7 +160,7 @@ impl Loading {
         Some(Job { id: JOB, app: None, work })
     }
 
-    /// Takes the outcome of its job.
+    /// Takes the outcome of the job that reads the file.
     #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else it is, the file was not read")]
     pub(super) fn job_done(&mut self, outcome: Outcome) -> Loaded {
         self.is_asked = false;

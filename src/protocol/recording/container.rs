@@ -29,8 +29,8 @@ impl Container {
     }
 
     /// True if a stream with these codecs is recorded. The WebM recording of a stream with video must contain its
-    /// video, because audio alone would not be a recording of the stream. Transcoded audio is recorded only with such
-    /// video.
+    /// video, because audio alone would not be a recording of the stream. Transcoded audio is recorded only with
+    /// video that WebM can carry.
     pub fn records(self, mut codecs: impl Iterator<Item = Codec> + Clone) -> bool {
         match self {
             Self::Mp4 => true,

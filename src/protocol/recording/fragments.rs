@@ -93,7 +93,8 @@ impl Fragments {
         !self.is_begun
     }
 
-    /// True if the stream's tracks differ from the file's. A file of which nothing was written gets added tracks instead.
+    /// True if the stream's tracks differ from the file's. If nothing was written to the file yet, new tracks are
+    /// added to it instead.
     pub(super) fn is_of_others(&mut self, chosen: &Chosen) -> bool {
         if self.chosen_epoch == chosen.epoch() {
             return false;

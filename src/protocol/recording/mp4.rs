@@ -81,7 +81,7 @@ impl Lane {
 #[derive(Debug, Default)]
 pub(super) struct Mp4 {
     lanes: Vec<Lane>,
-    /// The time presented at zero, and its time scale.
+    /// The stream time that the file presents at zero, and the time scale of that time.
     zero: Option<(i64, Timescale)>,
     sequence: u32,
 }
@@ -120,7 +120,7 @@ impl Muxer for Mp4 {
         }
         let mut slices = Vec::new();
         if self.sequence == 0 {
-            // Tracks that only a unit can describe are left out if no unit of theirs has come yet.
+            // Tracks that only a unit can describe are left out if no unit of theirs has arrived yet.
             self.lanes.retain(|lane| {
                 let needs_unit =
                     matches!(lane.description.config, CodecConfig::Ac3(_) | CodecConfig::Eac3(_));
@@ -146,7 +146,7 @@ impl Muxer for Mp4 {
             }
         }
         if self.sequence == 0 {
-            // The head depends on whether a track has begun.
+            // No unit can follow, so tracks without a sample are left out of the head.
             self.lanes.retain(|lane| !lane.samples.is_empty());
         }
         self.write()

@@ -39,7 +39,7 @@ const CHANGE_PERIOD: Duration = Duration::from_secs(10);
 /// Ids of the jobs in progress.
 const WRITE: JobId = JobId(0);
 const SYNC: JobId = JobId(1);
-/// Pause before a job that was refused, because too many waited, is submitted again.
+/// Pause before a job that was refused, because too many jobs waited, is submitted again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The kind of sink that records MP4.
@@ -131,9 +131,9 @@ enum Doing {
 /// with files.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Recent changes, less one for each period that has passed.
+    /// Number of recent changes, reduced by one for each period that has passed.
     count: u32,
-    /// Beginning of the period.
+    /// The beginning of the current period.
     since: Option<Instant>,
     /// True if a new file is due and must wait.
     waits: bool,
@@ -252,7 +252,7 @@ impl RecordingSink {
         self.ends_soon |= self.fragments.as_mut().is_some_and(|fragments| fragments.is_of_others(chosen));
         let is_recorded = self.container.records_stream(chosen);
         if !is_recorded && self.fragments.as_ref().is_some_and(Fragments::is_empty) {
-            // The tracks that arrived meanwhile make it another stream.
+            // Tracks that arrived before anything was written show that the container cannot record this stream.
             self.fragments = None;
             self.steps.push_back(Step::End);
         }

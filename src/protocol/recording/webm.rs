@@ -48,7 +48,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(super) struct WebM {
     lanes: Vec<Lane>,
-    /// Time of the file's beginning, once it was written.
+    /// Stream time of the beginning of the file, once the head was written.
     zero_ns: Option<i64>,
     waiting: Vec<Waiting>,
 }
@@ -60,7 +60,7 @@ impl WebM {
         let block = |waiting: Waiting| {
             let lane = lanes.iter_mut().find(|lane| lane.description.number == waiting.lane)?;
             let after_ns = waiting.at_ns.checked_sub(zero_ns).filter(|after| *after >= 0)?;
-            // `CodecDelay` is in the times of blocks.
+            // The times of blocks include `CodecDelay`.
             let delay_ns = i64::try_from(lane.description.delay_ns()).unwrap_or(0);
             let rounded_ms = after_ns.saturating_add(delay_ns).saturating_add(NS_PER_MS / 2) / NS_PER_MS;
             let at_ms = lane.block_ms(waiting.at_ns, rounded_ms);
@@ -114,7 +114,7 @@ impl Muxer for WebM {
         let zero_ns = match self.zero_ns {
             Some(zero_ns) => zero_ns,
             None => {
-                // A track is left out if only a unit can give its size, and no unit of it has come yet.
+                // A track is left out if only a unit can give its size, and no unit of it has arrived yet.
                 self.lanes.retain(|lane| lane.description.is_complete());
                 let described: Vec<Description> =
                     self.lanes.iter().map(|lane| lane.description.clone()).collect();

@@ -71,7 +71,7 @@ impl RelayPull {
                         ClientEvent::Begun
                     }
                 },
-                // The publisher may pause as long as the origin lets it.
+                // A sign of life without media: the publisher may pause for as long as the origin allows.
                 Heard::Alive => ClientEvent::Dropped(0),
                 // A node that would have to ask this node does not have the stream either.
                 Heard::Refused(Refused::NotFound | Refused::Loop, reason)
@@ -193,9 +193,9 @@ impl Demands for RelayPull {
 struct Clock {
     /// Shift of all times in milliseconds; `None` until the first unit.
     shift_ms: Option<i64>,
-    /// Milliseconds from the origin's zero to the copy's.
+    /// Milliseconds from the zero of the origin's clock to that of the copy's clock.
     between_ms: i64,
-    /// Time up to which the copy has the units; `None` if it has none.
+    /// Time up to which the copy already has units; `None` if it has none.
     had_ms: Option<i64>,
     /// Video tracks that have had a key frame since units were skipped.
     begun: TrackSet,
@@ -240,7 +240,8 @@ impl Clock {
         ClientEvent::Unit { unit, tracks: Arc::clone(&self.tracks) }
     }
 
-    /// Returns the shift of all units. If the stream has restarted, no unit is placed before those that the copy has.
+    /// Returns the shift of all units in milliseconds. After a restart of the stream, the shift places no unit
+    /// before those that the copy already has.
     fn shift(&mut self, first_ms: i64) -> i64 {
         let (between_ms, had_ms) = (self.between_ms, self.had_ms);
         *self.shift_ms.get_or_insert_with(|| match had_ms {
@@ -255,7 +256,8 @@ impl Clock {
         self.had_ms.is_some_and(|had_ms| dts_ms <= had_ms)
     }
 
-    /// True if a picture can be decoded: it directly follows what the copy has, or a key frame has come.
+    /// True if a picture can be decoded: it directly follows the units that the copy has, or its track has had a
+    /// key frame.
     fn may_begin(&mut self, unit: &AccessUnit) -> bool {
         let follows = self.had_ms.is_some() && self.between_ms == 0;
         if follows || unit.key_frame {

@@ -23,7 +23,7 @@ const SILENCE: u8 = 127;
 #[derive(Debug)]
 pub(super) struct Cast {
     shows: Shows,
-    /// The streams in the order in which they came.
+    /// The streams in the order in which they joined.
     streams: Vec<StreamKey>,
     /// Streams that speak, with their levels in -dBov.
     speaking: BTreeMap<StreamKey, u8>,
@@ -34,9 +34,9 @@ pub(super) struct Cast {
 #[derive(Debug)]
 struct Shown {
     key: StreamKey,
-    /// Time at which it was chosen.
+    /// Time at which the shown stream was chosen.
     since: Instant,
-    /// Time at which it last spoke; initially the time at which it was chosen.
+    /// Time at which the shown stream last spoke; initially the time at which it was chosen.
     heard: Instant,
 }
 

@@ -36,7 +36,7 @@ struct Lane {
     source: Option<(TrackId, u32)>,
     /// Time of the newest unit, in milliseconds.
     last_ms: i64,
-    /// Time up to which units of the shown stream are left out, because former streams have filled it.
+    /// Time up to which units of the shown stream are left out, because units of former streams already cover it.
     had_ms: i64,
     /// True if a decoder can take the next unit of the shown stream.
     has_begun: bool,
@@ -209,7 +209,7 @@ mod tests {
         Output::new(&Grant { stream: StreamId(1), position, epoch, zero_ms: 0, settings })
     }
 
-    /// The track, its time in milliseconds and the epoch of its configuration.
+    /// Converts a unit. Returns its track, its time in milliseconds and the epoch of its configuration.
     fn shown(output: &mut Output, of: &Member, entry: &Entry) -> Option<(TrackId, i64, u32)> {
         let (unit, tracks) = output.convert(entry, &of.chosen)?;
         let track = tracks.get(unit.track).unwrap();
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(shown(&mut output, &ann, &before), None, "the view begins at zero");
         let picture = ann.unit(at(40), ann.video, 70_040, false);
         assert_eq!(shown(&mut output, &ann, &picture), Some((TrackId::VIDEO, 40, 1)));
-        // Another stream is shown from a key frame on, whatever its own clock is.
+        // The next stream is shown from a key frame on, and its own clock does not matter.
         let cut = ben.unit(at(1000), ben.video, 5, true);
         output.cut(&cut);
         let early = ben.unit(at(1000), ben.video, 5, false);
@@ -248,7 +248,7 @@ mod tests {
         let first = ann.unit(start, ann.video, 0, true);
         output.cut(&first);
         shown(&mut output, &ann, &first);
-        // Sound that was sent ahead.
+        // Audio that was sent ahead of the video.
         let ahead = ann.unit(start, TrackId::AUDIO, 300, false);
         assert_eq!(shown(&mut output, &ann, &ahead), Some((TrackId::AUDIO, 300, 1)));
         let cut = ben.unit(start + Duration::from_millis(100), ben.video, 1000, true);

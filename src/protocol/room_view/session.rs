@@ -29,7 +29,7 @@ use crate::types::{Handle, Ingest, StreamKey};
 const ROOM: Handle = Handle(0);
 /// The subscriptions of streams: the one that is shown, and the next one.
 const STREAMS: [Handle; 2] = [Handle(1), Handle(2)];
-/// Time after which the next stream is shown with audio only, if it has video but no picture comes.
+/// Time after which the next stream is shown with audio only, if it has video but no picture arrives.
 const PICTURE_WAIT: Duration = Duration::from_secs(4);
 
 /// The stage of the session.
@@ -50,7 +50,7 @@ struct Feed {
     handle: Handle,
     key: StreamKey,
     since: Instant,
-    /// True if it may begin with units from before the subscription.
+    /// True if the feed may begin with units from before the subscription.
     takes_old: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct RoomView {
     cast: Cast,
     /// The stream whose units are published.
     shown: Option<Feed>,
-    /// The stream to be shown instead.
+    /// The stream that is about to replace the shown one.
     next: Option<Feed>,
     events: VecDeque<Event>,
 }

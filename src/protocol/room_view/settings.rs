@@ -18,9 +18,9 @@ pub(super) static SECTION: Section =
 /// The stream that views of rooms show (`rooms.view`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shows {
-    /// The one that speaks.
+    /// The stream that speaks.
     Speaker,
-    /// The one that began first.
+    /// The stream that began first.
     First,
 }
 

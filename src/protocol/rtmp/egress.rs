@@ -146,7 +146,7 @@ mod tests {
         Track { extra, ..Track::new(id, config, Timescale::MILLISECONDS) }
     }
 
-    /// VP8 and an audio track, both with something beside their parameter sets.
+    /// Returns VP8 and an audio track, each with extra metadata beside its parameter sets.
     fn tracks(audio: CodecConfig) -> Tracks {
         let video = track(TrackId::VIDEO, CodecConfig::Vp8(vp8::Config::default()));
         Tracks::new(1, [video, track(TrackId::AUDIO, audio)])
@@ -156,7 +156,8 @@ mod tests {
         format(1, four_ccs).choose(tracks)
     }
 
-    /// The bodies for a player that announced this: of the prelude, of a video frame, of an audio frame.
+    /// Returns the bodies sent to a player that announced these FourCCs: the prelude, a video frame, an audio
+    /// frame.
     fn sent(tracks: &Tracks, four_ccs: FourCcs) -> [Vec<u8>; 3] {
         let chosen = chosen(tracks, four_ccs);
         let package = format(1, four_ccs).package();

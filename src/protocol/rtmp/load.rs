@@ -43,7 +43,7 @@ impl LoadPublisher for RtmpLoad {
     }
 
     fn handle_end(&mut self, _now: Instant) {
-        // RTMP has a single transport.
+        // Nothing to do: RTMP has no datagrams beside its byte stream.
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -123,7 +123,7 @@ impl RtmpSession {
         self.user_agent = request.flash_ver;
         self.via = request.via;
         self.multitrack = request.multitrack;
-        // Sets that differ only in codecs that are never sent share a package.
+        // FourCC sets that differ only in codecs that are never sent share a package.
         self.four_ccs = request.four_ccs.unwrap_or_default().and(CONFIG.four_ccs);
         self.key.clone_from(&app);
         if ctx.draining {

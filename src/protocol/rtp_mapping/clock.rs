@@ -18,7 +18,7 @@ pub(in crate::protocol) struct SenderTime {
 }
 
 impl SenderTime {
-    /// Converts a time that reports give for a frame to ticks.
+    /// Converts the wall-clock time that sender reports give for a frame to ticks.
     pub(in crate::protocol) fn ticks(&mut self, sampled: NtpTime) -> i64 {
         let base = *self.base.get_or_insert(sampled);
         let ahead = sampled.since(base).map(ticks);
@@ -39,7 +39,7 @@ impl SourceClock {
         Self { rate, unwrap, has_begun: false }
     }
 
-    /// True if a frame has come.
+    /// True if a frame has arrived.
     pub(in crate::protocol) const fn has_begun(&self) -> bool {
         self.has_begun
     }
@@ -83,7 +83,8 @@ mod tests {
         SenderInfo { ntp, rtp_timestamp: timestamp(report.raw, rate), packets: 0, octets: 0 }
     }
 
-    /// Gives the units of a publisher the times that a stream has them at, by their timestamps and the reports.
+    /// Returns a publisher's units with the times that the stream gives them, according to their RTP timestamps
+    /// and the sender reports.
     fn run(publisher: &Publisher) -> (Vec<Unit>, FaultCounts) {
         let began: Instant = netsim::Clock::new().now();
         let mut timeline = Timeline::of_sources(TICKS, Position::default());
@@ -109,14 +110,15 @@ mod tests {
         (units, timeline.faults())
     }
 
-    /// Sources whose timestamps begin anywhere; their clocks wrap within the minute.
+    /// Returns a publisher whose sources' timestamps begin anywhere; their clocks wrap within the minute.
     fn sources(reports: Reports, faults: &[Fault]) -> Publisher {
         let wrap = (1i64 << 32) / 90;
         let (offsets, bits) = (vec![wrap - 20_000, 3 * (1i64 << 32) / 48 - 30_000], 40);
         Publisher { reports, offsets, bits, ..Publisher::with(faults) }
     }
 
-    /// Lips and speed of sources that begin anywhere, judged as if they began together: their reports or their arrival say so.
+    /// Judges lip sync and speed as if all sources had begun together; the stream knows that from their reports or
+    /// their arrival.
     fn judge(publisher: &Publisher, units: &[Unit]) -> Result<(), String> {
         Publisher { offsets: vec![0, 0], ..publisher.clone() }.judge(units)
     }

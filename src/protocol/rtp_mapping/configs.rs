@@ -17,7 +17,7 @@ const AV1_MARKER_AND_VERSION: u8 = 0x81;
 const AV1_SUBSAMPLING_420: u8 = 0x0c;
 const AV1_LEVEL_4_0: u8 = 8;
 
-/// Returns the configuration of a track before any frame; `None` if only frames tell it.
+/// Returns the configuration of a track before any frame; `None` if only frames carry it.
 pub(in crate::protocol) fn known_before(codec: Codec, format: &Format) -> Option<CodecConfig> {
     Some(match codec {
         Codec::Vp8 => CodecConfig::Vp8(vp8::Config::default()),
@@ -30,7 +30,7 @@ pub(in crate::protocol) fn known_before(codec: Codec, format: &Format) -> Option
         }
         Codec::H264 => CodecConfig::H264(h264_of(format)?),
         Codec::H265 => CodecConfig::H265(h265_of(format)?),
-        // In LATM there is a StreamMuxConfig around it, which the depacketiser reads.
+        // In LATM, a StreamMuxConfig surrounds the configuration; the depacketiser reads it.
         Codec::Aac if !format.rtpmap.is("MP4A-LATM") => {
             CodecConfig::Aac(aac::Config::read(format.parameters.mpeg4_config().ok()??).ok()?)
         }
@@ -58,7 +58,8 @@ fn h265_of(format: &Format) -> Option<h265::Config> {
     h265::Config::of_sets(&vps, &sps, &pps).ok()
 }
 
-/// Returns the number of pictures that may come before one that is presented earlier; `None` if the parameter sets do not tell.
+/// Returns the number of pictures that may come before one that is presented earlier; `None` if the parameter sets
+/// do not say.
 pub(in crate::protocol) fn reorder_of(config: &CodecConfig) -> Option<u8> {
     match config {
         CodecConfig::H264(config) => {
@@ -69,7 +70,7 @@ pub(in crate::protocol) fn reorder_of(config: &CodecConfig) -> Option<u8> {
             let mut sets = config.parameter_sets();
             h265::Sps::read(sets.find(|set| h265::nal_type(set) == Some(h265::NAL_SPS))?).ok()?.reorder
         }
-        // Decoding order is the order in which these are shown.
+        // These codecs present pictures in decoding order.
         CodecConfig::Vp8(_)
         | CodecConfig::Vp9(_)
         | CodecConfig::Av1(_)
@@ -122,7 +123,7 @@ pub(in crate::protocol) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Optio
     }
 }
 
-/// Returns width and height of a key frame, for codecs whose configuration does not tell them.
+/// Returns width and height of a key frame, for codecs whose configuration does not state them.
 pub(in crate::protocol) fn size_of_key_frame(codec: Codec, payload: &[u8]) -> Option<(u32, u32)> {
     match codec {
         Codec::Vp8 => vp8::picture_size(payload),

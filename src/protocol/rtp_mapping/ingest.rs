@@ -38,7 +38,8 @@ const START_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
-/// Beginning of the stream's time, 200 ms, because reordered pictures are decoded before the first one is presented.
+/// The time at which the stream begins: 200 ms instead of 0, because reordered pictures are decoded before the
+/// first one is presented.
 const LEAD: i64 = 18_000;
 /// Maximum size of a receiver report.
 const REPORT_BYTES_MAX: usize = 1200;
@@ -377,7 +378,7 @@ impl Depackager {
         let Some(one) = self.incoming.get_mut(section).and_then(Option::as_mut) else { return };
         let is_video = one.source.codec.kind() == TrackKind::Video;
         let Some(known) = self.tracks.get(track).filter(|_| !payload.is_empty()) else {
-            // A key frame without parameter sets, and none came before.
+            // The key frame has no parameter sets, and none arrived before it.
             one.needs_key_frame = is_video;
             self.dropped = self.dropped.saturating_add(1);
             return;

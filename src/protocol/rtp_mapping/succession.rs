@@ -1,9 +1,9 @@
 //! The choice of a section's source, if its SSRC changes within the connection.
 //!
 //! Cameras and encoders restart with another SSRC. Others mix stray packets of a second source into those of the
-//! first. Packets of another source are held. It takes over once the current source has been silent for [`SILENCE`],
-//! or has sent nothing while the other's packets filled the buffer. The held packets are the new source's first ones,
-//! so the key frame that often begins a change is not lost.
+//! first. Packets of another source are held. That source takes over once the current source has been silent for
+//! [`SILENCE`], or has sent nothing while the held packets filled the buffer. The held packets are the new
+//! source's first ones, so the key frame that often begins a change is not lost.
 
 use std::time::{Duration, Instant};
 

@@ -64,7 +64,7 @@ impl Awaited {
         self.until
     }
 
-    /// Takes the tracks that came in time; `None` if none did.
+    /// Takes the tracks that were found in time; `None` if none did.
     pub(super) fn tracks(&mut self) -> Option<Tracks> {
         self.tracks.take()
     }
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(awaited.until(), now + 2 * BOTH_WITHIN, "the first counts");
         assert!(awaited.take(now + BOTH_WITHIN, &both, Selection::DEFAULT));
         assert_eq!(awaited.tracks(), Some(video));
-        // The wait is not extended for a stream whose first track comes late.
+        // The wait is not extended for a stream whose first track begins late.
         assert!(!Awaited::new(now).take(now, &tracks(&[TrackId::AUDIO]), Selection::DEFAULT));
         let mut late = Awaited::new(now);
         late.take(now + TRACKS_WITHIN, &tracks(&[TrackId::AUDIO]), Selection::DEFAULT);

@@ -30,10 +30,10 @@ pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(2);
 const FAR_BYTES: usize = 16 << 10;
 /// Further bytes per interval for a distant viewer (20 Mb/s).
 const FAR_STEP: usize = 5 << 10;
-/// Number of intervals in which the bytes waiting for a distant viewer leave, if that is faster: 25 ms, little
-/// compared with its round trip.
+/// Number of intervals over which the waiting bytes of a distant viewer are spread, if that is faster than
+/// [`FAR_STEP`]: 25 ms in total, little compared with the viewer's round trip.
 const FAR_INTERVALS: usize = 12;
-/// Maximum time by which a narrow path may be behind its pace and catch up at once.
+/// On a narrow path, the time behind the pace that may be caught up at once; any further delay is not caught up.
 const CATCH_UP: Duration = Duration::from_millis(5);
 /// Maximum time that audio may wait on a narrow path; older audio is dropped.
 const SOUND_WAITS_MAX: Duration = Duration::from_millis(300);
@@ -57,7 +57,7 @@ impl Packet {
         self.head.len().saturating_add(self.payload.len())
     }
 
-    /// True if it ends a unit.
+    /// True if the packet is the last of its unit.
     fn is_last(&self) -> bool {
         self.head.get(MARKER_AT).is_some_and(|byte| byte & MARKER != 0)
     }
@@ -114,8 +114,8 @@ impl Line {
         }
     }
 
-    /// From now on spreads large units over some milliseconds, for a distant viewer. Reports come only every five
-    /// seconds, so pictures would stand still that long before a report reveals a queue too small for key frames.
+    /// From now on spreads large units over some milliseconds, for a distant viewer. A queue on the path may be
+    /// too small for key frames, and pictures would stand still for five seconds until the next report reveals it.
     pub(super) fn spread_for_distance(&mut self) {
         self.is_far = true;
         self.paced.1 = self.paced.1.min(FAR_BYTES);

@@ -113,7 +113,7 @@ pub(super) struct RtspPackage {
     scratch: BytesMut,
     payloads: Payloads,
     out: Vec<Bytes>,
-    /// True if units are made one slice.
+    /// True if each unit is copied into one slice.
     in_one: bool,
 }
 
@@ -271,8 +271,8 @@ impl Package for RtspPackage {
     }
 
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
-        // Parameter sets travel with the key frames; reports align the tracks. Only new viewers get these reports:
-        // for the others the next one is due as before.
+        // Parameter sets travel with the key frames; reports align the tracks. Only new viewers get these reports;
+        // they do not delay the next report for the other viewers.
         for track in chosen.iter() {
             self.report(track, Timescale::MILLISECONDS.convert(dts_ms, track.timescale));
         }
@@ -377,7 +377,7 @@ mod tests {
         let header = rtp::Packet::read(&next[0].1).unwrap().header;
         assert_eq!((next.len(), header.ssrc), (1, first.ssrc));
         assert_eq!(header.timestamp.wrapping_sub(first.timestamp), 3600);
-        // Behind five seconds it is.
+        // After five seconds, the next report is due.
         assert_eq!(stream.frames(TrackId::VIDEO, 6000, &[7; 10]).len(), 2);
     }
 

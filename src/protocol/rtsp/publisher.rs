@@ -30,7 +30,7 @@ pub(super) struct Publisher {
     ingest: Depackager,
     usable: Usable,
     sections: usize,
-    /// Time by which the next packet must come.
+    /// Time by which the next packet must arrive.
     silent_at: Instant,
     report_at: Instant,
     /// Receiver reports to send, by section.

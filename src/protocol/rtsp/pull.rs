@@ -35,7 +35,8 @@ use crate::protocol::{PathId, Remote, To};
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of packets that wait for the grant; further ones are lost.
 const WAITING_MAX: usize = 512;
-/// Maximum number of units that wait for a consumer that reads at playback speed. Datagrams that come meanwhile are lost.
+/// Maximum number of units that wait for a consumer that reads at playback speed. Datagrams that arrive meanwhile
+/// are lost.
 const UNITS_MAX: usize = 2048;
 /// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: usize = 256;
@@ -94,7 +95,7 @@ pub(super) struct RtspPull {
     ways: Vec<Way>,
     intake: Intake,
     begun: bool,
-    /// A grant that came before the description.
+    /// A grant that arrived before the description.
     grant: Option<Grant>,
     report_at: Option<Instant>,
     outgoing: VecDeque<Outgoing>,
@@ -375,7 +376,7 @@ impl Client for RtspPull {
         }
         self.carriage = self.asked.unwrap_or(self.carriage);
         if self.config.uri.tls {
-            // Anybody on the way could read datagrams.
+            // With TLS, packets must be interleaved, because anybody on the way could read datagrams.
             self.carriage = Carriage::Interleaved;
         }
         self.config.falls_back_to_udp = self.carriage == Carriage::Either;

@@ -101,7 +101,7 @@ impl RtspPush {
                     self.announce(ctx, tracks);
                 }
             }
-            // The next attempt announces them all.
+            // The next attempt announces all tracks.
             Stage::Announced(announced) if announced.lacks(self.format, tracks) => {
                 announced.machine.close(ctx.now.mono, CloseReason::Requested);
                 self.attempt.restart("sound or video has begun that was not announced");
@@ -140,7 +140,7 @@ impl RtspPush {
                 }
                 ClientEvent::Closed(CloseReason::PeerClosed) => self.end("the target closed the connection"),
                 ClientEvent::Closed(reason) => self.end(&reason.to_string()),
-                // A target says how packets arrive, which is of no use.
+                // These events concern the reception of media, of which a push has none.
                 ClientEvent::Interleaved(_)
                 | ClientEvent::Described(_)
                 | ClientEvent::NotInterleaved

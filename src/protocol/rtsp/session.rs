@@ -67,7 +67,7 @@ pub(crate) struct RtspSession {
     setting_up: Option<Transport>,
     events: std::collections::VecDeque<Event>,
     format: Format,
-    /// The stream that it asked to play.
+    /// The stream that the peer has asked to play.
     plays: Option<StreamKey>,
     /// True if the stream has been live for a while.
     is_seasoned: bool,
@@ -150,7 +150,7 @@ impl RtspSession {
             return self.machine.reject(ctx.now.mono, Status::NOT_FOUND);
         };
         if let Role::Viewer(viewer) = &mut self.role {
-            // Some players ask again.
+            // Some players send DESCRIBE a second time.
             return self.machine.accept_describe(ctx.now.mono, &viewer.description().write());
         }
         if !matches!(self.role, Role::None) {
@@ -191,7 +191,7 @@ impl RtspSession {
                         viewer.set_up(index, Lower::Tcp);
                         Transport { channels: Channels::from_rtp(channel_of(track)), ..transport }
                     }
-                    // UDP is set up when the sockets exist.
+                    // The answer to a SETUP for datagrams waits until the sockets are open.
                     Lower::Udp => transport,
                 })
             }
@@ -418,7 +418,7 @@ impl DatagramPeer for RtspSession {
                 {
                     let reason = "its path carries less than the stream";
                     tracing::info!(%key, peer = %self.pairs.peer(), bits, reason, "viewer receives fewer frames");
-                    // Pictures are chosen from a key frame on.
+                    // The choice of pictures begins at a key frame, so one is requested.
                     self.events.extend(viewer.video_tracks().map(|track| {
                         Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameNeeded(Some(track)))
                     }));
@@ -468,7 +468,7 @@ impl Session for RtspSession {
             Reply::Publication(_, news) => match news {
                 PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
                 PublicationNews::Ended(_) => {
-                    // The worker has ended it already.
+                    // The worker has already ended the publication.
                     self.role = Role::None;
                     self.machine.close(ctx.now.mono, CloseReason::Requested);
                 }

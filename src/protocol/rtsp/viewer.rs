@@ -36,7 +36,7 @@ struct Described {
     lower: Option<Lower>,
     /// The choice of pictures, which begins at the first key frame after the path was found to be narrow.
     thinning: Option<Box<Thinning>>,
-    /// True if pictures were left out before that key frame, so that none can be shown until it comes.
+    /// True if pictures were left out before that key frame, so that none can be shown until it arrives.
     waits_for_key: bool,
 }
 
@@ -140,8 +140,9 @@ impl Viewer {
         self.tracks.iter().any(|one| one.lower == Some(Lower::Udp))
     }
 
-    /// Returns the selection narrowed to the kinds, or the only track of a kind, that are set up; `None` if that
-    /// changes nothing. Some of many tracks of a kind cannot be selected: the others are left out when sending.
+    /// Returns the selection narrowed to the kinds that are set up, or to the only track of a kind that is set up;
+    /// `None` if the selection stays as it is. Two or more tracks of a kind cannot be selected singly; those that
+    /// are not set up are dropped when sending.
     pub(super) fn narrowed(&self, selection: Selection) -> Option<Selection> {
         let pick = |kind, whole| {
             let mut of_kind = self.tracks.iter().filter(|one| one.kind == kind && one.lower.is_some());

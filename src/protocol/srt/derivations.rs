@@ -125,7 +125,7 @@ mod tests {
             "8 addresses with 1 000 key requests a second each: callers served {during}, else {without}, of 28"
         );
         assert_eq!(without, 28);
-        // Up to two may share their counter with an address of the flood.
+        // Up to two of the callers may share their counter with an address of the flood.
         assert!(during >= 26, "{during}");
     }
 }

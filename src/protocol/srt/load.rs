@@ -34,7 +34,7 @@ impl SrtLoad {
 
 impl ClientDatagrams for SrtLoad {
     fn handle_local(&mut self, _now: Instant, _path: PathId, _local: Option<SocketAddr>) {
-        // The server knows where it calls from.
+        // The server sees the local address in the datagrams.
     }
 
     fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {
@@ -56,7 +56,7 @@ impl LoadPublisher for SrtLoad {
     }
 
     fn handle_end(&mut self, _now: Instant) {
-        // SRT has a single transport.
+        // SRT has no byte stream whose end would have to be handled.
     }
 
     fn handle_timeout(&mut self, now: Instant) {

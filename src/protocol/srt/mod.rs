@@ -94,7 +94,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     }],
     schemes: &[Scheme {
         name: "srt",
-        // The reference's own: its documents leave it out of the URLs.
+        // The default port of the reference server, whose documentation omits it from URLs.
         default_port: 4200,
         pushes: true,
         pulls: true,
@@ -148,7 +148,7 @@ fn config(server: &SrtSettings, latency: Option<Duration>, passphrase: Option<&S
     Config {
         latency,
         latency_max: server.latency_max,
-        // Its length was checked with the settings.
+        // The settings reader and the URL parser have checked the length of the passphrase.
         passphrase: passphrase.and_then(|secret| Passphrase::new(secret.reveal()).ok()),
         key_length: key_length(server.key_bytes),
         packet_filter: server.packet_filter,

@@ -97,7 +97,7 @@ impl OutboundConnection {
                                 self.stage = Stage::Open { connection, peer: Some(from) };
                                 return;
                             }
-                            // Somebody else; the peer is still waited for.
+                            // This caller does not know the passphrase, so the peer is still awaited.
                             Err(reason) => {
                                 tracing::debug!(%from, %reason, "refused a caller");
                                 incoming.reject(now, reason, &mut reply);
@@ -229,7 +229,7 @@ mod tests {
             assert_eq!(call(&mut connection, at, 1000 + n, "the wrong one"), std::slice::from_ref(&refused));
             assert!(connection.poll_event().is_none());
         }
-        // Callers are tried one at a time: a caller that comes too early is ignored, and may call again later.
+        // Callers are tried one at a time: a caller that calls too early is ignored, and may call again later.
         let at = now + TRIAL_PAUSE * 3;
         assert_eq!(call(&mut connection, at - Duration::from_millis(1), 2000, "the wrong one"), []);
         let events = call(&mut connection, at, 3000, "the right one");

@@ -1,8 +1,9 @@
 //! Pacing of units that are old for a peer, because they came before it joined or because it has fallen behind.
 //!
 //! A viewer begins with the newest key frame, which may be ten seconds old. Sent at once, this backlog would overflow any queue on the
-//! path, and retransmissions would come too late. Old units are therefore sent at [`SPEED`] times their arrival speed while data is
-//! acknowledged in little more than a round trip, else at [`SPEED_MIN`]. No unit is queued here; they stay in the ring.
+//! path, and retransmissions would arrive too late. Old units are therefore sent at [`SPEED`] times their arrival
+//! speed while data is acknowledged in little more than a round trip, else at [`SPEED_MIN`]. No unit is queued
+//! here; they stay in the ring.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,9 @@ const NEW: Duration = Duration::from_millis(100);
 const SPEED: u32 = 400;
 /// Speed on any other path.
 const SPEED_MIN: u32 = 110;
-/// Maximum gap between two units that is counted in full. After a publisher's absence there is a gap of seconds
-/// without data for the path. Units that are rarer than this are therefore sent faster than the speeds say.
+/// Maximum interval between two units that the pacing counts in full; a longer one counts as this much, because
+/// the seconds of a publisher's absence have no data for the path. Units at longer intervals are therefore sent
+/// faster than [`SPEED`] and [`SPEED_MIN`].
 const GAP_MAX: Duration = Duration::from_millis(250);
 /// Time by which units may be sent early, so that several go out together.
 const BURST: Duration = Duration::from_millis(10);
@@ -44,7 +46,7 @@ pub(super) struct Pace {
     last: Option<Instant>,
     /// Time at which the next unit may be sent; if past, some allowance is unused.
     due: Option<Instant>,
-    /// True if the time of the next unit is still to come.
+    /// True if the next unit must wait until `due`.
     waits: bool,
     /// Time at which the next unit is sent even if the path has queues.
     latest: Option<Instant>,

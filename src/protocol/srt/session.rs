@@ -34,7 +34,7 @@ const EVENTS_KEPT: usize = 4;
 /// The role of the caller.
 #[derive(Debug)]
 enum Role {
-    /// No role: refused, or gone.
+    /// The caller was refused, or no longer publishes or plays.
     None,
     /// Waits for the verdict on a publish.
     AskedPublish,
@@ -250,7 +250,7 @@ impl SrtSession {
     }
 
     fn end_publish(&mut self, ctx: &Context<'_>) {
-        // The worker has ended it already.
+        // The worker has already ended the publication.
         self.role = Role::None;
         self.connection.close(ctx.now.mono, CloseReason::Local);
     }
@@ -351,7 +351,7 @@ impl Session for SrtSession {
             Reply::Publication(_, news) => match news {
                 PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
                 PublicationNews::Ended(_) => self.end_publish(ctx),
-                // A caller cannot be asked for anything.
+                // SRT has no message by which a caller could be asked for anything.
                 PublicationNews::KeyFrameNeeded(_)
                 | PublicationNews::Wanted(_)
                 | PublicationNews::Audience(_) => {}

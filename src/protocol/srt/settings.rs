@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn an_application_may_have_a_latency_and_a_passphrase_of_its_own() {
         let app = |settings: &[_]| AppSettings::of(schema(), "a", settings).unwrap();
-        // Even when the value is the default's.
+        // A value that equals the default still counts as set by the operator.
         let app_latency = SrtAppSettings::of(&app(&[("srtReceiveLatencyInMs", "150")])).latency;
         assert_eq!(app_latency, Some(Duration::from_millis(150)));
         let secret = SrtAppSettings::of(&app(&[("srtPassphrase", "0123456789")])).passphrase.clone();

@@ -5,7 +5,7 @@ use media::codec::{CodecConfig, h265, vp9};
 
 use super::*;
 
-/// Pictures of 40 ms; the mean rate of the stream in bits per second.
+/// Distance of pictures in milliseconds; then the mean bit rate of the stream in bits per second.
 const PERIOD_MS: u64 = 40;
 const RATE: u64 = 2_500_000;
 
@@ -14,9 +14,9 @@ const RATE: u64 = 2_500_000;
 enum Shape {
     /// Each picture refers to the one before.
     Chain,
-    /// No picture refers to every second one.
+    /// No picture refers to any picture with an odd number.
     Free,
-    /// Two sub-layers of H.265, whose upper one is a chain too.
+    /// H.265 with two sub-layers; the pictures of the upper one also refer to each other.
     Layers,
 }
 
@@ -46,7 +46,7 @@ fn needs(shape: Shape, number: u64) -> Dependency {
     Dependency::of(&config(shape), number == 0, frame)
 }
 
-/// A picture that has arrived: the number of 40 ms at which it was sampled, and its delay.
+/// A picture that has arrived. `number` is the time at which it was sampled, in units of 40 ms.
 #[derive(Debug, Clone, Copy)]
 struct Shown {
     number: u64,
@@ -67,7 +67,7 @@ struct Line {
     sent_bits: u64,
     /// Bits that the line could have carried while nothing waited.
     idle_bits: u64,
-    /// Sizes of each second and each other key frame, in other pictures.
+    /// Sizes of key frames in multiples of another picture's size; key frames have the two sizes alternately.
     keys: [u64; 2],
 }
 
@@ -86,8 +86,8 @@ impl Line {
         }
     }
 
-    /// Sends pictures over a line of this many bits per second; key frames are eight times as large as others, every
-    /// `gop` pictures.
+    /// Sends pictures over a line of this many bits per second. Every `gop` pictures there is a key frame, on
+    /// average eight times as large as the others.
     fn run(&mut self, shape: Shape, gop: u64, pictures: u64, line: u64) {
         let other = RATE * PERIOD_MS / 1000 * gop / (gop + 7);
         for n in 0..pictures {
@@ -103,7 +103,8 @@ impl Line {
             let picture =
                 Picture { needs: needs(shape, n % gop), is_key, bytes: usize::try_from(bits / 8).unwrap() };
             if is_key && Thinning::is_full(load) {
-                // The waiting pictures were sampled last; they were not shown.
+                // The waiting pictures are dropped, and therefore not shown. They are the ones that were sampled
+                // last.
                 let kept = self.ms;
                 self.shown.retain(|shown| shown.at_ms <= kept);
                 self.waiting = 0;
@@ -123,7 +124,8 @@ impl Line {
         }
     }
 
-    /// Returns the longest distance and the longest delay of pictures shown from then on.
+    /// Returns the longest distance and the longest delay, in milliseconds, of the pictures shown from `from_ms`
+    /// on.
     fn worst(&self, from_ms: u64) -> (u64, u64) {
         let shown: Vec<&Shown> = self.shown.iter().filter(|shown| shown.at_ms >= from_ms).collect();
         let gap = shown.windows(2).map(|pair| pair[1].at_ms - pair[0].at_ms).max().unwrap_or(0);
@@ -188,7 +190,7 @@ fn a_narrow_line_gets_the_beginning_of_each_gop_in_time() {
 }
 
 /// Checks key frames of different sizes: after a small one there is room for more pictures, and after a large one the
-/// queue is short when the next one comes.
+/// queue is short when the next one arrives.
 #[test]
 fn a_line_is_never_idle_and_never_late_whatever_the_key_frames_are() {
     for (keys, gop) in [([8, 8], 50), ([4, 12], 50), ([2, 14], 50), ([4, 12], 25), ([4, 12], 100)] {
@@ -293,7 +295,7 @@ struct Judge {
 }
 
 impl Judge {
-    /// Its key frame takes 80 ms of a line of 1 Mb/s.
+    /// Makes a judge that has sent one key frame, which takes 80 ms on a line of 1 Mb/s.
     fn new() -> Self {
         let mut judge = Self { thinning: Thinning::default(), now: Instant::now() };
         assert!(judge.picture(Shape::Free, 0, 10_000, Some(0)));
@@ -310,7 +312,7 @@ impl Judge {
         self.thinning.passes(self.now, picture, load)
     }
 
-    /// Passes free pictures for this many milliseconds at this load. Returns true if the last one passed.
+    /// Offers unreferenced pictures for this many milliseconds at this load. Returns true if the last one passed.
     fn free(&mut self, millis: u64, queued_ms: u64) -> bool {
         let mut passed = false;
         for _ in 0..millis / PERIOD_MS {
@@ -336,7 +338,7 @@ fn a_trial_that_fails_soon_doubles_the_time_until_the_next() {
     assert!(!judge.free(400, 290), "and at once full again");
     assert!(!judge.free(5900, 100) && judge.free(200, 100), "six seconds");
     assert!(!judge.free(400, 290) && !judge.free(11_900, 100) && judge.free(200, 100), "twelve");
-    // A trial that lasts is no failure.
+    // A trial that ends in a full queue only after a long time does not count as a failure.
     assert!(judge.free(8000, 100) && !judge.free(400, 290));
     assert!(!judge.free(2900, 100) && judge.free(200, 100));
     // A path that is no longer known to be narrow is tried at once.
@@ -354,7 +356,7 @@ fn a_key_frame_counts_for_four_seconds_at_most_and_of_its_own_track() {
     // The next key frame is due in a second: no more may wait than can leave by then, and a little.
     judge.now += Duration::from_secs(19);
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(1200)));
-    // Of two key frames of one track the second's time counts less and less until the middle of the GOP.
+    // The time that the second key frame of a track took is allowed less and less, until the middle of the GOP.
     let mut judge = Judge::new();
     judge.now += Duration::from_secs(2);
     assert!(judge.picture(Shape::Free, 0, 50_000, Some(0)));
@@ -381,7 +383,8 @@ fn a_key_frame_is_asked_for_when_a_picture_stands_and_the_path_is_free() {
     assert!(!judge.asks(1900, 0) && judge.asks(200, 0), "it is forgiven");
 }
 
-/// Rates at which a path is probed in this many milliseconds, with a picture each 40 ms; no probe has a result.
+/// Returns the rates at which a path is probed within this many milliseconds, with one picture every 40 ms. No
+/// probe has a result.
 fn probes(judge: &mut Judge, millis: u64, load: Load) -> Vec<u64> {
     let mut probes = Vec::new();
     for _ in 0..millis / PERIOD_MS {
@@ -403,7 +406,7 @@ fn a_path_that_seems_to_be_wider_is_probed_while_pictures_wait() {
     assert!(probes(&mut judge, 60_000, load(300, narrow, None)).is_empty(), "no hint");
     assert!(probes(&mut judge, 60_000, load(300, None, hint)).is_empty(), "no limit is known");
     assert_eq!(probes(&mut judge, 40, load(300, narrow, hint)), [3_000_000], "at once");
-    // After 2, 4, 8, 16 seconds, and then every 32.
+    // Probes follow after 2, 4, 8 and 16 seconds, and then every 32 seconds.
     assert_eq!(probes(&mut judge, 29_000, load(300, narrow, hint)).len(), 3);
     assert_eq!(probes(&mut judge, 2_000, load(300, narrow, hint)).len(), 1);
     assert_eq!(probes(&mut judge, 29_000, load(300, narrow, hint)).len(), 0);

@@ -75,7 +75,7 @@ fn unit(track: TrackId, dts: i64, pts: i64, key_frame: bool, payload: &Bytes) ->
     AccessUnit { track, dts, pts, key_frame, config_epoch: 1, payload: payload.clone() }
 }
 
-/// Packets of every unit at once.
+/// Makes a packager that writes the packets of every unit at once.
 fn out() -> Packager {
     packager(TsPackage::at_once())
 }
@@ -93,7 +93,7 @@ fn units(ingest: &mut Depackager) -> Vec<AccessUnit> {
     std::iter::from_fn(|| ingest.poll_unit()).map(|(unit, _)| unit).collect()
 }
 
-/// The compared parts of a unit.
+/// Returns the parts of each unit that tests compare.
 fn seen(units: &[AccessUnit]) -> Vec<(TrackId, i64, i64, bool, &Bytes)> {
     units.iter().map(|unit| (unit.track, unit.dts, unit.pts, unit.key_frame, &unit.payload)).collect()
 }
@@ -205,7 +205,7 @@ fn frames_that_share_a_packet_keep_their_times_and_wait_for_a_tenth_of_a_second_
             let payload = lengths(&[if key_frame { IDR } else { INTER }]);
             given.push(unit(TrackId::VIDEO, dts, dts, key_frame, &payload));
             let sound = (n * 3600 + duration - 1) / duration..((n + 1) * 3600 + duration - 1) / duration;
-            // A pause in it.
+            // The audio has a pause.
             for dts in sound.filter(|n| *n != 100).map(|n| n * duration) {
                 given.push(unit(TrackId::AUDIO, dts, dts, false, &frame));
             }
@@ -269,7 +269,7 @@ fn a_viewer_who_joins_anywhere_gets_the_tables_first_and_misses_nothing() {
             let mut last = std::collections::BTreeMap::new();
             for packet in (0..stream.len() / PACKET_BYTES).map(|n| packet(n).unwrap()) {
                 let before = last.insert(packet.pid, packet);
-                // A repeated packet is a copy.
+                // A copy of a packet has the same continuity counter.
                 let is_next = |before: Packet<'_>| {
                     let step = u8::from(packet.payload.is_some_and(|payload| !payload.is_empty()));
                     before == packet || (before.continuity + step) & 0x0f == packet.continuity
@@ -432,7 +432,7 @@ fn parameter_sets_become_the_tracks_and_new_ones_an_epoch() {
     let other = publisher.video(12_000, &[AUD, SPS, &pps, IDR]);
     assert_eq!(other[0].config_epoch, 2);
     assert_eq!(publisher.video(15_000, &[AUD, INTER])[0].config_epoch, 2);
-    // Sets alone, and in a packet of their own: they wait for their picture.
+    // Parameter sets in a packet of their own wait for their picture.
     assert_eq!(publisher.video(18_000, &[AUD, SPS, PPS]), []);
     assert_eq!(publisher.video(18_000, &[IDR])[0].config_epoch, 3);
     assert_eq!(publisher.ingest.stats().dropped, 2);
@@ -441,7 +441,7 @@ fn parameter_sets_become_the_tracks_and_new_ones_an_epoch() {
 #[test]
 fn units_that_mean_nothing_cost_themselves_and_not_their_picture() {
     let after = &[0xb4, 0xbb][..];
-    // A slice that begins no picture.
+    // A slice that does not begin a picture.
     let rest = &[0x65, 0x44, 0x84, 2][..];
     let voids: [&[u8]; 10] = [
         &[0x60, 1, 2],
@@ -486,7 +486,7 @@ fn a_recovery_point_is_a_key_frame_when_the_muxer_says_so() {
     let units = publisher.send(Kind::Video, 6000, 6000, true, &payload);
     assert!(units[0].key_frame);
     assert!(!publisher.video(9000, &[AUD, recovery, INTER])[0].key_frame);
-    // H.265: CRA and IDR are.
+    // H.265: CRA and IDR pictures are key frames.
     let sets = h265::Config::read(Bytes::from_static(HVCC)).unwrap();
     let sets: Vec<&[u8]> = sets.parameter_sets().collect();
     let mut publisher = Publisher::new(Some(StreamKind::H265), None);
@@ -520,7 +520,8 @@ fn several_pictures_in_a_packet_are_separated() {
     assert_eq!(units.iter().map(|unit| unit.dts).collect::<Vec<_>>(), [9000, 10_800]);
 }
 
-/// A packet with or without a time, and without a length as video has: 188-byte packets by hand.
+/// Makes packets of 188 bytes by hand, from PES packets with or without a time, and without a length as usual for
+/// video.
 fn pieces(parts: &[(Option<u64>, &[u8])]) -> Depackager {
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), None);
@@ -589,7 +590,8 @@ fn audio_frames_are_split_and_joined_and_timed_from_their_packet() {
     let frame = |size: usize| [&config.adts(size).unwrap()[..], &vec![5; size]].concat();
     let stream: Vec<u8> = (0..7).flat_map(|n| frame(100 + n)).collect();
     let mut publisher = Publisher::new(None, Some(StreamKind::AacAdts));
-    // Three frames and a piece; the rest of it and two; the last one alone.
+    // The first packet has three frames and a piece of the fourth; the second the rest of it and two more frames;
+    // the third the last frame.
     let cuts = [0, 3 * 108 + 50, 6 * 110 - 3, stream.len()];
     let mut units = Vec::new();
     for (n, cut) in cuts.windows(2).enumerate() {
@@ -737,13 +739,13 @@ fn the_first_units_wait_until_all_tracks_are_known_but_not_for_long() {
         [(0, 1), (3000, 1), (1920, 2)]
     );
     assert_eq!(publisher.video(6000, &[AUD, INTER]).len(), 1);
-    // Audio is announced and never comes.
+    // Audio is announced and never arrives.
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     assert_eq!(publisher.video(0, &[AUD, SPS, PPS, IDR]), []);
     assert_eq!(publisher.video(87_000, &[AUD, INTER]), []);
     assert_eq!(publisher.video(90_000, &[AUD, INTER]).len(), 3);
     assert_eq!(publisher.video(93_000, &[AUD, INTER]).len(), 1);
-    // Or the stream ends.
+    // The units are also released if the stream ends.
     let mut publisher = Publisher::new(Some(StreamKind::H264), Some(StreamKind::AacAdts));
     publisher.video(0, &[AUD, SPS, PPS, IDR]);
     publisher.ingest.finish();
@@ -788,7 +790,7 @@ fn pictures_without_dts_get_decode_times_from_their_order() {
     let late: Vec<(u64, i64)> =
         times.iter().map(|(_, pts)| *pts).enumerate().map(|(n, pts)| (n as u64, pts)).collect();
     assert!(late.iter().skip(6).all(|(n, pts)| pts.cast_unsigned() == shown(*n) * 3600), "{late:?}");
-    // After a single packet with a DTS, the stream's own times count.
+    // After a single packet with a DTS, the decode times of the stream itself are used.
     publisher.send(Kind::Video, 70 * 3600, 72 * 3600, false, &annex_b(&[AUD, INTER]));
     let next = publisher.video(71 * 3600, &[AUD, INTER]);
     assert_eq!((next[0].dts, next[0].pts), (71 * 3600, 71 * 3600));

@@ -18,7 +18,7 @@ use crate::types::ConnId;
 #[derive(Debug)]
 pub(super) struct TurnPort {
     seed: Seed,
-    /// The endpoint, made when the first message comes, and the settings from which it was made.
+    /// The endpoint, made when the first message arrives, and the settings from which it was made.
     endpoint: Option<(Endpoint<ConnId>, SessionSettings)>,
     /// The client of the last datagram that was [`Route::New`].
     newcomer: Option<Box<Incoming>>,
@@ -26,7 +26,7 @@ pub(super) struct TurnPort {
 
 impl TurnPort {
     pub(super) fn new(ctx: &PortContext<'_>) -> Self {
-        // Shared, so that a nonce stays valid when the client reaches another worker.
+        // The seed is shared by all workers, so that a nonce stays valid when the client reaches another one.
         Self { seed: ctx.shared_seed("TURN port"), endpoint: None, newcomer: None }
     }
 

@@ -37,7 +37,7 @@ struct Packets;
 
 impl Request for Packets {
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
-        // The server sends no such packets.
+        // This server sends no plain MPEG-TS over UDP, so the URL cannot mean one of its own streams.
         false
     }
 

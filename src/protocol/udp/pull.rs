@@ -123,7 +123,7 @@ impl ClientDatagrams for UdpPull {
 
 impl Client for UdpPull {
     fn begin(&mut self, _start: &Start<'_>) {
-        // There is nothing to ask for.
+        // Nothing to begin with: the sender needs no request.
     }
 
     fn waits(&self) -> bool {
@@ -135,7 +135,7 @@ impl Client for UdpPull {
     }
 
     fn handle_timeout(&mut self, _now: Instant) {
-        // Silence is noticed by the owner.
+        // The session that owns this client notices silence.
     }
 
     fn poll(&mut self) -> Option<ClientEvent> {
@@ -209,7 +209,8 @@ mod tests {
                 }
                 assert_eq!(got, bytes, "{} bytes, cut {cut}", PACKET_BYTES + before + behind);
             }
-            // In the midst of a stream: two packets in it tell.
+            // A datagram may begin within a packet: two sync bytes at a packet's distance identify the transport
+            // stream.
             for start in 1..PACKET_BYTES {
                 let piece = &bytes[start..start + 1472];
                 assert!(give(&mut UdpPull::default(), Instant::now(), 1, piece).is_some(), "{start}");

@@ -145,7 +145,7 @@ impl Ingest {
         }
         let (track, codec) = (incoming.track, incoming.codec);
         let mut payload = frame.payload;
-        // A layer that comes back is configured again.
+        // A layer that returns is configured again.
         let is_new = self.tracks.get(track).is_none();
         let (mut config, mut size) = (incoming.config.clone().filter(|_| is_new), None);
         if frame.key_frame {
@@ -162,7 +162,7 @@ impl Ingest {
             self.resize(track, size);
         }
         let Some(known) = self.tracks.get(track).filter(|_| !payload.is_empty()) else {
-            // A key frame without parameter sets, and none came before.
+            // A key frame without parameter sets, and none arrived before.
             if let Some(incoming) = self.sections.get_mut(at) {
                 incoming.needs_key_frame = incoming.codec.kind() == TrackKind::Video;
             }

@@ -178,7 +178,8 @@ impl Layers {
         let all = renditions(tracks, self.codec, self.group);
         let wanted = match (self.forced, all.iter().position(|track| track.id == self.wanted)) {
             (Some(height), _) => forced(&all, height)?.id,
-            // The publisher no longer sends it: take the smallest, then whatever the path carries.
+            // The publisher no longer sends the chosen rendition: take the smallest, then whatever the path
+            // carries.
             (None, None) => all.first()?.id,
             (None, Some(at)) => match self.choose(now, &all, at, path)? {
                 Choice::Track(track) => track,
@@ -261,7 +262,7 @@ mod tests {
         start: Instant,
         tracks: Tracks,
         layers: Layers,
-        /// Probes, in milliseconds.
+        /// Times of the probes, in milliseconds.
         probes: Vec<u128>,
     }
 
@@ -310,18 +311,18 @@ mod tests {
         assert_eq!(switches.len(), 1);
         assert!(switches[0].0 < 6_000 && switches[0].1 == id(2), "{switches:?}");
         assert_eq!(bench.probes, [], "while queues grow");
-        // Calm again, and no better.
+        // The queues no longer grow, but the path carries no more than before.
         let before = bench.now - bench.start;
         assert_eq!(bench.run(100, |_| carries(700_000)), []);
         let gaps: Vec<u128> = bench.probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(bench.probes[0] - before.as_millis() >= 2_700, "{:?}", bench.probes);
         assert!(gaps.windows(2).all(|pair| pair[1] >= pair[0]) && gaps.len() < 6, "{gaps:?}");
-        // In the end it is.
+        // In the end, the path carries more.
         let switches = bench.run(20, |_| carries(10_000_000));
         assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(1), id(0)]);
     }
 
-    /// A switch up and down at once, again and again: each time later.
+    /// The path fails after each switch up, so that each further switch up comes later.
     #[test]
     fn a_path_that_lies_is_believed_less_and_less() {
         let mut bench = Bench::new();

@@ -18,7 +18,7 @@ pub(super) struct Ask {
     pub(super) params: Params,
     pub(super) user_agent: String,
     pub(super) origin: String,
-    /// True if a page of another origin asks.
+    /// True if the request comes from a page of another origin.
     pub(super) of_foreign_page: bool,
     /// The client's offer, if it makes one.
     pub(super) offer: Option<Description>,
@@ -37,11 +37,12 @@ pub(super) enum ToSession {
     Answer(Description),
     /// The kinds of tracks that a viewer wants.
     Want { video: bool, audio: bool },
-    /// The same for one stream of a main track, by its id or the name of a track; `None` leaves a kind unchanged.
+    /// The kinds of tracks that a viewer wants of one stream of a main track, by the stream's id or the name of
+    /// one of its tracks; `None` leaves a kind unchanged.
     WantOf { name: String, video: Option<bool>, audio: Option<bool> },
     /// The page wants to be notified by data channel of the videos of a main track that it is sent.
     Assignments,
-    /// The streams of a main track whose video the page wants, by their order.
+    /// The range of streams of a main track whose video the page wants, in the order of their arrival.
     TurnOver(Range<usize>),
     /// The page pins or unpins the video of one stream of a main track.
     Pin { name: String, pins: bool },
@@ -121,6 +122,6 @@ pub(super) enum Refused {
     NoTracks,
     /// The descriptions have nothing in common, or the client's is invalid.
     Description(::webrtc::Error),
-    /// The server closed the session, or no media came.
+    /// The server closed the session, or no media arrived.
     Closed,
 }

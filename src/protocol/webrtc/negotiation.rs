@@ -100,7 +100,7 @@ fn formats_of(codec: Codec) -> Vec<Format> {
     let mut formats = offered_formats(codec, PAYLOAD_TYPE_FIRST);
     if codec == Codec::H264 {
         formats.reverse();
-        // Constrained baseline before baseline.
+        // Constrained baseline is preferred to baseline.
         if formats.len() > 1 {
             formats.swap(0, 1);
         }
@@ -148,7 +148,7 @@ pub(super) fn to_come(tracks: &Tracks, is_seasoned: bool) -> &'static [TrackKind
 }
 
 /// Answers a viewer's section with the track of its kind that the viewer can decode, unless another section has it. A section of a kind
-/// that the stream lacks is reserved for a track to come.
+/// that the stream lacks is reserved for a future track.
 pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let formats = match default_of(stream.tracks, kind) {
@@ -163,7 +163,8 @@ pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Optio
     Some(MediaPreference { direction: Direction::SendOnly, formats, msid: Some(name_of(kind, stream.id)) })
 }
 
-/// Returns the forms in which a track to come may be sent in a viewer's section: the first of each codec that the viewer accepts.
+/// Returns the forms in which a future track may be sent in a viewer's section: the first of each codec that the
+/// viewer accepts.
 fn forms_reserved(media: &Media, codecs: impl Iterator<Item = Codec>) -> Vec<Format> {
     let is_taken =
         |form: &Format| takes_fragments(form) && !media.select(std::slice::from_ref(form)).is_empty();
@@ -232,7 +233,7 @@ fn shows_h264(viewer: H264Profile, stream: H264Profile) -> bool {
         | H264Profile::Main
         | H264Profile::ConstrainedHigh
         | H264Profile::High => true,
-        // The same with other constraint flags.
+        // The usual profiles with other constraint flags.
         H264Profile::Other(idc, _) => matches!(idc, 0x42 | 0x4d | 0x64),
         H264Profile::Extended | H264Profile::High10 | H264Profile::High422 | H264Profile::High444 => false,
     };
@@ -265,7 +266,7 @@ pub(super) fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
     Tracks::preferred(tracks.iter().filter(carried))
 }
 
-/// Returns an inactive section. It is not rejected, because some peers find the transport only there.
+/// Returns an inactive section. The section is not rejected, because some peers read the transport from it alone.
 fn idle(media: &Media) -> Option<MediaPreference> {
     let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
     let known =
@@ -273,7 +274,7 @@ fn idle(media: &Media) -> Option<MediaPreference> {
     Some(MediaPreference { direction: Direction::Inactive, formats: known?, msid: None })
 }
 
-/// Returns the sections offered to a viewer of a stream, audio first as pages expect. Tracks may come later.
+/// Returns the sections offered to a viewer of a stream, audio first as pages expect. Tracks may be added later.
 pub(super) fn offered(stream: Shown<'_>) -> Vec<(MediaKind, MediaPreference)> {
     let first = |codec| formats_of(codec).into_iter().next();
     let section = |kind, section: MediaKind| {

@@ -64,7 +64,7 @@ pub(super) struct RtcPackage {
     cuts: Vec<Cut>,
     /// Number of pictures left out.
     left_out: u64,
-    /// True once that number was taken.
+    /// True once the number of left-out pictures was taken.
     is_taken: Cell<bool>,
 }
 

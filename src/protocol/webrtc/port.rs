@@ -129,8 +129,8 @@ impl RtcPort {
     }
 
     /// Routes a datagram for which no session was found. Media from an unknown path goes to one of the sessions at
-    /// the same address, here or at another worker, which tries to decrypt it: a NAT may have given its peer another
-    /// port. The first flight of DTLS may arrive before the news of its path.
+    /// the same address, here or at another worker, which tries to decrypt the datagram, because a NAT may have
+    /// given the session's peer another port. The first flight of DTLS may arrive before the news of its path.
     fn route_stray(
         &mut self,
         now: Instant,

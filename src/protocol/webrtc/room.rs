@@ -50,9 +50,9 @@ const SILENCE: u8 = 127;
 /// The streams of a main track that a viewer wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// The only streams that are wanted; empty for all.
+    /// The only streams that the viewer wants; empty for all.
     pub(super) only: Vec<String>,
-    /// The streams that are not wanted.
+    /// Streams that the viewer does not want.
     pub(super) without: Vec<String>,
     /// True if nothing is sent of a stream until the viewer asks for it.
     pub(super) is_off: bool,
@@ -65,7 +65,8 @@ impl Choice {
     }
 }
 
-/// The first offer to a viewer that may watch the main track later: the room then keeps its sections and payload types.
+/// The first offer to a client, kept while the client may still become a viewer of the whole main track: the room
+/// then keeps the offer's sections and payload types.
 #[derive(Debug, Default)]
 pub(super) struct FirstOffer {
     /// The choice of the client.
@@ -91,21 +92,21 @@ impl FirstOffer {
 /// The use of a place.
 #[derive(Debug)]
 enum Holder {
-    /// The transport only.
+    /// The place carries only the transport.
     Transport,
-    /// Data channels.
+    /// The place carries data channels.
     Data,
     /// A track of this subscription's stream, in the offered forms.
     Track(Handle, MediaPreference),
     /// A seat for the stream that currently has it, in the offered forms.
     Seat(TrackKind, usize, MediaPreference),
-    /// The transport only, in a place that carried a track.
+    /// The place carried a track, and now carries only the transport.
     Idle(MediaPreference),
-    /// Given up, but not yet withdrawn from the peer.
+    /// The track was given up, but the section is not yet withdrawn from the peer.
     GivenUp,
-    /// Withdrawn by the pending offer.
+    /// The pending offer withdraws the section.
     Withdrawn,
-    /// Free for reuse.
+    /// The section can be reused for another track.
     Free,
 }
 
@@ -133,11 +134,11 @@ struct Member {
     state: Subscribed,
     tracks: Arc<Tracks>,
     viewer: Option<Box<Viewer>>,
-    /// True for video and for audio if the kind is wanted.
+    /// Two flags, for video and for audio: true if the viewer wants the kind.
     wants: (bool, bool),
-    /// True for video and for audio if the stream is known to lack the kind.
+    /// Two flags, for video and for audio: true if the stream is known to lack the kind.
     lacks: (bool, bool),
-    /// Time of the last speech.
+    /// The last time at which the stream spoke.
     spoke: Option<Instant>,
     level: u8,
 }
@@ -197,10 +198,10 @@ impl Room {
         room
     }
 
-    /// Makes the room of a viewer that has played the main track's own stream, by this offer; `sections` are those that the
-    /// client accepted, and `all` counts the offered ones with the section of data channels. Returns the room, and the
-    /// handle under which to subscribe to that stream, if the viewer still wants it; `None` if the client made the
-    /// offer, so that a second one is impossible.
+    /// Makes the room of a viewer that has so far played the main track's own stream. `offer` is the offer to that
+    /// viewer, `sections` are the sections that the client accepted, and `all` is the number of offered sections,
+    /// including data channels. Returns the room, and the handle under which to subscribe to that stream, if the
+    /// viewer still wants it; `None` if the client made the offer, so that a second one is impossible.
     pub(super) fn of_viewer(
         mut self,
         own: &Arc<str>,
@@ -213,7 +214,7 @@ impl Room {
         }
         let handle = self.add(own, viewer.wants());
         let takes_data = self.places.iter().any(|place| matches!(place.holder, Holder::Data));
-        // No place of the room was offered yet.
+        // The peer has not been offered a place of the new room yet.
         (self.places, self.numbers) = (Vec::new(), offer.numbers);
         let keeps = handle.filter(|_| !self.seats.are_any());
         let has_data = all > offer.kinds.len();
@@ -228,7 +229,7 @@ impl Room {
             let holder = match (preference, keeps) {
                 (Some(preference), Some(handle)) => Holder::Track(handle, preference),
                 (Some(preference), None) if Some(id) == first => Holder::Idle(preference),
-                // Rejected by the client, or replaced by seats.
+                // The client rejected the section, or seats replace it.
                 _ => Holder::GivenUp,
             };
             self.places.push(Place { kind, holder });
@@ -303,14 +304,14 @@ impl Room {
             if let Holder::Track(of, preference) = &place.holder
                 && *of == handle
             {
-                // Its section stays, for the transport.
+                // The section stays, because it carries the transport.
                 let idle = (at == self.transport).then(|| Holder::Idle(preference.clone()));
                 (place.holder, self.is_stale) = (idle.unwrap_or(Holder::GivenUp), true);
             }
         }
     }
 
-    /// True if streams come and go without an offer.
+    /// True if all places are seats, so that streams come and go without an offer.
     pub(super) const fn has_seats_alone(&self) -> bool {
         self.seats.are_all()
     }
@@ -368,7 +369,7 @@ impl Room {
 
     fn take_place(&mut self, kind: MediaKind, holder: Holder) {
         let is_free = |place: &&mut Place| place.kind == kind && matches!(place.holder, Holder::Free);
-        // The first section in use carries the transport, so those before it stay unused.
+        // The first section in use carries the transport, so the sections before it stay unused.
         if let Some(place) = self.places.iter_mut().skip(self.transport).find(is_free) {
             place.holder = holder;
         } else if self.places.len() < ::webrtc::OFFERED_SECTIONS_MAX {
@@ -379,7 +380,7 @@ impl Room {
         self.is_stale = true;
     }
 
-    /// Restarts a stream whose codec has changed, at other places or in its seats.
+    /// Restarts a stream whose codec has changed: at other places, or in the same seats.
     pub(super) fn begin_anew(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
         self.give_up(handle);
         self.vacate_seats(handle);
@@ -544,7 +545,7 @@ impl Room {
         viewers.flat_map(|viewer| viewer.info()).collect()
     }
 
-    /// Number of pictures for which the path had no room.
+    /// Returns the number of pictures that were left out because the path had no room.
     pub(super) fn left_out(&self) -> u64 {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
         viewers.map(|viewer| viewer.left_out()).sum()
@@ -596,7 +597,7 @@ impl Place {
 struct Numbers(Vec<(String, PayloadType)>);
 
 impl Numbers {
-    /// Notes the payload type that a form has already.
+    /// Notes the payload type that a form already has.
     fn keep(&mut self, format: &Format) {
         self.0.push((Self::name(format), format.payload_type()));
     }
@@ -609,7 +610,7 @@ impl Numbers {
     /// Gives a form its payload type. Returns false if none is left.
     fn give(&mut self, format: &mut Format) -> bool {
         if !PAYLOAD_TYPES.contains(&format.payload_type().number()) {
-            // A fixed one.
+            // A form with a static payload type keeps it.
             return true;
         }
         let name = Self::name(format);

@@ -50,8 +50,8 @@ use crate::types::{Handle, SessionRef, StreamKey};
 
 /// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
-/// Maximum time that a viewer waits for the first tracks of its stream; three times as long, the wait for a
-/// description of the client.
+/// Maximum time that a viewer waits for the first tracks of its stream. A client's description is awaited three
+/// times as long.
 const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
 
 /// The role of the peer.
@@ -61,7 +61,7 @@ enum Role {
     None,
     /// Waits for the verdict on a publish; holds the answer to the client's offer, if it made one.
     AskedPublish(Option<Described>),
-    /// May publish; the client's offer is to come.
+    /// May publish; the client has yet to send its offer.
     Granted(Box<Grant>),
     /// Publishes.
     Publisher(Box<Ingest>),
@@ -98,7 +98,7 @@ pub(super) struct RtcSession {
     /// True if the stream has been live for a while.
     is_seasoned: bool,
     events: VecDeque<Event>,
-    /// Time by which the session must have been described.
+    /// Time by which the client must have sent its description.
     describe_by: Option<Instant>,
     /// True if the peer's request was granted, so that its end is logged.
     granted: bool,
@@ -242,7 +242,7 @@ impl RtcSession {
     fn subscribe_verdict(&mut self, ctx: &Context<'_>, verdict: Result<&Tracks, NoSubscription>) {
         self.granted = verdict.is_ok();
         match verdict {
-            // Held until the peer can be sent something.
+            // The subscription is paused until the peer can be sent media.
             Ok(tracks) => {
                 self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(true)));
                 if tracks.is_empty() {
@@ -314,7 +314,7 @@ impl RtcSession {
     fn begin_viewing(&mut self, ctx: &Context<'_>, tracks: &Arc<Tracks>) {
         let mut viewer = Viewer::new(ctx.now.mono, &mut self.peer, tracks);
         let chooses = viewer.begins_to_choose();
-        // By the time the peer can be sent media there is a new key frame, if the publisher can make one.
+        // A key frame requested now arrives about when the peer can be sent media, if the publisher can make one.
         if let Some(track) = viewer.video() {
             self.events
                 .push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(track))));
@@ -425,7 +425,7 @@ impl RtcSession {
                 self.begin_ingest(ctx, &grant);
                 self.send_description(described);
             }
-            // Another offer of a publisher: ICE restarts.
+            // A publisher offers again only to restart ICE.
             (Ok(described), role @ Role::Publisher(_)) => {
                 self.role = role;
                 self.send_description(described);
@@ -449,7 +449,7 @@ impl RtcSession {
 
     fn refuse(&mut self, why: Refused) {
         let reason = match &why {
-            // The worker has sent this refusal, and has logged it.
+            // The refusal came from the worker, which has logged it.
             Refused::Publish(refusal) => refusal.reason().to_owned(),
             Refused::Play(why) => why.reason().to_owned(),
             Refused::NoTracks => self.refused("the stream has no tracks yet".to_owned()),
@@ -555,7 +555,7 @@ impl RtcSession {
                     self.events.push_back(Event::Subscription(handle, needed));
                 }
             }
-            // A goodbye is final; a silent peer may come back.
+            // A peer that says goodbye is gone; a silent one may return.
             ::webrtc::Event::Closed(reason) => {
                 let departure = if reason == CloseReason::Peer { Departure::Clean } else { Departure::Lost };
                 if !self.closed {
@@ -676,7 +676,8 @@ impl Session for RtcSession {
                 }
             },
             Reply::Family(FamilyNews::Message { from, message }) => self.message(ctx, from, &message),
-            // A request that was answered is over. If its session ends earlier, nobody would get the answer.
+            // A request that was already answered needs its session no longer. If the session ends before that,
+            // nobody would get the answer.
             Reply::Family(FamilyNews::Ended(gone))
                 if self.describe_by.is_some() && gone.conn == self.asker.session.conn =>
             {

@@ -1,5 +1,5 @@
-//! A worker's state of a port that all workers share: the sessions here whose datagrams arrive at other workers,
-//! and the sessions there whose datagrams arrive here (`protocol::steering`).
+//! A worker's state of a port that all workers share: this worker's sessions whose datagrams arrive at other
+//! workers, and other workers' sessions whose datagrams arrive at this one (`protocol::steering`).
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::types::{ConnId, WorkerId};
 const STRAYS_MAX: u32 = 50;
 const STRAYS_PERIOD: Duration = Duration::from_millis(250);
 
-/// A path of a session here whose datagrams arrive at worker `to`.
+/// A path whose session is at this worker and whose datagrams arrive at worker `to`.
 #[derive(Debug, Clone, Copy)]
 struct Given {
     path: Path,
@@ -28,24 +28,25 @@ impl Given {
     }
 }
 
-/// The paths of sessions here whose datagrams arrive at other workers, and the paths of their sessions whose
-/// datagrams arrive here. Each is an entry of a session that a port's demultiplexer knows, here or there, so that the
-/// limits of sessions and of their paths apply.
+/// The shared paths: those of this worker's sessions whose datagrams arrive at other workers, and those of other
+/// workers' sessions whose datagrams arrive here. Each path belongs to a session that some worker's demultiplexer
+/// knows, so that the limits on sessions and on their paths apply.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
-    /// Id of this worker, and the number of those that share the port; `None` if it has a port of its own.
+    /// Id of this worker, and the number of workers that share the port; `None` if this worker has a port of its
+    /// own.
     among: Option<(WorkerId, u16)>,
-    /// The workers of paths whose datagrams arrive here.
+    /// For each path whose datagrams arrive here, the worker that has the session.
     foreign: HashMap<Path, WorkerId>,
-    /// The paths of sessions here whose datagrams arrive at other workers.
+    /// For each session of this worker, the paths whose datagrams arrive at other workers.
     given: HashMap<ConnId, SmallVec<[Given; 1]>>,
     changes: VecDeque<PathChange>,
-    /// The session here that has a path of `given`.
+    /// The session of this worker to which a path in `given` belongs.
     owners: HashMap<Path, ConnId>,
     /// Number of datagrams that may still be tried at the other workers until `strays_until`.
     strays_left: u32,
     strays_until: Option<Instant>,
-    /// Number of datagrams for which this worker or the others were chosen.
+    /// Counter by which media of unknown paths is tried alternately here and at the other workers.
     turns: u32,
 }
 
@@ -55,7 +56,7 @@ impl Sharing {
         self.among = (workers > 1).then_some((own, workers));
     }
 
-    /// Returns the tag with which the names of sessions here begin.
+    /// Returns the tag at the beginning of the names of this worker's sessions.
     pub(super) fn tag(&self) -> Option<Tag> {
         self.among.and_then(|(own, _)| Tag::new(own.0))
     }
@@ -73,7 +74,8 @@ impl Sharing {
         match reason {
             DropReason::UnknownFragment => {
                 let named = WorkerId(Tag::of_request(datagram)?.number());
-                // Checks on a path in use are passed on like its media: with the same room, and in order.
+                // Connectivity checks on a path in use are forwarded together with its media, so that both stay in
+                // order and the same limit holds for them.
                 let to = if self.foreign.get(path) == Some(&named) {
                     Elsewhere::Path(named)
                 } else {
@@ -113,7 +115,8 @@ impl Sharing {
         Route::Elsewhere(Elsewhere::Others)
     }
 
-    /// Notes that a session here has validated a path, which it may take from another one.
+    /// Notes that a session of this worker has validated a path. Another session of this worker that had the path
+    /// loses it.
     pub(super) fn open(&mut self, conn: ConnId, path: Path, remote: Remote) {
         self.foreign.remove(&path);
         let before = self.take(&path);
@@ -144,7 +147,7 @@ impl Sharing {
         }
     }
 
-    /// Takes a path from the session here that has it.
+    /// Removes a path from the session of this worker that has it.
     fn take(&mut self, path: &Path) -> Option<Given> {
         let owner = self.owners.remove(path)?;
         let given = self.given.get_mut(&owner)?;
@@ -156,7 +159,7 @@ impl Sharing {
         Some(taken)
     }
 
-    /// Notes that another worker has a path from now on, or no longer.
+    /// Notes that a session of another worker has a path from now on, or no longer has it.
     pub(super) fn hear(&mut self, path: Path, owner: WorkerId, is_open: bool) {
         if is_open {
             self.foreign.insert(path, owner);
@@ -165,7 +168,7 @@ impl Sharing {
         }
     }
 
-    /// Returns the next change that another worker must hear of.
+    /// Returns the next change that another worker must learn of.
     pub(super) fn poll_change(&mut self) -> Option<PathChange> {
         self.changes.pop_front()
     }
@@ -273,7 +276,7 @@ mod tests {
         sharing.close(a, &path);
         sharing.forget(a);
         assert_eq!(changes(&mut sharing), [], "the other session has it");
-        // The kernel gives its datagrams to another worker, and then to this one.
+        // The kernel first gives the datagrams of the path to another worker, and then to this one.
         let (_, by_third) = remote(1, Some(WorkerId(0)));
         sharing.open(b, path, by_third);
         assert_eq!(changes(&mut sharing), [(2, 1, false), (0, 1, true)]);

@@ -175,13 +175,13 @@ impl Figures for RtcFigures {
         let [video, audio] = [self.video, self.audio].map(Option::unwrap_or_default);
         let video_sent = self.video.map(|sent| {
             json!({
-                // A request of either kind is a request for a key frame here.
+                // FIR and PLI are counted together, as key frame requests.
                 "videoFirCount": 0,
                 "videoPliCount": sent.stats.key_frame_requests,
                 "videoNackCount": sent.stats.nacked,
                 "videoPacketsSent": sent.stats.packets,
                 "videoBytesSent": sent.stats.bytes,
-                // Nothing is encoded.
+                // This server encodes no video.
                 "videoFramesEncoded": 0,
                 "videoPacketsSentPerSecond": sent.packets_per_second(),
                 "videoBytesSentPerSecond": sent.bit_rate / 8,

@@ -85,7 +85,7 @@ mod tests {
             self.call(|carrier, ctx| carrier.handle_timeout(ctx));
         }
 
-        /// The number of datagrams that it carries until its end, and the end.
+        /// Returns the number of datagrams that the connection carries until it ends, and the reason for the end.
         fn drain(&mut self) -> (usize, Option<String>) {
             let mut carried = 0;
             loop {
@@ -127,7 +127,7 @@ mod tests {
         for _ in 0..3 {
             rig.pass(Duration::from_secs(29));
             rig.call(|carrier, ctx| carrier.handle_bytes(ctx, &CHECK));
-            // A late datagram of a path that is no more is only dropped.
+            // A datagram that no session accepts any more is dropped, and the connection stays.
             rig.call(|carrier, ctx| carrier.handle_reply(ctx, Reply::Port(PortNews::Uncarried)));
         }
         assert_eq!(rig.drain(), (4, None));
@@ -149,7 +149,7 @@ mod tests {
         }
         let room = QUEUE_BYTES_MAX / 1202;
         assert_eq!((out.len(), lost), (room * 1202, 100 * datagrams.len() - room));
-        // Whole frames, so that the peer finds the next one.
+        // Frames are written whole, so that the peer finds the next one.
         let mut reader = FrameReader::default();
         let mut bytes = BytesMut::from(&out.take_all()[..]);
         let mut frames = 0;

@@ -95,7 +95,7 @@ fn of_a_publisher_h264_is_taken_where_it_is_offered_and_else_the_first() {
     assert!(sections.iter().all(|section| section.direction == Direction::RecvOnly));
 }
 
-/// The codecs of an application with one setting.
+/// Returns the codecs that an application enables with one setting changed.
 fn with(key: &str, value: &str) -> Codecs {
     let app = AppSettings::of(crate::protocol::schema(), "live", &[(key, value)]).unwrap();
     RtcAppSettings::of(&app).codecs
@@ -235,7 +235,7 @@ fn the_first_units_wait_for_the_other_track_and_key_frames_bring_the_configurati
     );
     assert_eq!(tracks.video().unwrap().config.picture_size(), Some((640, 352)));
     assert_eq!(units(&mut ingest), [(TrackId::AUDIO, 1800, false), (TrackId::VIDEO, 4500 + 2699, true)]);
-    // Parameter sets are the track's, not the picture's.
+    // The payload has no parameter sets, because they are the track's.
     ingest.frame(at(3113), (VIDEO, 0), key(5700), None);
     assert_eq!(ingest.poll_unit().unwrap().0.payload, picture(&[IDR]));
     ingest.lost(VIDEO, 0);
@@ -378,8 +378,8 @@ fn packets_are_kept_from_the_newest_key_frame_on() {
             kept.push(package.log(TrackId::VIDEO).unwrap().len());
         }
     }
-    // One packet each, four a second, a key frame every five seconds: a viewer that began with the key frame before
-    // the newest has four seconds to catch up.
+    // Four pictures a second, one packet each, with a key frame every five seconds. A viewer that began with the
+    // key frame before the newest has four seconds to catch up.
     assert_eq!(kept, [20, 24, 28, 32, 20, 24, 28, 32, 20]);
     assert_eq!(tracks.of_kind(TrackKind::Video).count(), 1);
 }

@@ -38,7 +38,7 @@ struct Output {
     codec: Codec,
     /// True if the first unit was sent.
     begun: bool,
-    /// Time of the last unit, in milliseconds of the stream.
+    /// Stream time of the last unit sent, in milliseconds.
     newest_ms: i64,
     /// Time of the last unit sent by an earlier subscription, in milliseconds.
     floor_ms: i64,
@@ -61,9 +61,9 @@ pub(super) struct Viewer {
     /// True if the choice has begun and the hub must be notified.
     selects: bool,
     thinning: Thinning,
-    /// Time of the next report to the page; `None` if it gets none.
+    /// Time of the next report to the page; `None` if the page gets no reports.
     tells_at: Option<Instant>,
-    /// True for video and for audio if the kind is wanted.
+    /// Two flags, for video and for audio: true if the viewer wants the kind.
     wants: (bool, bool),
     /// The tracks of the last unit sent.
     tracks: Arc<Tracks>,
@@ -72,11 +72,11 @@ pub(super) struct Viewer {
 /// The outcome of sending a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Sent, or not for this viewer.
+    /// The unit was sent, or is not for this viewer.
     Done,
-    /// Sent, as the first unit of another rendition of this height.
+    /// The unit was sent, and is the first of another rendition, of this height.
     Switched(u32),
-    /// Left out, because the path has no room.
+    /// The unit was left out, because the path has no room.
     LeftOut,
     /// The track has another codec now, so that this session cannot continue.
     OtherCodec,
@@ -115,7 +115,8 @@ impl Viewer {
         viewer
     }
 
-    /// Takes sections agreed on later, and leaves those that are no longer its own. Returns false if none is new.
+    /// Takes the sections agreed on later, and gives up sections that are no longer this viewer's. Returns false
+    /// if no section is new.
     pub(super) fn take_sections(
         &mut self,
         now: Instant,
@@ -204,7 +205,7 @@ impl Viewer {
         self.wants = (video, audio);
     }
 
-    /// True for video and for audio if the viewer wants the kind.
+    /// Returns two flags, for video and for audio: true if the viewer wants the kind.
     pub(super) const fn wants(&self) -> (bool, bool) {
         self.wants
     }

@@ -19,14 +19,14 @@ pub(super) fn path_of(remote: Remote, bound: SocketAddr) -> Path {
 /// Maximum number of routes of one session that are not validated yet; as many as pairs are checked.
 const RECENT_MAX: usize = 8;
 
-/// The routes that a session has received from, as the socket names them.
+/// The routes by which a session has received datagrams, in the form in which the socket reports them.
 #[derive(Debug)]
 pub(super) struct Ways {
     /// The address of the port.
     bound: SocketAddr,
     open: SmallVec<[(Path, Remote); 1]>,
-    /// Other paths that datagrams came by, newest last. Answers to checks are sent there although the paths are not validated; checks on
-    /// several arrive at once.
+    /// Paths that are not validated, on which datagrams arrived, newest last. Answers to checks are sent on them;
+    /// checks on several paths arrive at the same time.
     recent: Vec<(Path, Remote)>,
 }
 
@@ -43,7 +43,7 @@ impl Ways {
     }
 
     fn note(&mut self, path: Path, remote: Remote) {
-        // The same addresses again, by another connection.
+        // The same addresses, but the datagrams now arrive by another connection.
         if let Some((_, known)) = self.open.iter_mut().find(|(known, _)| *known == path) {
             *known = remote;
             return;

@@ -71,7 +71,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
         }
         return session.respond(ctx.now, asked.fields, answer);
     }
-    // A player may leave the offer to us.
+    // A WHEP player may leave the offer to us, by a request without a body.
     let has_none = !publishes && request.body.iter().all(u8::is_ascii_whitespace);
     let offer = if has_none { Ok(Description::default()) } else { Description::read(&request.body) };
     let refusal = match &offer {
@@ -117,7 +117,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     session.converse(asked, Box::new(conversation));
 }
 
-/// True if any section of an offer has the right direction (RFC 9725 §4.2).
+/// True if any section of the offer sends media to publish, or receives media to play (RFC 9725 §4.2).
 fn goes_right(offer: &Description, publishes: bool) -> bool {
     let is_ours = |media: &&sdp::Media| {
         let direction = offer.direction(media);
@@ -352,7 +352,7 @@ fn refusal(why: &Refused, key: &StreamKey, publishes: bool) -> Response {
         Refused::Play(NoSubscription::NotFound) => later(409, "the stream is not live"),
         Refused::Play(NoSubscription::Disabled) => Response::text(403, "WebRTC is switched off here"),
         Refused::NoTracks => later(409, "the stream has sent nothing yet"),
-        // The stream's codecs cannot be changed for this viewer.
+        // A 406: the stream's codecs cannot be changed for this viewer.
         Refused::Description(::webrtc::Error::NothingInCommon) if !publishes => {
             Response::error(406, "no codec of the stream is offered, or in no form that can be sent")
         }
@@ -422,8 +422,9 @@ mod tests {
     use super::*;
     use crate::http::{Headers, Version};
 
-    /// As OBS does (obs-studio, plugins/obs-webrtc/whip-output.cpp): a `Location` that does not begin with `http`
-    /// becomes the path of the URL, with a slash in front, as libcurl adds it, and the query is dropped.
+    /// Resolves a session URL as OBS does (obs-studio, plugins/obs-webrtc/whip-output.cpp): a `Location` that does
+    /// not begin with `http` becomes the path of the URL, with a slash that libcurl puts in front, and the query
+    /// is dropped.
     fn as_obs(endpoint: &str, location: &str) -> String {
         if location.starts_with("http") {
             return location.to_owned();
@@ -434,7 +435,8 @@ mod tests {
         url.to_string()
     }
 
-    /// As RFC 3986 §5 has it: GStreamer's signallers (`Url::join`), ffmpeg (`ff_make_absolute_url`) and browsers.
+    /// Resolves a session URL by RFC 3986 §5, as GStreamer's signallers (`Url::join`), ffmpeg
+    /// (`ff_make_absolute_url`) and browsers do.
     fn as_others(endpoint: &str, location: &str) -> String {
         url::Url::parse(endpoint).unwrap().join(location).unwrap().to_string()
     }

@@ -8,9 +8,10 @@ use super::{ALL, EXACT, Gets, Oddity, Row};
 use crate::support::world::Over;
 
 const EVERY: &[Over] = &[Over::Rtmp, Over::Srt, Over::Rtsp];
-/// The client over WHIP has a right clock, which bridges gaps, and announces both kinds: only the units themselves are odd.
+/// Publishers of rows in which only the units themselves are odd. WHIP is among them only here, because its client
+/// keeps a right clock, which bridges gaps, and always announces audio and video.
 const LIVE: &[Over] = &[Over::Rtmp, Over::Srt, Over::Rtsp, Over::WebRtc];
-/// A fault begins then, in milliseconds.
+/// Time at which a fault begins, in milliseconds.
 const AT: i64 = 8_000;
 const HOUR: i64 = 3_600_000;
 const VIDEO: Of = Of::One(0);
@@ -52,7 +53,7 @@ const PAUSE: Gets = ALL.told(&["pause"]);
 const FROZEN: Gets = ALL.told(&["frozen"]);
 const REPORT: Gets = ALL.told(&["report"]);
 
-/// A step of the clock. It starts high enough to be stepped back.
+/// Makes the clock step by `by` milliseconds. The clock starts high enough for a step back.
 fn jump(p: &mut Publisher, of: Of, by: i64) {
     (p.start, p.faults) = (2 * HOUR, vec![Fault::Jump { of, at: AT, by }]);
 }
@@ -73,7 +74,7 @@ fn frozen(p: &mut Publisher, of: Of, at: i64, ms: i64) {
     p.faults = vec![Fault::Frozen { of, at, ms }];
 }
 
-/// Sound this far from the video.
+/// Puts the audio `ms` milliseconds away from the video.
 fn apart(p: &mut Publisher, ms: i64) {
     (p.start, p.offsets[1]) = (2 * HOUR, ms);
 }
@@ -83,7 +84,7 @@ fn slow_and_apart(p: &mut Publisher) {
     p.tracks[0] = 200_000;
 }
 
-/// All rows.
+/// All rows of clocks.
 pub const ROWS: &[Row] = &[
     live("a clean publisher", |_| {}, EXACT),
     clock("sound lies 500 ms ahead", |p| apart(p, 500), ALL),
@@ -224,7 +225,7 @@ pub const ROWS: &[Row] = &[
     ),
 ];
 
-/// Faults of which each is an outlier.
+/// Makes several faults, each of which is an outlier.
 fn many_outliers(p: &mut Publisher) {
     p.start = 2 * HOUR;
     p.faults = (2..9).map(|n| Fault::Outlier { of: VIDEO, at: n * 2_000, by: 5_000 }).collect();
@@ -238,7 +239,7 @@ fn pictures(units: &mut [Unit]) -> impl Iterator<Item = &mut Unit> {
     units.iter_mut().filter(|unit| unit.is_video)
 }
 
-/// Changes each so-manieth picture.
+/// Changes every `every`-th picture. `change` also gets the picture before it.
 fn each(units: &mut [Unit], every: usize, change: fn(&mut Unit, &Unit)) {
     let mut before: Option<Unit> = None;
     for (n, unit) in pictures(units).enumerate() {
@@ -249,7 +250,7 @@ fn each(units: &mut [Unit], every: usize, change: fn(&mut Unit, &Unit)) {
     }
 }
 
-/// Times of pictures move by up to 15 ms, and so does what is right.
+/// Moves the sampling times of pictures by up to 15 ms, and their timestamps alike.
 fn uneven(units: &mut [Unit]) {
     for (n, unit) in pictures(units).enumerate().filter(|(n, _)| *n > 0) {
         let by = [0, 9, -12, 15, -7][n % 5];
@@ -258,7 +259,7 @@ fn uneven(units: &mut [Unit]) {
     }
 }
 
-/// Browsers that send nothing while nobody speaks (DTX).
+/// Drops most of the audio for six seconds, as browsers do while nobody speaks (DTX).
 fn comfort_noise(units: &mut Vec<Unit>) {
     let mut silent = 0;
     units.retain(|unit| {

@@ -15,7 +15,7 @@ const LATENESS_MS: i64 = 700;
 /// Longest segment of a stream, in milliseconds.
 const SEGMENT_MS: i64 = 2_000;
 
-/// A run.
+/// The outcome of a row's run: what was sent, and what each viewer received.
 #[derive(Debug)]
 pub struct Outcome {
     pub publisher: Publisher,
@@ -29,11 +29,11 @@ pub struct Outcome {
 /// A kind of viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A viewer that is played to while the stream is live.
+    /// A viewer that receives the stream while it is live.
     Live(Over),
-    /// A player that reads the segments of the transport stream, when the stream has ended.
+    /// A player that reads the transport stream segments after the stream has ended.
     Hls,
-    /// A player that reads the renditions of low latency, when the stream has ended.
+    /// A player that reads the low-latency renditions after the stream has ended.
     LowLatency,
 }
 
@@ -47,13 +47,14 @@ impl Kind {
     }
 }
 
-/// A viewer.
+/// A viewer of a row's stream.
 #[derive(Debug)]
 pub struct View {
     pub kind: Kind,
     /// Time at which the publisher was accepted.
     pub began: Instant,
-    /// Milliseconds from then until the viewer was accepted. Viewers that read segments get the stream from its first segment on.
+    /// Milliseconds from `began` until the viewer was accepted. Viewers that read segments get the stream from its
+    /// first segment on.
     pub joined: i64,
     pub log: Log,
 }
@@ -65,7 +66,7 @@ impl View {
 }
 
 impl Outcome {
-    /// The first thing that is not as it must be.
+    /// Returns the first fault that it finds, as an error.
     pub fn judge(&self, over: Over, gets: &Gets) -> Result<(), String> {
         self.check_faults(over, gets)?;
         if !self.broadcast.contains(r#""status":"broadcasting""#) {
@@ -96,20 +97,20 @@ impl Outcome {
         gets.check.map_or(Ok(()), |check| check(self))
     }
 
-    /// Units in order, each once, and no more missing than may be.
+    /// Checks that the units of a kind arrive in order, each once, and that at most `lost_max` are missing.
     fn check_units(&self, view: &View, is_video: bool, lost_max: usize) -> Result<(), String> {
         let kind = if is_video { "pictures" } else { "sounds" };
         let damaged = view.of_kind(is_video).filter(|unit| unit.seen.is_none()).count();
         let seen: Vec<u64> = view.of_kind(is_video).filter_map(|unit| Some(unit.seen?.counter)).collect();
         let falls = seen.windows(2).filter(|pair| pair[1] <= pair[0]).count();
         let got: BTreeSet<u64> = seen.iter().copied().collect();
-        // Over WebRTC, where nothing is shown late, sound begins with what is new.
+        // Over WebRTC, where nothing is played late, audio begins with the newest units.
         let is_old = |unit: &Unit| {
             view.kind == Kind::Live(Over::WebRtc)
                 && !is_video
                 && unit.at < JOIN_MS.cast_signed() + LATENESS_MS
         };
-        // A rendition of sound begins where a segment of the others begins.
+        // An audio rendition that begins late begins at a segment boundary of the other renditions.
         let first_sound = self.sent.iter().find(|unit| !unit.is_video).map_or(0, |unit| unit.at);
         let is_before_rendition = |unit: &Unit| {
             view.kind == Kind::LowLatency
@@ -133,13 +134,14 @@ impl Outcome {
         Ok(())
     }
 
-    /// The units that a viewer must get: from the last key frame on that was sent before it was let in. Sound before the next
-    /// picture may be left out, because a picture is whole when the next one begins.
+    /// Returns the units that a viewer must get: all from the last key frame on that was sent before the viewer
+    /// was accepted. Audio before the next picture may be missing, because a picture is complete only when the
+    /// next one begins.
     fn expected(&self, is_video: bool, joined: i64) -> impl Iterator<Item = &Unit> {
         let joined = joined.max(JOIN_MS.cast_signed() + LATENESS_MS);
         let has_come = |unit: &Unit| unit.is_video && unit.key && unit.at <= joined;
         let key = self.sent.iter().rposition(has_come);
-        // Sound alone is played from where it is.
+        // An audio-only stream is played from the time at which the viewer joined.
         let is_mute = self.sent.iter().all(|unit| !unit.is_video);
         let here = || self.sent.iter().position(|unit| is_mute && unit.at >= joined);
         let key = key.or_else(here).unwrap_or(0);
@@ -163,24 +165,25 @@ impl Outcome {
         Ok(())
     }
 
-    /// The unit that a viewer has got.
+    /// Returns the sent unit that a viewer received.
     fn unit_of(&self, got: &Got) -> Option<&Unit> {
         let number = got.seen?.counter;
         self.sent.iter().find(|unit| unit.number == number && unit.is_video == got.is_video)
     }
 
-    /// The times of a viewer's units, for the judge of clocks.
+    /// Returns the times of a viewer's units in the form that netsim's judge of clocks takes.
     fn times(&self, view: &View) -> Vec<publisher::Unit> {
         let mut last = [i64::MIN; 2];
         let unit = |got: &Got| {
             let sent = self.unit_of(got)?;
             let mut out = got.dts;
             if view.kind == Kind::Live(Over::Rtsp) {
-                // RTP says when a picture is shown, and that may fall.
+                // RTP carries presentation times, which may fall from one picture to the next.
                 out = (out - sent.cts).max(last[sent.track()]);
                 last[sent.track()] = out;
             }
-            // Segments come when they are asked for: their units are judged by their arrival at the server.
+            // Segments arrive when the player requests them, so their units are judged by their arrival at the
+            // server.
             let arrives = match view.kind {
                 Kind::Live(_) => {
                     i64::try_from(got.at.saturating_duration_since(view.began).as_millis()).unwrap()
@@ -199,7 +202,7 @@ impl Outcome {
         view.log.got.iter().filter_map(unit).collect()
     }
 
-    /// The clock faults that were counted.
+    /// Returns the clock faults that the server counted.
     pub fn faults(&self) -> Vec<(String, u64)> {
         let counted = |line: &str| {
             let (_, rest) = line.strip_prefix("millstream_clock_faults_total{")?.split_once("fault=\"")?;
@@ -229,7 +232,7 @@ impl Outcome {
 
 /// True if a viewer may miss all units of a kind.
 fn may_miss(publisher: Over, viewer: Kind, is_video: bool, gets: &Gets) -> bool {
-    // Nothing in this world makes Opus of AAC, nor AAC of Opus.
+    // This world transcodes neither AAC to Opus nor Opus to AAC.
     let Kind::Live(viewer) = viewer else { return !is_video && publisher == Over::WebRtc };
     if is_video {
         return viewer == Over::WebRtc && gets.reorders;

@@ -1,5 +1,5 @@
-//! Viewers over WebRTC and RTSP who come before the publisher's first sound, or its first picture. There is no second negotiation,
-//! and they must get it nevertheless.
+//! Viewers over WebRTC and RTSP that join before the publisher's first audio unit or first picture. They cannot
+//! negotiate a second time, and must get the late track nevertheless.
 
 use std::time::Instant;
 
@@ -12,33 +12,33 @@ use super::{STREAM, rtmp, rtsp, sender, ts, units, whip};
 use crate::support::World;
 use crate::support::world::{Got, Id, Over, url};
 
-/// A viewer comes when the publisher has been live for so long.
+/// Time from the publisher's acceptance until a viewer joins, in milliseconds.
 const JOIN_MS: u64 = 300;
-/// From a unit's sampling until a viewer has it, at most.
+/// Maximum time from a unit's sampling until a viewer has it, in milliseconds.
 const LATENESS_MS: i64 = 500;
-/// The length of the media.
+/// Length of the media, in seconds.
 const SECONDS: i64 = 10;
-/// No unit of the kind comes.
+/// Delay of a kind of which no unit is ever sent.
 const NEVER: i64 = SECONDS * 1000;
 
-/// The first byte of a packet of Opus that has 20 ms of stereo in one frame (RFC 6716 §3.1).
+/// Returns a unit as an Opus packet. Its first byte says 20 ms of stereo in one frame (RFC 6716 §3.1).
 fn opus(unit: &Unit) -> Vec<u8> {
     [&[whip::TOC], &unit.payload[1..]].concat()
 }
 
-/// The codec of a publisher's sound.
+/// The codec of a publisher's audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sound {
     Opus,
-    /// Each unit is silence.
+    /// AAC, of which each unit is silence.
     Aac,
 }
 
-/// A frame of AAC-LC, of silence in two channels.
+/// An AAC-LC frame of stereo silence.
 const SILENCE: [u8; 6] = [0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
 
-/// A publisher of H.264 and sound, one of which comes from its first unit on only, and is not announced before where the protocol
-/// has it so.
+/// Adds a publisher of H.264 and audio. The late kind starts with its first unit, and is not announced before
+/// where the protocol allows that.
 fn publish(world: &mut World, over: Over, sound: Sound, is_video: bool, sent: &[Unit]) -> Id {
     let (now, seed) = (world.instant(), world.client_seed());
     let from = sent.iter().find(|unit| unit.is_video == is_video).map_or(NEVER, |unit| unit.at);
@@ -76,7 +76,7 @@ fn over_rtmp(sound: Sound, is_video: bool, sent: &[Unit], from: i64) -> rtmp::Pl
 
 fn over_srt(sound: Sound, is_video: bool, sent: &[Unit], from: i64) -> ts::Plan {
     let mut plan = ts::Plan::new(sent);
-    // A registration, and the extension for two channels.
+    // The registration descriptor, and the extension descriptor for two channels.
     let stream = match sound {
         Sound::Opus => (6, ts::SOUND, b"\x05\x04Opus\x7f\x02\x80\x02".to_vec()),
         Sound::Aac => (ts::AAC, ts::SOUND, Vec::new()),
@@ -113,12 +113,12 @@ fn over_rtsp(sound: Sound, sent: &[Unit]) -> rtsp::Plan {
     );
     let mut sounds = sent.iter().filter(|unit| !unit.is_video);
     plan.of_section(1).for_each(|packet| packet.payload = opus(sounds.next().unwrap()));
-    // Parameter sets come with the key frames alone.
+    // The parameter sets are sent only with the key frames.
     plan.expand(|packet| {
         let is_key = packet.section == 0
             && match packet.payload[0] & 0x1f {
                 5 => true,
-                // The beginning of one.
+                // The first fragment of a key frame.
                 28 => packet.payload[1] & 0x9f == 0x85,
                 _ => false,
             };
@@ -129,7 +129,7 @@ fn over_rtsp(sound: Sound, sent: &[Unit]) -> rtsp::Plan {
     plan
 }
 
-/// The units of a publisher whose sound, or video, begins so late.
+/// Returns the units of a publisher whose audio or video begins `late` milliseconds late.
 fn late_units(sound: Sound, is_video: bool, late: i64) -> Vec<Unit> {
     let mut publisher = units::clean();
     publisher.seconds = SECONDS;
@@ -145,18 +145,18 @@ fn late_units(sound: Sound, is_video: bool, late: i64) -> Vec<Unit> {
     sent
 }
 
-/// A publisher's life, of which a viewer has seen all but the beginning.
+/// A publisher's run, and a viewer that has seen all of it but the beginning.
 struct Life {
     world: World,
     viewer: Id,
     sent: Vec<Unit>,
     began: Instant,
-    /// The viewer was let in then, in milliseconds since the publisher was.
+    /// Time from the publisher's acceptance to the viewer's, in milliseconds.
     joined: i64,
 }
 
 impl Life {
-    /// `by`: the protocol of the viewer.
+    /// Runs a publisher over `over` and a viewer over `by`.
     fn of(over: Over, by: Over, sound: Sound, (is_video, late): (bool, i64)) -> Result<Self, String> {
         let sent = late_units(sound, is_video, late);
         let mut world = World::new(1, 1, &[]).computing();
@@ -178,12 +178,12 @@ impl Life {
         self.world.got(self.viewer).iter().filter(move |unit| unit.is_video == is_video)
     }
 
-    /// A kind's first unit.
+    /// Returns the time of a kind's first unit.
     fn begins(&self, is_video: bool) -> i64 {
         self.sent.iter().find(|unit| unit.is_video == is_video).map_or(NEVER, |unit| unit.at)
     }
 
-    /// Checks that the viewer has had every unit of a kind in time since it was let in.
+    /// Checks that the viewer received, in time, every unit of a kind since it was accepted.
     fn check_kind(&self, is_video: bool) -> Result<(), String> {
         let begins = self.begins(is_video);
         let right: Vec<&Unit> = self
@@ -205,14 +205,15 @@ impl Life {
         Err(format!("{name} are late: {missing:?} of {}, joined at {} ms", right.len(), self.joined))
     }
 
-    /// Checks that the viewer has sound of the sound's own length from its beginning on, whatever it was made of.
+    /// Checks that the viewer received as much audio as the publisher sent, from the audio's beginning on, also if
+    /// it was transcoded.
     fn check_made_sound(&self) -> Result<(), String> {
         let from = self.begins(false).max(self.joined) + LATENESS_MS;
         let instant = |at: i64| self.began + ms(at.unsigned_abs());
         let ends = NEVER - LATENESS_MS;
         let count = self.got(false).filter(|got| (instant(from)..instant(ends)).contains(&got.at)).count();
         let right = usize::try_from((ends - from) / 20).unwrap();
-        // A job has a few packets at a time.
+        // A transcoding job carries a few packets at a time, so the count may be off by a few.
         if count.abs_diff(right) <= 4 {
             return Ok(());
         }
@@ -220,7 +221,8 @@ impl Life {
     }
 }
 
-/// Checks the units of a viewer over WebRTC of a publisher whose sound, or video, begins so late.
+/// Checks the units that a WebRTC viewer receives of a publisher whose audio or video begins `late` milliseconds
+/// late.
 fn check(over: Over, is_video: bool, late: i64) -> Result<(), String> {
     let life = Life::of(over, Over::WebRtc, Sound::Opus, (is_video, late))?;
     life.check_kind(true)?;
@@ -243,7 +245,7 @@ fn viewers_get_sound_and_video_that_begin_behind_them() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// A stream that never has sound, or pictures, is shown at once.
+/// A stream that never has audio, or never has video, is played at once.
 #[test]
 fn viewers_do_not_wait_for_what_never_comes() {
     for over in [Over::Rtmp, Over::Srt] {
@@ -253,7 +255,7 @@ fn viewers_do_not_wait_for_what_never_comes() {
     }
 }
 
-/// AAC becomes Opus for who watches over WebRTC, also when it begins behind them.
+/// AAC is transcoded to Opus for WebRTC viewers, also when the audio begins after they have joined.
 #[test]
 fn viewers_hear_aac_that_begins_behind_them() {
     let mut failed = Vec::new();
@@ -269,7 +271,8 @@ fn viewers_hear_aac_that_begins_behind_them() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Over RTSP a description is made once: it waits for what may still begin, and not for long.
+/// An RTSP description is made only once, so the server delays it for tracks that may still begin, but not for
+/// long.
 #[test]
 fn viewers_over_rtsp_are_described_sound_and_video_that_begin_behind_them() {
     let mut failed = Vec::new();
@@ -280,7 +283,7 @@ fn viewers_over_rtsp_are_described_sound_and_video_that_begin_behind_them() {
             let check = |life: Life| {
                 life.check_kind(true)?;
                 life.check_kind(false)?;
-                // Behind the wait for tracks there is one for the next key frame.
+                // After the wait for tracks, a viewer also waits for the next key frame.
                 let within = late.min(4_000) + 1_500;
                 if life.joined <= within { Ok(()) } else { Err(format!("joined at {} ms", life.joined)) }
             };
@@ -297,7 +300,7 @@ fn viewers_over_rtsp_are_described_sound_and_video_that_begin_behind_them() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// The direction of video in the answer to a viewer.
+/// Returns the direction of the video section in the answer to a viewer's offer.
 fn video_for_viewer(world: &mut World) -> String {
     let transport = format!(
         "c=IN IP4 0.0.0.0\r\na=ice-ufrag:abcd\r\na=ice-pwd:abcdefghijklmnopqrstuvwx\r\na=recvonly\r\na=rtcp-mux\r\n\
@@ -317,7 +320,7 @@ fn video_for_viewer(world: &mut World) -> String {
     directions.collect()
 }
 
-/// A page that has a track of video waits for its first picture.
+/// A page that is given a video track waits for its first picture, so an audio-only stream must not promise one.
 #[test]
 fn viewers_of_a_stream_that_has_had_sound_alone_for_a_while_are_promised_no_video() {
     let publisher = Publisher {

@@ -10,16 +10,16 @@ use netsim::secs;
 use super::World;
 use super::viewers::{Got, Log, Shared, TransportStream};
 
-/// The playlists. Segments are made once somebody has asked for one of them.
+/// The playlists that the players read. The server makes segments once somebody has asked for one of these.
 pub const NAMES: [&str; 3] = [TRANSPORT_STREAM, RENDITIONS[0].0, RENDITIONS[1].0];
 const TRANSPORT_STREAM: &str = "odd.m3u8";
-/// Playlists of low latency, and whether they are of the video.
+/// Low-latency playlists, each with `true` for video or `false` for audio.
 const RENDITIONS: [(&str, bool); 2] =
     [("ll-hls/odd/odd__video.m3u8", true), ("ll-hls/odd/odd__audio.m3u8", false)];
-/// Largest difference of a segment's duration in a playlist from that of its pictures, in milliseconds.
+/// Maximum difference between a segment's duration in a playlist and that of its pictures, in milliseconds.
 const DURATION_OFF_MAX: i64 = 60;
 
-/// The body of a file of the stream, if it exists.
+/// Returns the body of a file of the stream, if the file exists.
 fn get(world: &mut World, name: &str) -> Option<Vec<u8>> {
     let id = world.request(&format!("GET /live/streams/{name}"), "");
     world.run_until("a file", secs(30), |world| world.answer_bytes(id).is_some());
@@ -35,7 +35,7 @@ fn playlist(world: &mut World, name: &str) -> Option<MediaPlaylist> {
     }
 }
 
-/// The folder of a playlist, for the names in it.
+/// Returns the folder of a playlist, to which the names in it are relative.
 fn folder(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
@@ -45,7 +45,7 @@ fn file(world: &mut World, list: &str, uri: &str) -> Result<Vec<u8>, String> {
     get(world, &path).ok_or_else(|| format!("{path} is named and is not there"))
 }
 
-/// The playlist has ended, and no segment is longer than it says.
+/// Checks that the playlist has ended, and that no segment is longer than its target duration.
 fn check_list(list: &MediaPlaylist) -> Result<(), String> {
     if !list.ended {
         return Err("the playlist of an ended stream has no end".to_owned());
@@ -57,7 +57,8 @@ fn check_list(list: &MediaPlaylist) -> Result<(), String> {
     }
 }
 
-/// Sum of the durations in a playlist against the time from the first to the last unit that `is_in` it.
+/// Compares the sum of a playlist's durations with the time from the first to the last unit that `is_in` the
+/// playlist.
 fn check_length(list: &MediaPlaylist, log: &Log, is_in: impl Fn(&Got) -> bool) -> Result<(), String> {
     let said: i64 =
         list.segments.iter().map(|segment| i64::try_from(segment.duration.as_millis()).unwrap()).sum();
@@ -73,7 +74,7 @@ fn check_length(list: &MediaPlaylist, log: &Log, is_in: impl Fn(&Got) -> bool) -
     }
 }
 
-/// A player of the transport stream.
+/// Plays the transport stream.
 pub fn of_transport_stream(world: &mut World) -> Result<Log, String> {
     let name = TRANSPORT_STREAM;
     let list = playlist(world, name).ok_or("no playlist")?;
@@ -90,7 +91,7 @@ pub fn of_transport_stream(world: &mut World) -> Result<Log, String> {
     Ok(log)
 }
 
-/// A player of the renditions of low latency.
+/// Plays the low-latency renditions.
 pub fn of_renditions(world: &mut World) -> Result<Log, String> {
     let log = Shared::default();
     let mut found = false;

@@ -11,7 +11,7 @@ use netsim::MediaSource;
 use super::sender::{ByteSender, Opening, Piece};
 use super::units::Unit;
 
-/// Types of messages (RTMP 1.0 §5.4, §7.1).
+/// Message types (RTMP 1.0 §5.4, §7.1).
 pub const SET_CHUNK_SIZE: u8 = 1;
 pub const USER_CONTROL: u8 = 4;
 pub const AUDIO: u8 = 8;
@@ -21,7 +21,7 @@ pub const DATA: u8 = 18;
 pub const COMMAND: u8 = 20;
 pub const AGGREGATE: u8 = 22;
 
-/// Codes of a refusal.
+/// Status codes by which the server refuses a publisher.
 const REFUSALS: &[&str] = &[
     "NetConnection.Connect.Rejected",
     "NetConnection.Connect.InvalidApp",
@@ -31,7 +31,7 @@ const REFUSALS: &[&str] = &[
     "NetStream.Publish.Rejected",
 ];
 
-/// A message.
+/// An RTMP message and its time.
 #[derive(Debug, Clone)]
 pub struct Message {
     pub at: i64,
@@ -54,13 +54,13 @@ impl Message {
         Self { at, chunk_stream, kind, stream, timestamp, body: body.into() }
     }
 
-    /// A command on the connection or a stream.
+    /// Creates a command on the connection or on a stream.
     pub fn command(stream: u32, values: &[Value]) -> Self {
         Self { chunk_stream: 3, stream, ..Self::new(0, COMMAND, 0, amf(values)) }
     }
 }
 
-/// Values of AMF0 behind each other.
+/// Encodes AMF0 values one after the other.
 pub fn amf(values: &[Value]) -> Vec<u8> {
     let mut writer = wire::Writer::new();
     flv::amf0::write_all(values, &mut writer);
@@ -71,30 +71,30 @@ pub fn text(text: &str) -> Value {
     Value::string(text)
 }
 
-/// Form of the chunks.
+/// Form of the chunks that messages are cut into.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks {
     pub size: usize,
-    /// Type 3 chunks repeat an extended timestamp.
+    /// True if type 3 chunks repeat an extended timestamp.
     pub repeats_extended: bool,
-    /// Heads of types 1 to 3 where they fit.
+    /// True if chunk headers are of types 1 to 3 where these suffice.
     pub short_heads: bool,
-    /// Chunks of two messages that follow each other alternate.
+    /// True if the chunks of two successive messages alternate.
     pub interleaves: bool,
 }
 
-/// All of a publisher.
+/// Everything that a publisher sends.
 #[derive(Debug)]
 pub struct Plan {
-    /// Members of the object of `connect`.
+    /// Members of the command object of `connect`.
     pub connect: Vec<(String, Value)>,
-    /// Commands between `connect` and the consent.
+    /// Commands between `connect` and the server's consent.
     pub commands: Vec<Message>,
     pub messages: Vec<Message>,
-    /// Commands of the goodbye.
+    /// Commands that end the stream.
     pub goodbye: Vec<Message>,
     pub chunks: Chunks,
-    /// Changes the bytes.
+    /// Changes the bytes after all chunks have been written.
     pub bytes: Option<fn(&mut Vec<Piece>)>,
 }
 
@@ -123,7 +123,7 @@ impl Plan {
         new
     }
 
-    /// Publishes under this name.
+    /// Sets the name under which the stream is published.
     pub fn name(&mut self, name: &str) {
         let number = Value::Number;
         self.commands = vec![
@@ -144,12 +144,12 @@ impl Plan {
         self.connect.extend(value.map(|value| (member.to_owned(), value)));
     }
 
-    /// Media messages of a kind.
+    /// Returns the media messages of a kind.
     pub fn of_kind(&mut self, kind: u8) -> impl Iterator<Item = &mut Message> {
         self.messages.iter_mut().filter(move |message| message.kind == kind)
     }
 
-    /// Puts messages into the media at these times.
+    /// Inserts messages among the media at their times.
     pub fn insert(&mut self, messages: impl IntoIterator<Item = Message>) {
         self.messages.extend(messages);
         self.messages.sort_by_key(|message| message.at);
@@ -160,7 +160,7 @@ impl Plan {
         let mut writer = Writer::new(plain);
         let connect = Value::Object(self.connect);
         let connect = Message::command(0, &[text("connect"), Value::Number(1.0), connect]);
-        // The answer to the first step is echoed.
+        // The sender echoes the server's answer to this first step.
         let hello = [&[3][..], &[0; 8], &[7; 1528]].concat();
         let mut steps = VecDeque::from([
             (Bytes::from(hello), "S2"),
@@ -191,11 +191,11 @@ impl Plan {
     }
 }
 
-/// The writer of chunks (§5.3.1), with the state that short heads need.
+/// Writes chunks (§5.3.1). Keeps the state that short chunk headers need.
 #[derive(Debug)]
 struct Writer {
     chunks: Chunks,
-    /// The last message of each chunk stream: its stream, timestamp, length and type.
+    /// The last message on each chunk stream: its message stream, timestamp, length and type.
     last: std::collections::BTreeMap<u32, (u32, u32, usize, u8)>,
 }
 
@@ -223,7 +223,7 @@ impl Writer {
         out.into()
     }
 
-    /// The chunks of a message.
+    /// Returns the chunks of a message.
     fn pieces(&mut self, message: &Message) -> Vec<Vec<u8>> {
         let Message { chunk_stream, kind, stream, timestamp, body, .. } = message;
         let u24 = |value: u32| value.to_be_bytes()[1..].to_vec();
@@ -267,7 +267,7 @@ impl Writer {
     }
 }
 
-/// The basic head of a chunk (§5.3.1.1).
+/// Returns the basic header of a chunk (§5.3.1.1).
 fn basic(format: u8, chunk_stream: u32) -> Vec<u8> {
     let [.., high, low] = chunk_stream.wrapping_sub(64).to_be_bytes();
     match chunk_stream {
@@ -277,7 +277,7 @@ fn basic(format: u8, chunk_stream: u32) -> Vec<u8> {
     }
 }
 
-/// A unit as a message.
+/// Returns a unit as a message.
 pub fn message(unit: &Unit) -> Message {
     let kind = if unit.is_video { VIDEO } else { AUDIO };
     Message::new(unit.at, kind, unit.raw as u32, body(unit))
@@ -301,7 +301,7 @@ pub fn audio_header() -> Vec<u8> {
     [&AudioTag::write_header(AudioPacket::SequenceHeader)[..], &MediaSource::audio_config()].concat()
 }
 
-/// `@setDataFrame`, `onMetaData`, and an array of members.
+/// Returns the body of a metadata message: `@setDataFrame`, `onMetaData`, and an ECMA array of members.
 pub fn metadata() -> Vec<u8> {
     let members = [
         ("width", 640.0),

@@ -1,4 +1,4 @@
-//! Rows of RTMP: what encoders say before, between and around their media.
+//! Rows of RTMP: what encoders send before, between and around their media.
 
 use flv::amf0::Value;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
@@ -18,10 +18,10 @@ const fn row(name: &'static str, change: fn(&mut Plan), gets: Gets) -> Row {
     Row { name, over: &[Over::Rtmp], oddity: Oddity::Rtmp(change), gets }
 }
 
-/// The pictures alone.
+/// Viewers get all pictures, and need not get audio.
 const SILENT: Gets = ALL.without(0, usize::MAX).checked(no_sound);
 
-/// All rows.
+/// All rows of RTMP.
 pub const ROWS: &[Row] = &[
     row("a parameter has no value", |p| p.name("odd?token="), EXACT),
     row("a parameter is a mere name", |p| p.name("odd?flag"), EXACT),
@@ -185,20 +185,20 @@ fn no_sound(outcome: &Outcome) -> Result<(), String> {
     if heard { Err("there is sound".to_owned()) } else { Ok(()) }
 }
 
-/// The figures have the size that the sets in band say.
+/// Checks that the broadcast record shows the size that the parameter sets in the stream state.
 fn larger(outcome: &Outcome) -> Result<(), String> {
     let has = outcome.broadcast.contains("1280") && outcome.broadcast.contains("720");
     if has { Ok(()) } else { Err(outcome.broadcast.clone()) }
 }
 
-/// Viewers over RTMP are sent both headers.
+/// Checks that the RTMP viewer was sent both sequence headers.
 fn two_configs(outcome: &Outcome) -> Result<(), String> {
     let view = outcome.views.iter().find(|view| view.kind == Kind::Live(Over::Rtmp)).unwrap();
     let configs = view.log.configs.iter().filter(|(is_video, _)| *is_video).count();
     if configs == 2 { Ok(()) } else { Err(format!("{configs} sequence headers")) }
 }
 
-/// A message in every so many milliseconds.
+/// Returns a message for every `ms` milliseconds.
 fn every(ms: i64, kind: u8, body: fn() -> Vec<u8>) -> Vec<Message> {
     let message = |n: i64| Message::new(n * ms, kind, u32::try_from(n * ms).unwrap(), body());
     (1..20_000 / ms).map(message).collect()
@@ -208,12 +208,12 @@ fn media(plan: &mut Plan, change: fn(&mut Message)) {
     plan.messages.iter_mut().filter(|message| matches!(message.kind, AUDIO | VIDEO)).for_each(change);
 }
 
-/// Changes media that is no sequence header.
+/// Changes the media messages of a kind that are not sequence headers.
 fn frames(plan: &mut Plan, kind: u8, change: fn(&mut Message)) {
     plan.of_kind(kind).filter(|message| message.body.get(1) == Some(&1)).for_each(change);
 }
 
-/// Another head in place of the first bytes.
+/// Replaces the first `bytes` bytes of a message by `head`.
 fn with_head(message: &mut Message, bytes: usize, head: &[u8]) {
     message.body = [head, &message.body[bytes.min(message.body.len())..]].concat().into();
 }
@@ -226,7 +226,7 @@ fn odd_members(plan: &mut Plan) {
     plan.set("flashVer", Some(Value::Number(3.0)));
 }
 
-/// `publish` with these values behind the name.
+/// Appends these values to the `publish` command, after the name.
 fn publish(plan: &mut Plan, values: &[Value]) {
     let mut all = vec![text("publish"), Value::Number(5.0), Value::Null, text("odd")];
     all.extend_from_slice(values);
@@ -274,7 +274,7 @@ fn cue_point() -> Vec<u8> {
     amf(&[text("onCuePoint"), Value::object([("name", text("ad")), ("time", Value::Number(1.0))])])
 }
 
-/// The head of all sound.
+/// Sets the first byte of all audio messages.
 fn sound_byte(plan: &mut Plan, byte: u8) {
     for message in plan.of_kind(AUDIO) {
         with_head(message, 1, &[byte]);
@@ -288,7 +288,7 @@ fn with_adts(plan: &mut Plan) {
     });
 }
 
-/// NAL units with lengths of four bytes.
+/// Joins NAL units, each with its length in four bytes before it.
 fn with_lengths(units: &[&[u8]]) -> Vec<u8> {
     let unit = |unit: &&[u8]| [&u32::try_from(unit.len()).unwrap().to_be_bytes()[..], unit].concat();
     units.iter().flat_map(unit).collect()
@@ -344,7 +344,7 @@ fn short_lengths(plan: &mut Plan) {
     });
 }
 
-/// Composition times of all pictures but key frames.
+/// Sets the composition time of all pictures except key frames.
 fn composition(plan: &mut Plan, ms: i32) {
     for message in plan.of_kind(VIDEO).filter(|message| message.body[0] == 0x27) {
         let time = ms.to_be_bytes();
@@ -373,7 +373,7 @@ fn chunk_sizes(plan: &mut Plan) {
     plan.insert([size(5_000, 100), size(8_000, 65_536), size(11_000, 1), size(14_000, 4_096)]);
 }
 
-/// Timestamps that do not fit into three bytes, in chunks with full heads.
+/// Uses timestamps that do not fit into three bytes, in chunks with full headers.
 fn extended(plan: &mut Plan, repeats: bool) {
     plan.messages.iter_mut().for_each(|message| message.timestamp += 0x0123_4567);
     plan.chunks.short_heads = false;
@@ -381,7 +381,7 @@ fn extended(plan: &mut Plan, repeats: bool) {
     plan.chunks.size = 128;
 }
 
-/// Four messages of media in one (§7.1.6).
+/// Packs each four media messages into one aggregate message (§7.1.6).
 fn aggregates(plan: &mut Plan) {
     let rest = plan.messages.split_off(3);
     for some in rest.chunks(4) {
@@ -399,7 +399,7 @@ fn aggregates(plan: &mut Plan) {
     }
 }
 
-/// Acknowledgement, Window Acknowledgement Size, Set Peer Bandwidth (§5.4).
+/// Inserts Acknowledgement, Window Acknowledgement Size and Set Peer Bandwidth messages (§5.4).
 fn windows(plan: &mut Plan) {
     plan.insert(every(1_000, 3, || vec![0, 1, 0, 0]).into_iter().map(on_control));
     plan.insert(every(2_000, 5, || vec![0, 0x26, 0x25, 0xa0]).into_iter().map(on_control));
@@ -410,7 +410,7 @@ fn on_control(message: Message) -> Message {
     Message { chunk_stream: 2, stream: 0, ..message }
 }
 
-/// Half of a message on a chunk stream of its own, and Abort (§5.4.2).
+/// Inserts half a message on a chunk stream of its own, then Abort (§5.4.2).
 fn aborted(plan: &mut Plan) {
     plan.bytes = Some(|pieces| {
         let half = [&[9, 0, 0, 0, 0, 0x27, 0x10, 9, 1, 0, 0, 0][..], &[0x27; 4096]].concat();

@@ -9,23 +9,23 @@ use netsim::publisher::Publisher;
 use super::sender::{ByteSender, Opening, Piece};
 use super::units::{Unit, sets};
 
-/// Most bytes of a payload.
+/// Maximum size of an RTP payload.
 const PAYLOAD: usize = 1200;
-/// Payload types of video and sound.
+/// RTP payload types of video and audio.
 pub const TYPES: [u8; 2] = [96, 97];
-/// Ticks in a millisecond.
+/// RTP clock ticks per millisecond, of video and audio.
 const TICKS: [u64; 2] = [90, 48];
 pub const SSRCS: [u32; 2] = [0x1111_1111, 0x2222_2222];
-/// Time between sender reports.
+/// Time between sender reports, in milliseconds.
 const REPORTS_MS: i64 = 2_000;
-/// The end of 1999 on the clock of NTP.
+/// The end of 1999 on the NTP clock, in milliseconds.
 const WALL: i64 = 3_155_673_600_000;
 
-/// A packet of RTP or RTCP.
+/// An RTP or RTCP packet.
 #[derive(Debug, Clone)]
 pub struct Packet {
     pub at: i64,
-    /// Section of the description.
+    /// Index of the section in the session description.
     pub section: usize,
     pub is_rtcp: bool,
     pub marker: bool,
@@ -33,10 +33,10 @@ pub struct Packet {
     pub number: u16,
     pub timestamp: u32,
     pub ssrc: u32,
-    /// First byte of the head; behind the fixed head stands `extra`.
+    /// First byte of the header. `extra` follows the fixed header.
     pub flags: u8,
     pub extra: Vec<u8>,
-    /// All of the packet when it is of RTCP.
+    /// The payload of an RTP packet, or the whole RTCP packet.
     pub payload: Vec<u8>,
 }
 
@@ -55,23 +55,23 @@ impl Packet {
     }
 }
 
-/// All of a publisher.
+/// Everything that a publisher sends.
 #[derive(Debug)]
 pub struct Plan {
     pub sdp: String,
-    /// Path behind the stream's and channel of each section that is set up, in this order.
+    /// For each section to set up, in this order: the path below the stream's, and the channel.
     pub setups: Vec<(&'static str, u8)>,
-    /// The channel of a section's packets.
+    /// Channel of each section's packets.
     pub channels: [u8; 2],
     pub packets: Vec<Packet>,
-    /// Changes the bytes.
+    /// Changes the bytes after all packets have been written.
     pub bytes: Option<fn(&mut Vec<Piece>)>,
-    /// The sequence numbers are counted anew when all is changed.
+    /// True if sequence numbers are assigned anew after all changes.
     pub renumbers: bool,
 }
 
 impl Plan {
-    /// As an ordinary encoder does it.
+    /// Creates the plan of an ordinary encoder.
     pub fn new(publisher: &Publisher, units: &[Unit]) -> Self {
         let mut packets = Vec::new();
         let (mut numbers, mut reported) = ([1_000, 2_000], [500, 700]);
@@ -96,12 +96,12 @@ impl Plan {
         }
     }
 
-    /// Packets of RTP of a section.
+    /// Returns the RTP packets of a section.
     pub fn of_section(&mut self, section: usize) -> impl Iterator<Item = &mut Packet> {
         self.packets.iter_mut().filter(move |packet| packet.section == section && !packet.is_rtcp)
     }
 
-    /// Each packet of RTP becomes these; sequence numbers are counted anew.
+    /// Replaces each RTP packet by those that `change` makes of it. Sequence numbers are assigned anew.
     pub fn expand(&mut self, change: impl Fn(Packet) -> Vec<Packet>) {
         let packets = std::mem::take(&mut self.packets);
         let change = |packet: Packet| if packet.is_rtcp { vec![packet] } else { change(packet) };
@@ -148,7 +148,7 @@ impl Plan {
     }
 }
 
-/// A packet in the connection (RFC 2326 §10.12).
+/// Returns a packet as it is interleaved in the connection (RFC 2326 §10.12).
 fn frame(channels: [u8; 2], packet: &Packet) -> Bytes {
     let bytes = packet.bytes();
     let channel = channels[packet.section] + u8::from(packet.is_rtcp);
@@ -158,12 +158,12 @@ fn frame(channels: [u8; 2], packet: &Packet) -> Bytes {
     frame.into()
 }
 
-/// A timestamp of RTP.
+/// Returns an RTP timestamp.
 fn ticks(section: usize, raw: u64, cts: i64) -> u32 {
     raw.wrapping_add(cts.cast_unsigned()).wrapping_mul(TICKS[section]) as u32
 }
 
-/// A unit as packets; the numbers are still to come.
+/// Returns a unit as packets, whose sequence numbers are assigned later.
 fn packets_of(unit: &Unit) -> Vec<Packet> {
     let section = unit.track();
     let packet = |payload: Vec<u8>, marker: bool| Packet {
@@ -187,7 +187,8 @@ fn packets_of(unit: &Unit) -> Vec<Packet> {
     payloads.into_iter().enumerate().map(|(n, payload)| packet(payload, n == last)).collect()
 }
 
-/// A NAL unit whole, or in FU-A (RFC 6184 §5.6, §5.8).
+/// Returns the payloads of a NAL unit: one single NAL unit packet, or several FU-A fragments (RFC 6184 §5.6,
+/// §5.8).
 pub fn nal_payloads(nal: &[u8]) -> Vec<Vec<u8>> {
     if nal.len() <= PAYLOAD {
         return vec![nal.to_vec()];
@@ -201,7 +202,7 @@ pub fn nal_payloads(nal: &[u8]) -> Vec<Vec<u8>> {
     parts.iter().enumerate().map(unit).collect()
 }
 
-/// Frames of AAC in a payload (RFC 3640 §3.2.1, AAC-hbr).
+/// Returns a payload of AAC frames (RFC 3640 §3.2.1, AAC-hbr).
 pub fn aac(frames: &[&[u8]]) -> Vec<u8> {
     let mut payload = u16::try_from(frames.len() * 16).unwrap().to_be_bytes().to_vec();
     frames.iter().for_each(|frame| {
@@ -211,7 +212,7 @@ pub fn aac(frames: &[&[u8]]) -> Vec<u8> {
     payload
 }
 
-/// A sender report (RFC 3550 §6.4.1).
+/// Returns the sender report due at `at` (RFC 3550 §6.4.1), if the publisher sends one.
 fn report(publisher: &Publisher, section: usize, at: i64) -> Option<Packet> {
     let report = publisher.report(section, at)?;
     let wall = (WALL + report.wall).cast_unsigned();
@@ -224,7 +225,7 @@ fn report(publisher: &Publisher, section: usize, at: i64) -> Option<Packet> {
     Some(rtcp(at, section, payload))
 }
 
-/// A packet of RTCP.
+/// Creates an RTCP packet.
 pub const fn rtcp(at: i64, section: usize, payload: Vec<u8>) -> Packet {
     Packet {
         at,
@@ -241,7 +242,7 @@ pub const fn rtcp(at: i64, section: usize, payload: Vec<u8>) -> Packet {
     }
 }
 
-/// The description of both sections.
+/// Returns the session description of both sections.
 pub fn sdp() -> String {
     let [sps, pps] = sets().map(|set| BASE64.encode(&set));
     [

@@ -1,4 +1,4 @@
-//! Rows of RTSP and RTP: descriptions, channels and packets of real cameras and encoders.
+//! Rows of RTSP and RTP: session descriptions, channels and packets of real cameras and encoders.
 
 use super::judge::Outcome;
 use super::rtsp::{Packet, Plan, SSRCS, TYPES, aac, rtcp, sdp};
@@ -11,12 +11,12 @@ const fn row(name: &'static str, change: fn(&mut Plan), gets: Gets) -> Row {
     Row { name, over: &[Over::Rtsp], oddity: Oddity::Rtsp(change), gets }
 }
 
-/// The pictures alone.
+/// Viewers get all pictures, and need not get audio.
 const SILENT: Gets = ALL.without(0, usize::MAX);
-/// Pictures of one GOP may be missing.
+/// The pictures of one GOP may be missing.
 const GOP: Gets = ALL.without(50, 3);
 
-/// All rows.
+/// All rows of RTSP.
 pub const ROWS: &[Row] = &[
     row(
         "a section is of a foreign protocol",
@@ -257,7 +257,7 @@ fn replace(plan: &mut Plan, from: &str, to: &str) {
     plan.sdp = plan.sdp.replace(from, to);
 }
 
-/// Appends a section to the description.
+/// Appends a section to the session description.
 fn section(plan: &mut Plan, text: &str) {
     plan.sdp.push_str(text);
 }
@@ -268,7 +268,7 @@ fn sprop(plan: &mut Plan, value: &str) {
     plan.sdp.replace_range(begin..end, value);
 }
 
-/// Sets in STAP-A in front of key frames (RFC 6184 §5.7.1).
+/// Inserts the parameter sets in a STAP-A before key frames (RFC 6184 §5.7.1).
 fn sets_in_stap(plan: &mut Plan, behind: &'static [u8]) {
     before_key_frames(plan, move |one| {
         let mut payload = vec![0x78];
@@ -325,7 +325,7 @@ fn channels(plan: &mut Plan, channels: [u8; 2]) {
     plan.setups = vec![("trackID=0", channels[0]), ("trackID=1", channels[1])];
 }
 
-/// A frame behind every tenth.
+/// Appends bytes to every `every`-th piece.
 fn behind_frames(pieces: &mut [Piece], every: usize, bytes: impl Fn(usize) -> Vec<u8>) {
     for (n, (_, frame)) in pieces.iter_mut().enumerate().filter(|(n, _)| n % every == every - 1) {
         *frame = [&frame[..], &bytes(n)].concat().into();
@@ -374,7 +374,8 @@ fn foreign_source(plan: &mut Plan) {
     plan.packets.sort_by_key(|one| one.at);
 }
 
-/// BYE of both sources (RFC 3550 §6.6), behind all else in the order of the script, so it is sorted by its time.
+/// Returns BYE packets of both sources (RFC 3550 §6.6). They are appended after the other packets, so the script
+/// must be sorted by time.
 fn goodbyes() -> Vec<Packet> {
     let bye = |section: usize| {
         rtcp(7_000, section, [&[0x81, 203, 0, 1][..], &SSRCS[section].to_be_bytes()].concat())
@@ -398,12 +399,12 @@ fn each(plan: &mut Plan, section: usize, change: fn(&mut Packet)) {
     plan.of_section(section).for_each(change);
 }
 
-/// A packet of a picture with another payload in front of it.
+/// Returns a copy of a picture's packet with another payload, to be sent before it.
 fn unit(of: &Packet, payload: &[u8]) -> Packet {
     Packet { marker: false, payload: payload.to_vec(), ..of.clone() }
 }
 
-/// Packets in front of the first of some pictures.
+/// Inserts packets before each video packet for which `is_some` is true.
 fn before(plan: &mut Plan, is_some: impl Fn(&Packet) -> bool, make: impl Fn(&Packet) -> Vec<Packet>) {
     plan.expand(|packet| {
         if packet.section == 0 && is_some(&packet) {
@@ -416,7 +417,8 @@ fn before(plan: &mut Plan, is_some: impl Fn(&Packet) -> bool, make: impl Fn(&Pac
     });
 }
 
-/// Every key frame is in fragments, and its first begins with type 5.
+/// Inserts packets before each key frame. Every key frame is fragmented, and its first fragment begins with NAL
+/// unit type 5.
 fn before_key_frames(plan: &mut Plan, make: impl Fn(&Packet) -> Vec<Packet>) {
     before(plan, |one| one.payload.starts_with(&[0x7c, 0x85]), make);
 }
@@ -436,7 +438,7 @@ fn twice(plan: &mut Plan) {
     plan.packets = packets.into_iter().flat_map(|one| [one.clone(), one]).collect();
 }
 
-/// Two packets of pictures that follow each other change their places.
+/// Swaps packets of successive pictures.
 fn out_of_order(plan: &mut Plan) {
     let places: Vec<usize> = (0..plan.packets.len())
         .filter(|at| plan.packets[*at].section == 0 && !plan.packets[*at].is_rtcp)
@@ -455,7 +457,7 @@ fn start_code(one: &mut Packet) {
     }
 }
 
-/// Fragments are put together again.
+/// Joins the fragments of each NAL unit into one packet.
 fn whole_units(plan: &mut Plan) {
     let mut whole: Vec<u8> = Vec::new();
     let mut packets = Vec::new();
@@ -476,13 +478,13 @@ fn whole_units(plan: &mut Plan) {
     plan.renumbers = true;
 }
 
-/// Takes a bit off some fragments.
+/// Clears a bit of some fragment headers.
 fn some_fragments(plan: &mut Plan, bit: u8) {
     let fragments = plan.of_section(0).filter(|one| one.payload[0] & 0x1f == 28 && one.payload[1] & bit != 0);
     fragments.skip(2).step_by(3).for_each(|one| one.payload[1] &= !bit);
 }
 
-/// The packets of three frames become one, with the last.
+/// Packs each three audio frames into one packet, which is sent at the time of the last.
 fn three_frames(plan: &mut Plan) {
     let sounds: Vec<Packet> = plan.of_section(1).map(|one| one.clone()).collect();
     plan.packets.retain(|one| one.is_rtcp || one.section == 0);

@@ -1,4 +1,4 @@
-//! A publisher that plays a script: an opening that waits for the server's consent, then bytes at their times.
+//! A publisher that plays a script: opening requests until the server consents, then bytes at their times.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -15,10 +15,10 @@ use netsim::ms;
 use srt::{CloseReason, Config, Connection, Event, SocketId};
 use wire::{Datagrams, SendQueue};
 
-/// The reason of an end.
+/// The reason for which a publisher ended.
 pub type Said = Arc<Mutex<String>>;
 
-/// Bytes and the milliseconds from the server's consent to their departure.
+/// Bytes, and the milliseconds from the server's consent until they are sent.
 pub type Piece = (i64, Bytes);
 
 /// Opening of a script: requests, and the text that must arrive from the server before the next request.
@@ -30,11 +30,11 @@ pub struct Opening {
     pub refusals: &'static [&'static str],
     /// Length of the server's RTMP handshake. It is removed from the answer, and S1 in it is sent back as C2.
     pub echoes: Option<usize>,
-    /// Placeholder in the requests that the server's RTSP session id replaces.
+    /// Placeholder in the requests, to be replaced by the server's RTSP session id.
     pub session: Option<&'static str>,
 }
 
-/// Media that is due.
+/// The media that is still to be sent, and when sending began.
 #[derive(Debug)]
 struct Script {
     pieces: VecDeque<Piece>,
@@ -62,7 +62,7 @@ pub struct ByteSender {
     heard: Vec<u8>,
     waits: Option<&'static str>,
     session: String,
-    /// The reason of the end.
+    /// The reason for which the publisher ended.
     said: Said,
     events: VecDeque<PublisherEvent>,
     out: SendQueue,
@@ -108,7 +108,7 @@ impl ByteSender {
         }
     }
 
-    /// The reason of the end, once it is there.
+    /// Returns the reason for which the publisher ended, which is empty until then.
     pub fn said(&self) -> Said {
         Arc::clone(&self.said)
     }
@@ -118,7 +118,7 @@ impl ByteSender {
             if self.heard.len() < bytes {
                 return;
             }
-            // S0 and S1 come first; the echo is of S1.
+            // S0 and S1 arrive first; C2 echoes S1.
             let echo = Bytes::copy_from_slice(&self.heard[1..1537]);
             self.heard.drain(..bytes);
             self.opening.echoes = None;
@@ -152,7 +152,7 @@ fn finds(heard: &[u8], text: &str) -> bool {
 
 impl ClientStream for ByteSender {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        // Messages behind the consent are of no use, but for a refusal.
+        // After the consent, only a refusal matters among the server's messages.
         self.heard.extend_from_slice(bytes);
         self.hear(now);
         if self.script.began.is_some() && self.heard.len() > 4096 {
@@ -226,7 +226,7 @@ impl SrtSender {
         Self { connection, script, said: Said::default(), events: VecDeque::new() }
     }
 
-    /// The reason of the end, once it is there.
+    /// Returns the reason for which the publisher ended, which is empty until then.
     pub fn said(&self) -> Said {
         Arc::clone(&self.said)
     }

@@ -8,7 +8,7 @@ use super::units::{Unit, adts, sets};
 pub const PMT: u16 = 0x1000;
 pub const VIDEO: u16 = 0x100;
 pub const SOUND: u16 = 0x101;
-/// Types of streams (ISO/IEC 13818-1 table 2-34).
+/// Stream types (ISO/IEC 13818-1 table 2-34).
 pub const H264: u8 = 0x1b;
 pub const AAC: u8 = 0x0f;
 
@@ -19,11 +19,11 @@ const TABLES_MS: i64 = 100;
 /// A transport packet and its time.
 pub type Packet = (i64, [u8; PACKET]);
 
-/// The tables from a time on.
+/// The tables that are sent from a time on.
 #[derive(Debug, Clone)]
 pub struct Tables {
     pub from: i64,
-    /// Numbers of programs, and the PIDs of their PMTs.
+    /// Program numbers, and the PIDs of their PMTs.
     pub programs: Vec<(u16, u16)>,
     pub version: u8,
     pub pcr: u16,
@@ -60,22 +60,22 @@ pub struct Pes {
     pub payload: Vec<u8>,
 }
 
-/// All of a publisher.
+/// Everything that a publisher sends.
 #[derive(Debug)]
 pub struct Plan {
     pub tables: Vec<Tables>,
     pub pes: Vec<Pes>,
     pub has_pcr: bool,
-    /// Most bytes of a table in a packet.
+    /// Maximum bytes of a table section in one transport packet.
     pub section_bytes: usize,
-    /// Changes the transport packets.
+    /// Changes the transport packets after all of them have been made.
     pub packets: Option<fn(&mut Vec<Packet>)>,
-    /// Changes the bytes; each piece becomes a message of SRT.
+    /// Changes the bytes. Each piece is sent as an SRT message.
     pub bytes: Option<fn(&mut Vec<Piece>)>,
 }
 
 impl Plan {
-    /// Creates the stream of an ordinary encoder: a unit per PES packet.
+    /// Creates the stream of an ordinary encoder, with one unit per PES packet.
     pub fn new(units: &[Unit]) -> Self {
         Self {
             tables: vec![Tables::default()],
@@ -87,12 +87,12 @@ impl Plan {
         }
     }
 
-    /// PES packets of a PID.
+    /// Returns the PES packets of a PID.
     pub fn of_pid(&mut self, pid: u16) -> impl Iterator<Item = &mut Pes> {
         self.pes.iter_mut().filter(move |pes| pes.pid == pid)
     }
 
-    /// Puts PES packets between the others at their times.
+    /// Inserts PES packets among the others at their times.
     pub fn insert(&mut self, pes: impl IntoIterator<Item = Pes>) {
         self.pes.extend(pes);
         self.pes.sort_by_key(|pes| pes.at);
@@ -138,7 +138,7 @@ impl Plan {
     }
 }
 
-/// A unit in a PES packet.
+/// Returns a unit in a PES packet.
 pub fn pes(unit: &Unit) -> Pes {
     let dts = unit.raw.wrapping_mul(90);
     let pts = dts.wrapping_add((unit.cts * 90).cast_unsigned());
@@ -148,7 +148,8 @@ pub fn pes(unit: &Unit) -> Pes {
     Pes { at: unit.at, pid, stream_id, pts: Some(pts), dts, key: unit.key, bounded: !unit.is_video, payload }
 }
 
-/// A picture behind start codes, with a delimiter, and its parameter sets in front of a key frame.
+/// Returns a picture in Annex B form: an access unit delimiter, the parameter sets before a key frame, and the
+/// picture.
 pub fn annex_b(unit: &Unit) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0, 1, 9, 0xf0];
     if unit.key {
@@ -166,7 +167,7 @@ pub fn with_adts(unit: &Unit) -> Vec<u8> {
     [&adts(unit.payload.len())[..], &unit.payload].concat()
 }
 
-/// The check of a section (§2.4.4, annex A).
+/// Computes the CRC of a section (§2.4.4, annex A).
 pub fn crc(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte) << 24, |crc, _| {
@@ -175,7 +176,7 @@ pub fn crc(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A section of a table.
+/// Creates a section of a table.
 pub fn section(table: u8, id: u16, version: u8, body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(body.len() + 9).unwrap() | 0xb000;
     let mut bytes = vec![table];
@@ -220,7 +221,7 @@ impl Writer {
         for (n, part) in section.chunks(self.section_bytes).enumerate() {
             let mut payload = if n == 0 { vec![0] } else { Vec::new() };
             payload.extend_from_slice(part);
-            // Only the last one may be filled up.
+            // Only a section's last packet may be stuffed.
             if (n + 1) * self.section_bytes >= section.len() {
                 payload.resize(184, 0xff);
             }
@@ -228,7 +229,7 @@ impl Writer {
         }
     }
 
-    /// A packet with a clock alone.
+    /// Writes a packet that carries only a clock reference.
     fn clock(&mut self, at: i64, pid: u16, pcr: Option<u64>) {
         self.packet(at, pid, false, pcr, false, &[]);
     }
@@ -249,7 +250,7 @@ impl Writer {
         }
     }
 
-    /// A packet, filled up by its adaptation field.
+    /// Writes a packet, stuffed by its adaptation field.
     fn packet(&mut self, at: i64, pid: u16, start: bool, pcr: Option<u64>, random: bool, payload: &[u8]) {
         let counter = &mut self.counters[usize::from(pid)];
         let mut bytes = vec![0x47, u8::from(start) << 6 | (pid >> 8) as u8, pid as u8];
@@ -280,7 +281,7 @@ impl Writer {
     }
 }
 
-/// A time in a head of PES (§2.4.3.7).
+/// Returns a timestamp as a PES header carries it (§2.4.3.7).
 fn stamp(mark: u8, time: u64) -> [u8; 5] {
     let part = |from: u32, bits: u32| ((time >> from & ((1 << bits) - 1)) << 1 | 1) as u16;
     let [b, c] = part(15, 15).to_be_bytes();
@@ -312,7 +313,7 @@ fn pes_bytes(pes: &Pes) -> Vec<u8> {
     bytes
 }
 
-/// All bytes of a publisher in pieces of another size.
+/// Cuts all bytes of a publisher anew, into pieces of the given sizes.
 pub fn recut(pieces: &mut Vec<Piece>, sizes: &[usize]) {
     let (mut rest, mut out, mut sizes) = (Vec::new(), Vec::new(), sizes.iter().copied().cycle());
     let mut size = sizes.next().unwrap();

@@ -11,10 +11,10 @@ const fn row(name: &'static str, change: fn(&mut Plan), gets: Gets) -> Row {
     Row { name, over: &[Over::Srt], oddity: Oddity::Ts(change), gets }
 }
 
-/// The pictures alone.
+/// Viewers get all pictures, and need not get audio.
 const SILENT: Gets = ALL.without(0, usize::MAX);
 
-/// All rows.
+/// All rows of MPEG-TS.
 pub const ROWS: &[Row] = &[
     row("messages are cut anywhere", |p| p.bytes = Some(|b| recut(b, &[1316, 1000, 188, 5, 700, 1])), EXACT),
     row("packets have 192 bytes", |p| p.bytes = Some(|b| wider(b, 4, 0)), EXACT),
@@ -135,7 +135,7 @@ fn larger(outcome: &Outcome) -> Result<(), String> {
     if has { Ok(()) } else { Err(outcome.broadcast.clone()) }
 }
 
-/// Bytes before and behind each packet.
+/// Adds bytes before and after each transport packet.
 fn wider(pieces: &mut Vec<Piece>, before: usize, behind: usize) {
     let wide = |packet: &[u8]| [&vec![0; before][..], packet, &vec![0xee; behind]].concat();
     let pieces_of = |(at, bytes): Piece| {
@@ -153,7 +153,7 @@ fn garbage(pieces: &mut [Piece]) {
     }
 }
 
-/// The section of the last stream says more than is there.
+/// Makes the last stream of the PMT state more descriptor bytes than follow.
 fn long_list(plan: &mut Plan) {
     plan.packets = Some(|packets| {
         for (_, packet) in packets.iter_mut().filter(|(_, packet)| pid(packet) == PMT) {
@@ -169,7 +169,7 @@ fn versions(plan: &mut Plan) {
     plan.tables = (0..20).map(version).collect();
 }
 
-/// The time of the key frame from which on tables are others.
+/// Returns the time of the first key frame after `at`, from which on the tables differ.
 fn key_behind(plan: &Plan, at: i64) -> i64 {
     plan.pes.iter().find(|pes| pes.pid == VIDEO && pes.key && pes.at > at).map(|pes| pes.at).unwrap()
 }
@@ -179,7 +179,7 @@ fn other_pids(plan: &mut Plan) {
     let streams = vec![(H264, 0x200, Vec::new()), (AAC, 0x201, Vec::new())];
     plan.tables.push(Tables { from, version: 1, pcr: 0x200, streams, ..Tables::default() });
     plan.pes.iter_mut().filter(|pes| pes.at >= from).for_each(|pes| pes.pid += 0x100);
-    // The key flag makes the tables come first.
+    // The tables are written before a PES packet that has the key flag.
     plan.pes.iter_mut().filter(|pes| pes.pid == 0x200 && pes.at == from).for_each(|pes| pes.key = true);
 }
 
@@ -222,7 +222,7 @@ fn spoilt_tables(packets: &mut Vec<Packet>) {
     }
 }
 
-/// A packet in front of every fifth one.
+/// Inserts a packet before every fifth one.
 fn between(packets: &mut Vec<Packet>, make: impl Fn(&[u8; 188]) -> [u8; 188]) {
     let mut out = Vec::new();
     for (n, (at, packet)) in packets.drain(..).enumerate() {
@@ -246,7 +246,7 @@ fn twice(packets: &mut Vec<Packet>) {
     *packets = packets.drain(..).flat_map(|packet| [packet, packet]).collect();
 }
 
-/// Inserts packets with an adaptation field only, whose counter is that of the packet before them (§2.4.3.3).
+/// Inserts packets that have only an adaptation field, and the counter of the packet before them (§2.4.3.3).
 fn adaptation_alone(packets: &mut Vec<Packet>) {
     between(packets, |next| {
         let mut packet = [0xff; 188];
@@ -258,7 +258,7 @@ fn adaptation_alone(packets: &mut Vec<Packet>) {
     });
 }
 
-/// Stuffing of an adaptation field becomes private data.
+/// Turns the stuffing of adaptation fields into private data.
 fn private_data(packets: &mut Vec<Packet>) {
     every_packet(packets, |packet| {
         if packet[3] & 0x20 != 0 && packet[4] > 20 && packet[5] == 0 {
@@ -267,7 +267,7 @@ fn private_data(packets: &mut Vec<Packet>) {
     });
 }
 
-/// A copy that is marked, and spoilt, in front of a packet.
+/// Inserts, before packets, damaged copies that are marked by `transport_error_indicator`.
 fn damaged(packets: &mut Vec<Packet>) {
     between(packets, |next| {
         let mut packet = *next;
@@ -285,7 +285,7 @@ fn jumps(packets: &mut Vec<Packet>) {
     }
 }
 
-/// `discontinuity_indicator` on packets with a clock.
+/// Sets `discontinuity_indicator` on packets with a clock reference.
 fn announced(packets: &mut Vec<Packet>) {
     for (at, packet) in packets.iter_mut() {
         if *at % 1_000 < 40 && packet[3] & 0x20 != 0 && packet[4] > 0 && packet[5] & 0x10 != 0 {
@@ -294,7 +294,7 @@ fn announced(packets: &mut Vec<Packet>) {
     }
 }
 
-/// Frames of sound in one PES packet, which is sent with its last.
+/// Packs each `count` audio frames into one PES packet, which is sent with the last of them.
 fn packed(plan: &mut Plan, count: usize) {
     let sounds: Vec<Pes> = plan.of_pid(SOUND).map(|pes| pes.clone()).collect();
     plan.pes.retain(|pes| pes.pid == VIDEO);
@@ -305,7 +305,7 @@ fn packed(plan: &mut Plan, count: usize) {
     }));
 }
 
-/// Each PES packet has the end of a frame and the beginning of the next.
+/// Makes each audio PES packet carry the end of one frame and the beginning of the next.
 fn split_sound(plan: &mut Plan) {
     let mut rest = Vec::new();
     for pes in plan.of_pid(SOUND) {
@@ -350,7 +350,7 @@ fn short_codes(bytes: &mut Vec<u8>) {
     *bytes = out;
 }
 
-/// NAL units of type 12 in front of the picture.
+/// Inserts a filler data NAL unit (type 12) before the picture.
 fn filler(bytes: &mut Vec<u8>) {
     let unit = [&[0, 0, 0, 1, 12][..], &[0xff; 30], &[0x80]].concat();
     bytes.splice(6..6, unit);
@@ -374,7 +374,7 @@ fn larger_sets(plan: &mut Plan) {
     }
 }
 
-/// I P B B, without the times at which they are decoded.
+/// Sends pictures in the order I P B B, with presentation times but without decoding times.
 fn presented(plan: &mut Plan) {
     let mut source = super::units::source().reordering(true);
     let video = std::iter::from_fn(|| Some(source.next_unit())).filter(|unit| unit.is_video);
@@ -387,7 +387,7 @@ fn no_times(plan: &mut Plan) {
     plan.of_pid(VIDEO).skip(20).step_by(25).for_each(|pes| (pes.pts, pes.dts) = (None, None));
 }
 
-/// PES packets of stream id 0xbe on the PID of the sound.
+/// Inserts padding PES packets (stream id 0xbe).
 fn padding(plan: &mut Plan) {
     plan.tables[0].streams.push((6, 0x181, Vec::new()));
     let pes = |n: i64| Pes {

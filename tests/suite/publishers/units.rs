@@ -5,20 +5,20 @@ use crypto::Seed;
 use netsim::publisher::Publisher;
 use netsim::{MediaSource, Seen};
 
-/// The length of a row's media, in seconds.
+/// Length of a row's media, in seconds.
 pub const SECONDS: i64 = 20;
-/// Frames per second, and frames from a key frame to the next.
+/// Frames per second, and frames per GOP.
 pub const FPS: u64 = 25;
 pub const GOP: u64 = 50;
 
-/// A unit on its way to a protocol. Times are milliseconds.
+/// A unit that a publisher is to send. Times are in milliseconds.
 #[derive(Debug, Clone)]
 pub struct Unit {
     pub is_video: bool,
     pub key: bool,
-    /// Number among the units of its kind, also in its stamp.
+    /// Number among the units of its kind, which its stamp also carries.
     pub number: u64,
-    /// True time of the unit, also in its stamp.
+    /// True time of the unit, which its stamp also carries.
     pub sampled: i64,
     /// Time of sending, counted from the server's consent.
     pub at: i64,
@@ -33,12 +33,12 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Index into the tracks of a publisher.
+    /// Returns the index of the unit's track among those of a publisher.
     pub const fn track(&self) -> usize {
         if self.is_video { 0 } else { 1 }
     }
 
-    /// The only NAL unit of a picture.
+    /// Returns the only NAL unit of a picture.
     pub fn nal(&self) -> &[u8] {
         &self.payload[4..]
     }
@@ -49,12 +49,12 @@ pub fn clean() -> Publisher {
     Publisher { bits: 40, seconds: SECONDS, ..Publisher::clean() }
 }
 
-/// The source of a row's media.
+/// Returns the source of a row's media.
 pub fn source() -> MediaSource {
     MediaSource::new(&Seed::from_number(36)).fps(FPS).gop(GOP).sizes(300, 60)
 }
 
-/// The units of a publisher in the order in which they are sent.
+/// Returns the units of a publisher in the order in which they are sent.
 pub fn units(publisher: &Publisher, source: &mut MediaSource) -> Vec<Unit> {
     let (mut previous, mut last) = ([-1; 2], [0; 2]);
     let mut units = Vec::new();
@@ -68,7 +68,7 @@ pub fn units(publisher: &Publisher, source: &mut MediaSource) -> Vec<Unit> {
         if publisher.is_mute(track, sampled) {
             continue;
         }
-        // Jitter of a few milliseconds, by the number of the unit.
+        // The jitter is a few milliseconds, and depends on the sampling time.
         let jitter = (sampled * 7 + 3) % (publisher.jitter + 1);
         last[track] = publisher.stalled(sampled + publisher.delays[track] + jitter).max(last[track]);
         let (raw, is_outlier) = publisher.stamp(track, sampled, previous[track]);
@@ -89,14 +89,14 @@ pub fn units(publisher: &Publisher, source: &mut MediaSource) -> Vec<Unit> {
     units
 }
 
-/// The parameter sets of the video: SPS and PPS.
+/// Returns the parameter sets of the video: SPS and PPS.
 pub fn sets() -> [Bytes; 2] {
     let record = MediaSource::video_config();
     let sps_end = 8 + usize::from(u16::from_be_bytes([record[6], record[7]]));
     [record.slice(8..sps_end), record.slice(sps_end + 3..)]
 }
 
-/// An SPS of Main profile for pictures of so many macroblocks (H.264 §7.3.2.1.1).
+/// Creates a Main profile SPS (H.264 §7.3.2.1.1). The size is in macroblocks.
 pub fn sps(width: u32, height: u32) -> Bytes {
     let ue = |value: u32| {
         let digits = u32::BITS - (value + 1).leading_zeros();
@@ -104,10 +104,10 @@ pub fn sps(width: u32, height: u32) -> Bytes {
         (1..digits).map(|_| false).chain(code)
     };
     let mut bits: Vec<bool> = [0, 0, 0, 4, 1].into_iter().flat_map(ue).collect();
-    // gaps_in_frame_num_value_allowed
+    // The flag gaps_in_frame_num_value_allowed.
     bits.push(false);
     bits.extend([width - 1, height - 1].into_iter().flat_map(ue));
-    // frame_mbs_only, direct_8x8_inference; no cropping, no VUI; the end.
+    // The flags frame_mbs_only and direct_8x8_inference, then no cropping, no VUI, and the stop bit.
     bits.extend([true, true, false, false, true]);
     let bytes = bits
         .chunks(8)
@@ -115,7 +115,7 @@ pub fn sps(width: u32, height: u32) -> Bytes {
     [0x67, 77, 0x40, 30].into_iter().chain(bytes).collect()
 }
 
-/// The head of an ADTS frame (ISO/IEC 13818-7 §6.2) of AAC-LC, 48 kHz, stereo.
+/// Returns the header of an ADTS frame (ISO/IEC 13818-7 §6.2) of AAC-LC, 48 kHz, stereo.
 pub fn adts(payload: usize) -> [u8; 7] {
     let length = payload + 7;
     [0xff, 0xf1, 0x4c, 0x80 | (length >> 11) as u8, (length >> 3) as u8, (length << 5) as u8 | 0x1f, 0xfc]

@@ -1,4 +1,4 @@
-//! Viewers that keep the times of what they get.
+//! Viewers that keep the timestamps of the units that they receive.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,12 +25,12 @@ use wire::{Datagrams, SendQueue};
 
 use crate::support::world;
 
-/// A unit that a viewer was sent, with its times in milliseconds.
+/// A unit that a viewer received, with its timestamps in milliseconds.
 #[derive(Debug, Clone)]
 pub struct Got {
     pub at: Instant,
     pub is_video: bool,
-    /// `None`: it carries no stamp, or is damaged.
+    /// The stamp of the unit, or `None` if it carries none or is damaged.
     pub seen: Option<Seen>,
     pub dts: i64,
     pub pts: i64,
@@ -40,14 +40,14 @@ pub struct Got {
 #[derive(Debug, Default)]
 pub struct Log {
     pub got: Vec<Got>,
-    /// Parameter sets of video and audio, one behind the other.
+    /// Parameter sets of video (`true`) and audio (`false`), in the order of arrival.
     pub configs: Vec<(bool, Bytes)>,
     /// Names of codecs, or stream types.
     pub codecs: Vec<String>,
 }
 
 impl Log {
-    /// Units without times.
+    /// Creates a log of units without timestamps.
     pub fn of_units(units: &[world::Got]) -> Self {
         let unit = |unit: &world::Got| Got {
             at: unit.at,
@@ -189,12 +189,12 @@ impl LoadPlayer for RtmpViewer {
     }
 }
 
-/// Milliseconds of ticks of 90 kHz. The stream of a row is shorter than the wrap.
+/// Converts ticks of 90 kHz to milliseconds. A row's stream is too short for the ticks to wrap.
 fn ticks_to_ms(ticks: u64) -> i64 {
     i64::try_from(ticks / 90).unwrap()
 }
 
-/// A transport stream that a viewer gets, in pieces.
+/// Demuxes the transport stream that a viewer receives in pieces.
 #[derive(Debug)]
 pub struct TransportStream {
     demuxer: Demuxer,
@@ -206,7 +206,7 @@ impl TransportStream {
         Self { demuxer: Demuxer::new(), log }
     }
 
-    /// The end of a segment.
+    /// Ends a segment: takes all that the demuxer still holds.
     pub fn finish(&mut self, now: Instant) {
         self.demuxer.finish();
         self.payload(now, &[]);
@@ -233,7 +233,7 @@ impl TransportStream {
         }
     }
 
-    /// A PES packet of audio has several frames of ADTS, or of Opus behind control headers.
+    /// Logs the frames of an audio PES packet: several ADTS frames, or Opus packets after control headers.
     fn frames(&self, now: Instant, pts: i64, mut payload: Bytes) {
         let mut n = 0;
         while let Ok(control) = media::codec::opus::Control::read(&payload) {
@@ -330,17 +330,17 @@ impl LoadPlayer for SrtViewer {
     }
 }
 
-/// A section of a description.
+/// A section of an RTSP session description, and the state of its reception.
 #[derive(Debug)]
 struct Section {
     is_video: bool,
     depacketizer: Depacketizer,
     mapping: ClockMapping,
-    /// Frames that came before the first report.
+    /// Frames that arrived before the first sender report.
     early: Vec<(Instant, u32, Bytes)>,
 }
 
-/// A viewer over RTSP, interleaved in the connection. Its times come from sender reports.
+/// A viewer over RTSP, interleaved in the connection. Its timestamps are derived from sender reports.
 #[derive(Debug)]
 pub struct RtspViewer {
     machine: rtsp::Client,
@@ -427,7 +427,7 @@ impl RtspViewer {
                 late.push((at, timestamp, payload));
                 continue;
             };
-            // A minute before the first report: nothing is earlier.
+            // The base is a minute before the first report, so that no unit is earlier.
             let base = *self.base.get_or_insert_with(|| time.minus(secs(60)));
             let time = time.since(base).map_or(-1, |since| since.as_micros().cast_signed() as i64);
             let time = (time + 500) / 1000;

@@ -1,4 +1,5 @@
-//! A publisher over WHIP: the client of the load generator, which is handed a row's units at their times. Its sound is Opus.
+//! A publisher over WHIP: the load generator's client, which is given a row's units at their times. Its audio is
+//! Opus.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -16,29 +17,29 @@ use netsim::{MediaSource, ms, secs};
 use super::rtmp::{body, video_header};
 use super::units::Unit;
 
-/// The first byte of a packet of Opus that has 20 ms of stereo in one frame (RFC 6716 §3.1).
+/// First byte of an Opus packet of 20 ms stereo in one frame (RFC 6716 §3.1).
 pub const TOC: u8 = 0xfc;
 /// The identification header of Opus (RFC 7845 §5.1).
 const OPUS_HEAD: &[u8] = b"OpusHead\x01\x02\x38\x01\x80\xbb\x00\x00\x00\x00\x00";
 
-/// The first body of a track of Opus over RTMP.
+/// Returns the sequence header of an Opus track, as RTMP carries it.
 pub fn opus_header() -> Bytes {
     [&AudioTag::write_enhanced(AudioPacket::SequenceHeader, *b"Opus")[..], OPUS_HEAD].concat().into()
 }
 
-/// A unit of sound as a packet of Opus over RTMP.
+/// Returns an audio unit as an Opus packet, as RTMP carries it.
 pub fn opus_frame(unit: &Unit) -> Bytes {
     let head = AudioTag::write_enhanced(AudioPacket::Frame, *b"Opus");
     [&head[..], &[TOC], &unit.payload[1..]].concat().into()
 }
 
-/// See the module.
+/// A WHIP publisher of a row's units; see the module.
 #[derive(Debug)]
 pub struct WhipSender {
     client: Box<dyn LoadPublisher>,
     units: VecDeque<(i64, TagKind, u32, Bytes)>,
     made: Instant,
-    /// The server has consented.
+    /// True once the server has consented.
     is_ready: bool,
     began: Option<Instant>,
 }
@@ -67,7 +68,7 @@ impl WhipSender {
                 let (at, ..) = self.units.front()?;
                 Some(began + ms(at.unsigned_abs()))
             }
-            // At once.
+            // The sender is due at once when the server has consented.
             None => self.is_ready.then_some(self.made),
         }
     }

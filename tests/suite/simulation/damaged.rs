@@ -1,4 +1,5 @@
-//! Peers whose bytes are damaged. Nothing is expected of them, and no less than ever of all others.
+//! Peers whose bytes are damaged. The model expects nothing of them, and expects of all other peers what it always
+//! does.
 
 use crypto::Seed;
 use netsim::MediaSource;
@@ -12,7 +13,7 @@ const STREAM: &str = "damaged";
 const PEERS_MAX: usize = 6;
 
 impl Run {
-    /// Lets a peer whose bytes are damaged come or go.
+    /// Lets a peer whose bytes are damaged join or leave.
     pub(super) fn damage(&mut self) {
         let world = &self.world;
         self.damaged.retain(|peer| !world.is_closed(*peer));
@@ -26,7 +27,8 @@ impl Run {
             4..=8 => self.damaged_viewer(),
             _ => self.damaged_call(),
         };
-        // Some are whole, and suffer what the others have made of the stream.
+        // Some of these peers are not damaged themselves, but watch what the damaged publishers have made of the
+        // stream.
         let directions =
             [[true, false], [true, false], [false, true], [true, true], [false, false]][self.below(5)];
         self.world.damage(peer, directions);
@@ -79,7 +81,7 @@ impl Run {
         }
     }
 
-    /// Lets all damaged peers go.
+    /// Makes all damaged peers leave.
     pub(super) fn end_damaged(&mut self) {
         for peer in std::mem::take(&mut self.damaged) {
             self.damaged_goes(peer);

@@ -1,7 +1,9 @@
-//! Desired against actual: what the records on the disk ask for is what runs, once nothing has happened for a while.
+//! Desired against actual state: once nothing has happened for a while, exactly those tasks run that the records
+//! on the disk ask for.
 //!
-//! A run is a seed. Publishers come and go, sources, endpoints and recording switches are set and taken back, limits of the applications
-//! change, one of them goes and comes back, commits fail, and the power goes. Then all of it is left alone.
+//! A seed determines a run. Publishers come and go; sources, endpoints and recording switches are set and cleared;
+//! limits of the applications change; one application is deleted and created again; commits fail, and the power
+//! fails. Then nothing is changed any more, and the model judges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,38 +17,41 @@ use serde_json::Value;
 use super::seeds;
 use crate::support::world::{Chaos, Id, World};
 
-/// Streams that are published, and sources that pull some stream.
+/// Number of published streams, and of sources that each pull a stream.
 const STREAMS: usize = 3;
 const SOURCES: usize = 3;
-/// Operations of a run.
+/// Number of operations in a run.
 const OPERATIONS: usize = 60;
-/// Longer than every pause behind a failure: of a source or an endpoint (25 s), of a recording (30 s).
+/// Time without operations before the judgement. It exceeds every pause after a failure: of a source or an
+/// endpoint (25 s), of a recording (30 s).
 const REST_SECONDS: u64 = 75;
 
-/// A task: its kind, application, stream, and what tells it from others.
+/// A task: its kind, application and stream, and a text that distinguishes it from others of the same stream.
 type Task = (String, String, String, String);
 
 /// Live streams by application and id, with their records as the API shows them.
 type Live = BTreeMap<(String, String), Value>;
 
-/// A simulated life: the world, the plan of its operators, and their wishes.
+/// A run: the world, the plan of its operators, and what they asked for.
 struct Run {
     world: World,
     plan: Random,
     publishers: Vec<Option<Id>>,
-    /// The settings of both applications that the run changes; `None`: it is away.
+    /// The settings that the run changes of both applications. `copies` is `None` while that application does not
+    /// exist.
     live: Settings,
     copies: Option<Settings>,
     sources: [Source; SOURCES],
-    /// A commit has failed in this life of the server: what was answered meanwhile may be lost with it.
+    /// True if a commit has failed since the server started, so that acknowledged changes may be lost when it
+    /// restarts.
     is_disk_faulty: bool,
     log: Vec<String>,
 }
 
-/// Wish of the operator for a source.
+/// A source as the operator wants it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Source {
-    /// The last call, and whether the source is to run when that succeeds.
+    /// The last call while it is unanswered, and what it asks.
     asked: Option<(Id, Ask)>,
     /// True if the source is to run; `None` after a call that was cut off.
     intent: Option<bool>,
@@ -54,9 +59,10 @@ struct Source {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
-    /// A start: the source runs when the call succeeds.
+    /// A start. The source is to run if the call succeeds.
     Start,
-    /// A stop: the source does not run any more, whatever the answer is, for there may have been nothing to stop.
+    /// A stop. The source is not to run any more, whatever the answer is, because an error may mean that there was
+    /// nothing to stop.
     Stop,
 }
 
@@ -66,7 +72,7 @@ struct Settings {
     records: bool,
     recorded_max: u64,
     streams_max: Option<u64>,
-    /// Failures of an endpoint after which it is given up.
+    /// Number of failures after which the server gives up an endpoint.
     republish_max: Option<u64>,
 }
 
@@ -115,7 +121,7 @@ impl Run {
         self.world.request(head, body)
     }
 
-    /// A call about a source, one at a time and while there is its application.
+    /// Makes a call about a source, if no other call about it is unanswered and the application `copies` exists.
     fn ask(&mut self, source: usize, ask: Ask, head: &str, body: &str) {
         if self.sources[source].asked.is_none() && self.copies.is_some() {
             let id = self.call(head, body);
@@ -139,7 +145,7 @@ impl Run {
         }
     }
 
-    /// All of a life.
+    /// Runs all operations, then judges.
     fn live(mut self) {
         self.world.run_for(ms(100));
         for _ in 0..OPERATIONS {
@@ -285,7 +291,7 @@ impl Run {
         self.judge_workers(&ordered);
         let actual: BTreeSet<Task> = ordered.iter().map(task).collect();
         let desired = self.desired(&live);
-        // The stream of a source that is between two attempts is up, and its record does not say so.
+        // While a source pauses between two attempts, its stream is up, but the record does not say so.
         let is_pulled = |(_, app, id, _): &&Task| {
             actual.contains(&("pull".to_owned(), app.clone(), id.clone(), String::new()))
         };
@@ -325,7 +331,7 @@ impl Run {
         }
     }
 
-    /// Each task that control has at a worker is there, and no other.
+    /// Checks that each worker has exactly the tasks that control has given it.
     fn judge_workers(&self, ordered: &[Ordered]) {
         for (index, worker) in self.world.workers().iter().enumerate() {
             let has: BTreeSet<_> = worker.ordered().into_iter().collect();
@@ -337,7 +343,7 @@ impl Run {
         }
     }
 
-    /// The streams that are live, by what the API says of them.
+    /// Returns the live streams according to the API.
     fn live_streams(&mut self) -> Live {
         let mut live = Live::new();
         for app in ["live", "copies"] {
@@ -355,7 +361,7 @@ impl Run {
         live
     }
 
-    /// The tasks that the records on the disk and the settings ask for.
+    /// Returns the tasks that the records on the disk and the settings ask for.
     fn desired(&mut self, live: &Live) -> BTreeSet<Task> {
         let stored = self.world.stored();
         let mut records: Vec<(String, String, Value)> = stored
@@ -363,7 +369,7 @@ impl Run {
             .filter(|(key, _)| key.kind == Kind::Broadcast)
             .map(|(key, bytes)| (key.app.to_string(), key.id.to_string(), json_of(bytes)))
             .collect();
-        // Records that publishers have made are in memory alone.
+        // Records that publishers created are only in memory.
         for (key, record) in live {
             if !records.iter().any(|(app, id, _)| (app, id) == (&key.0, &key.1)) {
                 if record["zombi"] != true {
@@ -400,7 +406,7 @@ impl Run {
         desired
     }
 
-    /// True if a limit of its application keeps a task from running.
+    /// True if a limit of the task's application keeps the task from running.
     fn is_at_limit(&self, task: &Task, actual: &BTreeSet<Task>, live: &Live) -> bool {
         let (kind, app, ..) = task;
         let settings = if app == "live" { self.live } else { self.copies.unwrap_or_default() };
@@ -422,7 +428,7 @@ impl Run {
     }
 }
 
-/// The text of a stored record, behind the number of its form.
+/// Parses the JSON of a stored record, which follows the number of the record's format.
 fn json_of(stored: &[u8]) -> Value {
     let begin = stored.iter().position(|byte| *byte == b'{').unwrap();
     serde_json::from_slice(&stored[begin..]).unwrap()

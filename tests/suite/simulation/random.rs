@@ -1,7 +1,7 @@
 //! The server under random operations and faults, judged by a model: `docs/simulation.md`.
 //!
-//! A seed determines a run. It draws the server (workers, settings, what its threads suffer), then operations of publishers, viewers,
-//! operators and nature. Between two operations everything is checked.
+//! A seed determines a run. The run draws the server (workers, settings, delays of its threads), then operations
+//! of publishers, viewers and operators, and outside faults. It checks everything between two operations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -15,20 +15,21 @@ use super::streams::{Expect, Publisher, Stream};
 use super::viewers::Viewer;
 use crate::support::world::{Chaos, Id, Over, World};
 
-/// Maximum wait of an RTSP description for the audio of a stream that has only begun.
+/// Maximum time that an RTSP description waits for the audio of a stream that has only just begun.
 const RTSP: Duration = Duration::from_secs(3);
 /// Time for which a stream waits for a lost publisher.
 pub(super) const GRACE: Duration = ms(2000);
 /// Lag beyond which a viewer jumps.
 pub(super) const LAG: Duration = ms(3000);
-/// Time to agree on a path and on keys: without losses, and with retransmissions, each of which waits twice as long as the one before.
+/// Time for ICE and DTLS to connect: without losses, and with retransmissions, each of which waits twice as long
+/// as the one before.
 const WEBRTC: Duration = ms(1000);
 const WEBRTC_REPAIR: Duration = ms(5000);
-/// Operations of a run.
+/// Number of operations in a run.
 const OPERATIONS: u64 = 100;
 /// Maximum pause of a thread where datagrams are lost, in milliseconds.
 const PAUSE_MAX_LOSSY: u64 = 30;
-/// Time after which silent connections have ended; HTTP keeps one for 75 s.
+/// Time after which silent connections have ended. HTTP keeps a silent connection for 75 s.
 const SILENCE_MAX: Duration = secs(90);
 /// Maximum duration of a drain.
 const DRAIN_MAX: Duration = secs(20);
@@ -50,7 +51,7 @@ pub(super) struct Run {
     pub(super) requests: Vec<Request>,
     /// True if bytes of some peers are damaged.
     is_damaging: bool,
-    /// Damaged peers that are present, and the number of all that have come to watch.
+    /// Damaged peers that are present, and the number of all damaged viewers so far.
     pub(super) damaged: Vec<Id>,
     pub(super) damaged_viewers: i64,
     /// Operations so far, printed when the run fails.
@@ -74,7 +75,7 @@ fn chaos(plan: &mut Random) -> Chaos {
     if kind < 3 {
         return faults;
     }
-    // Lost packets are there in time where no peer pauses for as long as SRT waits for them.
+    // Lost packets are repaired in time only if no peer pauses for longer than SRT waits for them.
     let (datagrams_lost, datagrams_doubled) = if pause_max <= ms(5) { (0.02, 0.01) } else { (0.0, 0.0) };
     let lines = Chaos { datagrams_lost, datagrams_doubled, ..faults };
     Chaos { connects_fail: 0.3, names_fail: 0.2, names_silent: 0.1, posts_fail: 0.3, ..lines }
@@ -121,7 +122,7 @@ impl Run {
             if self.is_damaging && self.plan.chance(0.2) {
                 self.damage();
             }
-            // Most of the time things come in a row, and now and then they come to rest.
+            // Most operations follow each other quickly; now and then there is enough time for all effects to end.
             let most = if self.plan.chance(0.15) { 3000 } else { 300 };
             let time = ms(self.plan.below(most));
             self.wait(time);
@@ -139,7 +140,7 @@ impl Run {
         self.log.push(format!("{at:6} {text}"));
     }
 
-    /// Fails the run: the model found a mistake.
+    /// Fails the run, because the model found a mistake.
     pub(super) fn fail(&self, text: &str) -> ! {
         let at = self.world.elapsed().as_millis();
         panic!("{}\n{}\n{at:6} FAILED: {text}", self.world.trace(), self.log.join("\n"));
@@ -150,7 +151,7 @@ impl Run {
         self.observe();
     }
 
-    /// Checks everything.
+    /// Makes the checks that follow every operation.
     pub(super) fn observe(&mut self) {
         self.observe_panics();
         self.observe_publishers();
@@ -196,7 +197,7 @@ impl Run {
 
     fn publisher_comes(&mut self, index: usize) {
         let now = self.world.instant();
-        // A second one is an operation of its own, and a rare one.
+        // A second publisher of a live stream is rare.
         let expected = match self.streams[index].expect(now, self.slack) {
             Expect::Live(_) if self.plan.chance(0.7) => return,
             Expect::Live(_) => Some(false),
@@ -205,7 +206,7 @@ impl Run {
             Expect::Unsure => None,
         };
         let over = [Over::Rtmp, Over::Rtmp, Over::Srt, Over::Rtsp, Over::WebRtc][self.below(5)];
-        // Over WebRTC pictures come in the order in which they are shown.
+        // Over WebRTC, pictures are sent in presentation order.
         let reorders = self.plan.chance(0.3) && over != Over::WebRtc;
         let number = self.streams[index].publishers.len() as u64 + 1;
         let source = MediaSource::new(&Seed::from_number(number))
@@ -223,7 +224,7 @@ impl Run {
             let connected_by = now + self.connecting(over) + self.slack;
             self.streams[index].is_unsure_until(connected_by);
         }
-        // Some are gone before they are answered.
+        // Some publishers are cut off before the server answers them.
         if self.plan.chance(0.15) {
             let time = ms(self.plan.below(150));
             self.wait(time);
@@ -340,7 +341,7 @@ impl Run {
         self.end_pulls();
         self.end_damaged();
         for viewer in 0..self.viewers.len() {
-            // Half of them stay until they are told.
+            // Half of the viewers stay until the server ends them.
             if self.viewers[viewer].is_here(&self.world) && self.plan.chance(0.5) {
                 self.world.close(self.viewers[viewer].id);
             }
@@ -358,7 +359,7 @@ impl Run {
         while self.world.connections() > 0 && self.world.elapsed() < until {
             self.wait(ms(500));
         }
-        // Held back: hooks that are tried again.
+        // The retries of hooks may hold resources for some more time.
         while !self.world.held().is_empty() && self.world.elapsed() < until {
             self.wait(ms(500));
         }
@@ -401,13 +402,13 @@ impl Run {
         }
         self.world.run_for(secs(1));
         for viewer in &self.viewers {
-            // A caller that is not known yet is told nothing.
+            // The server cannot say goodbye to a caller that is not connected yet.
             let is_known = self.world.is_ready(viewer.id) || !viewer.over.is_datagrams();
             if !viewer.is_slow && !viewer.is_done && is_known && viewer.is_here(&self.world) {
                 self.fail(&format!("a viewer over {:?} was not told of the drain", viewer.over));
             }
         }
-        // A process that ends need not tidy up; but nobody may be kept waiting.
+        // A process that exits need not free its tables, but it must keep no peer waiting.
         let is_kept = |name: &str| name.ends_with("connections") || name.ends_with(": streams");
         let left: Vec<_> = self.world.held().into_iter().filter(|(name, _)| is_kept(name)).collect();
         if !left.is_empty() {
@@ -422,7 +423,7 @@ impl Run {
         self.check_all_records();
     }
 
-    /// Compares the record of every stream with the model, once all is quiet.
+    /// Compares the record of every stream with the model, once nothing is under way.
     fn check_all_records(&mut self) {
         self.wait(self.slack * 2);
         for stream in 0..self.streams.len() {
@@ -446,9 +447,10 @@ impl Run {
     }
 }
 
-/// Checks that a run depends on its seed alone: not on addresses, the order of a hash map, or a clock of the machine. DTLS keys are not
-/// from the seed, and must not affect the trace. The hash changes with every change of what the server or its clients send. The test then
-/// prints the new one: write it here, once a second run has printed the same.
+/// Checks that a run depends on its seed alone: not on addresses, the order of a hash map, or a clock of the
+/// machine. DTLS keys do not depend on the seed, and must not affect the trace. The hash changes whenever the
+/// server or its clients send something else. The test then prints the new hash: write it here once a second run
+/// has printed the same.
 #[test]
 fn the_recorded_seeds_give_the_recorded_traces() {
     let traces = RECORDED.map(|(seed, _)| (seed, Run::new(seed).live().hash()));
@@ -461,7 +463,7 @@ fn whatever_happens_everybody_has_what_he_must_have() {
     let count = seeds(200);
     let mut failed = Vec::new();
     for seed in first..first + count {
-        // Each of them tells its own story; the others are heard, too.
+        // A run that fails prints its own log; the other runs continue.
         if catch_unwind(AssertUnwindSafe(|| Run::new(seed).live())).is_err() {
             failed.push(seed);
         }

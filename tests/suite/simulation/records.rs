@@ -18,15 +18,15 @@ pub(super) enum Known {
         name: Option<String>,
         endpoint: Option<String>,
     },
-    /// A call was cut off, so that either outcome is possible.
+    /// Unknown, because a call was cut off.
     Unknown,
 }
 
-/// The record of a stream.
+/// The model of a stream's record.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) known: Known,
-    /// True if it has been live; `None` if unknown.
+    /// True if the stream has been live since the record was created; `None` if unknown.
     was_live: Option<bool>,
     is_changing: bool,
     /// Time of the answer to the last change.
@@ -44,7 +44,7 @@ impl Record {
         self.was_live = self.was_live.filter(|was_live| *was_live);
     }
 
-    /// True if a change has been under way since `at`.
+    /// True if a change was under way at or after `at`.
     fn has_changed_since(&self, at: Instant) -> bool {
         self.is_changing || self.changed_at.is_some_and(|changed| changed >= at)
     }
@@ -53,7 +53,7 @@ impl Record {
         if std::mem::take(&mut self.is_changing) {
             self.known = Known::Unknown;
         }
-        // A live stream is marked on the disk some time.
+        // The disk learns only later that a stream is live, so the restarted server may or may not know it.
         self.was_live = None;
     }
 }
@@ -94,7 +94,7 @@ pub(super) struct Request {
     asked: Instant,
 }
 
-/// An answer.
+/// The answer to a call.
 struct Answer {
     status: u16,
     body: Value,
@@ -160,7 +160,7 @@ impl Run {
         self.requests.is_empty()
     }
 
-    /// Reads a record, to compare it.
+    /// Asks for a record, to compare it with the model.
     pub(super) fn read(&mut self, stream: usize) {
         self.ask(stream, Call::Read);
     }
@@ -185,7 +185,7 @@ impl Run {
             Call::AddEndpoint => {
                 let host = if self.plan.chance(0.5) { "127.0.0.1" } else { "copies.example" };
                 let url = format!(r#"{{"endpointUrl":"rtmp://{host}:1935/copies/{id}"}}"#);
-                // A second one would bring a second publisher.
+                // A second endpoint would publish the copy a second time.
                 if endpoint.is_some() || !matches!(known, Known::There { .. }) {
                     return;
                 }
@@ -214,21 +214,21 @@ impl Run {
             self.streams[stream].record.is_changing = true;
         }
         if matches!(call, Call::Delete | Call::Stop) {
-            // The record as it is until the answer is unsure.
+            // The state of the stream is uncertain until the answer arrives.
             self.streams[stream].event(now, None);
             self.streams[stream].may_end(now, now + slack);
         }
         self.requests.push(Request { id: request, stream, call, expect, asked: now });
     }
 
-    /// Forgets the calls under way: their answers will not come.
+    /// Forgets the calls under way, which will not be answered.
     pub(super) fn forget_requests(&mut self) {
         self.requests.clear();
         self.streams.iter_mut().for_each(|stream| stream.record.is_changing = false);
     }
 
     pub(super) fn observe_answers(&mut self) {
-        // Streams that have been live since.
+        // A stream may have become live since.
         let (now, slack) = (self.world.instant(), self.slack);
         for stream in &mut self.streams {
             if matches!(stream.expect(now, slack), Expect::Live(_)) {
@@ -363,7 +363,7 @@ impl Run {
             };
             return;
         }
-        // The request is compared only if nothing has happened in between.
+        // The record is compared only if nothing has happened since the request.
         if stream.expect(now, slack) != request.expect
             || !stream.is_undisturbed_since(request.asked)
             || stream.record.has_changed_since(request.asked)
@@ -399,10 +399,10 @@ impl Run {
         }
     }
 
-    /// Checks the viewer count of a record. Viewers that have watched for some seconds must be counted.
+    /// Checks the viewer count of a record, which must include every viewer that has watched for some seconds.
     fn judge_viewers(&self, request: &Request, answer: &Answer) {
         let settled = ms(2500) + self.slack * 2;
-        // A pull of the other application is a viewer, too.
+        // A pull by the other application counts as a viewer.
         let is_pulled = i64::from(self.streams[request.stream].was_pulled);
         let (mut least, mut most) = (0, is_pulled + self.damaged_viewers);
         for viewer in self.viewers.iter().filter(|viewer| viewer.stream == request.stream && !viewer.is_copy)
@@ -410,13 +410,14 @@ impl Run {
             let story = self.world.story(viewer.id);
             let ended = [story.left, story.closed].into_iter().flatten().min();
             let is_served = story.ready.is_some_and(|ready| self.ago(ready) > settled);
-            // Units that a slow viewer has missed of an ended stream are still on their way; it is no viewer of the next stream.
+            // A slow viewer may still be receiving units of a stream that has ended, and is then no viewer of the
+            // next stream.
             let is_of_next = viewer.is_slow
                 && story.ready.is_some_and(|at| self.streams[viewer.stream].may_have_ended_since(at));
             let was_here = is_served && ended.is_none() && !viewer.is_done && !is_of_next;
-            // Silence of those in datagrams, and of those that are dark, is noticed late.
+            // The server notices late that a viewer over datagrams, or one that was cut off silently, has gone.
             let is_dark = story.left.is_some() && (story.closed.is_none() || viewer.over.is_datagrams());
-            // A viewer that said goodbye may have been sent data until it was closed.
+            // A viewer that left may have been sent data until its connection was closed.
             let gone = story.closed.or(story.left);
             let may_be_here = gone.is_none_or(|at| self.ago(at) < settled) || is_dark;
             least += i64::from(was_here);
@@ -451,12 +452,12 @@ impl Run {
         }
     }
 
-    /// Checks that the copy of a stream in the other application is live while a live stream is pushed there, and otherwise not.
+    /// Checks that the copy in the other application is live exactly while a live stream is pushed there.
     fn judge_copy(&self, request: &Request, answer: &Answer) {
         let (now, slack) = (self.world.instant(), self.slack);
         let stream = &self.streams[request.stream];
         let is_faulty = self.chaos.connects_fail > 0.0;
-        // Longer than the pauses between two attempts that failed because the stream was there for a moment.
+        // This time exceeds the pauses between attempts that failed because the copy existed for a moment.
         let enough = slack * 4 + ms(8000);
         let is_settled = stream.record.changed_at.is_none_or(|changed| self.ago(changed) > enough);
         let is_calm = stream.calm(now) > enough && is_settled && !stream.record.is_changing;
@@ -507,7 +508,7 @@ fn short(body: &Value) -> String {
     text.chars().take(160).collect()
 }
 
-/// The viewers that a record counts.
+/// Returns the number of viewers in a record.
 fn viewers_of(record: &Value) -> Option<i64> {
     Some(record["rtmpViewerCount"].as_i64()? + record["webRTCViewerCount"].as_i64()?)
 }

@@ -1,5 +1,5 @@
-//! Rooms: who is in one, and who of them is shown to viewers of one stream, against a model, while participants come, leave, are lost and
-//! return, and speak. A run is a seed.
+//! Rooms, against a model: the participants of a room, and which of them the viewers of its single stream see,
+//! while participants join, leave, are cut off and return, and speak. A seed determines a run.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::support::world::Over;
 use crate::support::{SimId, World};
 
 const PARTICIPANTS: usize = 4;
-/// Levels of one that speaks and of one that has stopped, in -dBov.
+/// Audio levels of a participant that speaks and of one that has stopped, in -dBov.
 const LEVELS: [u8; 2] = [30, 127];
 /// Maximum number of viewers.
 const VIEWERS_MAX: usize = 5;
@@ -22,7 +22,7 @@ const VIEWERS_MAX: usize = 5;
 enum State {
     Gone,
     Here(SimId),
-    /// Cut off, and within the time in which it may return.
+    /// The participant was cut off, and may still return.
     Lost(SimId),
 }
 
@@ -32,9 +32,9 @@ struct Life {
     world: World,
     plan: Random,
     states: [State; PARTICIPANTS],
-    /// The participants in the room, in the order in which they came.
+    /// The participants in the room, in the order in which they joined.
     order: Vec<usize>,
-    /// The one that viewers are shown; `None` while nobody watches.
+    /// The participant that viewers see; `None` while nobody watches.
     shown: Option<usize>,
     speaks: Option<usize>,
     viewers: Vec<SimId>,
@@ -62,7 +62,7 @@ impl Life {
         self.done.push(format!("{:?} {what}", self.world.elapsed()));
     }
 
-    /// Fails with all that was done.
+    /// Fails, and prints all operations so far.
     fn fail(&self, what: &str) -> ! {
         panic!("seed {}: {what}\n{}", self.seed, self.done.join("\n"));
     }
@@ -100,7 +100,7 @@ impl Life {
         }
     }
 
-    /// Has one speak, and who spoke before stop; or who speaks stop.
+    /// Makes a participant speak, and the former speaker stop. If the participant already speaks, it stops.
     fn speak(&mut self, at: usize) {
         let before = self.speaks.take();
         if let Some(before) = before {
@@ -112,7 +112,7 @@ impl Life {
             self.world.speak("live", &format!("p{at}"), LEVELS[0]);
             self.speaks = Some(at);
             self.shown = self.shown.map(|_| at);
-            // The former one must be quiet for a second, and the next key frame comes within another.
+            // The former speaker must be quiet for a second, and the next key frame follows within another second.
             self.world.run_for(secs(2));
         }
     }
@@ -123,7 +123,7 @@ impl Life {
         self.states[at] = State::Lost(client);
     }
 
-    /// Has one that was cut off return in time, or not.
+    /// Makes a participant that was cut off return in time, or lets its grace period end.
     fn resolve(&mut self, at: usize, client: SimId) {
         if self.plan.chance(0.5) {
             self.note(format!("p{at} returns"));
@@ -137,7 +137,7 @@ impl Life {
     }
 
     fn watch(&mut self) {
-        // Players over RTMP do not wait for one that is lost: theirs gives up after four seconds.
+        // RTMP is left out, because its player gives up after four seconds without a publisher.
         let over = [Over::Flv, Over::WsFlv, Over::Rtsp][usize::try_from(self.plan.below(3)).unwrap()];
         self.note(format!("a viewer over {over:?}"));
         let viewer = self.world.watch_over(over, "live", "room");
@@ -152,7 +152,7 @@ impl Life {
     }
 
     fn step(&mut self) {
-        // A lost publisher is lost for a single step: its grace lasts two steps.
+        // A participant stays cut off for one step only, because the grace period lasts two steps.
         let lost = self.states.iter().position(|state| matches!(state, State::Lost(_)));
         let any = usize::try_from(self.plan.below(PARTICIPANTS as u64)).unwrap();
         let at = lost.unwrap_or(any);
@@ -190,7 +190,7 @@ impl Life {
         (0..self.viewers.len()).for_each(|at| self.judge_viewer(at));
     }
 
-    /// Judges what a viewer was sent in the last second.
+    /// Judges the units that a viewer was sent in the last second.
     fn judge_viewer(&self, at: usize) {
         let viewer = self.viewers[at];
         if self.world.is_closed(viewer) {
@@ -208,7 +208,7 @@ impl Life {
         if sources != wanted {
             self.fail(&format!("viewer {at} is shown {sources:?}, and not {wanted:?}"));
         }
-        // Another stream, and another life of one, begins with a key frame.
+        // After a switch to another stream, or to a new life of the same stream, the first picture is a key frame.
         let mut before = None;
         for seen in all.iter().filter_map(|got| got.seen.ok()).filter(|seen| seen.is_video) {
             let life = seen.counter >> 32;

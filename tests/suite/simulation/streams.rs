@@ -22,7 +22,7 @@ const UNIT_BYTES: usize = 64;
 /// Expected state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expect {
-    /// Unknown: the effects of an operation are still under way.
+    /// Unknown, because the effects of an operation are still under way.
     Unsure,
     /// Live with the publisher of this index.
     Live(usize),
@@ -36,9 +36,9 @@ pub(super) enum Expect {
 pub(super) struct Publisher {
     pub(super) id: Id,
     pub(super) over: Over,
-    /// True if pictures are shown in another order than they are sent.
+    /// True if the presentation order of pictures differs from the order in which they are sent.
     pub(super) reorders: bool,
-    /// True if it must be accepted.
+    /// True if the server must accept the publisher, false if it must refuse it; `None` if either is right.
     expected: Option<bool>,
     /// True if the run has ended the publisher.
     pub(super) is_over: bool,
@@ -76,23 +76,23 @@ impl Publisher {
 pub(super) struct Stream {
     pub(super) id: String,
     pub(super) publishers: Vec<Publisher>,
-    /// Time of the last event.
+    /// Time of the last event that may affect the stream.
     disturbed: Instant,
     unsure_until: Instant,
     /// Intervals in which the stream may end, in no particular order.
     ends: Vec<(Instant, Instant)>,
-    /// Time at which its last publisher was lost.
+    /// Time at which the last publisher was lost.
     lost: Option<Instant>,
     /// Time at which an operator, or the end of the server, ended the stream.
     stopped: Option<Instant>,
     pub(super) record: Record,
     /// Start of the pull by the other application, if there is one.
     pub(super) pull: Option<Instant>,
-    /// True if it was pulled at any time.
+    /// True if the stream was pulled at any time.
     pub(super) was_pulled: bool,
-    /// True if it was pushed to the other application or pulled by it at any time.
+    /// True if the stream was pushed to the other application, or pulled by it, at any time.
     pub(super) was_copied: bool,
-    /// True if it is unknown if the pull still exists.
+    /// True if the pull may or may not still exist.
     pub(super) is_pull_lost: bool,
 }
 
@@ -114,7 +114,7 @@ impl Stream {
         }
     }
 
-    /// Expected state of the stream at `now`.
+    /// Returns the expected state of the stream at `now`.
     pub(super) fn expect(&self, now: Instant, slack: Duration) -> Expect {
         if now < self.disturbed + slack || now < self.unsure_until {
             return Expect::Unsure;
@@ -125,14 +125,14 @@ impl Stream {
             return Expect::Live(index);
         }
         match self.lost {
-            // The server hears of the loss somewhat later.
+            // The server notices the loss somewhat later.
             Some(lost) if now < lost + GRACE => Expect::Grace,
             Some(lost) if now < lost + GRACE + slack => Expect::Unsure,
             Some(_) | None => Expect::Idle,
         }
     }
 
-    /// Maximum bytes that the rings may retain: of the lag, of two GOPs, and of units on their way.
+    /// Returns the maximum bytes that the rings may retain: those of the lag, of two GOPs, and of units under way.
     fn retained_max(&self) -> usize {
         let sizes = || self.publishers.iter().flat_map(|publisher| &publisher.sizes);
         let Some(last) = sizes().map(|(at, _)| *at).max() else { return 0 };
@@ -140,22 +140,22 @@ impl Stream {
         young.map(|(_, bytes)| bytes + UNIT_BYTES).sum()
     }
 
-    /// Time since anything happened to the stream.
+    /// Returns the time since the last event of the stream.
     pub(super) fn calm(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.disturbed.max(self.unsure_until))
     }
 
-    /// True if it may have ended at or after `at`.
+    /// True if the stream may have ended at or after `at`.
     pub(super) fn may_have_ended_since(&self, at: Instant) -> bool {
         self.ends.iter().any(|(_, to)| *to >= at)
     }
 
-    /// True if nothing has happened to it since `at`.
+    /// True if nothing has happened to the stream since `at`.
     pub(super) fn is_undisturbed_since(&self, at: Instant) -> bool {
         self.disturbed <= at && self.unsure_until <= at
     }
 
-    /// Notes that something happens to the stream. The expected answers to other pending publishers become uncertain.
+    /// Notes an event of the stream. Whether other pending publishers are accepted becomes uncertain.
     pub(super) fn event(&mut self, at: Instant, number: Option<u64>) {
         self.disturbed = self.disturbed.max(at);
         for (index, publisher) in self.publishers.iter_mut().enumerate() {
@@ -170,26 +170,26 @@ impl Stream {
         self.unsure_until = self.unsure_until.max(at);
     }
 
-    /// Notes that the stream may end within this interval, for a reason.
+    /// Notes an interval in which the stream has a reason to end.
     pub(super) fn may_end(&mut self, from: Instant, to: Instant) {
         self.ends.push((from, to));
     }
 
-    /// True if there was a reason to end at `at`.
+    /// True if the stream had a reason to end at `at`.
     pub(super) fn had_reason(&self, at: Instant, slack: Duration) -> bool {
         self.ends.iter().any(|(from, to)| *from <= at && at <= *to + slack)
     }
 
-    /// Notes that a publisher leaves, willingly or not.
+    /// Notes that a publisher has left or was cut off.
     pub(super) fn departs(&mut self, world: &World, id: Id, is_lost: bool, is_dark: bool, slack: Duration) {
         let now = world.instant();
         self.event(now, None);
         let Some(publisher) = self.publishers.iter_mut().find(|publisher| publisher.id == id) else { return };
         publisher.is_over = true;
         let is_young = world.story(id).ready.is_none_or(|ready| now < ready + slack);
-        // A caller that is not known yet says no goodbye that is heard.
+        // A caller that is not connected yet cannot send a goodbye that the server hears.
         let is_dark = is_dark || (publisher.over.is_datagrams() && (is_lost || is_young));
-        // Its stream may have ended before.
+        // The stream may have ended before.
         let is_stopped = self.stopped.is_some_and(|stopped| now <= stopped + slack);
         let is_live = publisher.was_ready && !publisher.was_closed;
         if is_dark {
@@ -222,7 +222,7 @@ impl Stream {
     pub(super) fn crashed(&mut self, now: Instant, slack: Duration) {
         self.drained(now, slack);
         self.record.crashed();
-        // The record is there, or not; nobody begins to pull it again.
+        // The record of the pull may or may not exist, and no operator starts that pull again.
         if self.was_pulled {
             self.pull = Some(now);
             self.is_pull_lost = true;
@@ -237,12 +237,12 @@ impl Stream {
         self.publishers.iter_mut().for_each(|publisher| publisher.is_over = true);
     }
 
-    /// Notes that an operator ended the stream between these times.
+    /// Notes that an operator ended the stream between `asked` and `answered`.
     pub(super) fn stopped(&mut self, asked: Instant, answered: Instant) {
         self.event(answered, None);
         self.may_end(asked, answered);
         (self.lost, self.stopped) = (None, Some(answered));
-        // A granted publisher is stopped while it connects, and does not hear of it.
+        // A WebRTC publisher that was accepted may be stopped while it still connects, and cannot hear of it.
         let is_connecting = |one: &Publisher| one.over == Over::WebRtc && !one.was_ready && !one.was_closed;
         if self.publishers.iter().any(is_connecting) {
             self.record.may_have_begun();
@@ -251,11 +251,11 @@ impl Stream {
 }
 
 impl Run {
-    /// Checks that no worker retains more of the streams than may still be needed.
+    /// Checks that the workers retain no more of the streams than may still be needed.
     pub(super) fn observe_rings(&self) {
         let most = |stream: &Stream| {
             let lives = if stream.was_copied { 3 } else { 1 };
-            // A pulled stream waits for its source without a deadline, with what it has had.
+            // A pulled stream waits for its source without a deadline, and keeps what it has.
             if stream.was_pulled { usize::MAX } else { stream.retained_max() * lives }
         };
         let most = self.streams.iter().map(most).fold(0, usize::saturating_add);
@@ -311,7 +311,7 @@ impl Run {
                 (publisher.expected.take(), publisher.was_ready, publisher.is_over);
             let over = publisher.over;
             if !was_ready && over == Over::WebRtc {
-                // The publisher may or may not have been granted before it was connected.
+                // The server may or may not have accepted the publisher before it was connected.
                 self.streams[stream].record.may_have_begun();
             }
             if expected == Some(true) && !was_ready && !is_over {
@@ -336,7 +336,7 @@ impl Run {
 }
 
 impl Stream {
-    /// Notes that a publisher has begun: the stream no longer waits for a lost one.
+    /// Notes that a publisher has begun, so that the stream no longer waits for a lost one.
     fn began(&mut self, at: Instant, is_over: bool) {
         if is_over {
             return;

@@ -1,4 +1,4 @@
-//! Checks of the units that viewers are sent.
+//! Checks of the units that viewers receive.
 
 use std::time::{Duration, Instant};
 
@@ -8,22 +8,23 @@ use super::random::{LAG, Run};
 use super::streams::Expect;
 use crate::support::world::{Got, Id, Over, World};
 
-/// Delay of SRT: its latency twice, and a frame whose end its receiver waits for.
+/// Delay of SRT: twice its latency, and one frame, because the receiver waits for a frame's end.
 const SRT_DELAY: Duration = ms(700);
 
-/// Maximum number of pictures in a row that are shown ahead of one that was sent before them.
+/// Maximum number of successive pictures with an earlier presentation time than a picture that was sent before
+/// them.
 const LEFT_OUT_MAX: usize = 3;
 
-/// A viewer.
+/// A viewer, and what has been checked of it so far.
 #[derive(Debug)]
 pub(super) struct Viewer {
     pub(super) id: Id,
     pub(super) stream: usize,
     pub(super) over: Over,
-    /// True if it watches the copy in the other application.
+    /// True if the viewer watches the copy in the other application.
     pub(super) is_copy: bool,
     pub(super) is_slow: bool,
-    /// Expected state of the stream when the viewer came.
+    /// Expected state of the stream when the viewer joined.
     expect: Expect,
     checked: usize,
     /// Publisher and number of the last unit of video and of audio.
@@ -45,7 +46,8 @@ impl Viewer {
         Self { id, stream, over, is_copy, is_slow, expect, checked: 0, last, first_at, is_done: false }
     }
 
-    /// Notes that the server was replaced. A viewer over datagrams does not notice, so it is judged no further.
+    /// Notes that the server was replaced. A viewer over datagrams does not notice that, so it is no longer
+    /// judged.
     pub(super) fn crashed(&mut self) {
         self.is_done |= self.over.is_datagrams();
     }
@@ -56,7 +58,7 @@ impl Viewer {
     }
 }
 
-/// Stream, publisher and unit number from the counter of a stamp.
+/// Returns stream, publisher and unit number from the counter of a stamp.
 fn origin(seen: &Seen) -> (usize, usize, u64) {
     let stream = usize::try_from(seen.counter >> 48).unwrap();
     let publisher = usize::try_from(seen.counter >> 32 & 0xffff).unwrap();
@@ -82,7 +84,7 @@ impl Run {
         let viewer = &self.viewers[index];
         let seen = match got.seen {
             Ok(seen) => seen,
-            // The targets of pushes may get silence from the server itself.
+            // The server itself may send silence to the targets of pushes.
             Err(_) if viewer.is_copy && !got.is_video => return,
             Err(error) => {
                 let what = if got.is_video { "video" } else { "audio" };
@@ -108,13 +110,14 @@ impl Run {
             self.fail(&format!("viewer {index} was sent unit {number}, which nobody has sent so"));
         };
         let last = viewer.last[usize::from(!seen.is_video)];
-        // A push that begins again does so at a key frame that it has sent.
+        // A push that starts again may repeat units, from a key frame on that it has sent before.
         let is_again = viewer.is_copy && (key || !seen.is_video);
         if last.is_some_and(|last| last >= (publisher, number)) && !is_again {
             self.fail(&format!("viewer {index} was sent {number} of publisher {publisher} behind {last:?}"));
         }
         let follows = last.is_some_and(|(of, before)| of == publisher && before + 1 == number);
-        // Pictures that are shown before one that was sent are left out; and nobody knows of what was lost before the first that came.
+        // WebRTC viewers do not get pictures with an earlier presentation time than one that was sent. With lost
+        // datagrams, a viewer may also not know how many pictures were lost after the first.
         let is_first = last.is_none() && self.chaos.datagrams_lost > 0.0;
         let leaves_out = viewer.over == Over::WebRtc && (of.reorders || is_first);
         if seen.is_video && !follows && !key && !leaves_out {
@@ -125,8 +128,8 @@ impl Run {
             self.fail(&format!("viewer {index} lost what is between {last:?} and {number}"));
         }
         let late = got.at.saturating_duration_since(sent_at);
-        // A push or pull that begins again after a failure sends what it has sent before. A viewer behind a publisher that sends nothing
-        // more has nowhere to jump to.
+        // A push or pull that starts again after a failure sends old units again. A slow viewer of a publisher
+        // that sends nothing more has nothing newer to jump to.
         let is_fresh = !viewer.is_copy
             && viewer.first_at.is_some_and(|first| sent_at >= first)
             && !(viewer.is_slow && of.is_over);
@@ -140,13 +143,13 @@ impl Run {
         viewer.first_at.get_or_insert(got.at);
     }
 
-    /// Maximum delay of a unit.
+    /// Returns the maximum delay of a unit for a viewer.
     fn patience(&self, index: usize) -> Duration {
         let viewer = &self.viewers[index];
         let srt = if viewer.over == Over::Srt { SRT_DELAY } else { Duration::ZERO };
-        // Behind its line, which holds what it holds.
+        // A slow viewer may also be late by as much as its connection buffers.
         let slow = if viewer.is_slow { LAG + ms(10_000) } else { Duration::ZERO };
-        // Of the publisher's protocol.
+        // The first `SRT_DELAY` is for the publisher's protocol.
         self.slack + SRT_DELAY + srt + slow
     }
 
@@ -159,14 +162,14 @@ impl Run {
         if story.left.is_some() || story.closed.is_some() || story.rejected.is_some() {
             let at = story.closed.unwrap_or(now);
             let is_cut = story.ready.is_some() && story.left.is_none() && !viewer.is_copy;
-            // Units that a slow viewer has missed are sent before the goodbye, for some seconds.
+            // A slow viewer is sent the units that it has missed before the goodbye, which takes some seconds.
             let slack = if viewer.is_slow { slack + ms(8000) } else { slack };
             if is_cut && !of.had_reason(at, slack) {
                 let times = [Some(story.asked), story.ready, Some(at)].map(|at| at.map(|at| self.ago(at)));
                 let text = format!("viewer {index} over {:?} was closed without a reason", viewer.over);
                 self.fail(&format!("{text}; it asked, was let in, and was closed {times:?} ago"));
             }
-            // A refused viewer should have been let in.
+            // A viewer of a live stream should not have been refused.
             let is_refused = story.rejected.is_some() && story.left.is_none();
             if is_refused
                 && matches!(viewer.expect, Expect::Live(_) | Expect::Grace)
@@ -183,7 +186,7 @@ impl Run {
         }
         let expect = of.expect(now, slack);
         let waited = now.saturating_duration_since(story.asked);
-        // A viewer that is still connecting cannot be told.
+        // The server cannot say goodbye to a viewer that is still connecting.
         let is_known = story.ready.is_some() || viewer.over != Over::WebRtc;
         if expect == Expect::Idle && waited > slack * 2 && !viewer.is_slow && is_known {
             self.fail(&format!("viewer {index} over {:?} was not told that its stream is over", viewer.over));
@@ -202,7 +205,7 @@ impl Run {
         let viewer = &self.viewers[index];
         let story = self.world.story(viewer.id);
         if story.ready.is_none() {
-            // A stream that ends while its viewer connects ends nothing that the viewer has.
+            // If the stream ended while the viewer was connecting, the viewer need not have been disconnected.
             let of = &self.streams[viewer.stream];
             if viewer.over == Over::WebRtc && of.may_have_ended_since(story.asked) {
                 return;

@@ -1,4 +1,4 @@
-//! The wall clock is set while a stream is live: durations go on as before, and dates jump only at discontinuities.
+//! The wall clock is set while a stream is live: durations stay right, and dates jump only at discontinuities.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,23 +28,24 @@ struct Shown {
     discontinuity: bool,
 }
 
-/// True if a record counts the viewers of HLS, and those of DASH: once or twice, because each worker that an address asks counts it.
+/// Returns whether a record counts a viewer of HLS, and of DASH. The count may be one or two, because each worker
+/// that an address asks counts the viewer.
 fn viewers(record: &serde_json::Value) -> [bool; 2] {
     ["hlsViewerCount", "dashViewerCount"].map(|name| (1..=2).contains(&record[name].as_i64().unwrap()))
 }
 
-/// The value of an attribute of XML.
+/// Returns the value of an XML attribute.
 fn value<'t>(text: &'t str, name: &str) -> &'t str {
     text.split_once(name).unwrap().1.split_once('"').unwrap().0
 }
 
-/// A duration of XML in milliseconds.
+/// Returns an XML duration in milliseconds.
 fn seconds(text: &str, name: &str) -> i64 {
     let number = value(text, name).strip_prefix("PT").unwrap().strip_suffix('S').unwrap();
     number.replace('.', "").parse().unwrap()
 }
 
-/// A date of XML in milliseconds, which playlists have in the same form.
+/// Returns an XML date in milliseconds. Playlists use the same form, so the playlist parser reads it.
 fn date(text: &str, name: &str) -> i64 {
     let date = value(text, name);
     let list =
@@ -53,13 +54,14 @@ fn date(text: &str, name: &str) -> i64 {
     read.segments[0].program_date_time.unwrap()
 }
 
-/// A live stream, and all that its playlists and manifests have shown.
+/// A live stream, and everything that its playlists and manifests have shown.
 struct Run {
     world: World,
     publisher: SimId,
     began: Instant,
     shown: BTreeMap<&'static str, BTreeMap<u64, Shown>>,
-    /// Start of the presentation in each manifest, and how far the time in it differed from the expected one.
+    /// For each manifest, the start of the presentation, and the difference between the time in it and the
+    /// expected time.
     manifests: Vec<(i64, i64)>,
     bit_rates: Vec<i64>,
 }
@@ -94,7 +96,7 @@ impl Run {
         serde_json::from_str(&self.get("rest/v2/broadcasts/s")).unwrap()
     }
 
-    /// Checks everything once.
+    /// Reads and checks all playlists and manifests once.
     fn look(&mut self) {
         for name in [TS, VIDEO, AUDIO] {
             self.look_at_playlist(name);
@@ -124,7 +126,7 @@ impl Run {
             (date(&text, "availabilityStartTime=\""), date(&text, "direct:2014\" value=\""));
         let made_ms = date(&text, "publishTime=\"");
         assert!((now_ms - 3000..=now_ms).contains(&made_ms), "made {made_ms}, asked for {now_ms}");
-        // The newest segment has just been made; it is in the last period.
+        // The newest segment, just made, is in the last period.
         let (_, period) = text.rsplit_once("<Period ").unwrap();
         let scale: i64 = value(period, "timescale=\"").parse().unwrap();
         let offset: i64 = value(period, "presentationTimeOffset=\"").parse().unwrap();
@@ -151,7 +153,7 @@ impl Run {
         }
     }
 
-    /// Runs for `seconds`, and checks everything every two seconds.
+    /// Runs for `seconds`, and looks at everything every two seconds.
     fn run_for(&mut self, seconds: u64) {
         for _ in 0..seconds.div_ceil(2) {
             self.world.run_for(secs(2));
@@ -227,10 +229,10 @@ fn a_wall_clock_that_stays_set_makes_dates_jump_once_at_a_discontinuity() {
             let jumps = run.jumps(name);
             assert!(matches!(jumps[..], [jump] if (jump - by_ms).abs() <= 1), "{name}, {by_ms}: {jumps:?}");
         }
-        // Renditions jump at the same segment.
+        // Both renditions jump at the same segment.
         let place = |name: &str| run.shown[name].iter().position(|(_, one)| one.discontinuity);
         assert_eq!(place(VIDEO), place(AUDIO));
-        // The dates are those of the clock again.
+        // The dates agree with the clock again.
         let newest = run.shown[TS].values().last().unwrap().date_ms;
         assert!((run.world.wall_ms() - newest).abs() < 10_000, "{newest}");
         run.check();
@@ -243,7 +245,7 @@ fn q_04_a_wall_clock_that_is_set_ends_no_wait_early_or_late() {
     for (seed, by_ms) in [(0, HOUR_MS), (1, -HOUR_MS), (2, 1500), (3, -1500)] {
         let mut run = Run::new(seed);
         run.run_for(9);
-        // Viewers that ask no more are viewers for ten seconds.
+        // A viewer that asks for nothing more is counted for ten seconds.
         let after = |run: &mut Run, time: Duration| {
             run.world.run_for(time);
             viewers(&run.record())
@@ -252,7 +254,7 @@ fn q_04_a_wall_clock_that_is_set_ends_no_wait_early_or_late() {
         assert_eq!(after(&mut run, secs(6)), [true, true], "{by_ms}");
         run.world.shift_wall(by_ms);
         assert_eq!(after(&mut run, secs(7)), [false, false], "{by_ms}");
-        // A publisher is waited for as long as the application says.
+        // The stream waits for its publisher for as long as the application's settings say.
         for (away, is_there) in [(secs(8), true), (secs(14), false)] {
             let rest = run.world.source_of(run.publisher);
             let publisher = run.publisher;
@@ -271,7 +273,8 @@ fn q_04_a_wall_clock_that_is_set_ends_no_wait_early_or_late() {
     }
 }
 
-/// The newest period of a manifest, and how much later than the time of its segments it is in the presentation, in milliseconds.
+/// Returns the newest period of a manifest, and how many milliseconds later it lies in the presentation than the
+/// timestamps of its segments say.
 fn newest_period(manifest: &str) -> (&str, i64) {
     let (_, period) = manifest.rsplit_once("<Period ").unwrap();
     let number = |name: &str| value(period, name).parse::<i64>().unwrap();
@@ -292,7 +295,7 @@ fn a_publisher_that_returns_is_dated_by_its_arrival() {
     run.publisher = run.world.publish("live", "s", rest);
     for _ in 0..40 {
         run.world.run_for(ms(250));
-        // Until the segment behind the discontinuity is whole, the period is the old one.
+        // The manifest shows the old period until the first segment after the discontinuity is complete.
         let text = run.get("streams/s/s.mpd");
         let (id, delay_ms) = newest_period(&text);
         assert_eq!(id == "1", delay_ms == 0, "{text}");
@@ -311,7 +314,7 @@ fn a_publisher_that_returns_is_dated_by_its_arrival() {
     let text = run.get("streams/s/s.mpd");
     let (id, delay_ms) = newest_period(&text);
     assert!(id == "2" && (5000..8000).contains(&delay_ms), "{text}");
-    // At the end the presentation is as long as it was, the time without a publisher and all.
+    // At the end, the presentation has kept its length, including the time without a publisher.
     let publisher = run.publisher;
     run.world.close(publisher);
     run.world.run_for(secs(1));
@@ -326,7 +329,7 @@ fn a_burst_at_the_beginning_dates_nothing_late() {
         let mut world = World::new(seed, 2, &SETTINGS);
         let publisher = world.publish("live", "s", source(seed).gop(90));
         world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
-        // Units sent meanwhile, from the first key frame on, come at once.
+        // Units sent during the pause, from the first key frame on, arrive at once.
         (0..2).for_each(|worker| world.pause(worker, ms(2500)));
         let mut run = Run::of(world, publisher);
         run.look();

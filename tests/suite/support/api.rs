@@ -44,26 +44,26 @@ impl Api {
         self.call("DELETE", path, None)
     }
 
-    /// The broadcast, or `None` when it is not there.
+    /// Returns the broadcast; `None` if it does not exist.
     pub fn broadcast(&self, app: &str, id: &str) -> Option<Value> {
         let reply = self.get(&format!("/{app}/rest/v2/broadcasts/{id}"));
         (reply.status == 200).then(|| reply.json())
     }
 
-    /// `None` when the server did not answer.
-    /// The sum of the metrics' lines that begin so and have this label; every label has the empty one.
+    /// Returns the sum of all metrics whose lines begin with `name` and contain `label`; an empty label matches
+    /// every line.
     pub fn metric(&self, name: &str, label: &str) -> f64 {
         let page = self.get("/metrics").body;
         let lines = page.lines().filter(|line| line.starts_with(name) && line.contains(label));
         lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
-    /// `None` when the server did not answer.
+    /// Makes a call; `None` if the server does not answer.
     pub fn try_call(&self, method: &str, path: &str, body: Option<&str>) -> Option<Reply> {
         self.try_call_with(method, path, &[], body)
     }
 
-    /// With header fields.
+    /// Makes a call with header fields.
     pub fn call_with(&self, method: &str, path: &str, fields: &[(&str, &str)], body: Option<&str>) -> Reply {
         let reply = self.try_call_with(method, path, fields, body);
         reply.unwrap_or_else(|| panic!("no answer to {method} {path}"))

@@ -14,18 +14,19 @@ use std::time::{Duration, Instant};
 
 use super::{Player, Publisher, Server, ms, secs, wait_for};
 
-/// Attempts of an API call.
+/// Maximum number of attempts of one API call.
 const TRIES: usize = 10;
-/// Units of the viewer before the attack, about a second and a half.
+/// Number of units that the viewer receives before the attack: about a second and a half.
 const CALM_UNITS: u64 = 110;
-/// Factor by which a gap or an answer may be longer than in the calm.
+/// Factor by which a gap or an answer time may exceed that measured before the attack.
 const FACTOR: u32 = 3;
 /// Minimum baseline of a gap or an answer: a machine that tests many servers at once may take this long by itself.
 const CALM_MIN: Duration = ms(200);
-/// Interval of looks at the machine, and number of looks in which its delays are added up.
+/// Interval between two measurements of the machine's delays; then the number of measurements that are added up.
 const LOOK: Duration = ms(50);
 const WINDOW: usize = 20;
-/// Memory that the server may still hold afterwards, beyond a fiftieth of what it held before: allocators keep some for later.
+/// Memory that the server may hold after the attack beyond the amount before it and a fiftieth of that amount,
+/// because allocators keep some for later.
 const MEMORY_KEPT_KB: u64 = 12 * 1024;
 
 /// A live stream with one viewer, and a client of the API.
@@ -67,7 +68,8 @@ struct Seen {
 }
 
 impl Seen {
-    /// Checks the measurements against those of the calm; the machine caused `held_up` of the delay.
+    /// Checks the measurements against those before the attack (`calm`). `held_up` is the delay that the machine
+    /// caused.
     fn check(self, calm: Self, held_up: Duration) {
         for (what, seen, calm) in
             [("gap", self.gap, calm.gap), ("answer of the API", self.answer, calm.answer)]
@@ -103,7 +105,8 @@ impl Bystander {
         self
     }
 
-    /// Ends the bystander: nothing was lost or late, and the server released what the attack took.
+    /// Ends the bystander. Checks that no unit was lost or late, and that the server released what the attack
+    /// took.
     pub fn finish(mut self, server: &mut Server) {
         let before = self.player.units();
         wait_for("the bystander to go on", secs(10), || self.player.units() > before + 30);
@@ -138,8 +141,8 @@ impl Caller {
             let mut connection = None;
             while !stopped.load(Ordering::SeqCst) {
                 let began = Instant::now();
-                // A connection that has ended is followed by another, as a client does it; one that does not count as known may have
-                // to give way, and new ones may be paced.
+                // As a client does, a closed connection is replaced by a new one. A connection of an unknown
+                // client may be closed to make room, and new connections may be delayed.
                 let tries = (0..TRIES).map(|n| {
                     std::thread::sleep(ms(if n < 2 { 0 } else { 500 }));
                     ask(&mut connection, address)
@@ -232,7 +235,7 @@ impl Machine {
                     waits.pop_front();
                 }
             }
-            // The publisher and the viewer sleep, too.
+            // The oversleeping counts twice, because the publisher and the viewer sleep as well.
             worst + overslept * 2
         });
         Self { stop, thread: Some(thread) }

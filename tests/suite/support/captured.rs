@@ -5,12 +5,12 @@ use std::os::unix::fs::FileExt as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Maximum bytes shown; of a longer text, the end.
+/// Maximum number of bytes shown; of a longer text, the end is shown.
 const SHOWN_BYTES: u64 = 16 * 1024;
 
 static FILES: AtomicU32 = AtomicU32::new(0);
 
-/// A file without a name: it goes with the last process that has it.
+/// A file without a name, which the kernel deletes when the last process closes it.
 #[derive(Debug)]
 pub struct Captured(File);
 
@@ -23,12 +23,12 @@ impl Captured {
         Self(file)
     }
 
-    /// Standard error for the child.
+    /// Returns the file as standard error for the child.
     pub fn writer(&self) -> Stdio {
         self.0.try_clone().unwrap().into()
     }
 
-    /// The end of the text so far.
+    /// Returns the end of the text so far.
     pub fn tail(&self) -> String {
         let length = self.0.metadata().unwrap().len();
         let mut bytes = vec![0; length.min(SHOWN_BYTES) as usize];

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// Files that are being made are not made twice.
+/// Lock that keeps two tests from making the same file at the same time.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// A FLV file of 640x360 at 30 frames a second with AAC audio: `bframes` tells whether frames are reordered.
+/// Returns an FLV file of 640x360 at 30 frames a second with AAC audio. With `bframes`, frames are reordered.
 pub fn media_file(bframes: bool, seconds: u32) -> PathBuf {
     let _making = MAKING.lock().unwrap();
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media");
@@ -34,7 +34,8 @@ pub fn media_file(bframes: bool, seconds: u32) -> PathBuf {
     path
 }
 
-/// A FLV file of 320x180 at 30 frames a second, made by ffmpeg 9: `coding` are the arguments of its encoders.
+/// Returns an FLV file of 320x180 at 30 frames a second, made by ffmpeg 9. `coding` are the arguments for its
+/// encoders.
 pub fn coded_file(name: &str, coding: &[&str]) -> PathBuf {
     let _making = MAKING.lock().unwrap();
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media");
@@ -59,7 +60,7 @@ pub fn coded_file(name: &str, coding: &[&str]) -> PathBuf {
     path
 }
 
-/// Makes a file beside others of [`media_file`], once.
+/// Makes a file next to that of [`media_file`], unless it exists.
 pub fn make_once(path: &Path, make: impl FnOnce(&Path)) {
     let _making = MAKING.lock().unwrap();
     if !path.exists() {
@@ -70,7 +71,7 @@ pub fn make_once(path: &Path, make: impl FnOnce(&Path)) {
     }
 }
 
-/// The packets of a file as [`super::frame_md5`] gives them for a player.
+/// Returns the packets of a file in the form in which [`super::frame_md5`] returns those of a player.
 pub fn source_packets(path: &Path) -> Vec<super::programs::Packet> {
     super::frame_md5(path.to_str().unwrap(), None)
 }

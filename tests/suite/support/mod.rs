@@ -39,7 +39,7 @@ pub use srt::{SrtTool, SrtUrl, ts_file};
 pub use srt_knock::{Knock, data_is_encrypted, forged, goodbye, induction, socket_id};
 pub use world::{Id as SimId, World};
 
-/// The least that [`wait_for`] waits: a loaded machine is not a hang.
+/// Minimum time that [`wait_for`] waits, because a loaded machine may be slow without a hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until `condition` holds. The limit only detects hangs, and is never below half a minute.
@@ -58,13 +58,14 @@ pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool
 /// Environment variable with the number of [`network_seeds`].
 const NETWORK_SEEDS: &str = "MILLSTREAM_NETWORK_SEEDS";
 
-/// Seeds of the networks in front of whole servers, in real time: a single one, or as many as the variable says.
+/// Returns the seeds of the simulated networks before whole servers, which run in real time: one seed, or as many
+/// as the variable says.
 pub fn network_seeds() -> std::ops::Range<u64> {
     let seeds = std::env::var(NETWORK_SEEDS).ok().and_then(|seeds| seeds.parse().ok());
     11..11 + seeds.unwrap_or(1)
 }
 
-/// A connection from an address of 127.0.0.0/8.
+/// Connects to a server from an address of 127.0.0.0/8.
 pub fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let from: SocketAddr = format!("{from}:0").parse().unwrap();
@@ -73,12 +74,12 @@ pub fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-/// Seconds.
+/// Returns a duration of seconds.
 pub const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Milliseconds.
+/// Returns a duration of milliseconds.
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }

@@ -18,7 +18,7 @@ const LOWEST: u32 = 10_000;
 pub fn own_port(host: &str) -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let count = given_from() - LOWEST;
-    // Runs at the same time on one machine begin at different places.
+    // Test runs that run at the same time on one machine begin at different ports.
     let first = std::process::id().wrapping_mul(997);
     (0..count)
         .map(|_| {
@@ -30,7 +30,7 @@ pub fn own_port(host: &str) -> SocketAddr {
         .expect("a free port")
 }
 
-/// First port of the range that the kernel gives from.
+/// Returns the first port of the range from which the kernel assigns free ports.
 fn given_from() -> u32 {
     static FIRST: OnceLock<u32> = OnceLock::new();
     *FIRST.get_or_init(|| {
@@ -57,7 +57,7 @@ pub fn wait_until_bound(program: &mut Program, address: SocketAddr) {
 /// True if a socket has this port, at any address.
 fn is_bound(table: &str, address: SocketAddr) -> bool {
     let port = format!(":{:04X}", address.port());
-    // Without IPv6 there is no table of its sockets.
+    // A machine without IPv6 has no table of IPv6 sockets.
     let sockets = fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
     sockets.lines().filter_map(|line| line.split_whitespace().nth(1)).any(|local| local.ends_with(&port))
 }

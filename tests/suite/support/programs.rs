@@ -1,4 +1,4 @@
-//! Other programs: ffmpeg, GStreamer, nginx, libsrt's. Each is ended by its id when its value goes.
+//! Other programs: ffmpeg, GStreamer, nginx, libsrt's tools. Dropping a value ends its process by the process id.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use media::codec::Codec;
 
 use super::{Home, own_port, secs, wait_for};
 
-/// A program in the background, and what it is fed by.
+/// A program in the background, and the program that feeds it, if there is one.
 #[derive(Debug)]
 pub struct Program(Child, Option<Child>);
 
@@ -26,7 +26,7 @@ impl Program {
         Self(command.spawn().unwrap(), None)
     }
 
-    /// `command` reads what `source` writes.
+    /// Starts `command` with the output of `source` as its input.
     pub fn start_piped(source: &mut Command, command: &mut Command) -> Self {
         let mut source =
             source.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -41,7 +41,7 @@ impl Program {
         assert!(status.success());
     }
 
-    /// Publishes a file in real time, again and again.
+    /// Publishes a file in real time, in a loop.
     pub fn ffmpeg_publish(file: &Path, url: &str) -> Self {
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
@@ -69,7 +69,7 @@ impl Drop for Program {
     }
 }
 
-/// Runs a command to its end: status, standard output, standard error.
+/// Runs a command to its end. Returns its status, standard output and standard error.
 pub fn run(command: &mut Command) -> (ExitStatus, String, String) {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -79,7 +79,7 @@ pub fn run(command: &mut Command) -> (ExitStatus, String, String) {
 /// A packet as `-f framemd5` shows it: stream, DTS and PTS in milliseconds, size, hash.
 pub type Packet = (u32, i64, i64, u64, String);
 
-/// ffmpeg 9, where tests/install.sh has put it.
+/// Returns the path of ffmpeg 9, as installed by tests/install.sh.
 pub fn ffmpeg9() -> PathBuf {
     let missing = "no ffmpeg 9: run tests/install.sh";
     let entries = |folder: PathBuf| fs::read_dir(folder).expect(missing).map(|entry| entry.unwrap().path());
@@ -90,41 +90,43 @@ pub fn ffmpeg9() -> PathBuf {
     entries(binaries).find(|path| is(path, "ffmpeg-")).expect(missing)
 }
 
-/// Demuxes a URL or file with ffmpeg and hashes every packet. FLV counts milliseconds, so does what comes out.
+/// Demuxes a URL or file with ffmpeg and hashes every packet. Times are in milliseconds, as in FLV.
 pub fn frame_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
     frame_md5_by(Path::new("ffmpeg"), &[], url, seconds)
 }
 
-/// The H.264 and AAC frames, whatever container holds them: slices alone, audio frames without a header.
+/// Hashes H.264 and AAC frames independently of their container: slices only, and audio frames without a header.
 pub fn unit_md5(url: &str, seconds: Option<u32>) -> Vec<Packet> {
     unit_md5_by(&[], url, seconds)
 }
 
-/// The same, with options before the input.
+/// Hashes frames as [`unit_md5`] does, with options before the input.
 pub fn unit_md5_by(options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Packet> {
     let bare = ["-bsf:v", "h264_mp4toannexb,filter_units=remove_types=6-9", "-bsf:a", "aac_adtstoasc"];
     hash_packets(Path::new("ffmpeg"), options, url, seconds, &bare)
 }
 
-/// The frames of any codec without what containers and protocols say in places of their own: parameter sets, delimiters.
+/// Hashes the frames of any codec without parameter sets and delimiters, which containers and protocols carry in
+/// different places.
 pub fn bare_md5_by(options: &[&str], codec: Option<Codec>, url: &str, seconds: Option<u32>) -> Vec<Packet> {
     let filter = match codec {
         Some(Codec::H264) => "h264_mp4toannexb,filter_units=remove_types=7-9",
         Some(Codec::H265) => "hevc_mp4toannexb,filter_units=remove_types=32-35",
-        // The temporal delimiter.
+        // Type 2 is the temporal delimiter.
         Some(Codec::Av1) => "filter_units=remove_types=2",
         _ => "null",
     };
-    // Release 9 of ffmpeg does not recognize key frames of VP9 in RTP, and would wait for one.
+    // ffmpeg 9 does not recognize key frames of VP9 in RTP, and would wait for one without `-copyinkf`.
     hash_packets(&ffmpeg9(), options, url, seconds, &["-bsf:v", filter, "-copyinkf:v"])
 }
 
-/// The packets that [`frame_md5`] returns, by another ffmpeg, with options before the input.
+/// Returns the packets as [`frame_md5`] does, with another ffmpeg and with options before the input.
 pub fn frame_md5_by(ffmpeg: &Path, options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Packet> {
     hash_packets(ffmpeg, options, url, seconds, &[])
 }
 
-/// Ends the program once it has read `seconds` of media: ffmpeg's own `-t` counts from time 0 of a stream that has long been live.
+/// Hashes packets, and ends the program after `seconds` of media: ffmpeg's own `-t` counts from time 0 of the
+/// stream, even if that has long been live.
 fn hash_packets(
     ffmpeg: &Path,
     options: &[&str],
@@ -157,7 +159,8 @@ fn hash_packets(
     packets
 }
 
-/// Ticks per millisecond from a line such as `#tb 0: 1/90000`, which each stream has: filters keep the ticks of their input.
+/// Returns the ticks per millisecond from a line such as `#tb 0: 1/90000`. Each stream has such a line, because
+/// filters keep the time base of their input.
 fn ticks_per_ms(line: &str) -> Option<f64> {
     let (_, base) = line.strip_prefix("#tb ")?.split_once(": ")?;
     let (seconds, ticks) = base.trim().split_once('/')?;
@@ -177,7 +180,7 @@ fn path_with_sbin() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
-/// nginx with the RTMP module: an application `live` that takes anything.
+/// nginx with the RTMP module, and an application `live` that accepts every stream.
 #[derive(Debug)]
 pub struct Nginx {
     home: Home,
@@ -201,7 +204,7 @@ impl Nginx {
         nginx
     }
 
-    /// Starts it again after [`Nginx::stop`], on the same port.
+    /// Starts nginx again after [`Nginx::stop`], on the same port.
     pub fn resume(&mut self) {
         let mut command = Command::new("nginx");
         command.env("PATH", path_with_sbin());
@@ -219,7 +222,7 @@ impl Nginx {
     }
 }
 
-/// The Python that has the packages of `tests/install.sh`.
+/// Returns the Python that has the packages of `tests/install.sh`.
 pub fn python() -> PathBuf {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/.venv/bin/python");
     assert!(python.exists(), "run tests/install.sh: there is no {}", python.display());

@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::{secs, wait_for};
 
-/// Manner of answering.
+/// The way in which a receiver answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// With a status and nothing else.
+    /// Answers with a status and nothing else.
     Status(u16),
-    /// Not at all, for as long as the peer waits.
+    /// Does not answer, for as long as the peer waits.
     Silent,
-    /// With 200 and a body without end.
+    /// Answers with 200 and an endless body.
     Huge,
-    /// With a redirect to itself.
+    /// Answers with a redirect to the receiver itself.
     Redirect,
 }
 
@@ -50,7 +50,7 @@ impl Receiver {
         receiver
     }
 
-    /// URL of the receiver.
+    /// Returns the URL of a path of the receiver.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address)
     }
@@ -59,14 +59,14 @@ impl Receiver {
         self.state.lock().unwrap().manner = manner;
     }
 
-    /// Bodies sent to a path, in the order in which they came.
+    /// Returns the bodies sent to a path, in the order of their arrival.
     pub fn told(&self, path: &str) -> Vec<Value> {
         let state = self.state.lock().unwrap();
         let of_path = state.told.iter().filter(|(to, _)| to == &format!("/{path}"));
         of_path.map(|(_, body)| body.clone()).collect()
     }
 
-    /// Action and id of each hook sent to a path.
+    /// Returns action and id of each hook sent to a path.
     pub fn actions(&self, path: &str) -> Vec<String> {
         let name = |hook: Value| {
             format!("{} {}", hook["action"].as_str().unwrap_or("-"), hook["id"].as_str().unwrap_or("-"))
@@ -78,7 +78,7 @@ impl Receiver {
         self.state.lock().unwrap().connections
     }
 
-    /// Waits for an action about a stream.
+    /// Waits until a path has received an action about a stream.
     pub fn wait_for(&self, path: &str, action: &str) {
         wait_for(action, secs(30), || self.actions(path).iter().any(|told| told == action));
     }
@@ -108,7 +108,7 @@ impl Receiver {
         let path = lines[0].split_whitespace().nth(1).unwrap_or("").to_owned();
         let manner = {
             let mut state = self.state.lock().unwrap();
-            // A form as text.
+            // A body that is not JSON is a form, and is kept as text.
             let text = || String::from_utf8_lossy(&body).into_owned().into();
             let told = serde_json::from_slice(&body).unwrap_or_else(|_| text());
             state.told.push((path, told));

@@ -1,11 +1,12 @@
-//! A network between real sockets that misbehaves as its seed determines. A client sends to [`Relay::address`]; datagrams that
-//! [`netsim::Link`] lets through reach the server later, twice or not at all. The other direction works alike.
+//! A network between real sockets that misbehaves as its seed determines. A client sends to [`Relay::address`];
+//! datagrams that [`netsim::Link`] lets through reach the server later, twice or not at all. The other direction
+//! works alike.
 //!
 //! 1. A thread reads all sockets and puts each datagram into the link of its client and direction.
 //! 2. A thread per direction sleeps until the next datagram is due, and sends it.
 //!
-//! Every client has its own port towards the server, and links with their own random numbers. The same seed gives the n-th datagram of the
-//! k-th client the same fate in every run; only the times are those of the machine.
+//! Every client has its own port towards the server, and links with their own random numbers. With the same seed,
+//! the n-th datagram of the k-th client has the same fate in every run; only the times depend on the machine.
 //!
 //! The benches include this file, too, so it must not use its neighbouring modules.
 
@@ -26,13 +27,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// The socket that clients send to.
 const FRONT: Token = Token(0);
-/// Tells the reading thread to end.
+/// Token by which the reading thread is woken, to end.
 const WAKE: Token = Token(1);
 /// Token of the first socket towards the server.
 const FIRST_BACK: usize = 2;
-/// Socket buffer, large enough that datagrams that a link lets through are not lost in a socket.
+/// Size of a socket buffer: large enough that datagrams that a link lets through are not lost in a socket.
 const SOCKET_BUFFER: usize = 8 << 20;
-/// Classes of lateness: 1, 2, 4 ... microseconds.
+/// Number of classes of lateness: up to 1, 2, 4 ... microseconds.
 const LATENESS_CLASSES: usize = 32;
 
 /// Direction: from the clients to the server, or from the server to the clients.
@@ -49,7 +50,7 @@ impl Way {
 type Change = Box<dyn Fn(Link) -> Link + Send + Sync>;
 type Tap = Box<dyn Fn(Way, &[u8]) + Send + Sync>;
 
-/// A relay that is still to be started.
+/// A relay that is not started yet.
 pub struct RelayBuilder {
     server: SocketAddr,
     seed: u64,
@@ -88,7 +89,7 @@ impl RelayBuilder {
         self
     }
 
-    /// Starts it on the loopback address of the server's family.
+    /// Starts the relay on the loopback address of the server's address family.
     pub fn start(self) -> Relay {
         let front = udp_socket(self.server, self.tos).unwrap();
         let address = front.local_addr().unwrap();
@@ -118,7 +119,7 @@ impl RelayBuilder {
     }
 }
 
-/// A running relay; ended when dropped.
+/// A running relay, which ends when it is dropped.
 pub struct Relay {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -138,7 +139,7 @@ impl Relay {
         self.address
     }
 
-    /// Changes the links of a direction while they carry datagrams. Clients that come later get the original links.
+    /// Changes the links of a direction while they carry datagrams. Clients that connect later get the original links.
     pub fn change(&self, way: Way, change: impl Fn(Link) -> Link) {
         let lane = &self.shared.lanes[way as usize];
         for link in &mut lane.state.lock().unwrap().links {
@@ -159,7 +160,8 @@ impl Relay {
         Way::BOTH.into_iter().for_each(|way| self.darken(way, time));
     }
 
-    /// Acts like a NAT that has forgotten its clients: the server sees them come from other ports, and datagrams to the old ports are lost.
+    /// Acts like a NAT that has forgotten its clients: their datagrams now reach the server from other ports, and
+    /// datagrams to the old ports are lost.
     pub fn rebind(&self) {
         let mut clients = self.shared.clients.lock().unwrap();
         for number in 0..clients.list.len() {
@@ -198,19 +200,19 @@ impl Relay {
         })
     }
 
-    /// Clients so far.
+    /// Returns the number of clients so far.
     pub fn clients(&self) -> usize {
         self.shared.clients.lock().unwrap().list.len()
     }
 
-    /// The ports that the server sees, one for each client.
+    /// Returns the ports that the server sees, one for each client.
     pub fn ports(&self) -> Vec<u16> {
         let clients = self.shared.clients.lock().unwrap();
         clients.list.iter().map(|client| client.back.local_addr().unwrap().port()).collect()
     }
 
-    /// Lateness that all but this share of the datagrams stayed within (rounded up to a power of two of microseconds): the delay that the
-    /// machine adds to that of the links.
+    /// Returns the lateness, rounded up to a power of two of microseconds, that all but `share` of the datagrams
+    /// did not exceed. Lateness is the delay that the machine adds to that of the links.
     pub fn lateness(&self, share: f64) -> Duration {
         let mut classes = [0u64; LATENESS_CLASSES];
         for lane in &self.shared.lanes {
@@ -234,7 +236,7 @@ impl Drop for Relay {
         self.shared.stopped.store(true, Ordering::SeqCst);
         let _ = self.waker.wake();
         for lane in &self.shared.lanes {
-            // With the lock, so that it is not between its look at the flag and its sleep.
+            // The lock is held, so that the thread is not between its check of the flag and its sleep.
             let _state = lane.state.lock();
             lane.wake.notify_one();
         }
@@ -250,7 +252,7 @@ struct Shared {
     registry: Registry,
     tos: u32,
     tap: Tap,
-    /// Locked before a lane is.
+    /// Must be locked before a lane is.
     clients: Mutex<Clients>,
     lanes: [Lane; 2],
     seed: Seed,
@@ -280,7 +282,7 @@ struct Lane {
 struct LaneState {
     /// Links of this direction, indexed by client.
     links: Vec<Link>,
-    /// Numbers of datagrams by the logarithm of their lateness in microseconds.
+    /// Numbers of datagrams per class of lateness: by the binary logarithm of microseconds.
     lateness: [u64; LATENESS_CLASSES],
 }
 
@@ -326,7 +328,7 @@ impl Shared {
         };
         let Some((client, socket)) = back else { return };
         while let Ok((length, from)) = socket.recv_from(buffer) {
-            // A NAT lets nobody else in.
+            // As behind a NAT, only the server can reach a client.
             if from == self.server {
                 self.enter(Way::Back, client, &buffer[..length]);
             }
@@ -362,7 +364,7 @@ impl Shared {
         number
     }
 
-    /// A port of a client towards the server.
+    /// Opens the socket of a client towards the server.
     fn open_back(&self, clients: &mut Clients, number: usize) -> io::Result<(Token, Arc<UdpSocket>)> {
         let token = Token(FIRST_BACK + clients.next_token);
         clients.next_token += 1;
@@ -392,7 +394,7 @@ impl Shared {
                     let clients = self.clients.lock().unwrap();
                     (clients.list[client].address, Arc::clone(&clients.list[client].back))
                 };
-                // A client that is gone receives nothing, which is no fault of the network.
+                // Sending to a client that has ended may fail, which is no fault of the network.
                 let _ = match way {
                     Way::There => back.send_to(&datagram, self.server),
                     Way::Back => self.front.send_to(&datagram, address),
@@ -445,7 +447,7 @@ mod tests {
     use super::*;
 
     const V4: &str = "127.0.0.1:0";
-    /// Time without a datagram after which none will come.
+    /// Time without a datagram after which no more are expected.
     const SILENCE: Duration = ms(300);
 
     fn socket(address: &str) -> UdpSocket {
@@ -479,7 +481,7 @@ mod tests {
             }
             for (number, port) in relay.ports().into_iter().enumerate() {
                 let back = SocketAddr::new(relay.address().ip(), port);
-                // Only the server is let in.
+                // Only datagrams of the server reach a client.
                 socket(address).send_to(b"foreign", back).unwrap();
                 server.send_to(&[number as u8, 1], back).unwrap();
             }
@@ -515,7 +517,7 @@ mod tests {
     #[test]
     fn a_narrow_line_counts_the_bytes_that_its_queue_drops() {
         let server = socket(V4);
-        // A datagram leaves after ten seconds.
+        // At this rate, the first datagram leaves after ten seconds.
         let narrow = |link: Link| link.rate(80).queue_bytes(300);
         let relay = Relay::to(server.local_addr().unwrap()).link(Way::There, narrow).start();
         let client = socket(V4);

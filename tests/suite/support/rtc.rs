@@ -21,10 +21,10 @@ use super::{Reply, Server, secs};
 
 /// The only section of the client's offer.
 pub const VIDEO: SectionId = SectionId(0);
-/// Maximum wait for data of a socket.
+/// Maximum time to wait for data of a socket in one round.
 const STEP: Duration = Duration::from_millis(1);
 
-/// A TCP connection to a media port, frame by frame.
+/// A TCP connection to a media port, read and written in frames (RFC 4571).
 #[derive(Debug)]
 pub struct Framed {
     pub stream: TcpStream,
@@ -32,7 +32,7 @@ pub struct Framed {
 }
 
 impl Framed {
-    /// Connects.
+    /// Connects to a media port.
     pub fn connect(to: SocketAddr) -> Self {
         Self::of(TcpStream::connect(to).unwrap())
     }
@@ -44,7 +44,7 @@ impl Framed {
         Self { stream, reader: FrameReader::default() }
     }
 
-    /// The frames that are there; `None` when the connection has ended.
+    /// Returns the frames that have arrived; `None` if the connection has ended.
     pub fn receive(&mut self) -> Option<Vec<BytesMut>> {
         let mut buffer = [0; 65_536];
         let count = match self.stream.read(&mut buffer) {
@@ -61,7 +61,7 @@ impl Framed {
         Some(frames)
     }
 
-    /// Sends one frame. False when the connection has ended.
+    /// Sends one frame. Returns false if the connection has ended.
     pub fn send(&mut self, datagram: &[u8]) -> bool {
         let mut frame = Vec::new();
         write_frame(datagram, &mut frame).unwrap();
@@ -102,23 +102,24 @@ pub struct RtcClient {
     pub location: String,
     pub answer: String,
     pub connected: bool,
-    /// Frames that came whole.
+    /// Number of frames received completely.
     pub frames: usize,
-    /// Frames of a listener and their sections, which are verified elsewhere; `None` for other clients.
+    /// Frames with their sections, of a client made by [`Self::hear`], which verifies them elsewhere; `None` for
+    /// other clients.
     heard: Option<Vec<(SectionId, Bytes)>>,
     pub verifier: Verifier,
     pub key_frames_wanted: usize,
     pub closed: Option<CloseReason>,
-    /// The connection has ended.
+    /// True if the connection has ended.
     pub cut: bool,
 }
 
-/// A client before it has offered.
+/// Makes a peer that has not offered yet.
 pub fn rtc_peer() -> Peer {
     peer_of(ice::Config::default())
 }
 
-/// A client whose path is checked when it connects, and not again for an hour.
+/// Makes a peer whose path is checked when it connects, and not again for an hour.
 pub fn rtc_peer_that_checks_once() -> Peer {
     peer_of(ice::Config {
         consent_interval: secs(3600),
@@ -137,19 +138,19 @@ fn peer_of(ice: ice::Config) -> Peer {
     Peer::new(now, config, anchor, Seed::from_number(seed)).unwrap()
 }
 
-/// A section of H.264.
+/// Returns a section of H.264.
 pub fn h264_section(direction: Direction) -> [(MediaKind, MediaPreference); 1] {
     let formats = offered_formats(Codec::H264, 96);
     [(MediaKind::Video, MediaPreference { direction, formats, msid: None })]
 }
 
 impl RtcClient {
-    /// A player that has the server's answer.
+    /// Makes a player that has the server's answer.
     pub fn play(server: &Server, name: &str, over: Over) -> Self {
         Self::play_after(server, name, over, |port| port)
     }
 
-    /// The same; `before` as of [`Self::publish_after`].
+    /// Makes a player as [`Self::play`] does; `before` is as in [`Self::publish_after`].
     pub fn play_after(
         server: &Server,
         name: &str,
@@ -160,7 +161,8 @@ impl RtcClient {
         Self::begin(rtc_peer(), server, &format!("/live/whep/{name}"), &sections, (over, before))
     }
 
-    /// A player and a publisher of the two peers; `before` as of [`Self::publish_after`], for each of them.
+    /// Makes a publisher and a player from the two peers; `before` is called for each, as in
+    /// [`Self::publish_after`].
     pub fn both_of(
         server: &Server,
         name: &str,
@@ -205,12 +207,13 @@ impl RtcClient {
         (0..codecs.len()).map(|index| of(&client, index)).collect()
     }
 
-    /// A publisher that has the server's answer.
+    /// Makes a publisher that has the server's answer.
     pub fn publish(server: &Server, name: &str, over: Over) -> Self {
         Self::publish_after(server, name, over, |port| port)
     }
 
-    /// The same; `before` is done when the server's port is known, and says what is connected to instead.
+    /// Makes a publisher as [`Self::publish`] does. Once the server's port is known, `before` returns the address
+    /// to connect to instead.
     pub fn publish_after(
         server: &Server,
         name: &str,
@@ -222,7 +225,7 @@ impl RtcClient {
         Self::begin(rtc_peer(), server, &path, &sections, (over, before)).with_studio()
     }
 
-    /// A publisher whose descriptions were exchanged by other means.
+    /// Makes a publisher whose descriptions were exchanged by other means.
     pub fn publish_answered(mut peer: Peer, answer: &str) -> Self {
         let (text, port) = candidates_of(answer, Over::Udp);
         peer.handle_answer(Instant::now(), &Description::read(text.as_bytes()).unwrap()).unwrap();
@@ -260,7 +263,7 @@ impl RtcClient {
         Self::connect(peer, &reply, to, over)
     }
 
-    /// A player that lets the server offer, and answers with a second request.
+    /// Makes a player that lets the server make the offer, and answers with a second request.
     pub fn play_countered(server: &Server, reply: &Reply) -> Self {
         let mut peer = rtc_peer();
         let (text, port) = candidates_of(&reply.body, Over::Udp);
@@ -290,7 +293,7 @@ impl RtcClient {
                 (Net::Tcp(framed), local)
             }
         };
-        // The machine knows no other candidates than those of datagrams: a connection looks like them to it.
+        // The machine knows UDP candidates only, so a TCP connection is presented to it as one.
         peer.add_local(Instant::now(), local).unwrap();
         Self {
             peer,
@@ -309,29 +312,29 @@ impl RtcClient {
         }
     }
 
-    /// The path of the session's URL, which is relative to that of its endpoint.
+    /// Returns the path of the session's URL, which is relative to that of its endpoint.
     pub fn path_of_session(&self) -> String {
         let folder = if self.studio.is_some() { "whip" } else { "whep" };
         format!("/live/{folder}/{}", self.location)
     }
 
-    /// Closes the peer, as a page does that is left.
+    /// Closes the peer, as a browser does when its page is left.
     pub fn close(&mut self) {
         self.peer.close(Instant::now());
         self.step();
     }
 
-    /// Milliseconds of the stream that a publisher has made.
+    /// Returns the milliseconds of the stream that a publisher has made so far.
     pub fn made_ms(&self) -> u64 {
         self.studio.as_ref().map_or(0, |studio| studio.next.dts_ms)
     }
 
-    /// The server's port.
+    /// Returns the server's address and port.
     pub const fn port(&self) -> SocketAddr {
         self.path.remote
     }
 
-    /// Runs until `done`; the limit only detects hangs.
+    /// Runs the client until `done` returns true; the limit only detects hangs.
     pub fn run_until(&mut self, what: &str, limit: Duration, mut done: impl FnMut(&Self) -> bool) {
         let began = Instant::now();
         while !done(self) {
@@ -409,7 +412,7 @@ impl RtcClient {
 }
 
 impl RtcClient {
-    /// Sends a datagram that the machine knows nothing of.
+    /// Sends a datagram past the machine.
     pub fn send_raw(&mut self, datagram: &[u8]) {
         match &mut self.net {
             Net::Udp(socket) => drop(socket.send_to(datagram, self.path.remote)),
@@ -417,7 +420,7 @@ impl RtcClient {
         }
     }
 
-    /// A datagram that the machine does not see; `None` when none is there.
+    /// Receives a datagram past the machine; `None` if there is none.
     pub fn receive_raw(&self) -> Option<Vec<u8>> {
         let mut buffer = [0; 2048];
         let Net::Udp(socket) = &self.net else { return None };
@@ -453,7 +456,8 @@ pub fn header(reply: &Reply, name: &str) -> String {
     found.unwrap_or_default()
 }
 
-/// A description with the candidates of one transport only, those of TCP as if they were UDP's; and the address of the last.
+/// Returns a description with the candidates of one transport only, and the address of the last of them. TCP
+/// candidates are rewritten as UDP.
 pub fn candidates_of(text: &str, over: Over) -> (String, SocketAddr) {
     let (mut out, mut address) = (String::new(), None);
     for line in text.lines() {

@@ -1,4 +1,5 @@
-//! A WebRTC client that has keys and keeps to no rules: ICE, DTLS and SRTP by hand, so that a test sends what it likes.
+//! A WebRTC client that has keys but follows no rules: it uses ICE, DTLS and SRTP directly, so that a test can
+//! send any packet.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use wire::Datagrams;
 use super::rtc::{candidates_of, h264_section, offer_to, rtc_peer};
 use super::{Over, Server, secs};
 
-/// See the module.
+/// The client that the module describes.
 pub struct RawRtc {
     socket: UdpSocket,
     path: Path,
@@ -22,14 +23,14 @@ pub struct RawRtc {
     dtls: dtls::Connection,
     keys: Option<(Inbound, Outbound)>,
     master: Option<MasterKey>,
-    /// The server's sources: media, and repairs.
+    /// The server's sources, of media and of retransmissions.
     pub sources: Vec<Ssrc>,
-    /// RTP that came, in the clear.
+    /// The received RTP packets, decrypted.
     pub came: Vec<Vec<u8>>,
 }
 
 impl RawRtc {
-    /// A player (`whep`) or a publisher (`whip`) whose keys are there.
+    /// Connects a player (`whep`) or a publisher (`whip`), until the keys are agreed on.
     pub fn connect(server: &Server, endpoint: &str, name: &str, number: u64) -> Self {
         let now = Instant::now();
         let seed = Seed::from_number(number).derive("raw", 0);
@@ -134,14 +135,14 @@ impl RawRtc {
         let _ = self.socket.send_to(datagram, to);
     }
 
-    /// Sends RTCP, sealed.
+    /// Seals an RTCP packet and sends it.
     pub fn send_rtcp(&mut self, mut packet: Vec<u8>) {
         let Some((_, outbound)) = &mut self.keys else { return };
         outbound.protect_rtcp(&mut packet).unwrap();
         self.send(&packet);
     }
 
-    /// Sends RTP of a source that has not sent before, sealed: an honest sender has few of them.
+    /// Seals an RTP packet of a source that has not sent before, and sends it. An honest sender has few sources.
     pub fn send_rtp_of_another(&self, mut packet: Vec<u8>) {
         let mut outbound = Outbound::new(self.master.as_ref().unwrap()).unwrap();
         outbound.protect(&mut packet).unwrap();

@@ -25,7 +25,7 @@ pub struct RtmpPeer {
 }
 
 impl RtmpPeer {
-    /// Asks to publish `app/name`; the refusal's code and description otherwise.
+    /// Asks to publish `app/name`. The error is the refusal's code and description.
     pub fn publish(address: SocketAddr, app: &str, name: &str) -> Result<Self, String> {
         Self::open(address, app, name, FourCcs::NONE, Client::publish)
     }
@@ -35,7 +35,7 @@ impl RtmpPeer {
         Self::play_announcing(address, app, name, FourCcs::NONE)
     }
 
-    /// The same as a player that can decode these.
+    /// Asks to play `app/name` as a player that can decode these codecs.
     pub fn play_announcing(
         address: SocketAddr,
         app: &str,
@@ -82,7 +82,7 @@ impl RtmpPeer {
         Err("no answer".to_owned())
     }
 
-    /// The next event; `None` when nothing came for 50 ms.
+    /// Returns the next event; `None` if nothing arrived for 50 ms.
     pub fn next_event(&mut self) -> Result<Option<ClientEvent>, String> {
         if let Some(event) = self.pending.pop_front() {
             return Ok(Some(event));
@@ -105,7 +105,7 @@ impl RtmpPeer {
         Ok(self.client.poll_event())
     }
 
-    /// The next media message.
+    /// Returns the next media message.
     pub fn next_media(&mut self, limit: Duration) -> Result<MediaMessage, String> {
         let began = Instant::now();
         while began.elapsed() < limit {
@@ -150,12 +150,12 @@ impl RtmpPeer {
         }
     }
 
-    /// Says goodbye.
+    /// Says goodbye, and waits until the server has closed the connection.
     pub fn close(mut self) {
         self.client.close(Instant::now(), rtmp::CloseReason::Requested);
         let _ = self.flush();
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
-        // The server is given time to read the goodbye before the socket goes.
+        // The server gets time to read the goodbye before the socket is closed.
         let mut rest = Vec::new();
         self.stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let _ = self.stream.read_to_end(&mut rest);
@@ -175,7 +175,7 @@ fn body(head: &[u8], payload: &[u8]) -> Bytes {
     body.freeze()
 }
 
-/// The access unit inside of a media message, unless it carries parameter sets or data.
+/// Returns the access unit in a media message, unless the message carries parameter sets or data.
 pub fn unit_payload(message: &MediaMessage) -> Option<Bytes> {
     match message.kind {
         MediaKind::Video => {
@@ -190,7 +190,7 @@ pub fn unit_payload(message: &MediaMessage) -> Option<Bytes> {
     }
 }
 
-/// Publishes `units` units as fast as the server takes them.
+/// Publishes `units` units as fast as the server accepts them.
 pub fn publish_synthetic(peer: &mut RtmpPeer, source: &mut MediaSource, units: usize) -> std::io::Result<()> {
     for _ in 0..units {
         peer.send_unit(&source.next_unit())?;
@@ -206,7 +206,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// About 30 frames and 47 audio frames a second.
+    /// Starts a publisher of about 30 video frames and 47 audio frames a second.
     pub fn start(address: SocketAddr, app: &str, name: &str) -> Self {
         Self::start_from(address, app, name, MediaSource::new(&Seed::from_number(5)))
     }
@@ -256,7 +256,7 @@ pub struct Player {
     stop: Arc<AtomicBool>,
     units: Arc<AtomicU64>,
     media: Arc<AtomicU64>,
-    /// The longest time between two units since it was last taken, in microseconds.
+    /// The longest time between two units since the value was last taken, in microseconds.
     gap: Arc<AtomicU64>,
     thread: Option<JoinHandle<Verifier>>,
 }
@@ -292,27 +292,27 @@ impl Player {
         Self { stop, units, media, gap: longest, thread: Some(thread) }
     }
 
-    /// The longest time between two units since it was last asked for.
+    /// Returns the longest time between two units since the last call.
     pub fn take_gap(&self) -> Duration {
         Duration::from_micros(self.gap.swap(0, Ordering::SeqCst))
     }
 
-    /// Audio and video messages received so far, whether synthetic or not.
+    /// Returns the number of audio and video messages received so far, synthetic or not.
     pub fn media(&self) -> u64 {
         self.media.load(Ordering::SeqCst)
     }
 
-    /// Units received so far.
+    /// Returns the number of units received so far.
     pub fn units(&self) -> u64 {
         self.units.load(Ordering::SeqCst)
     }
 
-    /// True if the connection is still there.
+    /// True if the connection has not ended.
     pub fn is_playing(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends it: what it saw.
+    /// Ends the player. Returns the verifier of the units that it received.
     pub fn finish(mut self) -> Verifier {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().unwrap().join().unwrap()

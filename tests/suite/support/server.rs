@@ -16,7 +16,7 @@ use super::{Api, Captured, secs, wait_for};
 
 static HOMES: AtomicU32 = AtomicU32::new(0);
 
-/// A directory that goes with its value.
+/// A directory that is removed when the value is dropped.
 #[derive(Debug)]
 pub struct Home(PathBuf);
 
@@ -39,7 +39,8 @@ impl Drop for Home {
     }
 }
 
-/// A running server; ended when dropped. When its test fails, the end of its standard error is shown.
+/// A running server, which is ended when the value is dropped. If the test fails, the end of the server's standard
+/// error is shown.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -52,7 +53,7 @@ pub struct Server {
     pub rtsp: Option<SocketAddr>,
     pub rtsps: Option<SocketAddr>,
     pub srt: Option<SocketAddr>,
-    /// The listener for other nodes; with a secret alone.
+    /// The listener for other nodes; `None` without a relay secret.
     pub relay: Option<SocketAddr>,
     /// The media port of each worker.
     pub webrtc: Vec<SocketAddr>,
@@ -61,7 +62,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// With a fresh home and these settings.
+    /// Starts a server with a fresh home and these settings.
     pub fn start(settings: &[&str]) -> Self {
         let home = Home::new();
         let mut server = Self::start_in(&home.path().join("home"), settings);
@@ -69,18 +70,19 @@ impl Server {
         server
     }
 
-    /// Gives it the folder above its home, which goes with it then; for what [`Server::spawn`] made.
+    /// Gives the server the folder above its home, which is then removed with it; for servers made by
+    /// [`Server::spawn`].
     pub fn with_home(mut self, home: Home) -> Self {
         self.home = Some(home);
         self
     }
 
-    /// In a home that outlives it.
+    /// Starts a server in a home that outlives it.
     pub fn start_in(home: &Path, settings: &[&str]) -> Self {
         Self::spawn(&mut Self::command(home, settings))
     }
 
-    /// The command line, for tests that change it.
+    /// Returns the command line, for tests that change it.
     pub fn command(home: &Path, settings: &[&str]) -> Command {
         fs::create_dir_all(home).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
@@ -104,12 +106,12 @@ impl Server {
         {
             command.arg("--set").arg(setting);
         }
-        // The server takes variables of this prefix for settings.
+        // The server would read variables with this prefix as settings.
         command.env_remove(super::NETWORK_SEEDS);
         command
     }
 
-    /// A TLS client that trusts this server's own certificate, and nothing else.
+    /// Returns a TLS client that trusts only this server's own certificate.
     pub fn tls_client(&self) -> rustls::ClientConnection {
         let mut roots = rustls::RootCertStore::empty();
         let file = self.home().join("home/conf/fullchain.pem");
@@ -175,12 +177,12 @@ impl Server {
         self.home.as_ref().unwrap().path()
     }
 
-    /// The log so far, when the server has a home of its own.
+    /// Returns the log so far, if the server has a home of its own.
     pub fn log(&self) -> String {
         fs::read_to_string(self.home().join("home/log/millstream.log")).unwrap_or_default()
     }
 
-    /// Waits until the log has a line with this text: it is written by another thread than the one that has something to say.
+    /// Waits until the log has a line with this text. Another thread writes the log, so a line may be late.
     pub fn wait_for_line(&self, text: &str) {
         wait_for("a line of the log", secs(10), || self.log().contains(text));
     }
@@ -191,7 +193,7 @@ impl Server {
         assert!(status.success());
     }
 
-    /// SIGTERM, then waits.
+    /// Sends SIGTERM, and waits for the end of the process.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.wait(secs(12))
@@ -217,7 +219,7 @@ impl Server {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Resident kilobytes.
+    /// Returns the resident memory in kilobytes.
     pub fn rss_kb(&self) -> u64 {
         self.status_field("VmRSS:")
     }
@@ -230,14 +232,15 @@ impl Server {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
-    /// Only sockets: logs and the store open files of their own when they have something to write.
+    /// Returns the number of open sockets. Other files do not count, because logs and the store open files when
+    /// they write.
     pub fn open_sockets(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
         let links = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
         links.filter(|link| link.as_os_str().as_encoded_bytes().starts_with(b"socket:")).count()
     }
 
-    /// CPU time of all threads.
+    /// Returns the CPU time of all threads.
     pub fn cpu(&self) -> Duration {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let nanos = tasks.filter_map(|task| {
@@ -247,7 +250,8 @@ impl Server {
         Duration::from_nanos(nanos.sum())
     }
 
-    /// The folder in `/proc` of one of its threads. A thread names itself, some time after the ready line.
+    /// Returns the folder in `/proc` of one of the server's threads. A thread sets its name some time after the
+    /// ready line.
     pub fn thread(&self, name: &str) -> PathBuf {
         let mut found = None;
         wait_for("the thread to have its name", secs(10), || {
@@ -260,7 +264,7 @@ impl Server {
         found.unwrap()
     }
 
-    /// Waits until descriptors and threads are what they were: nothing leaked.
+    /// Waits until descriptors and threads are no more than before, which shows that nothing leaked.
     pub fn wait_for_rest(&self, open_files: usize, threads: u64) {
         wait_for("descriptors to be given back", secs(90), || {
             self.open_files() <= open_files && self.threads() <= threads

@@ -1,8 +1,8 @@
 //! SRT with other implementations: libsrt's own tool, two versions of ffmpeg, and GStreamer.
 //!
-//! Three things differ between them. The latency is in milliseconds for libsrt's tool and GStreamer, in microseconds
-//! for ffmpeg. libsrt's tool and ffmpeg 5.1 take a stream id as it is and decode nothing; ffmpeg 9 and GStreamer decode
-//! it, and GStreamer drops everything behind a bare `#` without a word. What ffmpeg sends and records it has muxed anew.
+//! They differ in three ways. The latency is in milliseconds for libsrt's tool and GStreamer, in microseconds for
+//! ffmpeg. libsrt's tool and ffmpeg 5.1 use a stream id as it is; ffmpeg 9 and GStreamer percent-decode it, and
+//! GStreamer silently drops everything after a bare `#`. ffmpeg muxes everything anew that it sends or records.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -37,7 +37,7 @@ pub struct SrtUrl {
 }
 
 impl SrtUrl {
-    /// Calls this address.
+    /// Makes the URL of a caller of this address.
     pub const fn caller(address: SocketAddr) -> Self {
         Self {
             address,
@@ -51,7 +51,7 @@ impl SrtUrl {
         }
     }
 
-    /// Listens there.
+    /// Makes the URL of a listener at this address.
     pub fn listener(address: SocketAddr) -> Self {
         Self { listens: true, ..Self::caller(address) }
     }
@@ -61,7 +61,7 @@ impl SrtUrl {
         self
     }
 
-    /// A passphrase, and the length of the key in bytes.
+    /// Sets a passphrase, and the length of the key in bytes.
     pub fn secret(mut self, passphrase: &str, key: u8) -> Self {
         self.secret = Some((passphrase.to_owned(), key));
         self
@@ -72,30 +72,30 @@ impl SrtUrl {
         self
     }
 
-    /// The largest packet, with the heads of UDP and IPv4, that this end announces and sends.
+    /// Sets the size of the largest packet, including the UDP and IPv4 headers, that this end announces and sends.
     pub const fn mss(mut self, bytes: u32) -> Self {
         self.mss = Some(bytes);
         self
     }
 
-    /// The packet filter, where the program has the option: libsrt's own and ours.
+    /// Sets the packet filter. Only libsrt's own tool and ours have that option.
     pub fn filter(mut self, filter: &str) -> Self {
         self.filter = Some(filter.to_owned());
         self
     }
 
-    /// Time without a packet after which libsrt's tool gives up; 5 s if not said.
+    /// Sets the time without a packet after which libsrt's tool gives up; 5 s by default.
     pub const fn patience_ms(mut self, patience: u32) -> Self {
         self.patience_ms = Some(patience);
         self
     }
 
-    /// Bytes of as many whole TS packets as an SRT packet takes.
+    /// Returns the bytes of as many whole TS packets as fit into an SRT packet.
     fn chunk(&self) -> u32 {
         self.mss.map_or(1316, |bytes| (bytes - 44) / 188 * 188)
     }
 
-    /// Arguments for the crate's example `live`.
+    /// Returns the arguments for the crate's example `live`.
     pub fn arguments(&self) -> Vec<String> {
         let mode = if self.listens { "listener" } else { "caller" };
         let mut arguments = vec!["--mode".to_owned(), mode.to_owned(), self.address.to_string()];
@@ -113,7 +113,7 @@ impl SrtUrl {
         arguments
     }
 
-    /// URL in the form that this program reads.
+    /// Returns the URL in the form that this program reads.
     pub fn text(&self, tool: SrtTool) -> String {
         let mode = if self.listens { "listener" } else { "caller" };
         let is_ffmpeg = matches!(tool, SrtTool::Ffmpeg | SrtTool::Ffmpeg9);
@@ -175,7 +175,7 @@ impl SrtTool {
         }
     }
 
-    /// Writes what comes into a TS file, until it is ended.
+    /// Records the received stream into a TS file, until the program is ended.
     pub fn record(self, url: &SrtUrl, into: &Path) -> Program {
         let text = url.text(self);
         match self {
@@ -205,7 +205,7 @@ fn reading(ffmpeg: &Path, file: &Path) -> Command {
 
 fn writing(ffmpeg: &Path, url: &str) -> Command {
     let mut command = Command::new(ffmpeg);
-    // Without this, 5.1 looks at five seconds before it writes anything.
+    // Without this option, ffmpeg 5.1 analyzes five seconds before it writes anything.
     command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-analyzeduration", "1000000"]);
     command.args([
         "-i",
@@ -224,7 +224,7 @@ fn writing(ffmpeg: &Path, url: &str) -> Command {
     command
 }
 
-/// Every byte that means something in a URL.
+/// Percent-encodes every byte that has a meaning in a URL.
 fn escaped(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         if byte.is_ascii_alphanumeric() {
@@ -236,7 +236,7 @@ fn escaped(text: &str) -> String {
     })
 }
 
-/// The TS twin of [`super::media_file`].
+/// Returns the file of [`super::media_file`] as MPEG-TS.
 pub fn ts_file(bframes: bool, seconds: u32) -> PathBuf {
     let source = super::media_file(bframes, seconds);
     let path = source.with_extension("ts");

@@ -1,4 +1,4 @@
-//! The handshake of an SRT caller by hand: the server's answer to the conclusion, down to its code.
+//! The handshake of an SRT caller, made by hand, so that tests see the server's exact answer to the conclusion.
 //!
 //! The layouts are those of draft-sharabayko-srt-01, section 3.2.
 
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use super::ms;
 
-/// Control, type 0.
+/// A control packet of type 0.
 const HANDSHAKE: u16 = 0x8000;
 const SHUTDOWN: u16 = 0x8005;
 const KEEPALIVE: u16 = 0x8001;
@@ -22,9 +22,9 @@ const TRIES: u32 = 20;
 #[derive(Debug, Clone, Copy)]
 pub struct Knock<'a> {
     pub stream_id: &'a str,
-    /// True if to send an unknown key, as with a wrong passphrase.
+    /// True to send an unknown key, as a caller with a wrong passphrase does.
     pub wrong_key: bool,
-    /// Address to call from; loopback by default.
+    /// Address to call from; loopback if `None`.
     pub from: Option<IpAddr>,
     /// Packet filter to ask for; empty for none.
     pub filter: &'a str,
@@ -73,10 +73,10 @@ impl<'a> Knock<'a> {
         for caller in 0..count {
             let stream = format!("{}{caller}", self.stream_id);
             let mut datagram = Knock { stream_id: &stream, ..self }.conclusion_with(cookie);
-            // The socket id of the caller: the seventh word of the handshake.
+            // The seventh word of the handshake is the socket id of the caller.
             datagram[16 + 6 * 4..][..4].copy_from_slice(&(caller + 1).to_be_bytes());
             sent += u64::from(socket.send(&datagram).is_ok());
-            // Time for the server to read them.
+            // The pause lets the server read the datagrams.
             if caller % 100 == 99 {
                 std::thread::sleep(ms(5));
             }
@@ -124,10 +124,10 @@ impl<'a> Knock<'a> {
 
     fn conclusion_with(self, cookie: u32) -> Vec<u8> {
         let (flags, mut extensions) = (5 | u32::from(self.wrong_key) << 1, Vec::new());
-        // SRT 1.5.1 with all features, 120 ms each way.
+        // The first extension: SRT 1.5.1 with all features, and a latency of 120 ms in each direction.
         extension(&mut extensions, 1, &[0x0001_0501, 0xbf, 120 << 16 | 120]);
         if self.wrong_key {
-            // AES-CTR of the even key, 16 bytes of salt, 24 of a wrapped key.
+            // Key material: AES-CTR, the even key, a salt of 16 bytes, a wrapped key of 24 bytes.
             let key = [0x1220_2901, 0, 0x0200_0200, 0x0000_0404];
             extension(&mut extensions, 3, &[&key[..], &[0x5a5a_5a5a; 10]].concat());
         }
@@ -140,18 +140,18 @@ impl<'a> Knock<'a> {
     }
 }
 
-/// First request of a caller.
+/// Returns the first request of a caller.
 pub fn induction() -> Vec<u8> {
     handshake(4, 2, INDUCTION, 0, &[])
 }
 
-/// A goodbye to a socket.
+/// Returns a shutdown for a socket.
 pub fn goodbye(socket: u32) -> Vec<u8> {
     control(SHUTDOWN, socket, &[0])
 }
 
-/// Sends until there is an answer to a handshake: libsrt binds its socket before it listens. On a busy machine the answer to a
-/// repeated induction comes late, and is none to a conclusion.
+/// Sends a handshake again until it is answered, because libsrt binds its socket before it listens. On a busy
+/// machine, a late answer to a repeated induction may follow, which is not taken for the answer to a conclusion.
 fn exchange(socket: &UdpSocket, datagram: &[u8]) -> Vec<u8> {
     let mut buffer = [0; 1500];
     for _ in 0..TRIES {
@@ -185,7 +185,7 @@ fn extension(out: &mut Vec<u8>, kind: u32, words: &[u32]) {
     out.extend([head].iter().chain(words).flat_map(|word| word.to_be_bytes()));
 }
 
-/// The words of a text, each with its bytes swapped.
+/// Returns the words of a text, each with its bytes swapped.
 fn text(text: &str) -> Vec<u32> {
     let swapped = |chunk: &[u8]| {
         let mut bytes = [0; 4];
@@ -204,7 +204,7 @@ pub fn data_is_encrypted(datagram: &[u8]) -> Option<bool> {
     (datagram.len() >= 16 && datagram[0] & 0x80 == 0).then(|| datagram[4] & 0x18 != 0)
 }
 
-/// The socket that a datagram is for.
+/// Returns the id of the socket to which a datagram is addressed; 0 if the datagram is too short.
 pub fn socket_id(datagram: &[u8]) -> u32 {
     if datagram.len() < 16 { 0 } else { word(datagram, 3) }
 }

@@ -83,8 +83,8 @@ pub(super) mod tests {
             (one.clone(), of(&[b"abc"], true)),
             ([&one[..], &two, &one].concat(), of(&[b"abc", b"de", b"abc"], true)),
             (with_crc, of(&[b"crc"], true)),
-            // The rest of each tag is no frame: it is cut, noise, of another track, or has blocks that cannot be
-            // separated.
+            // After its first frame, each tag has bytes that are no frame of the track: a cut frame, noise, a
+            // frame with another configuration, or several raw blocks that cannot be separated.
             ([&one[..], &two[..8]].concat(), of(&[b"abc"], false)),
             ([&one[..], b"noise"].concat(), of(&[b"abc"], false)),
             ([&one[..], &mono].concat(), of(&[b"abc"], false)),

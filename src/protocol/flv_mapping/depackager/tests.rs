@@ -73,7 +73,7 @@ fn bytes(parts: &[&[u8]]) -> Bytes {
     parts.concat().into()
 }
 
-/// x265 at 320x180 through ffmpeg, without its SEI.
+/// Record of x265 at 320 x 180 through ffmpeg, without its SEI.
 const HVCC: &[u8] = include_bytes!("../../../../fuzz/corpus/hevc_config/x265_320x180");
 const AV1C: &[u8] = include_bytes!("../../../../fuzz/corpus/av1_config/svt_320x180");
 const VPCC: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/libvpx");
@@ -82,8 +82,8 @@ const STREAMINFO: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/str
 const MP3_FRAME: &[u8] = include_bytes!("../../../../fuzz/corpus/vp9_config/mp3_frame");
 const HEVC_NAL: &[u8] = b"\0\0\0\x03\x26\x01\xaf";
 
-/// A codec as a publisher sends it: its parameter sets, a (key) frame, and the output: the same bodies for a late
-/// player, whose frame is `given`.
+/// A codec as a publisher sends it: parameter sets and a (key) frame. The output for a late player has the same
+/// bodies, except that its frame is `given`.
 struct Case {
     codec: Codec,
     start: Option<Bytes>,
@@ -109,7 +109,7 @@ fn cases() -> Vec<Case> {
             payload: HEVC_NAL,
             given: bytes(&[b"\x91hvc1\0\0\x28", HEVC_NAL]),
         },
-        // Under its old id, and without a composition time.
+        // H.265 with its older codec id, without a composition time.
         Case {
             codec: Codec::H265,
             start: Some(bytes(&[b"\x1c\0\0\0\0", HVCC])),
@@ -117,7 +117,7 @@ fn cases() -> Vec<Case> {
             payload: HEVC_NAL,
             given: bytes(&[b"\x93hvc1", HEVC_NAL]),
         },
-        // Codecs with a legacy form are sent in it.
+        // Codecs that have a legacy form are sent in the legacy form.
         Case {
             codec: Codec::H264,
             start: Some(bytes(&[b"\x90avc1", &config()[5..]])),
@@ -369,7 +369,7 @@ fn m_20_bad_bodies_of_every_codec_are_dropped() {
         (b"\x92hvc1", Outcome::Taken),
         (b"\x95av01\x80", Outcome::Dropped),
         (b"\x91av01\x12", Outcome::Dropped),
-        // A VPS alone.
+        // A message with nothing but a VPS.
         (b"\x93hvc1\0\0\0\x02\x40\x01", Outcome::Dropped),
     ] {
         assert_eq!(ingest.video(0, &Bytes::from_static(bad)), outcome, "{bad:?}");

@@ -73,7 +73,7 @@ impl Rig {
         }
     }
 
-    /// Sends splice information at one time of the stream, for a splice at another.
+    /// Sends splice information at stream time `dts`, for a splice at `pts`.
     fn cue(&mut self, section: Bytes, dts: i64, pts: i64) {
         let unit = AccessUnit {
             track: TrackId::CUES,
@@ -87,7 +87,7 @@ impl Rig {
         self.sink.take_data(&Entry::new(self.begun, 1_795_806_797_674, unit, list));
     }
 
-    /// Passes units of these tracks, each with the time of its first unit, from one time to another; key frames come
+    /// Passes units of these tracks in a time range. Each track has the time of its first unit; key frames come
     /// every second.
     fn pass(&mut self, tracks: &[(Track, i64)], epoch: u32, times: std::ops::Range<i64>) {
         let list = Arc::new(Tracks::new(epoch, tracks.iter().map(|(track, _)| track.clone())));
@@ -132,7 +132,7 @@ impl Rig {
         playlist
     }
 
-    /// The dates and lengths of the segments of a rendition, by their numbers.
+    /// Returns the date and the length of each segment of a rendition, by segment number.
     fn segments(&self, base: &str) -> BTreeMap<u64, (i64, u128)> {
         let playlist = self.media(base);
         let numbered = (playlist.media_sequence..).zip(&playlist.segments);
@@ -189,7 +189,7 @@ fn several_videos_are_variants_with_one_group_of_sound_and_alternatives_of_one_s
     assert_eq!(text.matches("segmentAlignment=\"true\"").count(), 2, "{text}");
 }
 
-/// The tags of a playlist: kind, date, time of the section.
+/// Returns kind, date and section time of each tag in a playlist.
 fn tags(playlist: &MediaPlaylist) -> Vec<(SpliceKind, i64, Option<u64>)> {
     let tags = playlist.segments.iter().flat_map(|segment| &segment.date_ranges);
     tags.map(|tag| {
@@ -205,12 +205,12 @@ fn a_splice_on_a_key_frame_has_the_date_and_the_time_of_its_segment() {
     rig.lag_ms = 80;
     let tracks = [(video(0), 0), (audio(), 0)];
     rig.pass(&tracks, 1, 0..9000);
-    // The picture decoded at twelve seconds.
+    // The splice is at the presentation time of the picture whose DTS is twelve seconds.
     rig.cue(scte35::insert(7, scte35::Kind::Out, None), 9000, 12_080);
     rig.pass(&tracks, 1, 9000..16_000);
     for base in ["cam__video", "cam__audio"] {
         let playlist = rig.media(base);
-        // The first unit of the stream is at a second of the segments.
+        // The first unit of the stream has the time of one second in the segments.
         let expected = (SpliceKind::Out, 1_795_806_797_674 + 12_000, Some(13_080 * 90));
         assert_eq!(tags(&playlist), [expected], "{base}");
         let begins = |segment: &&hls::playlist::Segment| segment.program_date_time == Some(expected.1);

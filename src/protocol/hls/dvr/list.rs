@@ -29,9 +29,10 @@ const END: &str = "#EXT-X-ENDLIST\n";
 pub(in crate::protocol::hls) struct Choice {
     /// The time at which the playlist begins.
     pub(in crate::protocol::hls) start_ms: Option<i64>,
-    /// True if that time advances with the clock.
+    /// True if the beginning advances with the clock.
     pub(in crate::protocol::hls) is_sliding: bool,
-    /// The time at which the playlist ends, like a recording; `None` if it continues.
+    /// The time at which the playlist ends, as that of a recording does; `None` if the playlist continues with the
+    /// stream.
     pub(in crate::protocol::hls) end_ms: Option<i64>,
     /// True if the viewer has a recent playlist, so that a delta update suffices.
     pub(in crate::protocol::hls) has_rest: bool,

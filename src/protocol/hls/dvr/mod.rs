@@ -1,15 +1,15 @@
-//! Going back in a live stream for as long as `dvr.window` says: segments stay on the disk after memory has dropped
-//! them, and a playlist of its own lists them all.
+//! Going back in a live stream for as long as `dvr.window` says: segments stay on the disk after memory has
+//! dropped them, and a playlist of its own lists them all.
 //!
-//! 1. A job reads the segments that an earlier run of the stream has left; they stay in the playlist if their form is
-//!    the same.
-//! 2. A job writes each complete segment. Live viewers are served from memory meanwhile. A segment that could not be
-//!    written, or waits too long for a slow disk, becomes a gap (`EXT-X-GAP`) when memory drops it.
-//! 3. Segments are removed by age, a chunk at a time. They are removed earlier if the application's bytes
-//!    (`dvr.max_bytes`) are used up: those of a stream that has more than its share, or of the stream that needs
-//!    room; and if the disk is full.
-//! 4. After the end of the stream its files stay, in case the stream returns, until viewers can no longer go back to
-//!    them. They are removed with a deleted stream.
+//! 1. A job reads the segments that an earlier run of the stream has left; they stay in the playlist if their form
+//!    is the same.
+//! 2. A job writes each complete segment. Live viewers are served from memory meanwhile. A segment that could not
+//!    be written, or waits too long for a slow disk, becomes a gap (`EXT-X-GAP`) when memory drops it.
+//! 3. Segments are removed by age, a chunk at a time. They are removed earlier if the disk is full or the
+//!    application's bytes (`dvr.max_bytes`) are used up: a stream that has more than its share gives up its oldest
+//!    segments, and so does a stream that needs room.
+//! 4. After the end of the stream its files stay, in case the stream returns, until viewers can no longer go back
+//!    to them. They are removed with a deleted stream.
 //!
 //! ```text
 //! webapps/{application}/.dvr/{stream}/{id}003900001.ts   segments, served under the names that they have in memory
@@ -42,7 +42,8 @@ pub(super) use settings::DvrSettings;
 pub(super) const QUERY: &str = "?dvr";
 /// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
 const GAP_VERSION: u32 = 8;
-/// Milliseconds for which files stay after no playlist lists them any more, for players that have read an older one.
+/// Milliseconds for which a file is kept after it has left the playlist, for players that still use an older
+/// playlist.
 const LEAVING_MS: i64 = 30_000;
 /// Ending of the names of initialization sections.
 const INIT: &str = ".mp4";
@@ -50,7 +51,7 @@ const INIT: &str = ".mp4";
 const TAIL: &str = "tail";
 /// Pause before the next attempt to write a list or to remove files; segments are written meanwhile.
 const DUE_RETRY: Duration = Duration::from_secs(2);
-/// Maximum number of such attempts in a row after the stream has ended.
+/// Maximum number of consecutive attempts to write a list or to remove files, once the stream has ended.
 const DUE_TRIES_MAX: u32 = 5;
 /// Maximum number of lists that wait to be written: those of a day of one-second segments. The oldest are dropped
 /// first.
@@ -121,18 +122,19 @@ struct Due {
     retry_at: Option<Instant>,
 }
 
-/// The progress of a window's life.
+/// Flags of the progress of a window.
 #[derive(Debug, Default)]
 struct Stage {
-    /// True once the files of an earlier run have been requested, and once they are known; nothing is listed before.
+    /// Two flags: the files of an earlier run have been requested; and they are known. Nothing is listed until
+    /// they are known.
     has_resumed: bool,
     is_ready: bool,
-    /// True if the playlist has its end tag, and if no more segments follow.
+    /// Two flags: the playlist has its end tag; and no more segments follow.
     is_ended: bool,
     is_over: bool,
     /// True once everything is to be removed, whatever follows.
     is_cleared: bool,
-    /// True if the last file could not be written; and true once the disk was full.
+    /// Two flags: the last file could not be written; and the disk was full at some time.
     is_failing: bool,
     is_short: bool,
 }
@@ -145,7 +147,7 @@ pub(super) struct Dvr {
     folder: Vec<String>,
     /// Exists for as long as this window writes to the folder.
     writer: Arc<()>,
-    /// Beginning of the names of its files: the playlist's name without the ending.
+    /// Prefix of the names of the window's files: the playlist's name without the ending.
     stem: String,
     reach: Reach,
     /// Number of the first segment in memory, and the number after the newest segment.
@@ -204,7 +206,8 @@ impl Dvr {
         } else if let Some((name, bytes)) =
             self.files.init.clone().filter(|(name, _)| self.files.lost.contains(name))
         {
-            // No segment can be played without the initialization section, so each segment is a reason to try again.
+            // Without the initialization section no segment can be played, so a failed write of it is tried again
+            // with each segment.
             self.files.lost.remove(&name);
             self.files.hold(name, bytes);
         }
@@ -341,7 +344,8 @@ impl Dvr {
         chunk.is_some()
     }
 
-    /// Gives up the stream's excess over its share, if the application has used nearly all of its bytes.
+    /// Removes the oldest segments until the stream keeps to its share, if the application has nearly reached
+    /// `dvr.max_bytes`.
     fn share(&mut self) {
         let brim = self.settings.max_bytes / 8 * 7;
         let share = brim.checked_div(self.usage.folders.max(1)).unwrap_or(brim);
@@ -356,7 +360,7 @@ impl Dvr {
         for name in &names {
             self.files.sizes.remove(own_name(name));
             if !self.stage.is_ready {
-                // No playlist will ever list it.
+                // No playlist will ever list this segment, so it need not be marked as a gap.
                 self.files.lost.remove(own_name(name));
             }
         }
@@ -411,7 +415,7 @@ impl Dvr {
         self.share();
     }
 
-    /// Puts a job that was not done back as the next of its kind.
+    /// Puts a job that was not done back, ahead of the other jobs of its kind.
     fn put_back(&mut self, doing: Doing) {
         match doing {
             // The segment was given up meanwhile.
@@ -614,7 +618,8 @@ pub(super) fn clearing(app: &str, stem: &str) -> ArchiveWork {
     ArchiveWork::Dvr(DvrWork::Clear { folder: folder_of(app, stem) })
 }
 
-/// Returns the path of a file that viewers can go back to, by its name below the application's `streams` and the stream's id.
+/// Returns the path of a segment or initialization section that viewers can go back to. `name` is its name below
+/// the application's `streams`, `id` the id of its stream.
 pub(super) fn path_of(app: &str, name: &str, id: &str) -> Vec<String> {
     let folders = name.rsplit_once('/').map_or(String::new(), |(folders, _)| format!("{folders}/"));
     let folder = folder_of(app, &format!("{folders}{id}"));

@@ -29,11 +29,11 @@ pub(super) const KEY: &str = "#EXT-X-KEY:";
 /// Facts about the segments of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// Media sequence number of the first.
+    /// Media sequence number of the first segment.
     pub(super) number: u64,
-    /// Discontinuities before the first.
+    /// Number of discontinuities before the first segment.
     pub(super) discontinuities: u64,
-    /// Dates of the first one's beginning and the last one's end, in milliseconds of Unix time.
+    /// Dates at which the first segment begins and the last one ends, in milliseconds of Unix time.
     pub(super) begin_ms: i64,
     pub(super) end_ms: i64,
     pub(super) segments: u64,
@@ -82,7 +82,7 @@ pub(super) struct Listed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chunk {
     pub(super) mark: Mark,
-    /// The comment, and the lines of the segments.
+    /// The comment in front of the chunk, followed by the lines of its segments.
     pub(super) text: String,
     /// True if date ranges begin in the chunk.
     has_ranges: bool,
@@ -104,7 +104,7 @@ impl Chunk {
         })
     }
 
-    /// Returns the names of its files: segments and initialization sections.
+    /// Returns the names of the chunk's files: segments and initialization sections.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.text.lines().filter_map(|line| match line.strip_prefix(MAP) {
             Some(map) => map.split('"').next(),
@@ -112,12 +112,12 @@ impl Chunk {
         })
     }
 
-    /// Returns the names of its segments.
+    /// Returns the names of the chunk's segments.
     fn uris(&self) -> impl Iterator<Item = &str> {
         self.text.lines().filter(|line| !line.starts_with('#'))
     }
 
-    /// The number after its last segment.
+    /// Returns the number after the chunk's last segment.
     const fn end(&self) -> u64 {
         self.mark.number.saturating_add(self.mark.segments)
     }
@@ -145,7 +145,7 @@ impl Chunk {
         true
     }
 
-    /// True if its segments are encrypted.
+    /// True if the chunk's segments are encrypted.
     fn has_key(&self) -> bool {
         let is_key = |line: &str| line.starts_with(KEY) && !line.ends_with("METHOD=NONE");
         self.text.lines().any(is_key)
@@ -168,7 +168,7 @@ pub(super) struct Reach {
     chunks: VecDeque<Chunk>,
     /// The newest segments, which may still change.
     recent: VecDeque<Listed>,
-    /// Number of the first of those, and the discontinuities before it.
+    /// Number of the first segment in `recent`, and the number of discontinuities before it.
     number: u64,
     discontinuities: u64,
     /// Bytes of all chunks.
@@ -198,7 +198,8 @@ impl Reach {
 
     // ---- inputs
 
-    /// Takes over the chunks of an earlier run, as far back as each follows the one before it.
+    /// Takes over the chunks of an earlier run, from the newest back to the first one that does not follow its
+    /// predecessor.
     pub(super) fn resume(&mut self, chunks: Vec<Chunk>) -> Resumed {
         let mut resumed = Resumed::default();
         let (chain, others) = chain::of(chunks);
@@ -212,7 +213,7 @@ impl Reach {
         let first = self.chunks.front().map_or(0, |chunk| chunk.mark.number);
         for mut chunk in others {
             if chunk.end() > first {
-                // Other chunks use its files as well, so only its list is removed.
+                // Other chunks use the files of this chunk as well, so only its list is removed.
                 chunk.text.clear();
                 if self.chunks.iter().any(|kept| kept.mark.number == chunk.mark.number) {
                     continue;
@@ -232,7 +233,7 @@ impl Reach {
         resumed
     }
 
-    /// Returns these segments, the first of those that may change, as a chunk.
+    /// Returns these segments as a chunk; they must be the oldest of those that may still change.
     pub(super) fn tail(&self, segments: &[Listed]) -> Option<Chunk> {
         self.chunk(segments, self.number, self.discontinuities)
     }
@@ -274,7 +275,8 @@ impl Reach {
         }
     }
 
-    /// Makes a chunk of the oldest segments that could change; from now on they do not. Returns the chunk to write.
+    /// Makes a chunk of the oldest segments that may still change; afterwards they no longer may. Returns the
+    /// chunk to write.
     pub(super) fn seal(&mut self, segments: usize) -> Option<&Chunk> {
         let segments: Vec<Listed> = self.recent.drain(..segments.min(self.recent.len())).collect();
         let chunk = self.chunk(&segments, self.number, self.discontinuities)?;
@@ -333,7 +335,7 @@ impl Reach {
         maps.any(|map| map.uri == name)
     }
 
-    /// Bytes of the segments.
+    /// Returns the total bytes of all segments.
     pub(super) fn bytes(&self) -> u64 {
         self.recent.iter().fold(self.bytes, |sum, listed| sum.saturating_add(listed.bytes))
     }

@@ -27,11 +27,11 @@ struct Rig {
     job: Option<DvrWork>,
     /// The initialization section of following segments; 0 for none.
     map: u32,
-    /// Segments so far, and the largest number of bytes on the disk.
+    /// Number of segments so far; and the largest number of bytes that were on the disk.
     number: u64,
     most: u64,
     settings: DvrSettings,
-    /// URIs by number, as viewers have seen them.
+    /// URIs of segments by number, as they were first listed to viewers.
     seen: BTreeMap<u64, String>,
 }
 
@@ -127,7 +127,7 @@ impl Rig {
         self.disk.values().map(|bytes| u64::try_from(bytes.len()).unwrap()).sum()
     }
 
-    /// Ends the job: with the result of a disk, or with another outcome.
+    /// Ends the job with the result of the disk, or with `other`.
     fn done(&mut self, other: Option<Outcome>) {
         let work = self.job.take().unwrap();
         let outcome = other.unwrap_or_else(|| {
@@ -301,7 +301,7 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
             }
         }
     }
-    // Before the first segment, and after the last one.
+    // A beginning before the first segment, and one after the last.
     let first = rig.shown(Choice { start_ms: Some(0), ..Choice::default() }).unwrap();
     assert_eq!(first.segments.len(), all.segments.len());
     let last = rig.shown(Choice { start_ms: Some(i64::MAX), ..Choice::default() }).unwrap();
@@ -318,8 +318,8 @@ fn a_beginning_within_a_range_of_dates_has_it() {
     for number in 0..60_i64 {
         rig.segment(10, false);
         if number == 10 || number == 20 {
-            // The range belongs to a segment that is not listed yet; the rig lists segments at once,
-            // so it is added by hand.
+            // The date range belongs to a segment that is not listed yet. The rig lists segments at once, so the
+            // test adds the range by hand.
             let range = DateRange {
                 id: format!("range-{number}"),
                 start_ms: BEGUN_MS + number * 2000,
@@ -424,7 +424,7 @@ fn a_full_disk_shortens_the_window_and_one_that_stays_full_leaves_gaps() {
     }
     let all = rig.shown(Choice::default()).unwrap();
     assert_eq!(all.segments.len(), 60);
-    // For each removed chunk one segment is tried again; without a chunk to remove, the segment is a
+    // Each removed chunk makes room to try a segment again. If there is no chunk to remove, the segment becomes a
     // gap.
     for _ in 0..20 {
         rig.segment(1000, false);
@@ -438,7 +438,7 @@ fn a_full_disk_shortens_the_window_and_one_that_stays_full_leaves_gaps() {
     assert!(full.segments.iter().any(|segment| segment.gap));
     let newest = &full.segments[full.segments.len() - LIST_SIZE..];
     assert!(newest.iter().all(|segment| !segment.gap), "memory has them");
-    // There is room again.
+    // The disk has room again.
     for _ in 0..40 {
         rig.segment(1000, false);
         rig.settle();

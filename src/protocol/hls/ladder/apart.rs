@@ -28,8 +28,8 @@ pub(super) fn own_sound(id: &str, index: u8) -> String {
     format!("{id}__audio{}_adaptive", sounds::suffix(index))
 }
 
-/// The end of another stream's playlist of shared audio, which this stream continues. A segment that was listed keeps
-/// its name, because players do not accept another one later (RFC 8216 §6.2.1).
+/// The end of another stream's playlist of shared audio, which this stream continues. A listed segment keeps its
+/// name, because players do not accept another name for it later (RFC 8216 §6.2.1).
 #[derive(Debug, Default)]
 pub(super) struct Splice {
     /// The segments of the other stream, and the number after the last of them.
@@ -149,8 +149,8 @@ impl Board {
         self.known.retain(|names, _| is_there(names) || periods.iter().any(|period| period.has(names)));
     }
 
-    /// Returns the renditions to list: the present ones, then those that have left, each with the segments of its
-    /// periods.
+    /// Returns the renditions to list: the present ones, then those that have left. Each has only the segments of
+    /// the periods to which it belongs.
     pub(super) fn listed(&self, there: &[Arc<Outline>]) -> Vec<Outline> {
         let has_left = |one: &&Arc<Outline>| there.iter().all(|other| other.names() != one.names());
         let all = there.iter().chain(self.known.values().filter(has_left));
@@ -158,7 +158,7 @@ impl Board {
             let first = self.periods.iter().position(|period| period.has(one.names()));
             let last = self.periods.iter().rposition(|period| period.has(one.names()));
             let begin = |at: usize| self.periods.get(at).map(|period| period.stretch.begin_ms);
-            // A rendition that is in no period yet will be in the next.
+            // A rendition that belongs to no period yet will belong to the next one.
             let from_ms = first.and_then(begin).unwrap_or(u64::MAX);
             one.within(from_ms, last.and_then(|at| begin(at.saturating_add(1))))
         })
@@ -194,7 +194,8 @@ mod tests {
 
     use super::*;
 
-    /// A playlist with segments of two seconds from this number on, each with the breaks that are said to begin before it.
+    /// Makes a playlist whose segments are two seconds long and numbered from `first`, each with date ranges of
+    /// the given ids.
     fn playlist(first: u64, segments: &[&[&str]]) -> MediaPlaylist {
         let range = |id: &&str| DateRange {
             id: (*id).to_owned(),

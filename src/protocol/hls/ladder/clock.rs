@@ -1,9 +1,10 @@
-//! The time that all renditions of a ladder share: the arrival of their media at this server by the wall clock. Two
-//! streams have the same time without knowing of each other.
+//! The time that all renditions of a ladder share: the arrival of their media at this server by the wall clock.
+//! Two streams have the same time without knowing of each other.
 //!
-//! 1. The first second is held back. The least delay among its units determines the time of the stream.
-//! 2. If the leading rendition has a key frame close to the first one here ([`SNAP_MS`]), both are taken for the same
-//!    picture, and the time is moved accordingly.
+//! 1. The units of the first second are held back. The one that arrived with the least delay determines the time
+//!    of the stream.
+//! 2. If the leading rendition has a key frame close to the first one here ([`SNAP_MS`]), both are taken for the
+//!    same picture, and the time is moved accordingly.
 //! 3. From then on, time advances with the stream. It jumps as dates do ([`Dates`]), except when the wall clock is
 //!    set.
 

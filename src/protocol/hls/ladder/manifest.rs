@@ -28,8 +28,8 @@ impl Ladder {
         std::mem::replace(&mut self.shown.others, sum) != sum
     }
 
-    /// Returns the renditions for a manifest, those of the leading stream first, with the audio of the first stream
-    /// that has some.
+    /// Returns the renditions for a manifest, those of the leading stream first. All audio is that of one stream,
+    /// the first that has any.
     fn there(&self, others: &[(StreamId, &mail::Rung)]) -> Vec<Arc<Outline>> {
         let (earlier, later): (Vec<_>, Vec<_>) =
             others.iter().copied().partition(|one| self.is_earlier(*one));
@@ -41,7 +41,7 @@ impl Ladder {
             own.filter_map(|rung| Some((rung.is_sound.then_some(self.stream), Arc::new(rung.outline()?))));
         let all = earlier.into_iter().filter_map(of_other).chain(own);
         let mut first = None;
-        // Further audio of that stream is listed, too.
+        // All audio renditions of the first stream with audio are listed.
         let is_listed = |(sound_of, _): &(Option<StreamId>, Arc<Outline>)| {
             sound_of.is_none_or(|stream| *first.get_or_insert(stream) == stream)
         };

@@ -60,7 +60,7 @@ use crate::types::{Now, StreamId, StreamKey};
 
 /// Suffix of the multivariant playlist's name, after the main track's id.
 const MASTER: &str = "_adaptive.m3u8";
-/// The same with low latency, and for manifests.
+/// Suffixes of the names of the low-latency multivariant playlist and of the manifest.
 const MASTER_APART: &str = "__master_adaptive.m3u8";
 const MANIFEST: &str = "_adaptive.mpd";
 /// Maximum number of renditions that a ladder lists.
@@ -235,7 +235,7 @@ impl Ladder {
         }
     }
 
-    /// True if its segments are fragmented MP4.
+    /// True if the ladder's segments are fragmented MP4.
     const fn has_mp4(&self) -> bool {
         matches!(self.layout, Layout::Apart) || self.settings.fragmented
     }
@@ -314,7 +314,7 @@ impl Ladder {
                 // All renditions of one stream have the same numbers.
                 let lead = self.rungs.first().filter(|lead| lead.name().is_some());
                 let start = lead.map_or(self.start, |lead| lead.window().start_beside());
-                // All tracks have one key for their samples.
+                // Players get one key only, so the samples of all tracks are encrypted with the same key.
                 let is_one_key = self.settings.protects_samples();
                 let name = if is_one_key { String::new() } else { rung::key_name(selection) };
                 let sealer = self.publishing.sealer(&self.settings.sealing, &name);
@@ -512,7 +512,7 @@ impl Ladder {
             .collect()
     }
 
-    /// Takes a rendition away.
+    /// Removes the playlists and the description of a rendition.
     fn remove(&mut self, rung: &Rung) {
         let own = rung.name().map(str::to_owned);
         let is_gone = rung.is_sound && !self.shown.is_left;

@@ -30,11 +30,11 @@ const EVEN_MS: i64 = 20;
 /// The state of the leading rendition that others follow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lead {
-    /// The beginnings of its newest segments.
+    /// The beginnings of the leading rendition's newest segments.
     pub(super) marks: Vec<Mark>,
-    /// Its newest key frames, in milliseconds.
+    /// Times of the leading rendition's newest key frames, in milliseconds.
     pub(super) keys: Vec<i64>,
-    /// Its target duration, once that is known.
+    /// The leading rendition's target duration, once it is known.
     pub(super) target: Option<Duration>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Returns the target duration that a window needs beside these renditions.
+    /// Returns the target duration that is long enough for a window and for the other renditions.
     fn wanted_target(&self, window: &Window) -> Duration {
         let longest = Duration::from_millis(self.longest_ms.max(0).unsigned_abs().saturating_add(500));
         window.wanted_target().max(Duration::from_secs(longest.as_secs()))
@@ -135,7 +135,7 @@ enum Form {
     Mp4(Box<Mp4Segmenter>),
 }
 
-/// Returns the index that a rule's only track has among those of its kind.
+/// Returns the index of the only track that a rule selects, among the tracks of its kind; 0 for other rules.
 const fn index_of(pick: Pick) -> u8 {
     match pick {
         Pick::Only(id) => id.index(),
@@ -143,8 +143,8 @@ const fn index_of(pick: Pick) -> u8 {
     }
 }
 
-/// Returns the distinct part of the names of a rendition's keys: a number, which for audio counts down from the
-/// maximum.
+/// Returns the part by which the key names of a stream's renditions differ: the index of the video track, or for
+/// audio a number that counts down from 255.
 pub(super) fn key_name(selection: Selection) -> String {
     let is_sound = selection.video == Pick::None;
     let of_sound = || u8::MAX.saturating_sub(index_of(selection.audio));
@@ -172,21 +172,21 @@ pub(super) struct Rung {
     /// True for audio that the videos of the ladder share, or may be played with.
     pub(super) is_sound: bool,
     pub(super) captions: Noted,
-    /// True if its samples are encrypted.
+    /// True if the samples of the rendition are encrypted.
     is_protected: bool,
     selection: Selection,
     chosen: Chosen,
     away: Away,
     form: Form,
     segment_ms: i64,
-    /// Common prefix of its names, once known.
+    /// Common prefix of the names of the rendition's files, once known.
     name: Option<String>,
     marks: VecDeque<Mark>,
     keys: VecDeque<i64>,
     /// Bytes of the first segment.
     bytes: usize,
     made: Vec<Made>,
-    /// True if something was cut since the last call of `take_news`.
+    /// True if a segment or part was cut since the last call of `take_news`.
     is_news: bool,
 }
 
@@ -269,7 +269,7 @@ impl Rung {
         }
     }
 
-    /// Sets the tracks of the stream. Units of the former ones become a segment of their own.
+    /// Sets the tracks of the stream. Units of the former tracks become a segment of their own.
     pub(super) fn set_tracks(
         &mut self,
         chosen: &Chosen,
@@ -440,7 +440,7 @@ impl Rung {
         }
     }
 
-    /// Notes the beginning of a segment, if one has begun since number `before`.
+    /// Notes the beginning of the current segment, unless that is still segment `before`.
     fn note_begin(&mut self, before: u64) -> Option<Mark> {
         let is_new = self.window().number() != before || self.marks.is_empty();
         let mark = self.mark().filter(|_| is_new)?;
@@ -468,8 +468,8 @@ impl Rung {
         if !self.window().is_ripe() || told.is_none() && !has_waited {
             return;
         }
-        // Its own segments may be longer. Different target durations are a lesser evil than segments without a key
-        // frame.
+        // This rendition's segments may be longer than the leading rendition's target duration. Different target
+        // durations are a lesser evil than segments without a key frame.
         let target = match told {
             Some(told) => told.max(self.window().wanted_target()),
             None => beside.wanted_target(self.window()),
@@ -514,7 +514,8 @@ impl Rung {
         self.is_news = true;
     }
 
-    /// Lists gaps up to `end_ms`, the end of another rendition's segment, if the audio waits to continue there.
+    /// Lists gaps up to `end_ms`, the end of another rendition's segment, if audio that has returned waits for
+    /// such an end to continue.
     pub(super) fn resume(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         if self.away.from_ms == i64::MAX {
             self.away.from_ms = end_ms;
@@ -530,12 +531,12 @@ impl Rung {
 
     // ---- outputs
 
-    /// True if something was cut since the last call.
+    /// True if a segment or part was cut since the last call.
     pub(super) const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.is_news, false)
     }
 
-    /// True if there are files that were not taken yet.
+    /// True if there are finished files that [`Self::take_made`] has not returned yet.
     pub(super) fn has_made(&mut self) -> bool {
         if let Form::Mp4(segmenter) = &mut self.form {
             self.made.extend(segmenter.take_made());
@@ -577,7 +578,7 @@ impl Rung {
         }
     }
 
-    /// Returns the description of its segments for manifests.
+    /// Returns the description of the rendition's segments for manifests; `None` for MPEG-TS.
     pub(super) fn outline(&self) -> Option<Outline> {
         match &self.form {
             Form::Ts(_) => None,
@@ -592,14 +593,14 @@ impl Rung {
         }
     }
 
-    /// Returns the description of its audio.
+    /// Returns the description of the rendition's audio.
     pub(super) fn sound(&self) -> Sound {
         let sound = self.chosen.of_kind(TrackKind::Audio).next().map(sounds::of).unwrap_or_default();
         // The first audio rendition keeps its name, whichever track it carries.
         Sound { index: if self.is_sound { self.index } else { sound.index }, ..sound }
     }
 
-    /// Common prefix of its names, once it is known.
+    /// Returns the common prefix of the names of the rendition's files, once it is known.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -611,7 +612,7 @@ impl Rung {
         Lead { marks, keys, target }
     }
 
-    /// Returns the width and height of its video.
+    /// Returns the width and height of the rendition's video.
     pub(super) fn size(&self) -> Option<(u32, u32)> {
         self.chosen.of_kind(TrackKind::Video).next().and_then(Track::picture_size)
     }
@@ -624,7 +625,7 @@ impl Rung {
         }
     }
 
-    /// Returns its codecs (RFC 6381), separated by commas.
+    /// Returns the rendition's codecs (RFC 6381), separated by commas.
     pub(super) fn codecs(&self) -> String {
         let codecs: Vec<String> = self.chosen.iter().filter_map(|track| track.config.rfc6381()).collect();
         codecs.join(",")

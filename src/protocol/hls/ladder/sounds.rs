@@ -74,14 +74,14 @@ pub(super) fn is_silent(rung: &mail::Rung) -> bool {
     rung.is_sound && rung.marks.is_empty()
 }
 
-/// Returns the audio to choose from, of the first stream among these renditions that has some; it follows the audio
-/// in the segments of the videos, if there is any.
+/// Returns the audio that players can choose from: first the audio within the video segments, if there is any,
+/// then the audio renditions of the first stream that has some.
 pub(super) fn to_choose<'r>(main: &str, rungs: &[&'r mail::Rung]) -> Vec<Choice<'r>> {
     let mut sounds = rungs.iter().filter(|rung| rung.is_sound).peekable();
     let began = sounds.peek().map(|first| first.began);
     let mut sounds: Vec<&&mail::Rung> = sounds.filter(|rung| Some(rung.began) == began).collect();
     sounds.sort_by_key(|rung| rung.sound.index);
-    // Two streams may have begun at the same moment.
+    // Two streams may have begun at the same moment; only one of them provides each index.
     sounds.dedup_by_key(|rung| rung.sound.index);
     let beside = sounds.into_iter().map(|rung| Choice {
         uri: Some(format!("{}{ENDING}", apart::shared_sound(main, rung.sound.index))),

@@ -28,7 +28,7 @@ struct Member {
     stream: StreamId,
     tracks: Arc<Tracks>,
     chosen: Chosen,
-    /// Beginning, delay of its media, and distance of its key frames.
+    /// Time at which the publisher begins; delay of its media; distance of its key frames.
     began_ms: i64,
     late_ms: i64,
     key_ms: i64,
@@ -91,7 +91,8 @@ impl Rig {
         }
     }
 
-    /// Begins a publisher of pictures of these heights, with this delay and distance of key frames.
+    /// Begins a publisher with pictures of these heights. Its media is late by `late_ms`, and its key frames are
+    /// `key_ms` apart.
     fn begin(&mut self, id: &'static str, heights: &[u32], late_ms: i64, key_ms: i64) {
         self.lives += 1;
         let main = MainTrack { key: StreamKey::new("live", "cam"), folder: String::new() };
@@ -122,8 +123,8 @@ impl Rig {
         }
     }
 
-    /// Runs the publishers for this time. Identical media has the same `at_ms`, but arrives later in one stream than
-    /// in another.
+    /// Runs the publishers for `ms`. The same `at_ms` means the same media in all streams, though it arrives later
+    /// in some of them.
     fn pass(&mut self, ms: i64) {
         let end_ms = self.at_ms + ms;
         while self.at_ms < end_ms {
@@ -137,7 +138,8 @@ impl Rig {
         }
     }
 
-    /// Passes the frames of this time, delayed like their stream; key frames a little more.
+    /// Passes the frames of the current time, delayed by the delay of the stream; key frames are delayed a little
+    /// more.
     fn frame(&mut self, id: &str) {
         let Some(member) = self.members.get_mut(id) else { return };
         let content_ms = self.at_ms - member.late_ms.div_euclid(FRAME_MS) * FRAME_MS;
@@ -241,7 +243,7 @@ impl Rig {
         }
     }
 
-    /// The renditions, and for each segment its date and its length.
+    /// Returns the date and the length of each segment, for each rendition.
     fn segments(&self) -> Vec<BTreeMap<u64, (i64, u128)>> {
         let of = |uri: &String| {
             let playlist = self.media(uri).unwrap();
@@ -353,7 +355,7 @@ fn a_rendition_that_ends_is_gone_at_once_and_comes_back_under_its_name() {
     assert_eq!(rig.uris(), uris);
     assert!(rig.media(low).unwrap().media_sequence > before.media_sequence);
     rig.assert_aligned(3);
-    // The programme ends with the last stream.
+    // The ladder ends with its last stream.
     rig.end("cam_720");
     rig.end("cam");
     assert!(rig.media(high).unwrap().ended && rig.media(low).is_none());
@@ -372,7 +374,7 @@ fn the_first_list_waits_for_a_rendition_that_has_just_begun() {
     }
     lists.dedup();
     assert_eq!(lists, [0, 2], "none of one rendition");
-    // A rendition without segments delays the list no longer than that.
+    // A rendition without segments delays the multivariant playlist by at most [`WAIT`].
     let mut rig = Rig::new(&[]);
     rig.begin("cam", &[1080], 0, 2000);
     rig.begin("cam_720", &[720], 0, 18_000);

@@ -41,7 +41,7 @@ impl Rig {
         std::iter::from_fn(|| self.pull.poll()).collect()
     }
 
-    /// Lets time pass, with a look at the clock every millisecond, as pacing does.
+    /// Advances the clock by `ms`, polling every millisecond as pacing does.
     fn wait(&mut self, ms: u64) -> Vec<ClientEvent> {
         for _ in 0..ms {
             self.now += Duration::from_millis(1);
@@ -63,7 +63,7 @@ fn one_connection_as_long_as_the_server_is_the_same_and_then_another() {
     assert!(rig.sent().starts_with("GET /live/a.ts HTTP/1.1\r\n"), "over the same connection");
     assert_eq!(rig.give("200 OK", &[0x47; 188]), [ClientEvent::Begun, to("cdn", 81)]);
     rig.pull.handle_grant(rig.now, &grant());
-    // However long that takes, and however often the clock is looked at, the connection being made is left alone.
+    // The connection attempt is left alone, however long it takes and however often the clock is polled.
     assert_eq!(rig.wait(300), []);
     rig.connected();
     assert!(rig.sent().starts_with("GET /b.ts HTTP/1.1\r\nHost: cdn:81\r\n"));

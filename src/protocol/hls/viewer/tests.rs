@@ -17,7 +17,7 @@ impl Rig {
         Self { now, viewer: Viewer::new(url, now).unwrap() }
     }
 
-    /// Returns the path of the request that it makes now.
+    /// Returns the path of the request that the viewer makes now.
     fn asks(&mut self) -> String {
         self.viewer.handle_timeout(self.now);
         let mut out = SendQueue::new();
@@ -33,7 +33,7 @@ impl Rig {
         }
     }
 
-    /// Answers its request for `path`.
+    /// Answers the viewer's request for `path`.
     fn gives(&mut self, path: &str, body: &str) {
         assert_eq!(self.asks(), path);
         self.answer("200 OK", body);
@@ -47,7 +47,8 @@ impl Rig {
         assert_eq!(self.viewer.poll_timeout(), Some(self.now));
     }
 
-    /// Numbers of pieces, with the time since [`MS`] at which they were made, if known.
+    /// Returns the numbers of the received pieces, each with the time at which it was made, counted from [`MS`],
+    /// if known.
     fn pieces(&mut self) -> Vec<(bool, u64, Option<i64>)> {
         let events = std::iter::from_fn(|| self.viewer.poll_event());
         let piece = |event| {
@@ -92,12 +93,12 @@ fn segments_from_near_the_end_and_the_playlist_every_target_duration() {
     for n in 8..11 {
         rig.gives(&format!("/a/{n}.ts"), "media");
     }
-    // Each ends two seconds after the one before; number 5 is the first listed.
+    // Each segment ends two seconds after the one before. Number 5 is the first in the playlist.
     assert_eq!(rig.pieces(), [(true, 0, Some(8000)), (true, 1, Some(10_000)), (true, 2, Some(12_000))]);
     rig.waits(Duration::from_secs(2));
     rig.gives("/a/x.m3u8?t=1", &playlist(5, 6));
     rig.waits(Duration::from_secs(1));
-    // Two have come and gone.
+    // Segments 11 and 12 were listed and removed since the last reload.
     rig.gives("/a/x.m3u8?t=1", &playlist(13, 2));
     rig.gives("/a/13.ts", "media");
     assert_eq!(rig.asks(), "/a/14.ts");

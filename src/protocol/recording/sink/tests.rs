@@ -46,17 +46,17 @@ struct Rig {
     tracks: Arc<Tracks>,
     chosen: Chosen,
     files: Vec<Arc<Memory>>,
-    /// True if the disk does nothing.
+    /// True if no job on the disk ends.
     stalls: bool,
-    /// True if the disk syncs nothing.
+    /// True if no sync ends.
     syncs_stall: bool,
     /// The jobs that wait for the disk.
     held: Vec<Job>,
-    /// Outcomes that replace the work of jobs, after a number of them.
+    /// Outcomes that replace those of the jobs, once `faults_after` jobs were done.
     faults: VecDeque<Outcome>,
     faults_after: usize,
     jobs: usize,
-    /// The news that control got.
+    /// The reports that control received.
     told: Vec<String>,
     sent: Vec<Unit>,
 }
@@ -191,7 +191,7 @@ impl Rig {
         self.drain();
     }
 
-    /// The samples of a file: track, decode time and end in milliseconds, payload.
+    /// Returns the samples of a file: track, decode time and end time in milliseconds, payload.
     fn samples(&self, file: usize) -> Vec<(TrackId, i64, i64, Bytes)> {
         let bytes = self.files.get(file).unwrap().0.lock().unwrap().0.clone();
         let mut reader = Reader::new(Limits::default());
@@ -271,7 +271,8 @@ fn every_unit_is_in_the_file_at_its_time() {
     }
     let end = samples.iter().map(|sample| sample.2).max();
     assert_eq!(end, Some(10_000), "the last one lasts as long as the one before it");
-    // Twice a second, after the first one: appended and synced; and one that begins the file.
+    // Two jobs per half second, an append and a sync, after the longer first fragment; and one job that begins the
+    // file.
     assert!((38..=42).contains(&rig.jobs), "{}", rig.jobs);
 }
 
@@ -381,11 +382,11 @@ fn files_end_at_their_length_and_size_and_nothing_is_lost_between_them() {
 fn other_tracks_begin_another_file() {
     let mut rig = both(RecordingOrder::default());
     rig.stream(0, 5000);
-    // The encoder has another size from its next key frame on.
+    // The encoder changes its picture size at its next key frame.
     let changed = Track { epoch: 2, ..video() };
     rig.set_tracks(&[changed.clone(), audio()]);
     rig.stream(5000, 10_000);
-    // A track is added, one is gone.
+    // One track is removed, and later added again.
     rig.set_tracks(std::slice::from_ref(&changed));
     (250..300).for_each(|n| assert!(rig.video(n * 40, n % 25 == 0)));
     rig.set_tracks(&[changed, audio()]);
@@ -546,7 +547,7 @@ fn the_end_of_a_file_waits_for_the_job_under_way() {
     rig.disk_works_again();
     rig.assert_ended(1);
     rig.assert_whole(&sent);
-    // The same if the disk fails meanwhile.
+    // The same with a disk that fails while the bytes wait.
     let mut rig = both(RecordingOrder::default());
     rig.stream(0, 2000);
     rig.stalls = true;
@@ -566,14 +567,14 @@ fn opus(id: TrackId) -> Track {
 }
 
 const OPUS_HEAD: &[u8] = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0";
-/// The beginning that the decoder discards, in whole milliseconds: 312 samples.
+/// Duration in whole milliseconds of the 312 samples at the beginning that an Opus decoder discards.
 const OPUS_DELAY_MS: i64 = 7;
 
 fn vp8() -> Track {
     Track::new(VIDEO, CodecConfig::Vp8(vp8::Config::default()), Timescale::new(90_000))
 }
 
-/// A VP8 picture that tells its size where it is a key frame.
+/// A VP8 picture. If it is a key frame, it contains the picture size.
 fn picture(ms: i64, key_frame: bool) -> Bytes {
     let head: &[u8] = if key_frame { &[0x10, 2, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0] } else { &[0x11, 2, 0] };
     [head, format!("picture at {ms}").as_bytes()].concat().into()
@@ -678,7 +679,7 @@ fn webm_has_what_it_has_a_place_for() {
     rig.close();
     rig.assert_ended(1);
     assert_eq!(rig.blocks(0).iter().filter(|block| &block.3[..] == b"made").count(), 75);
-    // Without a place for the video, nothing is written, not even the audio.
+    // The container cannot carry the video, so nothing is written, not even the audio.
     let mut rig = Rig::webm(&[video(), audio(), derived]);
     for ms in (0..3000).step_by(20) {
         rig.unit(TrackId::DERIVED, ms, true, Bytes::from_static(b"made"));
@@ -700,7 +701,7 @@ fn a_webm_file_ends_where_the_stream_becomes_another() {
     rig.close();
     rig.assert_ended(2);
     assert_eq!((rig.blocks(0).len(), rig.blocks(1).len()), (150, 100));
-    // Audio that came before its video does not make a file.
+    // No file begins with audio alone, if the video that follows cannot be recorded.
     let mut rig = Rig::webm(&[opus(AUDIO)]);
     (0..10).for_each(|n| assert!(rig.audio(n * 20)));
     rig.set_tracks(&[video(), opus(AUDIO)]);

@@ -34,7 +34,7 @@ fn picture(ms: i64, key_frame: bool) -> AccessUnit {
     unit(TrackId::VIDEO, ms * 90, key_frame)
 }
 
-/// Times, in ticks, of the unit that the copy gets.
+/// Returns DTS and PTS in ticks, and the epoch, of the unit that the copy gets.
 fn converted(clock: &mut Clock, unit: AccessUnit, tracks: &Arc<Tracks>) -> Option<(i64, i64, u32)> {
     let event = clock.convert(unit, tracks);
     if let ClientEvent::Unit { unit, tracks } = &event {
@@ -78,7 +78,7 @@ fn what_the_copy_has_had_is_passed_over_and_what_follows_it_is_not() {
     assert_eq!(converted(&mut clock, picture(5080, false), &tracks), Some((457_200, 457_209, 5)));
 }
 
-/// Another node has the stream now; its clock began 60 s later.
+/// The stream has restarted at another node, whose clock began 60 s later.
 #[test]
 fn another_life_of_the_stream_lies_where_the_wall_clock_puts_it() {
     let mut clock = Clock::new(&grant(ZERO_MS, Some(61_000), 4), ZERO_MS + 60_000);
@@ -89,7 +89,8 @@ fn another_life_of_the_stream_lies_where_the_wall_clock_puts_it() {
     assert_eq!(converted(&mut clock, sound, &tracks), Some((62 * 44_100, 62 * 44_100 + 9, 5)));
 }
 
-/// The wall clocks of two nodes differ, or the new publisher began before the copy had shown all of the old one.
+/// The wall clocks of the two nodes differ, or the new publisher began before the copy had all units of the old
+/// one.
 #[test]
 fn another_life_never_goes_back_behind_what_was_shown() {
     let mut clock = Clock::new(&grant(ZERO_MS, Some(61_000), 4), ZERO_MS + 10_000);

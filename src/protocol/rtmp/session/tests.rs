@@ -20,7 +20,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A peer that has asked for a stream.
+    /// A rig whose peer has asked to publish or play a stream.
     fn asking(begin: fn(Instant, Arc<ClientConfig>, Seed) -> Client, app: &str, stream: &str) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let config = ClientConfig {
@@ -41,7 +41,7 @@ impl Rig {
         rig
     }
 
-    /// An encoder that was granted its stream.
+    /// A rig whose peer is an encoder that was granted its stream.
     fn publishing() -> Self {
         let mut rig = Self::asking(Client::publish, "live", "s");
         assert!(
@@ -92,7 +92,7 @@ impl Rig {
     }
 }
 
-/// Nothing is published.
+/// An empty set of blobs.
 static BLOBS: Blobs = Blobs::new();
 
 fn context<'a>(now: Now, apps: &'a Apps, server: &'a SessionSettings) -> Context<'a> {
@@ -174,8 +174,8 @@ fn logged(work: impl FnOnce()) -> String {
         }
     }
 
-    // A global subscriber that writes nowhere: without one, a thread without a subscriber can switch lines off for
-    // all others.
+    // A global subscriber that writes nowhere. If there were none, a thread without a subscriber could disable log
+    // lines for all other threads.
     let of_all = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
     let _is_second = tracing::subscriber::set_global_default(of_all);
     let lines = Lines::default();
@@ -191,7 +191,7 @@ fn logged(work: impl FnOnce()) -> String {
     String::from_utf8(bytes.clone()).unwrap()
 }
 
-/// The refusals that a session tells the worker, as text.
+/// The refusals that a session reports to the worker, as text.
 fn refused(events: &[Event]) -> Vec<String> {
     let text = |event: &Event| {
         let Event::Request(RequestEvent::Refused(request)) = event else { return None };

@@ -11,7 +11,7 @@ struct Rig {
     line: Line,
     start: Instant,
     now: Instant,
-    /// Next shared numbers of both sections.
+    /// The next sequence numbers of both sections, as all viewers share them.
     next: [u16; 2],
     /// Packets that have left: section, number, length.
     left: Vec<(usize, u16, usize)>,
@@ -133,7 +133,7 @@ fn what_is_dropped_is_no_gap_and_what_has_begun_is_ended() {
 fn sound_beyond_the_path_is_dropped_and_is_never_late() {
     let mut rig = Rig::new();
     rig.narrow();
-    // Four times the capacity of the path.
+    // The audio has four times the bit rate that the path carries.
     for _ in 0..200 {
         rig.unit(1, 10);
         rig.run(10);

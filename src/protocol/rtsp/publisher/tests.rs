@@ -21,11 +21,11 @@ struct Outcome {
     audio: Counts,
     link: LinkStats,
     dropped: u64,
-    /// The time of its end, in milliseconds from its beginning, and the reason.
+    /// The time of the end, in milliseconds from the beginning of the stream, and the reason.
     end: Option<(u128, &'static str)>,
 }
 
-/// Splits some seconds of a stream into packets, sends them over a link, and reassembles them.
+/// Splits `seconds` of a stream into packets, sends them over a link, and reassembles the frames.
 fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> Outcome {
     let (seed, start) = (Seed::from_number(seed), Instant::now());
     let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };
@@ -102,7 +102,7 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
 }
 
 impl Outcome {
-    /// Checks that nothing came twice or out of order, and that the stream continued.
+    /// Checks that no frame arrived twice or out of order, and that the stream did not end.
     fn assert_sound(&self) {
         for counts in [self.video, self.audio] {
             assert_eq!((counts.reordered, counts.duplicated), (0, 0), "{self:?}");
@@ -138,7 +138,7 @@ fn n_01_what_is_lost_to_an_rtsp_publisher_is_left_out_and_counted() {
         assert!(bad.link.lost > 20 && (bad.video.lost > 5 || bad.video.received == 0), "{bad:?}");
         assert!(bad.video.received > 0 || loss > 0.04, "{bad:?}");
         assert!(bad.dropped > 0, "units that were cut by the loss are counted: {bad:?}");
-        // A unit of audio is a packet.
+        // Each audio unit is one packet, so the share of lost units is that of lost packets.
         let share = bad.audio.lost as f64 / (bad.audio.lost + bad.audio.received) as f64;
         assert!(share < loss * 2.0 + 0.01, "{loss}: {bad:?}");
     }

@@ -40,7 +40,7 @@ impl Rig {
         Self { now, pull, camera, login: None, takes, setups, events, port: 40_000 }
     }
 
-    /// Runs both until neither has anything to send.
+    /// Runs the camera and the client until neither has anything to send.
     fn begin(&mut self, settings: &[(&str, &str)]) {
         let app = AppSettings::of(schema(), "live", settings).unwrap();
         let server = crate::mail::SessionSettings::default();
@@ -111,7 +111,7 @@ impl Rig {
         self.pull.handle_grant(self.now, &grant);
     }
 
-    /// Events but those that ask the camera for something.
+    /// Returns the client's events, without those that ask the camera for something.
     fn told(&mut self) -> Vec<ClientEvent> {
         self.events.extend(std::iter::from_fn(|| self.pull.poll()));
         std::mem::take(&mut self.events)
@@ -182,7 +182,7 @@ fn p_11_datagrams_of_others_are_dropped() {
     assert_eq!(rig.told(), [ClientEvent::Begun]);
     rig.grant();
     assert_eq!(rig.units(), 2);
-    // Another source on the camera's own port, and a goodbye in the name of the first one.
+    // Another source sends from the camera's own port, and a goodbye (BYE) names the first source.
     let mut other = picture(2);
     other[11] = 8;
     rig.pull.handle_datagram(rig.now, video, from(CAMERA, 6972), &mut other);

@@ -24,7 +24,7 @@ const TCP: &str = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n";
 /// The beginning of a key frame of VP8: 16 x 16.
 const KEY_FRAME: [u8; 10] = [0x10, 0, 0, 0x9d, 0x01, 0x2a, 16, 0, 16, 0];
 
-/// Nothing is published.
+/// An empty set of blobs.
 static BLOBS: Blobs = Blobs::new();
 
 struct Rig {
@@ -55,7 +55,7 @@ impl Rig {
         rig
     }
 
-    /// Creates a session that was granted its stream.
+    /// Creates a session whose peer was granted its stream.
     fn publishing() -> Self {
         let mut rig = Self::new(Security::Plain);
         assert_eq!(rig.ask("ANNOUNCE", "", "", DESCRIPTION), "");
@@ -128,7 +128,7 @@ impl Rig {
         self.with(|session, ctx| session.handle_datagram(ctx, path, from, &mut datagram.to_vec()));
     }
 
-    /// The datagrams that it has to send: path and bytes.
+    /// Returns the datagrams that the session has to send: path and bytes.
     fn datagrams(&mut self) -> Vec<(u8, Vec<u8>)> {
         let mut sent = Vec::new();
         loop {
@@ -230,7 +230,8 @@ fn only_reports_show_that_a_viewer_of_datagrams_is_there() {
     assert!(!rig.is_over());
     for _ in 0..4 {
         rig.pass(16);
-        // Answers sent to the viewer, and packets that are no reports, do not count.
+        // Neither answers that were sent to the viewer nor packets that are not reports show that the viewer is
+        // alive.
         rig.with(|session, ctx| session.handle_sent(ctx, 100));
         rig.datagram(1, &packet(96, 1));
     }

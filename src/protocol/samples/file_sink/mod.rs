@@ -1,7 +1,8 @@
 //! A sink that appends the units of all tracks of a stream to a file, through the job service.
 //!
-//! A single append is in progress at a time; units that come meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Beyond it the sink accepts
-//! no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a viewer whose socket is full.
+//! A single append is in progress at a time; units that arrive meanwhile are gathered, up to [`HELD_BYTES_MAX`].
+//! Beyond it the sink accepts no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame,
+//! like a viewer whose socket is full.
 //!
 //! ```text
 //! one unit: track (u8 as id) | key frame | DTS in ms (i64) | wall clock in ms (u64) | length (u32) | payload

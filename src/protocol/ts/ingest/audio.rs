@@ -61,7 +61,7 @@ pub(super) struct Audio {
     samples: u64,
     rate: u32,
     hint: Option<Hint>,
-    /// True if a syncword was missing: the next one counts only if another follows its frame.
+    /// True if a syncword was missing. The next syncword counts only if another one follows its frame.
     lost: bool,
 }
 
@@ -140,7 +140,7 @@ impl Audio {
                 known.then_some(head).ok_or(Error::Invalid("kind of ADTS"))
             }),
             StreamKind::AacLatm => {
-                // Rate and samples are known when the element was read.
+                // The sampling rate and the number of samples are known only after the element was read.
                 let bytes = latm::element_bytes(head)?;
                 Ok(Head { skip: 0, bytes, samples: 0, rate: self.rate, config: Hint::Latm })
             }
@@ -266,7 +266,7 @@ impl Audio {
 fn opus_head(rest: &[u8], channels: u8) -> Result<Head, Error> {
     let control = opus::Control::read(rest)?;
     let bytes = control.header_bytes.saturating_add(control.packet_bytes);
-    // Until all of it is there, its samples do not matter.
+    // While the packet is incomplete, its number of samples is not needed.
     let samples = match rest.get(control.header_bytes..bytes) {
         Some(packet) => opus::packet_samples(packet).ok_or(Error::Invalid("Opus packet"))?,
         None => 0,

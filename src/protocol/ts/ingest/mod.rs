@@ -5,7 +5,7 @@
 //! configuration, and a new one begins an epoch.
 //!
 //! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have announced video. If no key
-//! frame comes for [`VIDEO_WAIT`], audio continues alone.
+//! frame arrives for [`VIDEO_WAIT`], audio continues alone.
 //!
 //! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second of audio into a PES
 //! packet, and a player to which only video was announced may never request audio.
@@ -46,7 +46,7 @@ const QUEUE_MAX: usize = 1024;
 pub(crate) struct Stats {
     /// Counters of the demultiplexer, including unsupported streams.
     pub(crate) demux: mpegts::Stats,
-    /// Number of units that came too early: before their parameter sets, or before the first key frame.
+    /// Number of units that arrived too early: before their parameter sets, or before the first key frame.
     pub(crate) dropped: u64,
     /// Number of malformed frames, and of frames of unsupported codecs.
     pub(crate) bad: u64,
@@ -61,7 +61,7 @@ struct Frame {
     payload: Bytes,
 }
 
-/// The result of a stream's packet.
+/// The result of one packet of an elementary stream.
 #[derive(Debug)]
 enum Made {
     /// A new configuration, for the frames that follow.
@@ -264,7 +264,7 @@ impl Depackager {
         }
         self.streams.sort_unstable_by_key(|one| (matches!(one.reader, Reader::Audio(_)), one.id));
         if self.lead() != lead {
-            // Audio that already flows continues.
+            // Audio that is already delivered does not wait for the new video.
             (self.waited, self.waits_since) = (self.delivers, None);
         }
         let is_there = |id| self.streams.iter().any(|one| one.id == id);
@@ -345,8 +345,8 @@ impl Depackager {
             return;
         };
         let place = |raw: u64| self.timeline.place_of(raw).filter(|_| self.delivers);
-        // One shift fits all times of the section, because places differ from times by a constant, modulo the
-        // clock.
+        // All times of the section need the same shift, because stream times differ from the publisher's by a
+        // constant, modulo the clock's range.
         let shifted = place(0).and_then(|by| scte35::shifted(section, by.cast_unsigned()));
         let dts = self.timeline.position().dts_ms;
         let has_room = self.units.len() < QUEUE_MAX;
@@ -412,7 +412,7 @@ impl Depackager {
             return;
         }
         if known.is_some_and(|track| track.config.codec() != config.codec()) {
-            // Another codec begins with a key frame of its own.
+            // After a change of codec, the track waits for the first key frame of the new codec.
             self.key_seen = self.key_seen.without(id);
         }
         let tracks = Arc::make_mut(&mut self.tracks);

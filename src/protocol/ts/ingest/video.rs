@@ -36,7 +36,7 @@ enum Role {
     Filler,
     /// Parameter set: kept separately.
     Set,
-    /// May precede the picture it belongs to, and then begins an access unit.
+    /// A NAL unit that may precede the slices of its picture, and then begins an access unit.
     Before { recovery: bool },
     /// A slice of a picture.
     Slice { begins: bool, key: bool },
@@ -51,11 +51,11 @@ impl Coding {
         match self {
             Self::H264 => match h264::nal_type(nal) {
                 0 | 30 | 31 => true,
-                // End of sequence, end of stream.
+                // An end of sequence and an end of stream have no content.
                 10 | 11 => false,
                 _ => nal.len() < 2,
             },
-            // End of sequence, end of bitstream.
+            // An end of sequence and an end of bitstream have no content.
             Self::H265 => nal.len() < 2 || (nal.len() < 3 && !matches!(h265::nal_type(nal), Some(36 | 37))),
         }
     }
@@ -80,7 +80,8 @@ impl Coding {
                 h265::NAL_AUD => Role::Delimiter,
                 h265::NAL_FILLER => Role::Filler,
                 h265::NAL_VPS..=h265::NAL_PPS => Role::Set,
-                // This is the prefix SEI. A suffix SEI has another NAL unit type, and begins no access unit.
+                // This type is the prefix SEI. The suffix SEI has another NAL unit type and never begins an access
+                // unit.
                 h265::NAL_SEI => Role::Before { recovery: false },
                 _ if h265::is_picture(nal) => {
                     Role::Slice { begins: h265::begins_picture(nal), key: h265::is_key(nal) }
@@ -184,8 +185,8 @@ impl Video {
                     made.push(Made::Bad);
                 }
                 None => {
-                    // The rest of its access unit was already passed on. From now on, packets wait for the rest of
-                    // their access unit.
+                    // The beginning of this access unit was already passed on as a whole picture. From now on, a
+                    // packet waits for its continuation.
                     self.cuts = true;
                     made.push(Made::Bad);
                 }
@@ -281,7 +282,7 @@ impl Video {
             Role::Other => {}
         }
         if picture.payload.capacity() == 0 {
-            // Start codes of three bytes grow by one.
+            // A start code of three bytes becomes a length of four.
             picture.payload.reserve(room.saturating_add(64));
         }
         nal::put_with_length(nal, &mut picture.payload);

@@ -34,7 +34,7 @@ fn languages_of_sounds_are_those_of_the_program_map_and_follow_it() {
         ["eng deu", "eng deu", "eng fra"]
     );
     assert!(told[0].1 == told[1].1 && told[1].1 < told[2].1, "{told:?}");
-    // Out again.
+    // The languages are also written to viewers.
     let tracks = Arc::clone(ingest.tracks());
     let mut packager = Packager::new(
         FormatKey { selection: Selection::ALL, ..FormatKey::new("ts", 0) },

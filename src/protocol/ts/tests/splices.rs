@@ -15,8 +15,8 @@ fn publisher() -> (Muxer, Vec<u8>, Depackager) {
     (muxer, frame, ingest())
 }
 
-/// Splice information at these times of a publisher whose clock shows `zero` at the beginning, two seconds into the
-/// stream. Returns time and splice of each unit.
+/// Sends these sections two seconds into a stream whose publisher's clock begins at `zero`. Returns DTS, PTS and
+/// splice time of each unit.
 fn spliced(zero: u64, sections: &[Bytes]) -> Vec<(i64, i64, Option<u64>)> {
     let (mut muxer, frame, mut ingest) = publisher();
     for n in 0..94 {
@@ -40,14 +40,15 @@ fn splices_get_the_times_of_the_stream_over_a_wrapped_clock_too() {
     assert!(scte35::is_section(&null));
     for zero in [ZERO, 5_000_000, (1 << 33) - 90_000] {
         let at = |seconds: u64| scte35::moved_to(&out, (zero + seconds * 90_000) & CLOCK_MASK).unwrap();
-        // Five and 4000 seconds in, one second in, which is over, immediately, and nothing.
+        // Splices at 5 s and at 4000 s of the stream, one at 1 s, which is over, an immediate one, and a null
+        // command.
         let immediate = scte35::insert(7, scte35::Kind::Cancel, None);
         let units = spliced(zero, &[at(5), at(4000), at(1), immediate, null.clone()]);
         let now = units[0].0;
         assert!((1_900..=2_000).contains(&now), "{now}");
         let times = [(now, 5_000), (now, 4_000_000), (now, now), (now, now)];
         assert_eq!(units.iter().map(|unit| (unit.0, unit.1)).collect::<Vec<_>>(), times, "{zero}");
-        // As transport streams of this server show them.
+        // Section times are those of this server's transport streams.
         let shown = |seconds: u64| Some(ZERO + seconds * 90_000);
         let own: Vec<_> = units.iter().map(|unit| unit.2).collect();
         assert_eq!(own, [shown(5), shown(4000), shown(1), None], "{zero}");

@@ -222,8 +222,8 @@ impl RtcClient {
         }
     }
 
-    /// Closes the client and reports the reason, unless an end was already reported: an earlier one, or that of a
-    /// session being ended.
+    /// Closes the client and reports the reason. Does nothing if the client has ended before, or if its session is
+    /// being ended, which was already reported.
     fn end(&mut self, now: Instant, why: String) {
         if !self.ended && !self.signal.is_over() {
             self.ended = true;

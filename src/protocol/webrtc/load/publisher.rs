@@ -55,15 +55,15 @@ impl RtcPublisher {
         });
         let in_room = matches!(signal, Signal::Messages(_));
         if in_room {
-            // Retransmitted packets have the heads of the first ones, in which no level fits
-            // (`Config::audio_levels`); browsers do not retransmit audio either.
+            // A retransmission has a header of the same size as the original packet, without room for an audio
+            // level (`Config::audio_levels`). Audio is therefore not retransmitted, as in browsers.
             let audio = sections.iter_mut().filter(|(kind, _)| *kind == MediaKind::Audio);
             for format in audio.flat_map(|(_, preference)| &mut preference.formats) {
                 format.feedback.retain(|feedback| *feedback != sdp::Feedback::Nack);
             }
         }
         let client = RtcClient::new(now, signal, seed, sections)?;
-        // A participant of a room tells its level, and makes key frames as encoders do.
+        // A participant of a room reports its audio level, and makes key frames as encoders do.
         Some(Self { client, mux, clock: None, level: in_room.then_some(SILENT), makes_keys: in_room })
     }
 

@@ -25,7 +25,7 @@ enum Stage {
         session: Option<String>,
         answer: Vec<u8>,
     },
-    /// The session exists; holds its URL's path.
+    /// The session exists; `session` is the path of its URL.
     Live {
         session: String,
     },
@@ -75,7 +75,7 @@ impl Requests {
         }
     }
 
-    /// Handles the end of the byte stream, which is not needed once the response has come.
+    /// Handles the end of the byte stream, which is not needed once the response has arrived.
     pub(super) fn handle_end(&mut self) {
         let ended = self.response.handle_end();
         self.read_response();

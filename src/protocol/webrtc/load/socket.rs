@@ -87,7 +87,8 @@ impl Messages {
         }
     }
 
-    /// Returns the stream id that messages carry: a room's player speaks of the room.
+    /// Returns the stream id that messages carry: the room's name for a player of a room, otherwise the id of the
+    /// stream.
     fn id(&self) -> &str {
         if self.publishes || self.wish.room.is_empty() { &self.wish.id } else { &self.wish.room }
     }
@@ -203,7 +204,7 @@ impl Messages {
             && socket.poll_transmit(out)
             && let Some(now) = self.now
         {
-            // The load has a queue of its own that shows whether the server reads.
+            // The socket counts as empty, because the load generator's own queue shows whether the server reads.
             socket.handle_sent(now, socket.stats().unsent_bytes);
         }
     }

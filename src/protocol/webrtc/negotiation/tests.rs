@@ -48,7 +48,8 @@ fn offer(forms: &[Form], direction: &str) -> Description {
 
 const OPEN: &str = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f";
 
-/// The payload type of video in the answer to a publisher, and its parameters; `None`: the offer is refused.
+/// Returns the payload type of video in the answer to a publisher, and its parameters; `None` if the offer is
+/// refused.
 fn taken(forms: &[Form]) -> Option<(u8, String)> {
     let offer = offer(forms, "sendonly");
     if leaves_out_video(&offer, Codecs::ALL) {
@@ -78,7 +79,7 @@ fn answered(offer: &Description, answer: &Description) -> Option<(u8, String)> {
 fn publishers_forms_are_taken_or_the_offer_is_refused() {
     for (forms, wanted) in [
         (&[("H264/90000", OPEN)][..], Some((96, "packetization-mode=1;profile-level-id=42e034"))),
-        // The answer names the profile that a form without one means.
+        // For a form without a profile, the answer names the profile that the standard then assumes.
         (&[("H264/90000", "")], Some((96, "profile-level-id=42e01f"))),
         (
             &[("H264/90000", "packetization-mode=0;profile-level-id=42e01f")],
@@ -96,7 +97,7 @@ fn publishers_forms_are_taken_or_the_offer_is_refused() {
         (&[("H264/90000", "packetization-mode=1;profile-level-id=7a001f")], Some((96, "=7a001f"))),
         (&[("H264/90000", "packetization-mode=1;profile-level-id=f4001f")], Some((96, "=f4001f"))),
         (&[("H264/90000", "packetization-mode=1;profile-level-id=42001f")], Some((96, "=42001f"))),
-        // Interleaved, alone and beside another codec.
+        // Interleaved mode, alone and beside another codec.
         (&[("H264/90000", "packetization-mode=2;profile-level-id=42e01f")], None),
         (
             &[("H264/90000", "packetization-mode=2;profile-level-id=42e01f"), ("VP8/90000", "")],
@@ -152,7 +153,7 @@ fn hevc(profile: u8) -> CodecConfig {
     CodecConfig::H265(h265::Config::read(record.into()).unwrap())
 }
 
-/// The payload type that a viewer's video is answered with; `None`: a counter-offer.
+/// Returns the payload type of video in the answer to a viewer; `None` if the viewer gets a counter-offer.
 fn given(config: &CodecConfig, forms: &[Form]) -> Option<u8> {
     let audio = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
     let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };
@@ -301,7 +302,7 @@ fn what_may_come_is_what_a_stream_lacks_and_no_video_in_the_end() {
     let mut mute = pictures.clone();
     let silence = Track::new(TrackId::DERIVED, sound(), Timescale::MILLISECONDS);
     mute.put(Track { origin: media::Origin::StandIn { from: TrackId::VIDEO }, ..silence });
-    // Nothing here makes Opus of it: it is there nevertheless.
+    // Audio that nothing here converts to Opus still counts as audio that the stream has.
     let surround = CodecConfig::Ac3(media::codec::ac3::Config);
     for (tracks, young, seasoned) in [
         (&both, &[][..], &[][..]),

@@ -79,7 +79,8 @@ impl Seats {
         self.of(kind).is_some()
     }
 
-    /// True if the seats of a kind are places in our offers; if not, seats select among the streams' own places.
+    /// True if the seats of a kind are places in our offers. If false, seats only select among the places that
+    /// each stream has.
     pub(super) const fn have_places(&self, kind: TrackKind) -> bool {
         match kind {
             TrackKind::Video => self.limits.video.is_some(),
@@ -119,7 +120,7 @@ impl Seats {
         !self.are_all() || is_seated(TrackKind::Video) || is_seated(TrackKind::Audio)
     }
 
-    /// Notes that the effects of a change on a stream are pending.
+    /// Notes that a stream's seats have changed, for [`Room::poll_step`].
     pub(super) fn note(&mut self, stream: Handle) {
         if self.are_any() {
             self.changed.insert(stream);
@@ -127,7 +128,7 @@ impl Seats {
     }
 }
 
-/// Returns the name of a seat, which pages know as a track's.
+/// Returns the name of a seat, which pages use as the name of a track.
 pub(super) fn label(kind: TrackKind, seat: usize) -> String {
     let kind = if kind == TrackKind::Video { "video" } else { "audio" };
     format!("{kind}Track{seat}")
@@ -193,7 +194,7 @@ impl Room {
         }
     }
 
-    /// Gives free seats to streams without one: first those that spoke last, then those that came first.
+    /// Gives free seats to streams without one: first those that spoke last, then those that joined first.
     pub(super) fn fill_seats(&mut self) {
         for kind in [TrackKind::Video, TrackKind::Audio] {
             while self.seats.of(kind).is_some_and(Seating::has_free) {
@@ -242,7 +243,7 @@ impl Room {
         self.fill_seats();
     }
 
-    /// Ends the media of a stream in its seats, which it keeps.
+    /// Ends the media that a stream sends in its seats. The stream keeps the seats.
     pub(super) fn vacate_seats(&mut self, stream: Handle) {
         for (section, place) in (0..).map(SectionId).zip(&self.places) {
             if let Holder::Seat(kind, seat, _) = place.holder
@@ -269,7 +270,7 @@ impl Room {
         let mut pinned = seating.pinned();
         pinned.retain(|one| *one != stream);
         if pins {
-            // The newest wish first: there may be fewer seats.
+            // The stream pinned last comes first, because there may be fewer seats than pinned streams.
             pinned.insert(0, stream);
         }
         self.reseat(TrackKind::Video, |seating, _| seating.pin(&pinned));

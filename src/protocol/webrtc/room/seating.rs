@@ -95,8 +95,8 @@ impl Seating {
         seat.map(|seat| *seat = Seat::default()).is_some()
     }
 
-    /// Pins exactly these streams, as far as there are seats. Streams without a seat take free ones, then seats of others from the last one
-    /// on. Returns the streams that lose their seat.
+    /// Pins exactly these streams, as far as there are seats. Streams without a seat take free seats, then those
+    /// of other streams, beginning with the last seat. Returns the streams that lose their seat.
     pub(super) fn pin(&mut self, streams: &[Handle]) -> Vec<Handle> {
         let streams = streams.get(..self.count().min(streams.len())).unwrap_or_default();
         for seat in &mut self.seats {

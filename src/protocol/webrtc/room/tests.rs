@@ -63,7 +63,7 @@ impl Bench {
         }
     }
 
-    /// A bench whose viewer has played the stream `own` alone, with these codecs and wants.
+    /// Makes a bench whose viewer has played only the stream `own`, with these codecs and wants.
     fn of_viewer(
         choice: Choice,
         limits: Limits,
@@ -163,7 +163,7 @@ fn an_empty_room_is_offered_and_every_change_once() {
     assert_eq!(bench.negotiate(), Some(vec![ann]));
     assert_eq!(bench.names(), ["ARDAMSaann", "ARDAMSvann"]);
     assert_eq!(bench.negotiate(), None);
-    // One or both of its tracks come later.
+    // One or both tracks of this stream begin later.
     let ben = bench.room.came(&"ben".into()).unwrap();
     assert_eq!(bench.negotiate(), None, "its verdict is to come");
     bench.room.take_tracks(ben, &tracks(1, &[Codec::Opus]), Codecs::ALL);
@@ -247,7 +247,7 @@ fn a_large_room_is_turned_over_page_by_page() {
     assert_eq!(shown(&mut bench), [true; 4]);
     bench.room.turn_over(1..3);
     assert_eq!(shown(&mut bench), [false, true, true, false]);
-    // Wanting one does not put it into the window.
+    // A wanted stream outside the window is still not shown.
     bench.room.want("a", Some(true), None);
     bench.room.want("b", Some(false), None);
     assert_eq!(shown(&mut bench), [false, false, true, false]);
@@ -276,7 +276,7 @@ impl Bench {
         self.steps(codecs);
     }
 
-    /// Takes the steps that follow, a letter and a stream for each.
+    /// Takes the room's pending steps. Returns a letter and a stream for each.
     fn steps(&mut self, codecs: &[Codec]) -> Vec<String> {
         let mut taken = Vec::new();
         while let Some(step) = self.room.poll_step(self.now, &mut self.peer) {
@@ -381,7 +381,7 @@ fn what_the_page_pins_stays_whoever_speaks() {
     assert!(bench.room.pin("ARDAMSvcat", false));
     bench.speaks("dan");
     assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=dan"]);
-    // A page of the room; only the seats limit it.
+    // A page that shows a part of the room. Only the seats limit that part.
     bench.room.turn_over(1..3);
     bench.steps(&BOTH);
     assert_eq!(bench.shown(), ["videoTrack0=ben", "videoTrack1=cat"]);
@@ -396,7 +396,7 @@ fn a_page_has_fewer_videos_and_no_more_than_the_application_lets_it() {
     bench.room.limit_videos(Some(1));
     bench.steps(&BOTH);
     assert_eq!(bench.shown(), ["videoTrack0=ann"]);
-    // The places of the others are withdrawn, and offered again.
+    // The places of the other streams are withdrawn, and offered again.
     assert!(bench.negotiate().is_some());
     assert_eq!(bench.offers.last().unwrap().media.iter().filter(|media| media.is_rejected()).count(), 2);
     bench.room.limit_videos(Some(100));
@@ -506,7 +506,7 @@ fn the_stream_played_so_far_goes_on_in_its_sections() {
     assert_eq!(bench.negotiate(), Some(vec![own, ann]));
     assert_eq!(bench.names(), ["ARDAMSaown", "ARDAMSvown", "ARDAMSaann", "ARDAMSvann"]);
     bench.check_numbers();
-    // The first section stays for the transport.
+    // The section of the stream that has left stays for the transport.
     assert_eq!(bench.room.left("own"), Some(own));
     bench.negotiate().unwrap();
     let rejected: Vec<bool> =
@@ -566,7 +566,7 @@ fn a_section_that_the_client_has_rejected_does_not_keep_it_from_its_room() {
     bench.negotiate().unwrap();
     assert_eq!(bench.offers.last().unwrap().media.len(), places, "the rejected one is used again");
     bench.check_numbers();
-    // Its first section was rejected: the second one carries the transport, and nothing comes before it.
+    // The client rejected the first section: the second one carries the transport, and no place before it is used.
     let (mut bench, own) = Bench::of_viewer(Choice::default(), Limits::NONE, "opus", (true, true));
     assert!(bench.room.carries(SectionId(1)).is_some_and(|(handle, _)| handle == own));
     bench.came("ann", &[Codec::Vp8]).unwrap();

@@ -20,7 +20,7 @@ impl RtcSession {
         if self.may_offer_data(ctx) { TRACKS_WAIT } else { DESCRIBE_WAIT }
     }
 
-    /// True if the client waits for our offer, which may have nothing but data channels and places for tracks to come.
+    /// True if the client waits for our offer, which may have nothing but data channels and places for future tracks.
     fn may_offer_data(&self, ctx: &Context<'_>) -> bool {
         matches!(self.role, Role::AskedPlay(None)) && self.granted && self.data_settings(ctx).enabled
     }
@@ -40,7 +40,7 @@ impl RtcSession {
         app.unwrap_or(DataSettings::NONE)
     }
 
-    /// True if nothing but data channels is sent; media of a viewer's stream may still come.
+    /// True if nothing but data channels is sent; media of a viewer's stream may still begin.
     fn has_no_media(&self) -> bool {
         match &self.role {
             Role::Publisher(_) => self.peer.sections().is_empty(),

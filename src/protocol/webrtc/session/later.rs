@@ -18,7 +18,8 @@ impl RtcSession {
                     self.end(ctx, Departure::Clean);
                     FromSession::Answered(200, None, String::new())
                 }
-                // Too late, or answered by another request: 409. An invalid answer may be followed by another.
+                // An answer that is too late, or that follows another answer, gets 409. After an invalid answer,
+                // the client may send another.
                 Later::Answer(answer) => {
                     let status = match self.take_answer(ctx, answer) {
                         Some(Ok(())) => 204,

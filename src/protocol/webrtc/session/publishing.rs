@@ -50,7 +50,7 @@ impl RtcSession {
         match news {
             PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),
             PublicationNews::Ended(_) => {
-                // The worker has ended it already.
+                // The worker has already ended the publication.
                 self.role = Role::None;
                 self.end(ctx, Departure::Clean);
             }

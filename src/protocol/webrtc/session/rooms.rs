@@ -27,7 +27,7 @@ impl RtcSession {
                     self.role = Role::Room(Box::new(room));
                     streams.iter().for_each(|key| self.came(key));
                 }
-                // The session joins these streams once the answer has arrived.
+                // The session subscribes to these streams once the client has answered.
                 Role::Offered(_, known) => *known = Some(streams.to_vec()),
                 Role::Viewer(_) => self.join_room(ctx, streams),
                 Role::None
@@ -57,7 +57,7 @@ impl RtcSession {
             }
         }
         self.offer_room(ctx);
-        // Otherwise the page learns of the stream after it has answered the offer.
+        // If streams have places of their own, the page learns of a change after it has answered the offer.
         if let (Role::Room(room), SubtrackNews::Came(_) | SubtrackNews::Left(_)) = (&self.role, news)
             && room.has_seats_alone()
         {
@@ -89,7 +89,7 @@ impl RtcSession {
         let Some((room, handle)) =
             room.of_viewer(&own.id, viewer, *offer, (self.peer.sections(), self.peer.offered_sections()))
         else {
-            // The page begins to play again.
+            // The session ends, and the page plays the stream again.
             return self.end(ctx, Departure::Clean);
         };
         self.role = Role::Room(Box::new(room));
@@ -128,9 +128,9 @@ impl RtcSession {
             SubscriptionNews::Verdict(Ok(tracks)) => {
                 room.take_tracks(handle, tracks, codecs);
                 let event = match room.viewer(handle).filter(|_| self.connected) {
-                    // Goes on in sections that the peer knows.
+                    // The stream continues in sections that the peer knows.
                     Some((viewer, _)) => SubscriptionEvent::Select(viewer.selection()),
-                    // Held until the peer knows of it.
+                    // The stream is paused until the peer has accepted its sections.
                     None => SubscriptionEvent::Pause(true),
                 };
                 self.events.push_back(Event::Subscription(handle, event));
@@ -197,7 +197,7 @@ impl RtcSession {
         self.take_steps(ctx);
         let Role::Room(room) = &mut self.role else { return };
         let Some(sections) = room.poll_offer() else { return };
-        // Without an answer, what the peer has agreed to goes on.
+        // If the peer never answers this offer, media continues in the sections that it has accepted before.
         let sends = self.connected && room.viewers().next().is_some();
         match self.peer.offer(&sections) {
             Ok(offer) => {
@@ -340,7 +340,8 @@ impl RtcSession {
         self.say_speakers(ctx);
     }
 
-    /// Sets the kinds of tracks wanted of the stream that the client plays; of a main track, its own stream.
+    /// Sets the kinds of tracks wanted of the stream that the client plays. In a main track, this means the main
+    /// track's own stream.
     pub(super) fn want(&mut self, ctx: &Context<'_>, video: bool, audio: bool) {
         if let Role::Viewer(viewer) = &mut self.role {
             viewer.want(video, audio);

@@ -24,7 +24,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The page was offered the stream.
+    /// Makes a bench whose page has received the offer of the stream.
     fn offered() -> (Self, Description) {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let (apps, server, blobs) = (Apps::new(), SessionSettings::default(), Blobs::default());
@@ -43,7 +43,7 @@ impl Bench {
         (bench, offer)
     }
 
-    /// The page has answered, and media flows.
+    /// Makes a bench whose page has answered, so that media flows.
     fn playing() -> Self {
         let (mut bench, offer) = Self::offered();
         bench.answer(&offer);
@@ -125,7 +125,8 @@ fn pauses(events: &[Event], of: Handle) -> Vec<bool> {
     events.iter().filter_map(pause).collect()
 }
 
-/// The kinds, video and audio, last selected of a subscription.
+/// Returns two flags, for video and for audio, of the last selection of a subscription: true if the kind is
+/// selected.
 fn selected(events: &[Event], of: Handle) -> Option<[bool; 2]> {
     let select = |event: &Event| match event {
         Event::Subscription(handle, SubscriptionEvent::Select(selection)) if *handle == of => {
@@ -151,7 +152,7 @@ fn a_viewer_whose_subtracks_left_before_its_answer_goes_on_with_its_own_stream()
     bench.answer(&offer);
     let asked: Vec<String> = bench.asked().into_iter().map(|(_, id)| id).collect();
     assert_eq!(asked, ["s"]);
-    // Without any news of the main track it stays the only subscription.
+    // If no news of the main track arrives, its own stream stays the only subscription.
     let (mut bench, offer) = Bench::offered();
     bench.news(SubtrackNews::Left(&key("ann")));
     bench.answer(&offer);
@@ -186,7 +187,7 @@ fn a_stream_goes_on_while_the_page_does_not_answer_the_offer_of_others() {
     bench.pass(DESCRIBE_WAIT);
     let events = bench.events();
     assert!(!bench.session.closed && pauses(&events, own).is_empty());
-    // An answer that comes at last begins the others.
+    // A late answer begins the other streams.
     bench.answer(&offer);
     assert_eq!(pauses(&bench.events(), ann), [false]);
 }

@@ -190,7 +190,7 @@ pub(super) fn stream_information(id: &str, tracks: &[TrackInfo]) -> String {
     };
     let mut entries: Vec<Value> = tracks.iter().filter(|track| track.is_video).map(entry).collect();
     if entries.is_empty() {
-        // A list without an entry breaks the player's page.
+        // The player's page fails if the list has no entry.
         entries.push(json!({
             "streamWidth": 0, "streamHeight": 0, "videoBitrate": 0, "audioBitrate": audio, "videoCodec": "",
         }));

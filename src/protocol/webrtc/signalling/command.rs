@@ -38,7 +38,8 @@ impl Command {
         self.0.get(member).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns true if a member is true, as a value or as text; a missing member, and one of another type, counts as true.
+    /// Returns true if a member is true, as a boolean or as text. A missing member, or one of another type, counts
+    /// as true.
     pub(super) fn flag(&self, member: &str) -> bool {
         match self.0.get(member) {
             Some(Value::Bool(flag)) => *flag,

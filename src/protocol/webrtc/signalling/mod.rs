@@ -124,7 +124,7 @@ struct IceClient {
     host: String,
     /// User name in the client's credentials.
     user: u64,
-    /// True if the client has asked and was not given the servers with credentials.
+    /// True if the client has asked for ICE servers and got only those without credentials.
     is_waiting: bool,
 }
 
@@ -196,12 +196,13 @@ impl Socket {
             "publish" => self.begin(command, id, true),
             "play" => self.begin(command, id, false),
             "join" => self.join_call(id, command),
-            // Some clients end a call as they end a stream.
+            // Some clients end a call with `stop`, the command for streams.
             "leave" | "stop" if self.stream(id).is_none() && self.leave_call(id) => {}
             "stop" | "leave" => self.stop(id),
             "takeConfiguration" if self.relay(id, command) => {}
             "takeConfiguration" => self.take_configuration(command, id),
-            // For sessions of ours: a lite agent needs no candidates, because the client's checks reveal its address.
+            // Candidates for our own sessions are ignored: a lite agent learns the client's address from its
+            // connectivity checks.
             "takeCandidate" => drop(self.relay(id, command)),
             "peerMessageCommand" if self.relay(id, command) => {}
             "peerMessageCommand" => self.send(answer::error("no_peer_associated_before", Some(id))),
@@ -323,7 +324,7 @@ impl Socket {
 
     fn spawned(&mut self, child: Handle, session: Option<SessionRef>) {
         let Some(at) = self.streams.iter().position(|stream| stream.child == child) else {
-            // Stopped before the session existed.
+            // The client stopped the stream before its session existed.
             session.into_iter().for_each(|session| self.tell(session, ToSession::End));
             return;
         };
@@ -354,7 +355,8 @@ impl Socket {
             FromSession::Soon => self.send(answer::starts_soon(&id)),
             FromSession::Restored => stream.restored = true,
             FromSession::Started => {
-                // The stream's viewers have stayed, so pages that are notified need not begin again.
+                // The publisher has returned to a stream whose viewers have stayed; pages that know this need not
+                // begin again.
                 let restored = std::mem::take(&mut stream.restored);
                 self.send(answer::started(&id, publishes));
                 restored.then(|| self.send(answer::session_restored(&id)));
@@ -377,7 +379,7 @@ impl Socket {
     fn refused(&mut self, id: &str, why: &Refused) {
         let definition = match why {
             Refused::Play(NoSubscription::NotFound) | Refused::NoTracks => {
-                // Its page waits for the stream to begin.
+                // The page waits for the stream to begin.
                 self.events.push_back(Event::Request(RequestEvent::Await(StreamKey::new(&self.app, id))));
                 return self.send(answer::not_there(id));
             }

@@ -129,7 +129,7 @@ impl Socket {
         true
     }
 
-    /// Joins a room: the page gets the streams there, and the id under which it may publish.
+    /// Joins a room. The page receives the room's streams, and the id under which it may publish.
     fn join_room(&mut self, room: &str, command: &Command) {
         if room.is_empty() {
             return self.send(answer::error("no_room_specified", None));
@@ -165,7 +165,8 @@ impl Socket {
         self.events.push_back(Event::Request(RequestEvent::Describe { key, meta_data }));
     }
 
-    /// Leaves a room: streams published there or played from it end. Without an id it is the one under which the client has joined.
+    /// Leaves a room: streams published there or played from it end. An empty `id` means the id under which the
+    /// client joined the room.
     fn leave_room(&mut self, room: &str, id: &str) {
         let joined = self.joined.leave(room).unwrap_or_default();
         let id = if id.is_empty() { joined.as_str() } else { id };

@@ -432,7 +432,7 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
     socket.spawned(Handle(0), Some(session(1)));
     socket.hear(session(1), &FromSession::Refused(Refused::Play(NoSubscription::NotFound)));
     assert!(!socket.said().iter().any(|said| said.to_string().contains("CANARY")));
-    // An admitted session gets the credentials before the command that needs them.
+    // The client of an admitted session gets the ICE credentials before the command that needs them.
     say(&mut socket, r#"{"command":"publish","streamId":"b"}"#);
     socket.spawned(Handle(1), Some(session(2)));
     socket.hear(session(2), &FromSession::Granted);

@@ -29,16 +29,16 @@ pub(super) enum ControlMail {
     Job(JobDone),
 }
 
-/// Control and everything behind it; see the module.
+/// Control, its store and its jobs, which the module describes.
 pub struct Backstage {
     pub(super) control: Control,
     config: ControlConfig,
     store: Memory,
     faults: Faults,
     inbox: VecDeque<ControlMail>,
-    /// Requests to the store, each with the time at which it is done.
+    /// Requests to the store, each with the time at which it completes.
     commits: VecDeque<(Instant, store::Request)>,
-    /// Answers to jobs, by their time.
+    /// Answers to jobs, by the time at which they are delivered.
     answers: BTreeMap<(Instant, u64), JobDone>,
     jobs: u64,
     pub(super) exited: bool,
@@ -66,7 +66,7 @@ impl Backstage {
         self.control.reload();
     }
 
-    /// Settings that a reload reads.
+    /// Returns the settings that a reload reads.
     fn settings(&self) -> Config {
         Config {
             home: PathBuf::new(),
@@ -78,12 +78,12 @@ impl Backstage {
         }
     }
 
-    /// The records on the disk.
+    /// Returns the records on the disk.
     pub fn stored(&mut self) -> Vec<(store::Key, Bytes)> {
         self.store.load().unwrap()
     }
 
-    /// Pushes, pulls and recordings as control has them.
+    /// Returns the pushes, pulls and recordings that control has ordered.
     pub fn ordered(&self) -> Vec<Ordered> {
         self.control.ordered()
     }
@@ -93,8 +93,8 @@ impl Backstage {
         self.faults.fail(commits, rebuilds);
     }
 
-    /// Replaces control with a new one that starts from the store's content. With `is_done`, the commit under way has taken effect,
-    /// although nobody got the answer.
+    /// Replaces control with a new one that starts from the store's content. With `is_done`, the pending commit
+    /// has taken effect, although control never got the answer.
     pub(super) fn restart(&mut self, now: Now, seed: &Seed, is_done: bool) {
         self.faults.fail(0, 0);
         if let Some((_, request)) = self.commits.pop_front().filter(|_| is_done) {
@@ -104,7 +104,7 @@ impl Backstage {
         self.inbox.clear();
         self.answers.clear();
         let stored = self.store.load().unwrap();
-        // A file that is unknown is read as it is.
+        // The new store reads the file as it is, because the state of the old store is unknown after a fault.
         let mut store = Memory::with_faults(self.faults.clone());
         store.rebuild(&stored).unwrap();
         self.store = store;
@@ -123,7 +123,7 @@ impl Backstage {
         [commit, answer].into_iter().flatten().min()
     }
 
-    /// Delivers the answers of the store and of jobs that are done by now.
+    /// Delivers the answers of store requests and jobs that have completed.
     fn take_done(&mut self, now: Instant) -> bool {
         let mut progress = false;
         while let Some((_, request)) = self.commits.pop_front_if(|(at, _)| *at <= now) {
@@ -164,7 +164,7 @@ impl World {
             batch.extend(self.backstage.inbox.pop_front());
         }
         progress |= !batch.is_empty();
-        // As its thread does: requests of the API follow what else has come.
+        // As in the thread of control, API requests are handled after all other mail of the batch.
         let is_rest = |mail: &ControlMail| {
             matches!(mail, ControlMail::Worker(ToControl::Rest { .. } | ToControl::Feed { .. }))
         };
@@ -247,7 +247,7 @@ impl World {
                 };
                 (Duration::ZERO, Outcome::Recording(outcome))
             }
-            // No user logs in here.
+            // No user logs in here, so other jobs fail.
             _ => (Duration::ZERO, Outcome::Failed),
         };
         self.backstage.answer_at(now + after, JobDone { id, outcome });

@@ -15,15 +15,15 @@ pub struct Chaos {
     pub pause_max: Duration,
     /// The longest time that the disk takes.
     pub disk_max: Duration,
-    /// The chance that a datagram is lost, and that it comes twice.
+    /// The chance that a datagram is lost, and the chance that it is duplicated.
     pub datagrams_lost: f64,
     pub datagrams_doubled: f64,
     /// The chance that an outgoing connection fails.
     pub connects_fail: f64,
-    /// The chance that a name is not found, and that its server is silent for long.
+    /// The chance that a name lookup fails, and the chance that the name server is silent for long.
     pub names_fail: f64,
     pub names_silent: f64,
-    /// The chance that a receiver of hooks fails.
+    /// The chance that a call of a hook receiver fails.
     pub posts_fail: f64,
 }
 

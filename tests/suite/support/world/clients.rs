@@ -45,7 +45,7 @@ impl Way {
     }
 }
 
-/// Protocol machine of a client.
+/// The protocol machine of a client.
 #[derive(Debug)]
 pub(super) enum Machine {
     Rtmp(Box<Client>),
@@ -55,7 +55,7 @@ pub(super) enum Machine {
     Http,
 }
 
-/// A unit that a publisher has handed to its machine.
+/// A unit that a publisher has passed to its machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     pub at: Instant,
@@ -80,7 +80,7 @@ pub struct Got {
 pub struct Story {
     pub asked: Instant,
     pub ready: Option<Instant>,
-    /// Time of its goodbye, or of its being cut off.
+    /// Time at which the client said goodbye or was cut off.
     pub left: Option<Instant>,
     pub closed: Option<Instant>,
     pub rejected: Option<String>,
@@ -88,7 +88,7 @@ pub struct Story {
     pub goodbye: bool,
 }
 
-/// Purpose of a client.
+/// The purpose of a client.
 #[derive(Debug)]
 pub(super) enum Role {
     Publish {
@@ -101,7 +101,7 @@ pub(super) enum Role {
     Play {
         verifier: Option<Verifier>,
         got: Vec<Got>,
-        /// Parameter sets of video and audio.
+        /// Two flags, for video and for audio: true if parameter sets have arrived.
         configs: [bool; 2],
         last_timestamp: Option<u32>,
         falls: u64,
@@ -173,9 +173,9 @@ pub(super) struct SimClient {
     pub(super) role: Role,
     pub(super) story: Story,
     message_stream: u32,
-    /// True if it needs another wire in place of its current one.
+    /// True if the client needs a new wire instead of its current one.
     wants_wire: bool,
-    /// True if its machine has ended.
+    /// True if the client's machine has ended.
     ended: bool,
 }
 
@@ -206,7 +206,7 @@ impl SimClient {
             Machine::Publisher(machine) => machine.close(now),
             Machine::Http => self.ended = true,
         }
-        // A player of HTTP has nothing to say; it only closes. Nor has who is not connected.
+        // Only closing is left to do for an HTTP player, and for a client that is not connected.
         let is_player = matches!(self.machine, Machine::Player(_));
         match self.way {
             Way::Wire(_) => self.ended |= is_player,
@@ -234,7 +234,7 @@ impl SimClient {
             let _ = machine.handle_bytes(now, bytes);
         } else if let Some(stream) = self.byte_stream() {
             stream.handle_bytes(now, bytes);
-            // Any answer shows that the server has heard of the end.
+            // Any answer shows that the server knows of the end.
             self.ended |= matches!(self.way, Way::Both { .. }) && self.story.left.is_some();
         } else if let Role::Http { answer } = &mut self.role {
             answer.extend_from_slice(bytes);
@@ -267,7 +267,7 @@ impl SimClient {
             Machine::Http => {}
         }
         self.turn(now);
-        // A client with datagrams goes on without its wire, unless it waits for an answer.
+        // A client with datagrams continues without its wire, unless it has said goodbye.
         if matches!(self.way, Way::Both { .. }) {
             self.ended |= self.story.left.is_some();
             return;
@@ -276,7 +276,7 @@ impl SimClient {
         self.gone(now);
     }
 
-    /// Time at which the publisher's next unit is due.
+    /// Returns the time at which the publisher's next unit is due.
     fn due(&self) -> Option<Instant> {
         match &self.role {
             Role::Publish { next: Some(unit), began: Some(began), first_ms, .. } => {
@@ -345,7 +345,7 @@ impl SimClient {
         if let Role::Publish { next, .. } = &mut self.role {
             *next = None;
         }
-        // Over datagrams there is no end but what the machine says.
+        // Over datagrams, the end of the machine is the end of the connection.
         if matches!(self.way, Way::Line(_)) {
             self.gone(now);
         }
@@ -464,13 +464,13 @@ impl SimClient {
         }
     }
 
-    /// True if it has ended and its queue is empty.
+    /// True if the client has ended and its queue is empty.
     fn has_sent_all(&self) -> bool {
         self.queue.is_empty() && self.ended
     }
 }
 
-/// A publisher's parameter sets as bodies of FLV.
+/// Returns a publisher's parameter sets as FLV bodies.
 pub fn heads(source: &MediaSource) -> Vec<(TagKind, Bytes)> {
     let video = VideoTag::write_header(FrameType::Key, VideoPacket::SequenceHeader, 0);
     let mut heads = vec![(TagKind::Video, [&video[..], &MediaSource::video_config()].concat().into())];

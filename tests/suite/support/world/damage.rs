@@ -1,10 +1,10 @@
-//! Damage to bytes on their way: the peer is broken, or means harm.
+//! Damage to bytes in transit, as from a broken or hostile peer.
 
 use crypto::{Random, Seed};
 
 /// Choices for the maximum number of bytes between two damaged places.
 const DISTANCES: [u64; 4] = [30, 300, 3000, 30_000];
-/// Maximum bytes of a damaged place.
+/// Maximum size of a damaged place in bytes.
 const PLACE_BYTES_MAX: u64 = 64;
 
 /// Damages the bytes that an end sends.
@@ -12,7 +12,7 @@ const PLACE_BYTES_MAX: u64 = 64;
 pub(super) struct Damage {
     random: Random,
     distance: u64,
-    /// Bytes before the next damaged place.
+    /// Number of bytes before the next damaged place.
     left: u64,
 }
 
@@ -24,7 +24,7 @@ impl Damage {
         Self { random, distance, left }
     }
 
-    /// Returns the bytes that arrive in place of these.
+    /// Returns the bytes that arrive instead of these.
     pub(super) fn apply(&mut self, bytes: &[u8]) -> Vec<u8> {
         let (mut rest, mut out) = (bytes, Vec::with_capacity(bytes.len()));
         while let Some((whole, from)) =

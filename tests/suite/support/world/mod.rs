@@ -1,9 +1,9 @@
-//! The whole server in virtual time: workers, control, hub and store as they are, wires from `netsim`, clients made
-//! of the client machines. One thread, one clock, one seed: the same seed gives the same bytes.
+//! The whole server in virtual time: workers, control, hub and store as they are, wires from `netsim`, clients
+//! made of the client machines. One thread, one clock, one seed: the same seed gives the same bytes.
 //!
-//! Scheduling of the server's threads is simulated by pausing its machines ([`Chaos`]): a machine pauses while the others go on, also
-//! between two messages that it takes or sends. As in the server, mail enters its receiver's queue when it is sent. So no message overtakes
-//! an earlier one, and yet everything may be late.
+//! The scheduling of the server's threads is simulated by pausing machines ([`Chaos`]): a machine pauses while the
+//! others continue, also between two messages that it takes or sends. As in the server, mail enters its receiver's
+//! queue when it is sent. Therefore no message overtakes an earlier one, but every message may be late.
 
 mod backstage;
 mod chaos;
@@ -44,7 +44,7 @@ pub use paths::Path;
 use rtsp::RtspViewer;
 use workers::WorkerMail;
 
-/// Rounds at one instant before the world counts as stuck.
+/// Maximum number of rounds at one instant; a world that needs more is stuck.
 const ROUNDS_MAX: usize = 100_000;
 /// Addresses that the simulated server listens at; its own pushes and pulls connect to them, too.
 const RTMP: &str = "127.0.0.1:1935";
@@ -61,13 +61,13 @@ pub struct World {
     seed: Seed,
     workers: Vec<Worker>,
     inboxes: Vec<VecDeque<WorkerMail>>,
-    /// The streams that workers were told of, by application and id.
+    /// The streams that were announced to workers, by application and id.
     streams: BTreeMap<(String, String), StreamId>,
     backstage: Backstage,
     threads: Threads,
     network: Network,
     clients: Vec<SimClient>,
-    /// Clients that are not closed.
+    /// Clients that have not closed.
     present: Vec<usize>,
     trace: Trace,
     /// Number of servers started so far.
@@ -89,11 +89,11 @@ pub enum Over {
     Flv,
     WsFlv,
     Srt,
-    /// Interleaved in the connection.
+    /// RTSP with packets interleaved in the connection.
     Rtsp,
-    /// With datagrams.
+    /// RTSP with datagrams.
     RtspUdp,
-    /// By WHIP and WHEP.
+    /// WebRTC by WHIP and WHEP.
     WebRtc,
 }
 
@@ -200,7 +200,8 @@ impl World {
             let machine = RtspViewer::new(now, &url(over, app, id, "request"), ports, seed);
             return self.come(over, Machine::Player(Box::new(machine)), role);
         }
-        // A viewer with nothing to see is told by the server, not by a timer of its own.
+        // The timeouts are long, because the server must say that there is nothing to see, not a timer of the
+        // viewer.
         let patience = patience(secs(600), secs(600));
         let machine = Machine::Player(target(over, app, id, "request").play(now, patience, seed).unwrap());
         self.come(over, machine, role)
@@ -211,7 +212,7 @@ impl World {
         self.come(over, Machine::Publisher(machine), Role::Own)
     }
 
-    /// Adds a publisher of `source` with a machine of the test.
+    /// Adds a publisher of `source` whose machine the test provides.
     pub fn publish_from(&mut self, over: Over, machine: Box<dyn LoadPublisher>, source: MediaSource) -> Id {
         self.come(over, Machine::Publisher(machine), Role::publish(source))
     }
@@ -228,8 +229,8 @@ impl World {
         viewer
     }
 
-    /// Limits the link towards a client to `rate` bits a second from now on. A TCP link holds `window` bytes; a datagram link holds half a
-    /// second's and drops the rest.
+    /// Limits the link towards a client to `rate` bits a second from now on. A TCP link holds `window` bytes; a
+    /// datagram link queues half a second of data and drops the rest.
     pub fn slow_down(&mut self, id: Id, rate: u64, window: usize) {
         let way = self.clients[id.0].way;
         if let Some(line) = way.line() {
@@ -263,7 +264,7 @@ impl World {
         id
     }
 
-    /// Cuts a client's connection without a goodbye; data on its way is lost.
+    /// Cuts a client's connection without a goodbye; data in transit is lost.
     pub fn reset(&mut self, id: Id) {
         let now = self.clock.now();
         let way = self.clients[id.0].way;
@@ -277,7 +278,7 @@ impl World {
         self.clients[id.0].gone(now);
     }
 
-    /// Lets nothing of a client arrive any more, without any sign to either side.
+    /// From now on, nothing that a client sends or is sent arrives, and neither side is notified.
     pub fn go_dark(&mut self, id: Id) {
         let now = self.clock.now();
         let way = self.clients[id.0].way;
@@ -290,7 +291,7 @@ impl World {
         self.clients[id.0].leave(now);
     }
 
-    /// Damages the bytes of a client from now on, in the given directions: from it, and to it.
+    /// Damages a client's bytes from now on. `directions` selects the bytes from the client, and those to it.
     pub fn damage(&mut self, id: Id, directions: [bool; 2]) {
         let seed = self.seed.derive("damage", id.0 as u64);
         let one = |side: usize| Damage::new(&seed.derive("direction", side as u64), directions[side]);
@@ -316,7 +317,7 @@ impl World {
         self.clients[id.0].close(now);
     }
 
-    /// Takes the media that a publisher has not sent yet, to continue it elsewhere.
+    /// Takes the media source of a publisher, to continue it from another publisher.
     pub fn source_of(&mut self, id: Id) -> MediaSource {
         match &mut self.clients[id.0].role {
             Role::Publish { source, .. } => {
@@ -331,7 +332,8 @@ impl World {
         self.backstage.control.drain(now);
     }
 
-    /// Replaces all applications and their settings, and reloads them; the next server has them, too.
+    /// Replaces all applications and their settings, and reloads them. A server that is started later has them,
+    /// too.
     pub fn install(&mut self, apps: &[(&str, &[(&str, &str)])]) {
         let app = |(name, settings): &(&str, &[(&str, &str)])| app_of(name, settings);
         self.backstage.install(apps.iter().map(app).collect());
@@ -342,12 +344,12 @@ impl World {
         self.wall_shift_ms += by_ms;
     }
 
-    /// The wall clock, in milliseconds of Unix time.
+    /// Returns the wall clock in milliseconds of Unix time.
     pub fn wall_ms(&self) -> i64 {
         i64::try_from(self.now().wall_ms).unwrap()
     }
 
-    /// Tells the workers how loud a stream is, as the worker of its publisher does; in -dBov.
+    /// Reports the loudness of a stream in -dBov to the workers, as the worker of its publisher does.
     pub fn speak(&mut self, app: &str, id: &str, level: u8) {
         let Some(stream) = self.streams.get(&(app.to_owned(), id.to_owned())).copied() else { return };
         for inbox in &mut self.inboxes {
@@ -361,11 +363,12 @@ impl World {
         self.threads.pause(thread, until);
     }
 
-    /// Cuts the power: connections end, and only what the store has committed is left of the server.
+    /// Cuts the server's power: connections end, and only committed records remain.
     pub fn crash(&mut self) {
         let now = self.now();
         self.network.cut_all(now.mono);
-        // A client that is still calling would go on with the next server, as if nothing had happened: nobody here could tell.
+        // A client that is still connecting over datagrams would continue with the next server unnoticed, so its
+        // line goes dark.
         for client in self.clients.iter().filter(|client| client.story.ready.is_none()) {
             if let Some(line) = client.way.line() {
                 self.network.lines[line].is_dark = true;
@@ -377,7 +380,7 @@ impl World {
         self.workers = workers_of(now, count, &seed);
         self.inboxes.iter_mut().for_each(VecDeque::clear);
         self.threads.wake_all();
-        // The disk may have done, or not, what it was asked last.
+        // The disk may or may not have carried out its last request.
         let is_done = self.random.chance(0.5);
         self.backstage.restart(now, &seed, is_done);
     }
@@ -391,7 +394,7 @@ impl World {
     /// Lets time pass until `condition` holds.
     ///
     /// # Panics
-    /// When it does not within `limit`.
+    /// If `condition` does not hold within `limit`.
     pub fn run_until(&mut self, what: &str, limit: Duration, condition: impl FnMut(&mut Self) -> bool) {
         let end = self.clock.now() + limit;
         assert!(self.run(end, condition), "{}: not within {limit:?}: {what}", self.trace);
@@ -411,12 +414,12 @@ impl World {
         self.clients[id.0].story.rejected.as_deref()
     }
 
-    /// Events of a client, with their times.
+    /// Returns the events of a client, with their times.
     pub fn story(&self, id: Id) -> &Story {
         &self.clients[id.0].story
     }
 
-    /// Verifier of a viewer's units, and how often its timestamps fell.
+    /// Returns the verifier of a viewer's units, and the number of times that its timestamps fell.
     pub fn seen(&self, id: Id) -> (&Verifier, u64) {
         match &self.clients[id.0].role {
             Role::Play { verifier: Some(verifier), falls, .. } => (verifier, *falls),
@@ -424,7 +427,7 @@ impl World {
         }
     }
 
-    /// Units that a viewer was sent.
+    /// Returns the units that a viewer was sent.
     pub fn got(&self, id: Id) -> &[Got] {
         match &self.clients[id.0].role {
             Role::Play { got, .. } => got,
@@ -432,7 +435,7 @@ impl World {
         }
     }
 
-    /// Units that a publisher has sent.
+    /// Returns the units that a publisher has sent.
     pub fn sent(&self, id: Id) -> &[Sent] {
         match &self.clients[id.0].role {
             Role::Publish { sent, .. } => sent,
@@ -444,7 +447,7 @@ impl World {
         self.answer_bytes(id).map(|answer| String::from_utf8_lossy(answer).into_owned())
     }
 
-    /// The same as bytes.
+    /// Returns the answer to a request as bytes; `None` before its end.
     pub fn answer_bytes(&self, id: Id) -> Option<&[u8]> {
         match &self.clients[id.0].role {
             Role::Http { answer } if self.is_closed(id) => Some(answer),
@@ -464,7 +467,7 @@ impl World {
         &self.backstage
     }
 
-    /// The records on the disk of the server.
+    /// Returns the records on the disk of the server.
     pub fn stored(&mut self) -> Vec<(millstream::store::Key, Bytes)> {
         self.backstage.stored()
     }
@@ -481,7 +484,7 @@ impl World {
         self.workers.iter().map(Worker::retained_bytes).sum()
     }
 
-    /// Entries left in the tables of workers and of control.
+    /// Returns the number of entries in each table of the workers and of control.
     pub fn held(&self) -> Vec<(String, usize)> {
         let of_worker = |(index, worker): (usize, &Worker)| {
             worker.held().into_iter().map(move |(name, count)| (format!("worker {index}: {name}"), count))
@@ -550,7 +553,7 @@ impl World {
         self.enter(Way::Wire(wire), machine, role)
     }
 
-    /// Adds a client over TCP, to which the server sends datagrams from separate sockets.
+    /// Adds a client over TCP that also receives datagrams, each kind from a socket of its own.
     fn connect_beside(&mut self, machine: Machine, role: Role) -> Id {
         let client = self.clients.len();
         let wire = self.wire(client, "rtsp");
@@ -572,7 +575,7 @@ impl World {
         let links = self.links();
         let wire = self.network.add_wire([End::Client(client), end], links);
         if conn.is_none() {
-            // The server no longer listens.
+            // The connection is refused: the server no longer listens.
             self.network.wires[wire].links[1].reset_at(now.mono);
         }
         wire
@@ -601,7 +604,7 @@ impl World {
         Id(id)
     }
 
-    /// Links of both directions, with random delay and cuts.
+    /// Makes the links of both directions, with random delays and cuts of the byte stream.
     fn links(&mut self) -> [StreamLink; 2] {
         let number = self.network.wires.len() as u64;
         let latency = ms(self.random.below(40));
@@ -652,7 +655,7 @@ impl World {
         next.into_iter().min()
     }
 
-    /// Runs everything that happens at this instant, until nothing does any more.
+    /// Runs everything that happens at this instant, until nothing more happens.
     fn settle(&mut self) {
         self.threads.wake(self.clock.now());
         let mut steps: Vec<usize> = (0..self.workers.len() + 3).collect();
@@ -713,7 +716,7 @@ fn workers_of(now: Now, count: u16, seed: &Seed) -> Vec<Worker> {
     (0..count).map(worker).collect()
 }
 
-/// Address of a client.
+/// Returns the address of a client.
 fn address_of(client: usize) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], u16::try_from(10_000 + client).unwrap()))
 }
@@ -722,7 +725,7 @@ fn target(over: Over, app: &str, id: &str, mode: &str) -> LoadTarget {
     LoadTarget::read(&url(over, app, id, mode)).unwrap()
 }
 
-/// The address of a stream in this world.
+/// Returns the URL of a stream in this world.
 pub fn url(over: Over, app: &str, id: &str, mode: &str) -> String {
     match over {
         Over::Rtmp => format!("rtmp://{RTMP}/{app}/{id}"),

@@ -1,4 +1,4 @@
-//! Wires and lines: TCP connections, and links for datagrams between two peers.
+//! Wires (TCP connections) and lines (datagram links between two peers).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,12 +14,13 @@ use netsim::{Link, StreamDelivery, StreamLink, ms};
 use super::damage::Damage;
 use super::{Chaos, RTSP, SRT, World};
 
-/// Time after a loss in which a line loses nothing more: a packet whose repair is also lost may come too late, as SRT allows. The answer to
-/// a call is repeated after a quarter of a second, and packets sent in between follow it.
+/// Time after a loss in which a line loses nothing more. If a repair were lost as well, the packet might come too
+/// late, which SRT allows. The answer to a call is repeated only after a quarter of a second, and packets sent
+/// meanwhile wait for it.
 const REPAIR: Duration = ms(700);
 /// Maximum bytes of a datagram that fits into an Ethernet packet.
 const DATAGRAM_BYTES_MAX: usize = 1472;
-/// Bytes that a datagram of DTLS counts as on a narrow path: those of the largest that a handshake sends.
+/// Size for which a DTLS datagram counts on a narrow path, in bytes: that of the largest datagram of a handshake.
 const DTLS_BYTES: usize = 1200;
 /// First bytes of SRT's SHUTDOWN (draft-sharabayko-srt-01 §3.2.7) and of a DTLS alert (RFC 6347 §4.1).
 const GOODBYES: [&[u8]; 2] = [&[0x80, 0x05], &[21]];
@@ -41,7 +42,8 @@ pub(super) struct Wire {
     pub(super) links: [StreamLink; 2],
     /// Damage to the bytes that each end sends.
     pub(super) damage: Option<[Damage; 2]>,
-    /// True if its bytes depend on keys that the seed does not determine. The trace then has no bytes of it, only their arrival.
+    /// True if the wire's bytes depend on keys that the seed does not determine. The trace then has no bytes of
+    /// the wire, only their arrival.
     pub(super) is_secret: bool,
 }
 
@@ -72,7 +74,7 @@ impl Place {
         Self { port: Port::all().find(|port| port.name == name).unwrap(), address }
     }
 
-    /// True if its bytes depend on DTLS keys, which are not from the seed.
+    /// True if the port's bytes depend on DTLS keys, which the seed does not determine.
     fn is_secret(&self) -> bool {
         self.port.name == "webrtc"
     }
@@ -100,7 +102,7 @@ pub(super) struct Line {
     pub(super) caller: SocketAddr,
     /// Port that the caller sends to.
     place: Place,
-    /// True if nothing arrives any more.
+    /// True if nothing arrives on the line any more.
     pub(super) is_dark: bool,
     /// Damage to the datagrams that each end sends.
     pub(super) damage: Option<[Damage; 2]>,
@@ -109,13 +111,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// True if its datagrams begin with the number of their path.
+    /// True if the line's datagrams begin with the number of their path.
     pub(super) const fn has_paths(&self) -> bool {
         matches!(self.ends[1], LineEnd::Paths(..))
     }
 
-    /// Sends a datagram from an end. Those of DTLS (RFC 7983 §7) take as much of a narrow path as a full one, because signatures differ
-    /// in length from run to run.
+    /// Sends a datagram from an end. DTLS datagrams (RFC 7983 §7) take as much of a narrow path as the largest
+    /// one, because the length of signatures differs from run to run.
     fn send(&mut self, now: Instant, side: usize, datagram: Bytes) {
         let is_dtls = self.place.is_secret() && matches!(datagram.first(), Some(20..=63));
         let bytes = if is_dtls { DTLS_BYTES.max(datagram.len()) } else { datagram.len() };
@@ -130,7 +132,7 @@ pub(super) struct Network {
     pub(super) lines: Vec<Line>,
     pub(super) open_wires: Vec<usize>,
     pub(super) open_lines: Vec<usize>,
-    /// Wires of the workers' connections, and the side that the worker is at.
+    /// For each connection of a worker, its wire and the side of the wire at which the worker is.
     pub(super) places: BTreeMap<(usize, ConnId), (usize, usize)>,
     /// Lines of the shared ports' peers, by address.
     callers: BTreeMap<SocketAddr, usize>,
@@ -177,7 +179,7 @@ impl Network {
         self.own.iter().find(|(key, _)| *key == (worker, conn, path)).map(|(_, line)| *line)
     }
 
-    /// The line that all sockets of a session share.
+    /// Returns the line that all sockets of a session share.
     fn paths_line(&self, worker: usize, conn: ConnId) -> Option<usize> {
         let is_its = |line: &&usize| self.lines[**line].ends[1] == LineEnd::Paths(worker, conn);
         self.open_lines.iter().find(is_its).copied()
@@ -216,7 +218,7 @@ impl Network {
         self.own.clear();
     }
 
-    /// Drops wires that will deliver nothing more, and lines without a caller, from the open ones.
+    /// Removes wires that deliver nothing more, and lines without a caller, from the open ones.
     pub(super) fn tidy(&mut self) {
         let wires = &self.wires;
         self.open_wires.retain(|wire| {
@@ -268,7 +270,7 @@ impl World {
         next.into_iter().min()
     }
 
-    /// True if the thread at that end is running.
+    /// True if the thread at this end is running.
     fn hears(&self, end: End) -> bool {
         match end {
             End::Worker(worker, _) => self.threads.runs(worker),
@@ -287,7 +289,7 @@ impl World {
     pub(super) fn deliver(&mut self, wire: usize, side: usize) -> bool {
         let now = self.now();
         let end = self.network.wires[wire].ends[side];
-        // Most of the time there is nothing.
+        // A shortcut, because most of the time there is nothing to deliver.
         if self.network.wires[wire].links[1 - side].next_at().is_none_or(|at| at > now.mono)
             || !self.hears(end)
         {
@@ -399,7 +401,7 @@ impl World {
         }
     }
 
-    /// Sends bytes from an end of a wire; returns how many it took.
+    /// Sends bytes from an end of a wire. Returns the number of bytes that the wire accepted.
     pub(super) fn send(&mut self, wire: usize, side: usize, bytes: &[u8]) -> usize {
         let now = self.clock.now();
         self.network.wires[wire].links[side].send(now, bytes)
@@ -422,8 +424,9 @@ impl World {
         }
     }
 
-    /// Sends a datagram from an end of a line; it may be lost or doubled. A goodbye is not lost where it is known by its first byte, as
-    /// those of SRT and DTLS 1.2 are: a peer that misses one waits for long. WebRTC says it twice.
+    /// Sends a datagram from an end of a line; the datagram may be lost or duplicated. Goodbyes that are
+    /// recognised by their first byte, as in SRT and DTLS 1.2, are not lost, because a peer that misses one waits
+    /// for long. WebRTC sends its goodbye twice.
     pub(super) fn send_over(&mut self, line: usize, side: usize, datagram: Bytes) {
         let now = self.clock.now();
         let Chaos { datagrams_lost, datagrams_doubled, .. } = self.threads.chaos;

@@ -1,4 +1,4 @@
-//! Lines and wires to clients that carry less than they are sent.
+//! Paths to clients that carry less than the server or the client sends.
 
 use std::time::Duration;
 
@@ -9,33 +9,34 @@ use super::{Id, World};
 /// A network between the server and a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
-    /// Bits a second towards the client.
+    /// Rate in bits per second towards the client.
     pub rate: u64,
-    /// Another rate between two times from now on.
+    /// Another rate for a while: from the first time to the second, both counted from now on.
     pub cut: Option<(Duration, Duration, u64)>,
-    /// Bytes of the queue in front of it.
+    /// Size in bytes of the queue at the entry of the path.
     pub queue: usize,
-    /// The delay in each direction, and what is added by chance.
+    /// The constant delay in each direction; then the maximum random delay that is added.
     pub latency: Duration,
     pub jitter: Duration,
-    /// Datagrams overtake each other by it.
+    /// True if datagrams overtake each other because of the random delay.
     pub overtakes: bool,
-    /// The share that is lost by chance, in each direction.
+    /// The share of datagrams that is lost at random, in each direction.
     pub loss: f64,
 }
 
 impl World {
-    /// From now on a viewer is behind this path.
+    /// Puts a viewer behind this path from now on.
     pub fn narrow(&mut self, id: Id, path: Path) {
         self.limit(id, path, 1);
     }
 
-    /// From now on a publisher is behind this path, whose rate is that towards the server.
+    /// Puts a publisher behind this path from now on. The rate is that towards the server.
     pub fn narrow_publisher(&mut self, id: Id, path: Path) {
         self.limit(id, path, 0);
     }
 
-    /// Limits one direction of a client's connections to the rate of the path: 0 is what the client sends, 1 the server.
+    /// Limits one direction of a client's connections to the rate of the path. `sender` is 0 for the direction in
+    /// which the client sends, 1 for that of the server.
     fn limit(&mut self, id: Id, path: Path, sender: usize) {
         let now = self.clock.now();
         let way = self.clients[id.0].way;
@@ -63,19 +64,19 @@ impl World {
         }
     }
 
-    /// Counters of the datagrams towards a client.
+    /// Returns the counters of the datagrams towards a client.
     pub fn line_stats(&self, id: Id) -> LinkStats {
         let line = self.clients[id.0].way.line().expect("a client over datagrams");
         self.network.lines[line].links[1].stats()
     }
 
-    /// Bytes of the datagrams towards a viewer that have reached its narrow path.
+    /// Returns the bytes of the datagrams towards a viewer that have reached its narrow path.
     pub fn line_bytes(&self, id: Id) -> u64 {
         let line = self.clients[id.0].way.line().expect("a client over datagrams");
         self.network.lines[line].links[1].bottleneck_bytes().offered
     }
 
-    /// Bytes of a publisher's datagrams that have reached its narrow path.
+    /// Returns the bytes of a publisher's datagrams that have reached its narrow path.
     pub fn published_bytes(&self, id: Id) -> u64 {
         let line = self.clients[id.0].way.line().expect("a client over datagrams");
         self.network.lines[line].links[0].bottleneck_bytes().offered

@@ -1,5 +1,5 @@
-//! A viewer over RTSP. On the connection it skips no data, so that data that a player would silently drop is noticed. Over datagrams it
-//! shows complete frames, and reports losses every five seconds.
+//! A viewer over RTSP. It skips no interleaved data, so that data that a player would silently drop is noticed.
+//! Over datagrams it shows complete frames, and reports losses every five seconds.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use wire::{Datagrams, SendQueue};
 /// First byte of an H.264 sequence parameter set.
 const SPS: u8 = 0x67;
 
-/// Maximum error of a timestamp against that of an earlier unit: pictures are shown in another order than they are decoded, and the clocks
-/// of two tracks are aligned.
+/// Maximum deviation of a timestamp from the one expected from an earlier unit. Pictures are shown in another
+/// order than they are decoded, and the clocks of two tracks are aligned, so small deviations are right.
 const OFF_MAX_MS: i64 = 400;
 /// Interval between reports about datagrams (RFC 3550 §6.2).
 const REPORT_INTERVAL: Duration = secs(5);
@@ -32,12 +32,13 @@ const PORTS_EACH: usize = 16;
 /// The first port of the sockets of the server.
 const SERVER_PORTS_FROM: u16 = 30_000;
 
-/// The first of a client's ports.
+/// Returns the first of a client's ports.
 pub(super) fn first_port(client: usize) -> u16 {
     u16::try_from(PORTS_FROM + client * PORTS_EACH).unwrap()
 }
 
-/// The address of a socket that the server opens towards a client of this kind; `None` if it goes elsewhere. RTP is even.
+/// Returns the address of a socket that the server opens towards an RTSP client; `None` if the socket is for
+/// another peer. RTP has even ports.
 pub(super) fn server_port(path: PathId, to: Option<SocketAddr>) -> Option<SocketAddr> {
     let is_client = to.is_some_and(|to| usize::from(to.port()) >= PORTS_FROM);
     is_client.then(|| SocketAddr::from(([127, 0, 0, 1], SERVER_PORTS_FROM + u16::from(path.0) - 1)))
@@ -49,7 +50,7 @@ struct Section {
     is_video: bool,
     depacketizer: Depacketizer,
     clock: Clock,
-    /// Sender, and number of the next packet.
+    /// The sender of the packets, and the number of its next packet.
     next: Option<(Ssrc, SequenceNumber)>,
     /// Puts the packets from datagrams in order.
     receiver: Option<Receiver>,
@@ -57,19 +58,19 @@ struct Section {
     gap: bool,
 }
 
-/// Compares timestamps with what the units' own stamps say.
+/// Compares RTP timestamps with the times in the units' own stamps.
 #[derive(Debug)]
 struct Clock {
     rate: u32,
-    /// Timestamp and stamp of the first of the units that have come without a gap, and the number of the next.
+    /// Timestamp and stamp of the first unit since the last gap; then the number of the next unit.
     first: Option<(u32, u64, u64)>,
 }
 
 impl Clock {
     fn is_right(&mut self, timestamp: u32, payload: &[u8]) -> bool {
-        // Unreadable messages are not this server's concern.
+        // The server may pass on messages that cannot be read, so they are not judged here.
         let Ok(seen) = Seen::read(payload) else { return true };
-        // A pull begins anew after a failure, and the server then says where it lies.
+        // After a failure, a pull begins anew, at another time of the server's stream.
         let (ticks, dts_ms) = match self.first {
             Some((ticks, dts_ms, next)) if next == seen.counter => (ticks, dts_ms),
             _ => (timestamp, seen.dts_ms),
@@ -81,11 +82,11 @@ impl Clock {
     }
 }
 
-/// An RTSP viewer; see the module.
+/// The RTSP viewer that the module describes.
 #[derive(Debug)]
 pub(super) struct RtspViewer {
     machine: Client,
-    /// First of its ports if it takes datagrams, then the time of its next report, and the reports to send.
+    /// First of the viewer's ports if it takes datagrams; the time of its next report; and the reports to send.
     ports: Option<u16>,
     report_at: Option<Instant>,
     reports: VecDeque<(PathId, Vec<u8>)>,
@@ -97,9 +98,10 @@ pub(super) struct RtspViewer {
 }
 
 impl RtspViewer {
-    /// Creates a viewer on a connection under way; with `ports` it takes datagrams.
+    /// Creates a viewer on a connection in progress. With `ports` it takes datagrams.
     pub(super) fn new(now: Instant, url: &str, ports: Option<u16>, seed: crypto::Seed) -> Self {
-        // A viewer with nothing to see is told by the server, not by a timer of its own.
+        // The timeouts are long, because the server must say that there is nothing to see, not a timer of the
+        // viewer.
         let config = ClientConfig {
             request_timeout: secs(600),
             stall_timeout: None,
@@ -132,7 +134,7 @@ impl RtspViewer {
                 | ClientEvent::Redirect { .. } => {}
             }
         }
-        // Nothing comes on a channel that was not set up.
+        // The server must send nothing on a channel that was not set up.
         let before = std::mem::replace(&mut self.frames_ignored, self.machine.stats().frames_ignored);
         if self.frames_ignored > before {
             self.spoilt(true);
@@ -173,7 +175,8 @@ impl RtspViewer {
         let header = packet.header;
         let number = header.sequence_number;
         let expected = section.next.replace((header.ssrc, number.next()));
-        // A source that changes is nobody's for most players. What was left out is missed by who looks at the units.
+        // Most players ignore a source that replaces another one. Missing packets are noticed by the judge of the
+        // units.
         let is_other = expected.is_some_and(|(ssrc, next)| {
             ssrc != header.ssrc || (next != number && number.ahead_of(next).is_none())
         });

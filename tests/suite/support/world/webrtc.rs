@@ -1,5 +1,5 @@
-//! Clients over WebRTC. Their requests go over wires to any worker, their datagrams over a line to another one, at the port that all
-//! share.
+//! Clients over WebRTC. Their requests go over wires to any worker. Their datagrams go over a line to the port
+//! that all workers share, possibly at another worker.
 
 use millstream::protocol::PathId;
 
@@ -12,7 +12,8 @@ impl World {
     pub(super) fn meet(&mut self, machine: Machine, role: Role) -> Id {
         let client = self.clients.len();
         let wire = self.secret_wire(client);
-        // The kernel's hash knows nothing of the worker that answered.
+        // The kernel chooses the worker by a hash of the addresses, independently of the worker that answered the
+        // request.
         let worker = client % self.workers.len();
         let latency = self.line_latency();
         let ends = [LineEnd::Client(client), LineEnd::Port(worker)];
@@ -34,7 +35,8 @@ impl World {
         self.clients[client].way = Way::Both { wire: self.secret_wire(client), line };
     }
 
-    /// Connects a client for requests that stay out of the trace: their descriptions name certificates.
+    /// Connects a client with a wire whose bytes stay out of the trace, because the descriptions contain
+    /// certificates.
     fn secret_wire(&mut self, client: usize) -> usize {
         let wire = self.wire(client, "http");
         self.network.wires[wire].is_secret = true;

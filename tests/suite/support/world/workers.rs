@@ -18,7 +18,7 @@ use super::network::{End, LineEnd, Place};
 use super::rtsp;
 use super::{HTTP, RTMP, SRT, World};
 
-/// Mail in a worker's inbox, with both of its lanes in a single order.
+/// Mail in a worker's inbox; both lanes of a worker's mail are in a single order here.
 #[derive(Debug)]
 pub(super) enum WorkerMail {
     Control(ToWorker),
@@ -41,7 +41,7 @@ impl AppendFile for SimFile {
     }
 }
 
-/// Appends to a file on a disk that takes everything.
+/// Appends to a file on a disk that accepts everything.
 fn append(to: AppendTo, data: &[Bytes]) -> Outcome {
     let (file, name): (Arc<dyn AppendFile>, _) = match to {
         AppendTo::New { .. } | AppendTo::Path { .. } => (Arc::new(SimFile::default()), None),
@@ -58,7 +58,7 @@ impl World {
             return false;
         }
         let now = self.now();
-        // The thread was interrupted while it sent.
+        // First continues the outputs whose sending was interrupted by a pause of the thread.
         let mut progress = self.perform_all(index);
         progress |= self.take_mail(index);
         if !self.threads.runs(index) {

@@ -17,7 +17,7 @@ impl Rig {
         all.into_iter().map(|one| (one.name, one.language, one.uri.unwrap())).collect()
     }
 
-    /// The languages of the adaptation sets of each period of the manifest.
+    /// Returns the languages of the adaptation sets, for each period of the manifest.
     fn periods(&self) -> Vec<Vec<String>> {
         let languages = |period: &str| {
             let sets = period.split(" lang=\"").skip(1);
@@ -26,8 +26,8 @@ impl Rig {
         self.text("cam/cam.mpd").split("<Period ").skip(1).map(languages).collect()
     }
 
-    /// The second audio track has the numbers and boundaries of the video, whose own are unchanged, and no rendition
-    /// has a discontinuity.
+    /// Checks that the second audio track has the numbers and boundaries of the video, that the video's own are
+    /// those of `before`, and that no rendition has a discontinuity.
     fn assert_beside(&self, before: &BTreeMap<u64, (i64, u128)>) {
         let [video, sound] = ["cam__video", "cam__audio1"].map(|base| self.segments(base));
         let is_same =
@@ -103,7 +103,7 @@ fn the_first_sound_holds_the_others_up_no_more() {
 
 #[test]
 fn a_sound_comes_and_goes_without_a_discontinuity_of_the_others() {
-    // Within a segment, at its end, and a frame before that.
+    // The second audio track begins within a segment of the video, at its end, or one frame before its end.
     for came_ms in [9000, 10_000, 9960] {
         let mut rig = Rig::new();
         let both = [(video(0), 0), (sound(0, "deu"), 0)];
@@ -121,7 +121,7 @@ fn a_sound_comes_and_goes_without_a_discontinuity_of_the_others() {
         assert!(gaps.segments.last().unwrap().gap && !gaps.ended, "{gaps}");
         assert!(rig.media("cam__video").independent_segments);
         assert_eq!(rig.periods(), [vec!["de"], vec!["de", "en"], vec!["de"]]);
-        // The second audio track comes back.
+        // The second audio track returns.
         rig.pass(&all, 4, 20_000 + came_ms / 2..36_000);
         assert_eq!(rig.sounds().len(), 2);
         rig.assert_beside(&before);

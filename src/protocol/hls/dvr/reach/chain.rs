@@ -14,7 +14,7 @@ type Link = (Chunk, Option<(u64, i64)>);
 /// The best continuation from a chunk.
 #[derive(Debug, Clone, Copy)]
 struct Way {
-    /// The number after its last segment.
+    /// The number after the last segment of the continuation.
     end: u64,
     /// True if the first step cuts no list.
     is_exact: bool,

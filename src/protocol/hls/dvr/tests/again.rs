@@ -232,7 +232,7 @@ fn segments_that_were_lost_count_no_bytes() {
         }
     }
     assert_eq!(rig.dvr.reach.bytes(), 30 * 1000);
-    // Nor those for which there was no room in memory.
+    // Segments for which memory had no room are not counted either.
     assert!(!rig.hand_out());
     rig.segment(HELD_BYTES_MAX + 1, false);
     assert_eq!(rig.dvr.reach.bytes(), 30 * 1000);
@@ -264,8 +264,8 @@ fn list_of(number: u64, segments: u64) -> Bytes {
 
 #[test]
 fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
-    // Lists, by first number and number of segments; and the range of numbers with which the stream
-    // continues.
+    // Each case: the lists, each by its first number and its number of segments; and the range of numbers with
+    // which the stream continues.
     for (lists, from, to) in [
         (vec![(100, 16), (100, 20), (116, 16), (132, 16)], 100, 148),
         (vec![(84, 16), (100, 20), (100, 16), (116, 16), (132, 16)], 84, 148),
@@ -293,7 +293,7 @@ fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
         let end = list.media_sequence + u64::try_from(list.segments.len()).unwrap();
         assert_eq!((list.media_sequence, end), (from, to), "{lists:?}");
         assert_eq!(rig.dvr.reach.bytes(), (to - from) * 10, "{lists:?}");
-        // Nothing is left of the other lists, and no list that would mislead the next run.
+        // The files of the other lists are removed, and so is every list that would mislead the next run.
         let before = |name: &str| name.starts_with("cam") && *name < *format!("cam{from:09}");
         let is_left =
             |name: &&String| before(name) || name.ends_with(LIST) && name.starts_with("84") && from > 84;
@@ -328,7 +328,7 @@ fn the_head_of_a_list_holds_for_segments_of_a_former_run() {
         assert!(list.segments.len() == 41 && list.segments.iter().any(|segment| segment.gap) == is_gap);
         assert_eq!(list.version, if is_gap { GAP_VERSION } else { 6 });
         assert_eq!(list.independent_segments, is_independent);
-        // Until the old segments have left.
+        // Enough segments for the old ones to leave the window.
         for _ in 0..200 {
             next.segment(1000, false);
             next.settle();

@@ -31,7 +31,8 @@ impl Rig {
         std::str::from_utf8(&blob.bytes).unwrap().to_owned()
     }
 
-    /// The segments of a playlist by number: date and length. Checks that all files named there exist.
+    /// Returns the date and length of each segment of a playlist, by number. Checks that all files in the playlist
+    /// exist.
     fn numbered(&self, uri: &str) -> BTreeMap<u64, (i64, u128)> {
         let playlist = self.track(uri).unwrap_or_else(|| panic!("{uri} is not there"));
         let parts = playlist.segments.iter().flat_map(|one| &one.parts).map(|part| &part.uri);
@@ -48,8 +49,8 @@ impl Rig {
             .collect()
     }
 
-    /// Checks that the newest `count` common segments are the same in all playlists, and that those of the audio end
-    /// with them.
+    /// Checks that the newest `count` common segments are the same in all video playlists, and that the audio
+    /// segments end with them.
     fn assert_beside(&self, count: usize) {
         let uris = self.variants();
         let first = self.numbered(&uris[0]);
@@ -70,7 +71,7 @@ impl Rig {
         assert!(targets.iter().all(|target| *target == targets[0]), "6.2.4: {targets:?}");
     }
 
-    /// The periods of the manifest by their numbers: beginning, and the renditions of video.
+    /// Returns for each period of the manifest its number, its beginning and its video renditions.
     fn periods(&self) -> Vec<(String, String, Vec<String>)> {
         let text = self.manifest();
         let between = |text: &str, from: &str, to: &str| {
@@ -145,7 +146,7 @@ fn each_rendition_is_in_the_manifest_as_soon_as_it_is_in_its_playlist() {
                 continue;
             };
             let listed = rest.split("</Representation>").next().unwrap().matches("<S t=").count();
-            // The other stream's worker learns of it with its next frame.
+            // The worker of the other stream notices the new segments with that stream's next frame.
             assert!(playlist.segments.len().abs_diff(listed) <= 1, "{id} {text}");
         }
     }
@@ -187,7 +188,7 @@ fn t_12_a_rendition_that_comes_or_goes_begins_a_period_and_empties_none() {
     assert_eq!(periods.iter().map(|(.., ids)| ids.len()).collect::<Vec<_>>(), [2, 1, 2], "{periods:?}");
     rig.pass(40_000);
     assert_eq!(rig.periods().len(), 1);
-    // The programme ends with the last stream.
+    // The ladder ends with its last stream.
     rig.end("cam_720");
     rig.end("cam");
     assert!(rig.track(high).unwrap().ended && rig.track(low).is_none() && rig.track(SOUND).unwrap().ended);
@@ -238,7 +239,7 @@ fn a_period_that_has_just_begun_outlives_the_stream_that_leads() {
         rig.pass(200);
     }
     rig.pass(12_000);
-    // Its segments are complete a little later than those of the others.
+    // The segments of this rendition are complete a little later than those of the others.
     rig.begin("cam_360", &[360], 200, 2000);
     while rig.periods().len() < 2 {
         rig.pass(FRAME_MS);

@@ -23,7 +23,8 @@ impl Rig {
         if self.layout == Layout::Apart { "ll-hls/cam/" } else { "" }
     }
 
-    /// The segments of a playlist by number: date and length. Checks that all except gaps exist.
+    /// Returns the date and length of each segment of a playlist, by number. Checks that all segments except gaps
+    /// exist.
     fn places(&self, uri: &str) -> BTreeMap<u64, (i64, u128)> {
         let playlist = self.media(&format!("{}{uri}", self.folder())).unwrap_or_else(|| panic!("no {uri}"));
         for segment in playlist.segments.iter().filter(|segment| !segment.gap) {
@@ -34,8 +35,8 @@ impl Rig {
         (playlist.media_sequence..).zip(playlist.segments.iter().map(place)).collect()
     }
 
-    /// Checks that the newest segments of both, `count` of them, have the same numbers, and the same
-    /// boundaries within one frame.
+    /// Checks that the newest `count` segments of two playlists have the same numbers, and boundaries that differ
+    /// by one frame at most.
     fn assert_places(&self, uri: &str, other: &str, count: usize) {
         let (first, second) = (self.places(uri), self.places(other));
         let common: Vec<u64> = first.keys().filter(|number| second.contains_key(number)).copied().collect();
@@ -141,7 +142,7 @@ fn all_renditions_share_the_sounds_of_the_stream_that_leads() {
     let sets = newest.matches("contentType=\"audio\" lang=\"de\"").count();
     let others = newest.matches("contentType=\"audio\" lang=\"en\"").count();
     assert_eq!((sets, others), (1, 1), "{text}");
-    // The next stream continues all of them, under the same names.
+    // The next stream continues all audio playlists, under the same names.
     let before = [german, english].map(|uri| rig.places(uri));
     rig.end("cam_high");
     rig.pass(8000);
