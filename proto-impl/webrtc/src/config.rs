@@ -44,8 +44,8 @@ pub struct Config {
     /// Sent audio may carry its level (RFC 6464), set by [`crate::Peer::set_audio_level`]; for clients
     /// that publish. A section whose lost packets are retransmitted without RTX carries no levels.
     pub audio_levels: bool,
-    /// Later offers of the peer may add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`];
-    /// for viewers to which a server offers rooms. If false, the first offer settles the sections, at most
+    /// Lets later offers of the peer add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`]. For
+    /// viewers to which a server offers rooms. If false, the first offer fixes the sections, at most
     /// [`crate::SECTIONS_MAX`]; servers should use false.
     pub takes_changes: bool,
 }

@@ -195,8 +195,8 @@ pub(crate) struct Transport {
     agent: Agent,
     dtls_config: Arc<dtls::Config>,
     seed: Seed,
-    /// True if we are the DTLS client; and the peer's expected fingerprints. `None` before the descriptions are
-    /// applied.
+    /// DTLS role (true if we are the client) and the peer's expected fingerprints. `None` before the
+    /// descriptions are applied.
     expected: Option<(bool, Vec<dtls::Fingerprint>)>,
     /// DTLS connection, created with the first validated path.
     dtls: Option<Box<dtls::Connection>>,
@@ -491,7 +491,7 @@ impl Transport {
                     };
                     return self.close(now, reason);
                 }
-                // Media queries the selected path whenever it needs it.
+                // Nothing to do: `media_path` queries the agent for the selected path.
                 ice::Event::Selected(_) | _ => {}
             }
         }

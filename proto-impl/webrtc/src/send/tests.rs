@@ -161,7 +161,8 @@ fn a_long_unit_of_samples_keeps_its_time() {
     assert_eq!(times, [(0, 1146), (1146, 1146), (2292, 708)]);
 }
 
-/// Checks a mid that is a valid token (RFC 5888 §4), but longer than the space that payloads leave.
+/// Checks that a mid longer than the space beside the payload is left out of packets, although it is a valid
+/// token (RFC 5888 §4).
 #[test]
 fn a_long_name_stays_out_of_packets() {
     for (mid, head) in

@@ -29,7 +29,7 @@ const WALL: Duration = Duration::from_secs(1_770_000_000);
 static IDENTITIES: LazyLock<[Arc<Identity>; 2]> =
     LazyLock::new(|| [1, 2].map(|n| Arc::new(Identity::self_signed(&Seed::from_number(n)).unwrap())));
 
-/// Seeds for a test: `few`, or as many as the environment says.
+/// Returns the seeds for a test: `few` of them, or as many as the variable `MILLSTREAM_SEEDS` says.
 pub(crate) fn seeds(few: u64) -> std::ops::Range<u64> {
     0..std::env::var("MILLSTREAM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
 }
@@ -40,12 +40,12 @@ pub(crate) fn server_config() -> Config {
 }
 
 pub(crate) fn client_config() -> Config {
-    // Checks every 20 ms, since a simulation has no other traffic to consider.
+    // ICE checks are sent every 20 ms, since a simulation has no other traffic to consider.
     let ice = ice::Config { ta: ms(20), rto: ms(250), ..ice::Config::default() };
     Config::new(IceMode::Full(Arc::new(ice)), Arc::clone(&IDENTITIES[1]))
 }
 
-/// An owner's handling of pictures for which there is no room.
+/// An owner's reaction to a picture that exceeds the budget for video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Sends all pictures nonetheless.

@@ -216,12 +216,12 @@ fn what_the_path_carries_is_estimated() {
     let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
     assert!((3_000_000..6_000_000).contains(&estimate), "{estimate}");
     assert_eq!(pair.a.verifier.video().duplicated, 0);
-    // Half of the stream's rate.
+    // The path now carries less than half of the stream's rate.
     pair = pair.links(|link| link.rate(600_000));
     pair.run_for(secs(2)).unwrap();
     let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
     assert!((200_000..900_000).contains(&estimate), "{estimate}");
-    // A publisher gets no such feedback.
+    // The viewer sends no media, so it has no estimate and cannot probe.
     assert!(pair.a.peer.estimate(pair.clock.now()).is_none());
     let now = pair.clock.now();
     assert!(!pair.a.peer.probe(now, 1_000_000));
@@ -242,7 +242,7 @@ fn after_a_blackout_video_resumes() {
     assert!(late.is_some_and(|late| late <= secs(1) + ms(600)), "{late:?}");
 }
 
-/// Checks that a key frame is requested if none would come soon.
+/// Checks that a key frame is requested after an outage if no key frame is due soon.
 #[test]
 fn after_a_blackout_a_key_frame_is_asked_for() {
     let mut pair = session(1, Direction::SendOnly);
