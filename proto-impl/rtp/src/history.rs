@@ -33,7 +33,8 @@ const RESENT_MAX: usize = 512;
 const BUDGET_BYTES_LEAST: usize = 1000;
 /// Share of the sent bytes that may be retransmitted, in eighths: a quarter, unless the path loses more.
 const BUDGET_SHARE: u8 = 2;
-/// Maximum share, in eighths: one and a half times the bytes sent.
+/// Maximum share of the sent bytes that may be retransmitted, in eighths: one and a half times the bytes
+/// sent.
 const BUDGET_SHARE_MAX: u8 = 12;
 /// Loss in thousandths above which retransmissions get a larger budget.
 const HEAVY_LOSS: u16 = 200;
@@ -80,7 +81,7 @@ pub struct LoggedPacket {
 /// A unit in the log of its track, the same for all its viewers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedUnit {
-    /// Ids of its packets.
+    /// Ids of the unit's packets.
     pub packets: Range<PacketId>,
     /// RTP timestamp on the track's clock.
     pub timestamp: u32,
@@ -454,7 +455,7 @@ mod tests {
         assert_eq!((log.len(), log.first_id()), (2, ids[4]));
         let mut history = ResendHistory::new();
         history.sent(ExtendedSequence::first(SequenceNumber(7)), ids[4], 100);
-        // Ten times in total, although it is requested only every two seconds.
+        // The packet is retransmitted ten times in total, although it is requested only every two seconds.
         let asked = (0..30).map(|n| at(late, n * 2000));
         let resent = asked.filter(|now| history.resend(*now, SequenceNumber(7), RTT, &log).is_some()).count();
         assert_eq!(resent, usize::from(RESENDS_MAX));

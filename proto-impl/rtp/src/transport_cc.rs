@@ -248,7 +248,7 @@ mod tests {
         // A leap restarts the count.
         bench.packets([(10_000_000, 1), (10_000_250, 30_000)]);
         assert_eq!(bench.feedback(10_200).1, [(30_000, Some(10_000_250))]);
-        // If nothing fits, nothing is lost.
+        // If no packet fits into the feedback, none is forgotten.
         bench.packets([(11_000_000, 30_001)]);
         let now = bench.start + Duration::from_secs(12);
         assert!(!bench.recorder.poll_feedback(now, Ssrc(1), Ssrc(2), &mut Compound::new(20)));

@@ -351,14 +351,15 @@ impl Feedback {
         probe.packets = probe.packets.saturating_add(1);
     }
 
-    /// Handles feedback up to this number. If it covers the whole probe, the probe is evaluated.
+    /// Handles feedback about packets before number `behind`. If it covers the whole probe, the probe is
+    /// evaluated.
     fn end_probe(&mut self, behind: u16) {
         let Some(probe) = self.probing.probe else { return };
         let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };
         self.probing.probe = None;
         let sent = u32::try_from(end.saturating_sub(probe.first)).unwrap_or(u32::MAX);
-        // If packets arrived faster than they left, they were delayed together on the path, or the report is
-        // false.
+        // Packets that arrived faster than they left were held up together on the path, or the report is
+        // false. Then the time between their departures counts.
         let left = probe.last_left.saturating_sub(probe.first_left);
         let took = probe.last_at.saturating_sub(probe.first_at).max(left);
         // A fifth may be lost; more means that the path could not carry the probe.

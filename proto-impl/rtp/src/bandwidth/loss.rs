@@ -10,7 +10,7 @@ const SPAN: u64 = 50;
 const TRIAL_SPAN: u64 = 60;
 /// Number of packets over which a trial is measured otherwise.
 const TRIAL_SPAN_MAX: u64 = 240;
-/// The path's own loss approaches a smaller measured share by the difference divided by this.
+/// While a smaller share is measured, the path's own loss is reduced by the difference divided by this.
 const OWN_FALLS: u16 = 4;
 /// Maximum share, in thousandths, that counts as the path's own without a trial if there is no queue.
 const OWN_MAX: u16 = 100;
@@ -66,7 +66,8 @@ impl Losses {
             self.reported(seen);
             if number >= self.since.saturating_add(SPAN) {
                 self.recent = smooth(self.recent, seen);
-                // Gradually, because the share measured over few packets is subject to chance.
+                // The path's own loss is reduced gradually, because the share measured over few packets is
+                // subject to chance.
                 self.own = self.own.saturating_sub(self.own.saturating_sub(self.recent).div_ceil(OWN_FALLS));
             }
         }
@@ -136,8 +137,8 @@ impl Losses {
     }
 }
 
-/// Returns the mean of both, rounded up if anything was lost: a small loss does not vanish at once, but
-/// eventually decays to 0.
+/// Returns the mean of `known` and `seen`, rounded up if `seen` is not 0: a small loss does not vanish at
+/// once, but eventually decays to 0.
 const fn smooth(known: u16, seen: u16) -> u16 {
     known.saturating_add(seen).saturating_add(if seen > 0 { 1 } else { 0 }) / 2
 }

@@ -155,8 +155,8 @@ impl BandwidthEstimator {
         [self.target(now), first.map(bits)].into_iter().flatten().min()
     }
 
-    /// Returns a rate above the estimate that the path may carry, in bits per second, judging by packets sent
-    /// together; worth a probe. `None` without such a hint.
+    /// Returns a rate above the estimate that is worth a probe, in bits per second: packets sent together
+    /// arrive as if the path carried that rate. `None` without such a hint.
     #[must_use]
     pub fn hint(&self) -> Option<u64> {
         let feedback = self.feedback.as_ref().filter(|_| self.reads_pairs())?;

@@ -11,8 +11,8 @@ const RECENT_MICROS: i64 = 150_000;
 const ALLOWANCE: i64 = 10_000;
 /// Multiple of the jitter added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
-/// Part of the overtaking time that is allowed likewise, as a divisor: the shortest delays vary by less than
-/// that time.
+/// Divisor of the overtaking time, which is allowed instead of the jitter if the quotient is larger: the
+/// shortest delays vary by less than the overtaking time.
 const ALLOWANCE_OVERTAKEN: i64 = 2;
 /// Overtaking time in microseconds above which distances between arrivals say nothing about a bottleneck.
 const OVERTAKEN_MIN: i64 = 5_000;
@@ -22,15 +22,15 @@ const ALLOWANCE_JITTER_MAX: i64 = 150_000;
 /// jitter; and the assumed size of such packets in bytes.
 const JITTER_STEADY: f64 = 3.0;
 const PACKET_BYTES: u64 = 1_200;
-/// The base rises by the jitter divided by this with each window.
+/// With each window, the base rises by the jitter divided by this.
 const CREEP_WINDOWS: i64 = 8;
 /// Weight of one window in the jitter, as a divisor.
 const JITTER_WINDOWS: i64 = 8;
 /// Time in microseconds, in addition to one and a half times the queue, in which the queue must drain. After
 /// that, the remaining queue counts as delay of the path.
 const DRAINED_MORE: i64 = 100_000;
-/// A queue that has not shrunk by an eighth in this time, although the sender obeys the rate, counts as delay
-/// of the path; in microseconds.
+/// Time in microseconds. A queue that has not shrunk by an eighth in this time counts as delay of the path,
+/// if the sender obeys the rate.
 const STANDS_MICROS: i64 = 3_000_000;
 /// Clocks drift, so the base rises by the elapsed time divided by this: about the drift of a poor crystal.
 const DRIFT_PARTS: i64 = 10_000;
@@ -75,8 +75,8 @@ impl BusyRate {
     }
 }
 
-/// A queue under observation: its maximum; how much must have drained since then; and its minimum since then,
-/// with the time of that. In microseconds.
+/// A queue under observation, in microseconds: its maximum, the amount that must have drained since the
+/// maximum, and its minimum since then with the time of the minimum.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     most: i64,
@@ -167,8 +167,8 @@ impl Queue {
         if self.rises < self.falls { self.rises } else { self.falls }
     }
 
-    /// Sets the time by which packets on the path are overtaken, in microseconds. Delays vary by as much
-    /// without a queue.
+    /// Sets the time by which packets on the path are overtaken, in microseconds. Delays vary by that time
+    /// even without a queue.
     pub(super) const fn set_overtaken(&mut self, micros: i64) {
         self.overtaken = micros;
     }
@@ -233,13 +233,13 @@ impl Queue {
 /// Change of a queue since the last observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trend {
-    /// No queue.
+    /// There is no queue.
     Empty,
-    /// Shorter than at any time since it was first observed.
+    /// The queue is shorter than at any time since it was first observed.
     Drains,
-    /// Not shorter, and not much longer.
+    /// The queue is neither shorter than before nor much longer.
     Stands,
-    /// Longer by a quarter or more.
+    /// The queue is longer than its former maximum, by more than a quarter.
     Grows,
     /// The path's delay has increased; the excess is not a queue.
     Path,
@@ -356,7 +356,7 @@ mod tests {
             queue.packet(wild, wild.wrapping_mul(7), u64::MAX);
             queue.watch(wild, wild.wrapping_neg(), n % 2 == 0);
         }
-        // A clock that is slow by half of one part in ten thousand does not look like a queue.
+        // A clock that is slow by 50 parts per million does not look like a queue.
         let mut queue = Queue::default();
         for n in 0..60_000i64 {
             queue.packet(n * 10_000, n * 10_000 + n / 2, 1000);

@@ -28,7 +28,8 @@ use crate::rtcp::ReportBlock;
 
 /// Minimum limit, in bits per second.
 const LIMIT_MIN: u64 = 50_000;
-/// If the highest number steps back by more than this, the report is not merely a late one.
+/// A report whose highest number steps back by more than this is not a late one: the receiver does not count
+/// cycles.
 const CYCLE_HALF: i32 = 1 << 15;
 /// Maximum number of sources; beyond it, the oldest is forgotten.
 const SOURCES_MAX: usize = 16;
@@ -44,16 +45,16 @@ const WINDOW: Duration = Duration::from_secs(5);
 const WINDOW_PACKETS: u64 = 40;
 const WINDOW_BAD: Duration = Duration::from_secs(1);
 const BAD_FROM: u64 = 50;
-/// Number of packets that would be lost in the window deciding a trial if the loss had not changed.
+/// Number of packets that would be lost, at the loss before a trial, in the window that decides the trial.
 const EVIDENCE: u64 = 16;
-/// Maximum time to wait for that many packets.
+/// Maximum duration of a window, even if it contains too few packets.
 const WINDOW_MAX: Duration = Duration::from_secs(10);
 /// Time without packets after which measuring restarts.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Time after a change of the limit during which reports mostly cover packets sent before it.
 const SETTLES: Duration = Duration::from_secs(1);
-/// Time after a change from which on a report is counted completely if the previous report came at the change:
-/// few of its packets were sent before.
+/// If the previous report arrived at the change of the limit, a report at least this much later is counted
+/// completely: few of its packets were sent before the change.
 const SETTLED: Duration = Duration::from_secs(3);
 /// A trial reduces the limit to this percentage of what arrived.
 const LOWERED: u64 = 92;
@@ -61,8 +62,8 @@ const LOWERED: u64 = 92;
 /// sent.
 const BURSTS_MAX: u64 = 150;
 const SPREAD: u64 = 125;
-/// Time after the first packet in which a new receiver may be sent media published earlier; losses of that are
-/// not judged.
+/// Time after the first packet in which a new receiver may be sent media published earlier. Losses in this
+/// time are not judged.
 const JOINS: Duration = Duration::from_millis(500);
 /// Loss in thousandths up to which spreading bursts is the only trial.
 const LITTLE: u64 = 20;
@@ -72,8 +73,8 @@ const LOWERINGS_MAX: u8 = 2;
 /// elsewhere.
 const GROWTH_NEAR: (u64, u64) = (2, 4);
 const GROWTH: (u64, u64) = (8, 20);
-/// Bounds of "near", in percent of the rate that was too high. Until the hold is over, the limit rises only to
-/// the middle value.
+/// Range around the rate that was too high, in percent of that rate, in which growth is slow. Until the hold
+/// is over, the limit rises only to the middle value.
 const NEAR: (u64, u64, u64) = (80, 92, 115);
 /// Time for which the rate that was too high is not tried again; doubled each time it is too high again.
 const HOLD: Duration = Duration::from_secs(20);
@@ -98,7 +99,7 @@ struct Source {
     /// Highest number and losses in the last report.
     highest: u32,
     lost: i32,
-    /// Time of that report.
+    /// Time of the last report.
     at: Option<Instant>,
     /// The last change of the limit after which a report of this source has arrived.
     change: u32,
@@ -167,7 +168,7 @@ pub struct ReportedPath {
     /// Number of changes of the limit; and the time of the last change, with the bytes sent before it.
     change: u32,
     changed: Option<Window>,
-    /// Share of all packets lost before that change, in thousandths.
+    /// Share of all packets lost before the last change of the limit, in thousandths.
     loss_of_all: u64,
     limit: Option<u64>,
     trial: Option<Trial>,
@@ -177,7 +178,7 @@ pub struct ReportedPath {
     carried: u64,
     /// The rate that was too high.
     capacity: Option<u64>,
-    /// Wait before that rate is tried again.
+    /// Wait before the rate that was too high is tried again.
     hold: Wait,
     /// Wait before the next trial, after loss was found to be random.
     random: Wait,
@@ -261,7 +262,7 @@ impl ReportedPath {
             (source.highest, source.lost) = (block.highest_sequence, block.cumulative_lost);
             return false;
         }
-        // A repeated report, or one older than the last.
+        // Ignores a repeated report, and a report older than the last one.
         let Some(expected) = u64::try_from(came).ok().filter(|expected| *expected > 0) else { return false };
         let lost = i64::from(block.cumulative_lost) - i64::from(source.lost);
         let lost = u64::try_from(lost).unwrap_or(0).min(expected);
@@ -312,7 +313,7 @@ impl ReportedPath {
         let own = window.expected.saturating_mul(self.own.saturating_mul(2).saturating_add(BAD_FROM));
         let is_bad = window.lost.saturating_mul(1000) >= own;
         let least = if is_bad || self.trial.is_some() { WINDOW_BAD } else { WINDOW };
-        // Enough packets are needed that chance does not decide a trial.
+        // A window must contain so many packets that chance does not decide a trial.
         let packets =
             self.trial.map_or(WINDOW_PACKETS, |trial| EVIDENCE.saturating_mul(1000) / trial.loss.max(1));
         let is_whole = took >= least && window.expected >= packets || took >= WINDOW_MAX;

@@ -12,13 +12,13 @@ const TOLD_KEPT: u64 = 256;
 const STEP: i64 = 64;
 /// Maximum time by which a packet may be overtaken, in microseconds.
 const OVERTAKEN_MAX: i64 = 400_000;
-/// The remembered time is reduced by its value divided by this at each feedback.
+/// At each feedback, the remembered overtaking time is reduced by its value divided by this.
 const OVERTAKEN_FALLS: i64 = 256;
 /// Bits of a stored time. It wraps around after 33 s; only differences matter.
 const TIME_BITS: u32 = 19;
 const TIME: u32 = (1 << TIME_BITS) - 1;
-/// Age in steps at which times would become ambiguous: 32 s. Packets that are still without feedback are
-/// dropped.
+/// Age in steps at which times would become ambiguous: 32 s. Older packets are dropped even if no feedback
+/// has covered them.
 const AGE_MAX: u32 = 500_000;
 /// Bit offset of a packet's state, above its time.
 const STATE_SHIFT: u32 = TIME_BITS;
@@ -230,7 +230,8 @@ mod tests {
         assert_eq!(size_of::<Entry>(), 4);
     }
 
-    /// Packets that are overtaken are lost only if they are later than any before, and each result is final.
+    /// An overtaken packet counts as lost only if it is later than any packet before, and each result is
+    /// final.
     #[test]
     fn what_is_late_is_not_lost_once_that_was_seen() {
         let mut log = SentLog::default();
@@ -248,7 +249,7 @@ mod tests {
         assert!(results.iter().zip(0..).all(|((number, _), n)| *number == n), "in order, each once");
         let lost: Vec<u64> =
             results.iter().filter(|(_, is_lost)| *is_lost).map(|(number, _)| *number).collect();
-        // The first of them is not expected to be late.
+        // Packet 9 counts as lost, because no packet was late before it.
         assert_eq!(lost, [9, 49, 99, 149]);
         assert!((30_000..=40_000).contains(&log.overtaken()), "{}", log.overtaken());
     }
@@ -304,7 +305,7 @@ mod tests {
         let wrap = i64::from(TIME) + 1;
         log.push(99_000_000 / STEP * STEP + wrap * STEP, 10);
         assert_eq!((log.entries.len(), log.take(99, true)), (1, None));
-        // Longer than any datagram.
+        // A packet longer than any datagram is stored with the maximum length.
         log.push(99_000_000 / STEP * STEP + wrap * STEP, 70_000);
         assert_eq!(log.take(101, true).unwrap().bytes, 2047);
     }

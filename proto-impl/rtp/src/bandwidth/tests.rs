@@ -451,7 +451,8 @@ fn a_path_that_loses_before_its_queue_carries_what_passes() {
 /// Checks that there is an estimate at any round trip time.
 #[test]
 fn a_long_way_is_no_silence() {
-    // With a round trip of ten seconds, the half minute has room for only two more after the first feedback.
+    // With a round trip of ten seconds, half a minute leaves room for only two further round trips after the
+    // first feedback.
     for (latency, least) in [(800_000, 1_900_000), (4_000_000, 1_900_000), (10_000_000, 90_000)] {
         let start = netsim::Clock::new().now();
         let mut line = Line::new(10_000_000);
@@ -480,9 +481,9 @@ fn a_long_way_is_no_silence() {
     }
 }
 
-/// Makes false feedback about the packets since the last one. Deltas are in units of 250 microseconds.
+/// Makes false feedback about the packets since the last feedback. Deltas are in units of 250 microseconds.
 fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
-    // In steps of 64 ms.
+    // The reference time is in steps of 64 ms.
     let time = u32::try_from(n * 100 / 64).unwrap();
     match kind {
         "all lost" => (time, vec![None; count.max(1)]),

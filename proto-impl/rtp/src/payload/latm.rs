@@ -66,8 +66,8 @@ impl Depacketizer {
             self.broken = false;
         }
         if part.gap {
-            // The packet may not be the start of an element, so an additional frame is dropped rather than
-            // decoded as noise.
+            // Packets are missing, so this one may not be the start of an element. One frame too many is
+            // dropped rather than decoded as noise.
             self.give_up(out);
         }
         self.timestamp = part.timestamp;

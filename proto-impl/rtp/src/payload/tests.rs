@@ -228,7 +228,7 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
     }
 }
 
-/// Checks a frame with a single slice, from a low-latency encoder: it can be sent in a single call.
+/// Checks that a frame with a single slice, as low-latency encoders make, can be sent in a single call.
 #[test]
 fn a_frame_of_one_slice_is_one_run() {
     let mut random = Seed::from_number(2).random();
@@ -330,7 +330,7 @@ fn parameter_sets_stand_before_a_key_frame_once() {
     let slice = vec![0x65, 0x88, 1, 2];
     for (nals, wanted) in [
         (vec![slice.clone()], vec![sets[0].clone(), sets[1].clone(), slice.clone()]),
-        // Its own parameter sets are kept; delimiters and filler data are not.
+        // The unit's own parameter sets are kept; delimiters and filler data are not.
         (
             vec![vec![9, 0xf0], vec![0x67, 1], vec![0x68, 2], vec![12, 0xff], slice.clone()],
             vec![vec![0x67, 1], vec![0x68, 2], slice.clone()],

@@ -49,7 +49,7 @@ const ECHO_LOSS_MIN: u32 = 20;
 const TOLERANCE_MAX: Duration = Duration::from_millis(250);
 /// Share of late packets, in thousandths, above which packets count as overtaking each other.
 const LATE_SHARE_MIN: u32 = 10;
-/// Number of requests until the loss is known.
+/// Number of requests for which the hold leaves time until the loss is known.
 const TRIES_FIRST: u32 = 3;
 
 /// Extreme value over the last one or two windows.
@@ -215,8 +215,8 @@ impl Hold {
 
     /// Returns the hold without retransmissions.
     pub(super) fn of_reordering(&self, jitter: Duration) -> Duration {
-        // If delays are evenly distributed, the jitter of RFC 3550 is a third of their range, and converges to
-        // that slowly.
+        // If delays are evenly distributed, the jitter of RFC 3550 slowly converges to a third of their
+        // range, so four times the jitter covers the range.
         let spread = jitter.saturating_mul(4);
         self.of_lateness().max(spread).clamp(HOLD_REORDER_MIN, HOLD_REORDER_MAX)
     }

@@ -36,7 +36,7 @@ pub(super) struct RequestTimes {
 /// A missing packet that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// Time of its first request; `None` if it was not requested.
+    /// Time of the packet's first request; `None` if it was not requested.
     pub(super) first_asked: Option<Instant>,
 }
 
@@ -57,9 +57,9 @@ impl NackList {
         Self { missing: BTreeMap::new(), due: None, given_up: VecDeque::new() }
     }
 
-    /// Adds the numbers from `from` up to but not including `to` as missing, to be requested at `next`. Returns
-    /// false if there are too many: the list is then cleared, since a new key frame costs less than all of
-    /// them.
+    /// Adds the numbers from `from` up to but not including `to` as missing, to be requested at `next`.
+    /// Returns false if there are too many: the list is then cleared, since a new key frame costs less than
+    /// the retransmission of all of them.
     #[must_use]
     pub(super) fn lost(
         &mut self,

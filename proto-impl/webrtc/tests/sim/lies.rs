@@ -20,7 +20,7 @@ const SEED: u64 = 3;
 struct Outcome {
     /// Bytes that the server sent in [`LENGTH`].
     bytes: u64,
-    /// Maximum memory that its session held, in bytes.
+    /// Maximum memory that the viewer's session held, in bytes.
     held: usize,
     key_frames_wanted: u64,
 }

@@ -13,14 +13,14 @@ struct Line {
     now_ms: u64,
     rate: u64,
     queue_ms: u64,
-    /// Share that is lost by chance before the queue, in thousandths.
+    /// Share of packets lost by chance before the queue, in thousandths.
     loss: u64,
     /// Interval of reports.
     report_ms: u64,
     random: Random,
     /// Time from which on the line is idle, in microseconds.
     free: u64,
-    /// Bytes that may leave, in thousandths of a bit.
+    /// Credit for sending, in thousandths of a bit.
     credit: u64,
     path: ReportedPath,
     number: u16,
