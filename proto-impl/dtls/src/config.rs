@@ -65,8 +65,9 @@ pub struct Config {
     pub retransmit_longest: Duration,
     /// Time after which an incomplete handshake fails.
     pub handshake_timeout: Duration,
-    /// The server requires a cookie first (RFC 6347 §4.2.1). With ICE, the peer's address is already verified;
-    /// on a port without ICE, a [`crate::CookieVerifier`] does the same for all clients without keeping state.
+    /// True if a server first requires a cookie from the client (RFC 6347 §4.2.1). With ICE, the peer's
+    /// address is already verified; on a port without ICE, a [`crate::CookieVerifier`] does the same for all
+    /// clients without keeping state.
     pub cookie: bool,
     /// True to deliver application data; otherwise it is counted and dropped.
     pub receives_data: bool,
@@ -93,7 +94,7 @@ impl Default for Config {
     }
 }
 
-/// The peer that is acceptable.
+/// Peers that are acceptable, by the fingerprints of their certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// Not known yet; the check of the peer's certificate must wait.

@@ -77,7 +77,7 @@ impl Flight {
                     let over = if *protected { PROTECTION_BYTES } else { 0 };
                     let heads = HEAD_BYTES.saturating_add(handshake::HEAD_BYTES).saturating_add(over);
                     let left = body.get(self.at.1..).unwrap_or_default();
-                    // An empty datagram takes at least one byte, however small it is.
+                    // At least one byte is put into an empty datagram, however small the datagram is.
                     let space = room.saturating_sub(heads).max(usize::from(out.is_empty()));
                     if (space == 0 && !left.is_empty()) || (room < heads && !out.is_empty()) {
                         break;

@@ -251,8 +251,8 @@ impl RecordLayer {
         self.write.is_some()
     }
 
-    /// Numbers the answers like the client's records. A stateless server has already sent answers numbered this
-    /// way, and lower numbers would look like replays (RFC 6347 §4.2.1).
+    /// Numbers our records from the client's `sequence` on. A stateless server has already answered under the
+    /// client's numbers, and lower ones would look like replays (RFC 6347 §4.2.1).
     pub(crate) fn follow(&mut self, sequence: u64) {
         let [clear, _] = &mut self.next;
         *clear = (*clear).max(sequence.min(SEQUENCE_LAST / 2));

@@ -165,7 +165,7 @@ impl Flight {
                 break;
             };
             let left = room.saturating_sub(clear.len()).saturating_sub(handshake::HEAD_BYTES);
-            // An empty record takes at least one byte, however small the datagram.
+            // At least one byte is put into a record, however small the datagram is.
             let space = left.max(usize::from(clear.is_empty()));
             if (space == 0 && start < end)
                 || (clear.len().saturating_add(handshake::HEAD_BYTES) > room && !clear.is_empty())
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Acknowledged parts are not sent again, in whatever order they were acknowledged; all others are.
+    /// Acknowledged parts are not sent again, in whatever order they were acknowledged; all other parts are.
     #[test]
     fn what_is_acknowledged_is_not_sent_again() {
         for pattern in 0..32u32 {

@@ -29,11 +29,11 @@ pub(super) struct Updates {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     Rests,
-    /// Requested; sent once the previous flight has arrived.
+    /// A `KeyUpdate` is requested, and will be sent once the previous flight has arrived.
     Wanted,
-    /// Sent; awaits its acknowledgement.
+    /// A `KeyUpdate` was sent, and awaits its acknowledgement.
     Sent,
-    /// Sent; awaits its acknowledgement. Another change has been requested.
+    /// A `KeyUpdate` was sent, and awaits its acknowledgement. Another change has been requested.
     SentAndWanted,
 }
 

@@ -147,7 +147,7 @@ fn d_11_all_patterns_of_doubling_and_reordering_of_the_first_eight_datagrams() {
     }
 }
 
-/// Checks a peer that never answers: eight tries, and the end ten seconds after the start.
+/// Checks that a client whose peer never answers tries eight times, and ends ten seconds after the start.
 #[test]
 fn d_11_silence_ends_after_ten_seconds() {
     for versions in SPOKEN {

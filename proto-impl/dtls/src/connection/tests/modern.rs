@@ -433,7 +433,7 @@ fn d_02_the_certificate_must_be_the_announced_one_in_13() {
                 assert_eq!(reason(&mut ends.client), CloseReason::Failed(failure));
                 assert_eq!(reason(&mut ends.server), CloseReason::Alert(failure.alert()));
             } else {
-                // The client is already connected when it learns of this.
+                // The client is already connected when the server refuses its certificate.
                 assert!(matches!(ends.client.poll_event(), Some(Event::Connected(_))));
                 assert_eq!(reason(&mut ends.client), CloseReason::Alert(failure.alert()));
                 assert_eq!(reason(&mut ends.server), CloseReason::Failed(failure));
@@ -581,7 +581,7 @@ fn d_12_old_keys_are_for_what_is_repeated_only() {
     let refused = Failure::Unexpected(MessageType::KEY_UPDATE);
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(refused));
 
-    // A message after the update, with the keys that the update ends.
+    // A message that follows the key update, but uses the keys that the update replaces.
     let mut ends = before_the_acknowledgement();
     for sequence in [5, 4] {
         let mut record = session(&mut ends.client).forge(3, ContentType::HANDSHAKE, &update(sequence));
