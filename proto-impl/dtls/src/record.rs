@@ -215,7 +215,7 @@ pub(crate) enum NotOpened {
     TooLong,
     /// The inner plaintext of DTLS 1.3 consists only of zeros, without a content type (RFC 8446 §5.4).
     Typeless,
-    /// The record is not authentic, and neither were too many before it: the keys must not be used any longer.
+    /// Too many records with these keys were not authentic: the keys must not be used any longer.
     Worn,
 }
 

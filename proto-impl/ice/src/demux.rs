@@ -191,7 +191,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
     }
 
     /// Closes `path` for its session, if any, because a session unknown to this demultiplexer has taken it
-    /// over. The next check by the former session's peer takes it back.
+    /// over. The next check by the former session's peer takes the path back.
     pub fn vacate(&mut self, path: &Path) {
         if let Some(session) = self.paths.get(path).copied() {
             self.close(path, session);
@@ -447,7 +447,7 @@ mod tests {
         // The session has another path, so it is still returned.
         demux.close(&path(1), 1);
         assert_eq!(turns(&mut demux), [1, 2, 1, 2]);
-        // A path that is transferred to another session.
+        // Path 3 is transferred to session 2.
         assert!(demux.open(path(3), 2));
         assert_eq!(turns(&mut demux), [2, 2, 2, 2]);
         demux.remove(2);

@@ -261,7 +261,8 @@ impl Agent {
         let number = self.current.number.wrapping_add(1);
         let next = Generation { number, local: Credentials::random(seed), remote: None };
         let before = std::mem::replace(&mut self.current, next);
-        // After two restarts without a nomination, the selected pair still uses the oldest credentials.
+        // After two restarts without a nomination, the selected pair still uses the oldest credentials, so
+        // those are kept.
         if self.nomination.selected.is_none_or(|selected| selected.generation == before.number) {
             self.previous = Some(before);
         }
@@ -391,7 +392,8 @@ impl Agent {
 
     fn switch_role(&mut self) {
         self.role = self.role.other();
-        // With equal tie-breakers, two sides would switch roles for ever (RFC 8445 §7.2.5.1).
+        // Draws a new tie-breaker: with equal ones, two sides would switch roles for ever (RFC 8445
+        // §7.2.5.1).
         self.tie_breaker = self.random.u64();
         self.nomination.nominating = None;
         count(&mut self.stats.role_switches);

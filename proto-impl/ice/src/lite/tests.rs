@@ -323,7 +323,7 @@ fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
     {
         let mut server = Server::with(LiteConfig { selection, ..LiteConfig::default() });
         if nominated {
-            // Nominated once, long ago.
+            // The path was nominated once, long ago.
             assert!(server.check(2, true));
         }
         assert!(server.check(1, true));
@@ -572,7 +572,8 @@ fn the_same_seed_gives_the_same_bytes() {
     assert!(run(1) == run(1) && run(1) != run(2));
 }
 
-/// A server whose peer was nominated on port 1 and whose media arrived on port 2; and the first probe.
+/// Returns a server whose peer nominated port 1 and then sent media from port 2, and the server's first
+/// probe.
 fn followed() -> (Server, Vec<u8>) {
     let mut server = Server::new();
     assert!(server.check(1, true));
@@ -584,7 +585,7 @@ fn followed() -> (Server, Vec<u8>) {
 }
 
 impl Server {
-    /// The next datagram, which must go to port 2.
+    /// Returns the server's next datagram, which must go to port 2.
     fn probe(&mut self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let transmit = self.agent.poll_transmit(self.clock.now(), &mut out)?;
@@ -593,7 +594,7 @@ impl Server {
     }
 }
 
-/// The answer to a request, authenticated with this password.
+/// Returns the answer to a request, authenticated with this password.
 fn answer(request: &[u8], class: Class, password: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let id = Message::read(request).unwrap().transaction_id();
@@ -636,7 +637,7 @@ fn i_12_a_probe_is_repeated_and_given_up_and_its_path_carries_nothing() {
     let (mut server, probe) = followed();
     let begin = server.clock.now();
     let mut sent = vec![(ms(0), probe)];
-    // The peer keeps checking its old path: only a copy of its media came on the other one.
+    // The peer keeps checking its old path: only a copy of its media arrived on the other path.
     while server.clock.now() < begin + secs(40) {
         server.pass(ms(100));
         let at = server.clock.now() - begin;

@@ -31,7 +31,8 @@ struct Sent {
     state: State,
     transmissions: u32,
     misses: u8,
-    /// TSN after this chunk's last transmission: an acknowledgement of this or a later TSN counts as a miss.
+    /// First TSN sent after this chunk's last transmission: an acknowledgement of this or a later TSN counts
+    /// as a miss.
     behind: u64,
 }
 

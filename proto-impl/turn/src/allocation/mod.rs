@@ -178,8 +178,8 @@ impl Allocation {
     }
 
     /// Answers [`Event::Bind`] with the relayed address, from which the client's datagrams are sent to peers;
-    /// `None` if there is none. It must be the address that peers see, even if others cannot reach it, because
-    /// a client that checks paths expects to see this address.
+    /// `None` if there is none. The relayed address must be the one that peers see, even if other hosts
+    /// cannot reach it, because a client that checks paths expects to see this address.
     pub fn bound(&mut self, now: Instant, relayed: Option<SocketAddr>) {
         if self.state != State::Binding {
             return;

@@ -59,7 +59,7 @@ fn v_02_a_flood_without_credentials_leaves_nothing_and_is_hardly_answered() {
         }
         world.pass(Duration::from_secs(1));
     }
-    // A burst, and then a few per second.
+    // The endpoint has sent a burst of answers, and then a few per second.
     assert_eq!(world.out.len(), 100 + 9 * 20);
     assert!(world.dropped.iter().all(|why| *why == DropReason::TooMany));
     assert!(world.endpoint.is_empty());
