@@ -193,7 +193,7 @@ mod tests {
             P::High.decodes(P::ConstrainedBaseline) && P::High.decodes(P::Main) && P::High.decodes(P::High)
         );
         assert!(P::Baseline.decodes(P::ConstrainedBaseline));
-        // Baseline allows slices in any order, which the others do not support.
+        // Baseline allows slices in any order, which the other profiles do not support.
         assert!(!P::Main.decodes(P::Baseline) && !P::High.decodes(P::Baseline));
         assert!(!P::ConstrainedBaseline.decodes(P::Main) && !P::Other(1, 2).decodes(P::Main));
     }

@@ -28,9 +28,9 @@ pub struct Selected {
     pub answer: Format,
     /// Index in our list of formats.
     pub ours: usize,
-    /// Offered payload type for its retransmissions; `None` without RTX.
+    /// Offered payload type for the format's retransmissions; `None` without RTX.
     pub rtx: Option<PayloadType>,
-    /// Offered payload type for its redundant form (RFC 2198), for senders that support it.
+    /// Offered payload type for the format's redundant form (RFC 2198), for senders that support it.
     pub red: Option<PayloadType>,
 }
 

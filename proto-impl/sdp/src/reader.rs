@@ -354,7 +354,7 @@ mod tests {
             let wanted: Vec<_> =
                 wanted.into_iter().map(|(e, control)| (e.to_owned(), control.map(str::to_owned))).collect();
             assert_eq!(streams(text.as_bytes()), Ok(wanted), "{text}");
-            // Other peers must send a valid description.
+            // Peers other than those of RTSP must send a valid description.
             let is_loose = text.contains("AVP\n");
             assert_eq!(read(text.as_bytes(), Form::Description).is_ok(), is_loose, "{text}");
         }

@@ -117,7 +117,7 @@ fn a_mapped_ipv4_address_is_written_as_what_it_is() {
     assert_eq!(Message::read(&out).unwrap().mapped_address(), Some("192.0.2.1:5".parse().unwrap()));
 }
 
-/// Builds a message from raw attributes. `tail` follows after the length given in the header.
+/// Builds a message of the type `kind` from raw attributes: type, length field, and value.
 fn raw(kind: u16, attributes: &[(u16, usize, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, length, value) in attributes {

@@ -239,7 +239,8 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
             raw.give(tag, std::slice::from_ref(chunk));
         }
     }
-    // An INIT after another chunk, or with a tag.
+    // Also dropped: an INIT after another chunk, an INIT with a verification tag, and a packet for another
+    // port.
     raw.give(0, &[sack(0, 0, &[]), chunk(1, 0, &init(100_000))]);
     raw.say(&[chunk(1, 0, &init(100_000))]);
     let mut port = packet(raw.theirs, &[chunk(6, 0, &[])]);
@@ -492,7 +493,7 @@ fn d_25_giving_up_what_was_never_sent_skips_that_and_nothing_else() {
     raw.data(3, 1, 2, 51, b"on");
     let on = Event::Message { channel: ChannelId(1), kind: Kind::Text, payload: Bytes::from_static(b"on") };
     assert_eq!(raw.events, [on]);
-    // All streams, many times.
+    // A `FORWARD TSN` for each of all streams, many times.
     for stream in 0..3000u16 {
         let to = raw.tsn;
         raw.tsn = to.wrapping_add(1);

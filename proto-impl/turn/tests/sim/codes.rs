@@ -161,7 +161,7 @@ fn v_05_a_nonce_that_is_old_or_of_another_address_is_stale() {
     assert_eq!(answer.code(), Some(438));
     speaker.nonce = answer.text(AttributeType::NONCE);
     assert_eq!(speaker.ask(&mut world, method::ALLOCATE, &[transport()]).code(), None);
-    // The same within an allocation.
+    // A nonce also expires while the client has an allocation.
     for _ in 0..8 {
         world.pass(Duration::from_secs(500));
         speaker.ask(&mut world, method::REFRESH, &[]);
