@@ -137,7 +137,6 @@ fn x_01_no_length_and_no_first_byte_panics() {
 }
 
 /// Checks extreme headers: 15 contributors, an extension past the end, padding of 255.
-/// end, padding of 255.
 #[test]
 fn x_01_heads_that_lie_behind_a_good_tag() {
     for profile in PROFILES {
