@@ -72,8 +72,8 @@ impl ArrivalRecorder {
             return false;
         };
         // A short gap before the first arrival is reported as lost; a long one is omitted, because nothing is
-        // known about it. A packet reported as lost that arrived after all is reported separately: a sender
-        // believes the later report, including its statements about the packets that follow.
+        // known about it. A packet that was reported as lost, but arrives after all, is reported separately:
+        // a sender believes the later report, including its statements about the packets that follow.
         let short = first >= next && first.since(next) < SPAN_MAX / 2;
         let base = if short { next } else { first };
         let reference = first_micros.div_euclid(REFERENCE_MICROS);

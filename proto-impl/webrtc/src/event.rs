@@ -36,7 +36,7 @@ pub enum Event {
         layer: u8,
         /// The frame. Its timestamp is the lower 32 bits of a count at the format's clock rate.
         frame: Frame,
-        /// Sampling time on the sender's clock, which is the same for all sections. `None` before the sender's first
+        /// Sampling time on the sender's clock, which all sections share. `None` before the sender's first
         /// report.
         sampled: Option<NtpTime>,
     },

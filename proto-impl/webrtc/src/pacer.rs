@@ -77,8 +77,8 @@ impl Pacer {
         }
     }
 
-    /// Counts bytes queued for sending that were sampled at `sampled`. The stream's rate is measured by its own
-    /// time, so that queuing a second of it at once does not count as a higher rate.
+    /// Counts media queued for sending, which was sampled at `sampled`. The stream's rate is measured by the
+    /// sampling times, so that queuing a second of media at once does not count as a higher rate.
     pub(crate) fn queued(&mut self, sampled: Instant, bytes: u64) {
         let (since, newest) =
             self.since.map_or((sampled, sampled), |(since, newest)| (since, newest.max(sampled)));
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_spread_and_the_stream_catches_up() {
-        // Two seconds of 2.4 Mb/s at once, then the rest of the stream in real time.
+        // Queues two seconds of 2.4 Mb/s at once, then the rest of the stream in real time.
         let (waited, last) = waits(&[10_000; 300], 60);
         assert!((400..1500).contains(&waited) && last < 1500, "{waited} ms, until {last}");
     }

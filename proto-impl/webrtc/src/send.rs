@@ -513,7 +513,8 @@ impl Sender {
         asked.extend(tail.take_due(now, *round_trip, |number| bandwidth.has_arrived(number)).take(room));
     }
 
-    /// Handles a report block of the peer. Returns the round trip if the block is about this source and gives one.
+    /// Handles a report block of the peer. Returns the round trip, if the block is about this source and
+    /// reveals the round trip.
     pub(crate) fn handle_report(&mut self, now: NtpTime, block: &ReportBlock) -> Option<Duration> {
         if block.ssrc != self.ssrc() {
             return None;

@@ -91,7 +91,8 @@ impl Agent {
         }
     }
 
-    /// Reports authentic media on `path`. Full agents check their paths themselves and ignore it.
+    /// Reports authentic media on `path`. A full agent ignores the report, because it checks its paths
+    /// itself.
     fn follow_media(&mut self, now: Instant, path: Path) {
         if let Self::Lite(agent) = self {
             agent.follow_media(now, path);
@@ -126,7 +127,7 @@ impl Agent {
         }
     }
 
-    /// Adds a candidate of the peer. A lite agent ignores it; a full agent counts an unusable one.
+    /// Adds a candidate of the peer. A lite agent ignores candidates; a full agent counts unusable ones.
     pub(crate) fn add_remote(&mut self, now: Instant, candidate: &ice::Candidate) {
         if let Self::Full(agent) = self {
             let _ = agent.add_remote(now, candidate);

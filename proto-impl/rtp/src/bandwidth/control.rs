@@ -39,14 +39,15 @@ const QUEUE_DROPS: i64 = 5_000;
 const LOSS_WITH_QUEUE: u16 = 30;
 /// Loss beyond the path's own that counts as congestion without a queue, in thousandths.
 const LOSS_ALONE: u16 = 100;
-/// Multiple of the allowed rate up to which a sender counts as obeying it.
+/// A sender that exceeds the allowed rate by less than this factor counts as obeying it.
 const OBEYS: f64 = 1.1;
 /// Maximum loss of the path's own that is taken into account, in thousandths.
 const OWN_LOSS_MAX: u16 = 500;
 /// A trial reduces the rate by this part of the loss. If the path is full, two thirds of the loss then
 /// disappear.
 const TRIAL_SHARE: f64 = 0.75;
-/// Queue, in seconds, at which half of the rate is used to drain it.
+/// Length of a queue, in seconds, at which only half of the rate is sent, so that the other half drains the
+/// queue.
 const DRAIN_HALF: f64 = 0.4;
 /// Minimum part of the rate that is still sent while a queue drains.
 const DRAIN_MIN: f64 = 0.15;
@@ -246,7 +247,7 @@ impl RateControl {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < BACKOFF_INTERVAL;
         let is_new = batch.newest >= self.reacted && !self.backed_off.is_some_and(is_soon);
         let Some(carries) = batch.drains.or(batch.delivered) else { return };
-        // Packets that the path loses before its queue do not use its capacity.
+        // Packets that the path loses before its queue do not use the capacity of the bottleneck.
         let carries = carries / (1.0 - f64::from(losses.own().min(OWN_LOSS_MAX)) / 1000.0);
         if is_new {
             (self.backed_off, self.reacted) = (Some(now), batch.next);

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 
-/// Packets sent within this time form one group, in microseconds.
+/// Duration of a group, in microseconds: packets sent within this time are measured together.
 const GROUP_MICROS: i64 = 5_000;
-/// Packets that were sent further apart but arrive within this time, in microseconds, have waited for each
-/// other, and form a group, too.
+/// Packets that were sent further apart, but arrive within this time of each other, have waited for each
+/// other, and form one group, too; in microseconds.
 const BURST_MICROS: i64 = 5_000;
 /// Maximum duration of a group of packets that have waited for each other, in microseconds of arrival time.
 const BURST_MICROS_MAX: i64 = 100_000;
@@ -168,7 +168,7 @@ impl Group {
         Self { sent_first: sent, sent_last: sent, arrived_first: arrived, arrived_last: arrived }
     }
 
-    /// Adds a packet if it belongs to this group. Returns true if it does.
+    /// Adds a packet, and returns true, if it belongs to this group.
     fn takes(&mut self, sent: i64, arrived: i64) -> bool {
         let came = arrived.saturating_sub(self.arrived_last);
         let is_near = sent.saturating_sub(self.sent_first) <= GROUP_MICROS;

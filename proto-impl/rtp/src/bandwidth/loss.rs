@@ -8,7 +8,7 @@
 const SPAN: u64 = 50;
 /// Number of packets over which a trial is measured if the sender obeys the rate.
 const TRIAL_SPAN: u64 = 60;
-/// Number of packets over which a trial is measured otherwise.
+/// Number of packets over which a trial is measured if the sender exceeds the rate.
 const TRIAL_SPAN_MAX: u64 = 240;
 /// While a smaller share is measured, the path's own loss is reduced by the difference divided by this.
 const OWN_FALLS: u16 = 4;
@@ -18,8 +18,8 @@ const OWN_MAX: u16 = 100;
 /// Maximum share, in thousandths, that is ever attributed to the path.
 const OWN_TRIED_MAX: u16 = 600;
 
-/// A trial: the losses before it, the rate to return to, the rate at which packets arrived, and the packets
-/// counted since.
+/// A trial: the losses before it, the rate to return to, the rate at which packets arrived before it, and the
+/// packets counted since its start.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     before: u16,
@@ -106,7 +106,7 @@ impl Losses {
         self.recent.saturating_sub(self.own).saturating_sub(self.own / 2)
     }
 
-    /// Records that there is no queue: small losses are then the path's own.
+    /// Records that there is no queue, so that small losses are the path's own.
     pub(super) fn without_queue(&mut self) {
         if self.recent <= OWN_MAX {
             self.own = self.recent;

@@ -18,16 +18,16 @@ const ALLOWANCE_OVERTAKEN: i64 = 2;
 const OVERTAKEN_MIN: i64 = 5_000;
 /// Maximum allowance for jitter, in microseconds.
 const ALLOWANCE_JITTER_MAX: i64 = 150_000;
-/// Arrival distances indicate the bottleneck only if the time between two packets is this many times the
-/// jitter; and the assumed size of such packets in bytes.
+/// Distances between arrivals indicate the bottleneck only if the time between two packets is at least this
+/// many times the jitter. `PACKET_BYTES` is the assumed size of these packets.
 const JITTER_STEADY: f64 = 3.0;
 const PACKET_BYTES: u64 = 1_200;
 /// With each window, the base rises by the jitter divided by this.
 const CREEP_WINDOWS: i64 = 8;
 /// Weight of one window in the jitter, as a divisor.
 const JITTER_WINDOWS: i64 = 8;
-/// Time in microseconds, in addition to one and a half times the queue, in which the queue must drain. After
-/// that, the remaining queue counts as delay of the path.
+/// Time in which a queue must drain, in addition to one and a half times its length, in microseconds. A queue
+/// that remains longer counts as delay of the path.
 const DRAINED_MORE: i64 = 100_000;
 /// Time in microseconds. A queue that has not shrunk by an eighth in this time counts as delay of the path,
 /// if the sender obeys the rate.
@@ -186,15 +186,15 @@ impl Queue {
         self.beyond(self.current.min(self.before))
     }
 
-    /// True if there is no queue, and delays vary by less than the time between two packets at this rate in
-    /// bits per second. Distances between arrivals then reflect the bottleneck.
+    /// True if there is no queue, and delays vary by less than the time between two packets at `rate`, in
+    /// bits per second. Only then do distances between arrivals reflect the bottleneck.
     pub(super) fn is_steady(&self, rate: f64) -> bool {
         let jitter = super::rate::bits_per_second(PACKET_BYTES, self.jitter());
         self.micros() == 0 && jitter > JITTER_STEADY * rate
     }
 
-    /// Returns the rate of the bottleneck in bits per second; `None` if no packets have waited there, or if
-    /// packets overtake each other.
+    /// Returns the rate of the bottleneck in bits per second; `None` if no packets have waited in its queue,
+    /// or if packets overtake each other.
     pub(super) fn drains(&self) -> Option<f64> {
         self.busy.bits().filter(|_| self.overtaken < OVERTAKEN_MIN)
     }
@@ -272,7 +272,7 @@ mod tests {
         let grows = run(&mut queue, 100, 50, |n| 30 + (n - 100) * 4);
         assert!(grows.contains(&Trend::Grows), "{grows:?}");
         assert!((120_000..200_000).contains(&queue.micros()), "{}", queue.micros());
-        // A queue that drains counts as a queue until it is empty, at any pace.
+        // A draining queue counts as a queue until it is empty, however fast it drains.
         let drains = run(&mut queue, 150, 90, |n| 30 + (240 - n) * 2);
         assert!(!drains.contains(&Trend::Path), "{drains:?}");
         run(&mut queue, 240, 310, |_| 30);
@@ -334,7 +334,7 @@ mod tests {
         let mut queue = Queue::default();
         run(&mut queue, 0, 100, |_| 30);
         assert_eq!(queue.drains(), None);
-        // Every second, forty packets at once, through a path of 1 Mb/s: 10 ms each.
+        // Forty packets are sent at once every second, over a path of 1 Mb/s, where each takes 10 ms.
         for second in 1..5 {
             for n in 0..40 {
                 let sent = second * 1_000_000;

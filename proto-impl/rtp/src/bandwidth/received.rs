@@ -20,7 +20,8 @@ const LEAST: f64 = 100_000.0;
 const GROWTH: f64 = 1.35;
 /// Growth factor per report without loss, near the rate at which a queue was observed.
 const GROWTH_NEAR: f64 = 1.08;
-/// The estimate counts as near if its ratio to the rate with an observed queue is in this range.
+/// Range of the ratio of the estimate to the rate at which a queue was observed, in which the estimate counts
+/// as near that rate.
 const NEAR: std::ops::Range<f64> = 0.8..1.25;
 /// Maximum estimate as a multiple of the rate received.
 const HEADROOM: f64 = 2.0;
@@ -63,7 +64,8 @@ const LEAP_MICROS: i64 = 5_000_000;
 
 /// Delay of a source's frames above their recent minimum: the queue on the path.
 ///
-/// Only the first packet of each frame is evaluated. The others arrive as fast as the path carries them.
+/// Only the first packet of each frame is evaluated, because the others arrive as fast as the path carries
+/// them.
 #[derive(Debug)]
 pub struct QueueDelay {
     epoch: Instant,

@@ -51,7 +51,7 @@ const EVIDENCE: u64 = 16;
 const WINDOW_MAX: Duration = Duration::from_secs(10);
 /// Time without packets after which measuring restarts.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Time after a change of the limit during which reports mostly cover packets sent before it.
+/// Time after a change of the limit during which reports mostly cover packets sent before the change.
 const SETTLES: Duration = Duration::from_secs(1);
 /// If the previous report arrived at the change of the limit, a report at least this much later is counted
 /// completely: few of its packets were sent before the change.
@@ -76,7 +76,8 @@ const GROWTH: (u64, u64) = (8, 20);
 /// Range around the rate that was too high, in percent of that rate, in which growth is slow. Until the hold
 /// is over, the limit rises only to the middle value.
 const NEAR: (u64, u64, u64) = (80, 92, 115);
-/// Time for which the rate that was too high is not tried again; doubled each time it is too high again.
+/// Time for which the rate that was too high is not tried again; doubled each time that rate proves too high
+/// again.
 const HOLD: Duration = Duration::from_secs(20);
 const HOLD_MAX: Duration = Duration::from_secs(300);
 /// Loss in thousandths above which the path may have been interrupted for part of the time.
@@ -101,7 +102,7 @@ struct Source {
     lost: i32,
     /// Time of the last report.
     at: Option<Instant>,
-    /// The last change of the limit after which a report of this source has arrived.
+    /// Number of the last change of the limit after which a report of this source has arrived.
     change: u32,
 }
 
@@ -174,7 +175,7 @@ pub struct ReportedPath {
     trial: Option<Trial>,
     /// The path's own loss, in thousandths.
     own: u64,
-    /// Highest rate of a stream that arrived completely; reset once it was found to be too high.
+    /// Highest rate of a stream that arrived completely; reset once that rate has proved too high.
     carried: u64,
     /// The rate that was too high.
     capacity: Option<u64>,
@@ -258,7 +259,7 @@ impl ReportedPath {
         };
         let came = block.highest_sequence.wrapping_sub(source.highest).cast_signed();
         if came < -CYCLE_HALF {
-            // The receiver does not count cycles, so its highest number restarts.
+            // The highest number has restarted, because the receiver does not count cycles.
             (source.highest, source.lost) = (block.highest_sequence, block.cumulative_lost);
             return false;
         }
@@ -367,7 +368,7 @@ impl ReportedPath {
             let (lowerings, loss) = (trial.lowerings + 1, trial.loss.max(seen.loss()));
             self.lower(now, seen, Trial { lowerings, loss, arrived: seen.arrived, ..trial });
         } else if seen.loss() > RANDOM_MAX {
-            // Nothing arrives at any rate, so the path cannot be judged.
+            // If nothing arrives at any rate, the path cannot be judged, so the trial continues.
             self.trial = Some(trial);
             self.set(now, self.limit);
         } else {
@@ -411,7 +412,8 @@ impl ReportedPath {
         let grown = limit.saturating_mul(100 + percent) / 100;
         let ceiling = self.capacity.filter(|_| self.hold.is_on(now)).map(|capacity| capacity * NEAR.1 / 100);
         let most = (seen.sent.saturating_mul(HEADROOM) / 100).min(ceiling.unwrap_or(u64::MAX));
-        // Growth is gradual, so packets sent under the former limit also count for the new one.
+        // Growth is small, so that reports about packets sent under the former limit may count for the new
+        // one.
         self.limit = Some(grown.min(most).max(limit));
     }
 

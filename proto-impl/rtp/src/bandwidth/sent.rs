@@ -120,8 +120,8 @@ impl SentLog {
         self.newest as u32 & TIME
     }
 
-    /// Finds the packet to which a number in feedback refers, and stores its result. `None` if the packet is
-    /// unknown or the result is not new.
+    /// Stores the result that feedback reports for a packet number, and returns the packet. `None` if the
+    /// packet is unknown or the result is not new.
     pub(super) fn take(&mut self, number: u16, arrived: bool) -> Option<SentPacket> {
         let number = self.widen(number);
         let (newest, time) = (self.newest, self.time());
@@ -168,9 +168,10 @@ impl SentLog {
         self.overtaken
     }
 
-    /// Passes the final results of packets to `result`, each once and in order: the number, and true if the
-    /// packet is lost. Feedback covers packets up to one that was sent at `newest`. A missing packet is lost
-    /// once it has been overtaken by more than any packet recently was. Packets without feedback are skipped.
+    /// Passes the final result of each packet to `result`, once and in order: the packet's number, and true
+    /// if the packet is lost. `newest` is the departure time of the newest packet that feedback covers. A
+    /// missing packet is lost once it has been overtaken by more time than any packet was recently. Packets
+    /// without feedback are skipped.
     pub(super) fn settle(&mut self, newest: i64, mut result: impl FnMut(u64, bool)) {
         self.overtaken = self.overtaken.saturating_sub(self.overtaken / OVERTAKEN_FALLS);
         let before = newest.max(self.arrived).saturating_sub(self.overtaken);

@@ -75,9 +75,9 @@ impl ExtensionMap {
         extensions
     }
 
-    /// Writes a block, with those values that have an id, to `bytes`, which is cleared first. Uses the one-byte
-    /// form if all values fit it. The length depends only on which values are set and on the lengths of texts,
-    /// so similar packets get blocks of equal length and can be sent together.
+    /// Writes a block of the values that have an id to `bytes`, which is cleared first. Uses the one-byte
+    /// form if all values fit into it. The block's length depends only on which values are set and on the
+    /// lengths of texts, so similar packets get blocks of equal length and can be sent together.
     #[must_use]
     pub fn write<'b>(&self, values: &Extensions<'_>, bytes: &'b mut Vec<u8>) -> Option<ExtensionBlock<'b>> {
         bytes.clear();

@@ -28,8 +28,8 @@ pub(super) struct Depacketizer {
 }
 
 impl Depacketizer {
-    /// Creates a depacketizer with the StreamMuxConfig of the description. If it is `None`, each element states
-    /// whether it contains one.
+    /// Creates a depacketizer with the StreamMuxConfig of the description. If `config` is `None`, each
+    /// element states whether it contains a StreamMuxConfig.
     pub(super) fn new(config: Option<&[u8]>, clock_rate: u32) -> Result<Self, Error> {
         let reader = match config {
             Some(config) => {

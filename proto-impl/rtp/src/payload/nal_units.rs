@@ -269,8 +269,8 @@ fn begins_with_start_code(payload: &[u8]) -> bool {
 
 /// Returns the position of the first three-byte start code.
 fn find_start_code(bytes: &[u8]) -> Option<usize> {
-    // A byte above 1 cannot be part of a start code, so the next one that could end a start code is three bytes
-    // later.
+    // A byte above 1 cannot be part of a start code, so the next byte that could end a start code is three
+    // bytes later.
     let mut at = 2usize;
     while let Some(&byte) = bytes.get(at) {
         let begin = at.saturating_sub(2);

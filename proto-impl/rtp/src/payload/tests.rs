@@ -211,8 +211,8 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
                     got.len(),
                     depacketizer.stats()
                 );
-                // Fragments of each NAL unit have their own size; in the other formats, all packets of a unit
-                // have one.
+                // In H.264 and H.265, the fragments of each NAL unit have their own size. In the formats
+                // checked here, all packets of a unit have the same size.
                 if !matches!(case.format, Format::H264 | Format::H265 | Format::Av1) {
                     let size = packets[0].len();
                     assert!(
@@ -572,8 +572,8 @@ fn x_20_no_payload_is_trusted() {
                 };
                 let _ = depacketizer.handle_part(&part);
                 let out: usize = frames(&mut depacketizer).iter().map(|frame| frame.payload.len()).sum();
-                // Each NAL unit adds a length of four bytes, and each OBU a size, so small ones more than
-                // double.
+                // Each NAL unit adds a length of four bytes, and each OBU a size, so very small units take a
+                // multiple of their size.
                 assert!(depacketizer.pending_bytes() + out <= 8 * given + 64, "{format:?}");
             }
         }

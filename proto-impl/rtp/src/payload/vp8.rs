@@ -14,9 +14,9 @@ use wire::Reader;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
-/// Length of the descriptor in sent packets. It has no picture id: when a viewer is switched to another
-/// rendition, the id would jump backwards, and browsers then drop packets for seconds. Without an id, they rely
-/// on sequence numbers.
+/// Length of the descriptor in sent packets. The descriptor has no picture id: when a viewer is switched to
+/// another rendition, the id would jump backwards, and browsers would drop packets for seconds. Without an
+/// id, browsers rely on sequence numbers.
 const DESCRIPTOR_BYTES: usize = 1;
 const X: u8 = 0x80;
 /// S bit: start of a partition; with partition 0, start of the frame.

@@ -35,8 +35,8 @@ const LOSS_PACKETS_MIN: u32 = 64;
 /// Number of requests for which the hold leaves time, by the share of packets lost, in thousandths. If requests
 /// and answers are lost as often as other packets, at most a few packets in ten thousand are given up.
 const TRIES: [(u32, u32); 7] = [(5, 2), (25, 3), (60, 4), (120, 5), (200, 9), (300, 12), (1000, 16)];
-/// Requests beyond the first eight are only waited for if all of them together take at most `MORE_TRIES_MAX`;
-/// otherwise they cost more delay than they are worth.
+/// Number of requests that are always waited for. Further requests are only waited for if all of them
+/// together take at most `MORE_TRIES_MAX`; otherwise they cost more delay than they are worth.
 const TRIES_AT_ANY_TIME: u32 = 8;
 const MORE_TRIES_MAX: Duration = Duration::from_millis(1200);
 /// Time until a request is repeated before a round trip is known.
@@ -131,8 +131,8 @@ impl Hold {
         }
     }
 
-    /// Records the late arrival of a packet, which was reordered, not lost. A packet that is not new may be a second repair
-    /// if repairs do not have their own SSRC, and does not lengthen the tolerance.
+    /// Records the late arrival of a packet, which was reordered, not lost. A packet that is not new may be a
+    /// second copy of a repair, if repairs do not have their own SSRC; it does not lengthen the tolerance.
     pub(super) fn reordered(&mut self, now: Instant, sequence: ExtendedSequence, is_new: bool) {
         self.missing = self.missing.saturating_sub(1);
         let gap = self.gaps.iter().find(|gap| gap.from <= sequence && sequence < gap.to);
@@ -154,8 +154,8 @@ impl Hold {
         self.repairs_apart = true;
     }
 
-    /// True if a packet that arrives under its own number, this long after its first request, is the late
-    /// original instead of a repair.
+    /// True if a packet that arrives under its own number, `since_request` after its first request, is the
+    /// late original and not a repair.
     pub(super) fn is_original(&self, since_request: Duration) -> bool {
         self.repairs_apart || self.round_trip.is_some_and(|round_trip| since_request < round_trip / 2)
     }
@@ -191,9 +191,10 @@ impl Hold {
         Some(round_trip.saturating_add(round_trip / 4).saturating_add(jitter))
     }
 
-    /// Returns the times between requests for one packet. On a path that loses packets, each request is sent twice, because
-    /// a lost request costs as much time as a lost answer. Senders whose repairs have their own SSRC (RFC 4588) ignore a
-    /// second request that follows this soon; some others would repeat the packet twice.
+    /// Returns the times between requests for one packet. On a path that loses packets, each request is sent
+    /// twice, because a lost request costs as much time as a lost answer. Senders whose repairs have their
+    /// own SSRC (RFC 4588) ignore a second request so soon after the first; some other senders would
+    /// retransmit the packet twice.
     pub(super) fn requests(&self, jitter: Duration) -> RequestTimes {
         let repeat = self.repeat(jitter).unwrap_or(REPEAT_FIRST);
         let is_lossy = self.expected >= LOSS_PACKETS_MIN && self.loss() >= ECHO_LOSS_MIN;

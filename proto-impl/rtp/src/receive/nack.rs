@@ -29,7 +29,8 @@ struct Missing {
 pub(super) struct RequestTimes {
     /// Time until an answer is overdue, and the packet is requested again.
     pub(super) repeat: Duration,
-    /// Time after which each request is sent a second time, since the path loses some; shorter than `repeat`.
+    /// Time after which each request is sent a second time, since the path loses some requests; shorter than
+    /// `repeat`.
     pub(super) echo: Option<Duration>,
 }
 
@@ -166,7 +167,8 @@ mod tests {
         RequestTimes { repeat, echo: None }
     }
 
-    /// On a lossy path, each request is sent twice, and the answer is awaited no longer than otherwise.
+    /// Checks that on a lossy path each request is sent twice, while the answer is awaited no longer than
+    /// otherwise.
     #[test]
     fn requests_are_echoed_on_a_lossy_path() {
         let start = netsim::Clock::new().now();

@@ -33,11 +33,11 @@ pub struct ReceiveConfig {
     pub clock_rate: u32,
     /// The sender retransmits requested packets.
     pub nack: bool,
-    /// Least time for which a packet may be late before it is requested. Where packets overtake each other it is longer, by
-    /// their usual lateness.
+    /// Minimum time for which a packet may be late before it is requested. Where packets overtake each other,
+    /// this time is longer, by their usual lateness.
     pub nack_tolerance: Duration,
-    /// Maximum time for which packets wait for a missing one. If repairs take longer, packets wait only for
-    /// reordered ones.
+    /// Maximum time for which packets wait for a missing one. If repairs take longer, only reordered packets
+    /// are waited for.
     pub hold_max: Duration,
 }
 

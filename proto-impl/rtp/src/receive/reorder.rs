@@ -21,7 +21,7 @@ pub(super) enum Released {
     Packet(Received),
     /// Number of packets lost before the next one.
     Lost(u64),
-    /// Number of packets missing before the next one, which contains their media as well.
+    /// Number of missing packets before the next packet, which contains their media as well.
     Covered(u64),
 }
 
@@ -52,8 +52,8 @@ impl ReorderBuffer {
         self.next
     }
 
-    /// True if a packet need not wait: it is the next one, and no packet waits. It then counts as having left.
-    /// Nearly all packets take this path, which avoids the tree.
+    /// True if a packet need not wait, because it is the next one and no packet waits; it then counts as
+    /// having left the buffer. Nearly all packets take this path, which avoids the tree.
     pub(super) fn passes(&mut self, sequence: ExtendedSequence) -> bool {
         let passes = sequence == self.next && self.waiting.is_empty();
         if passes {

@@ -54,7 +54,8 @@ impl Statistics {
     pub(super) fn packet(&mut self, now: Instant, timestamp: u32) {
         self.received = self.received.saturating_add(1);
         let ticks = ticks(now.saturating_duration_since(self.epoch), self.clock_rate);
-        // A.8: both clocks wrap around, and so does their difference; its absolute value counts.
+        // Both clocks wrap around, and so does the difference between them; its absolute value counts (RFC
+        // 3550 §A.8).
         let transit = ticks.wrapping_sub(timestamp);
         if let Some(before) = self.transit.replace(transit) {
             let difference = u64::from(transit.wrapping_sub(before).cast_signed().unsigned_abs());

@@ -259,8 +259,8 @@ fn a_lossy_road_is_repaired() {
     }
 }
 
-/// Checks a round trip longer than the initial hold: it is learnt from late repairs, so that later ones are in
-/// time.
+/// Checks that a round trip longer than the initial hold is learnt from late repairs, so that later repairs
+/// are in time.
 #[test]
 fn a_long_round_trip_is_learnt_from_late_repairs() {
     let mut bench = with_nack();

@@ -165,8 +165,8 @@ fn a_player_gets_what_is_sent() {
         let source = section.local_source.unwrap();
         assert!(media.attributes.ssrcs().any(|line| line.ssrc == source.ssrc && line.name == "cname"));
         assert_eq!(media.attributes.msid(), Some(&msid));
-        // Feedback about arrival times shows the capacity of the path. Its extension changes with each packet,
-        // so lost packets must not be retransmitted unchanged.
+        // Feedback about arrival times shows the capacity of the path. It needs a header extension that
+        // changes with each packet, so lost packets must not be retransmitted unchanged.
         assert!(section.extensions.id(Extension::TransportCc).is_some());
         assert!(section.formats[0].has_free_heads());
         let red = section.formats[0].red;

@@ -149,8 +149,9 @@ impl Peer {
         self.negotiation.takes_data = true;
     }
 
-    /// Queues a unit of a track, in the section's first format. It was sampled at `sampled`, on a clock common
-    /// to all sections, so that audio and video stay in sync. Returns false if the section does not send.
+    /// Queues a unit of a track, in the section's first format. `sampled` is its sampling time on a clock
+    /// common to all sections, so that audio and video stay in sync. Returns false if the section does not
+    /// send.
     pub fn send(&mut self, section: SectionId, unit: &LoggedUnit, sampled: Instant) -> bool {
         self.sending.send(section, unit, sampled)
     }
@@ -228,9 +229,8 @@ impl Peer {
         self.reception.as_ref()?.playout_delay
     }
 
-    /// Returns the estimated rate of the path to the peer, in bits per second, as far as it was tested: up to
-    /// one and a half times the rate being sent, unless feedback contradicts it. `None` before the first
-    /// feedback, and for peers without feedback.
+    /// Returns the estimated rate of the path to the peer, in bits per second, limited to what was tested:
+    /// one and a half times the rate sent. `None` before the first feedback, and for peers without feedback.
     #[must_use]
     pub fn estimate(&self, now: Instant) -> Option<u64> {
         self.sending.bandwidth.estimate(now)

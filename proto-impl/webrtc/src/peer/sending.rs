@@ -63,8 +63,8 @@ impl Sending {
         self.senders.iter_mut().find(|sender| sender.section == section)
     }
 
-    /// Handles the receiver's estimate (draft-alvestrand-rmcat-remb-03). It covers only the sources in its
-    /// list: aiortc lists the video sources and measures only those, so the audio rate is added.
+    /// Handles the receiver's estimate (draft-alvestrand-rmcat-remb-03), which covers only the sources that
+    /// it lists. aiortc lists and measures only the video sources, so the rate of audio is added.
     pub(super) fn handle_remb(&mut self, now: Instant, remb: &Remb<'_>) {
         let is_audio = |ssrc| self.senders.iter().any(|sender| !sender.is_video() && sender.ssrc() == ssrc);
         let beside = if remb.ssrcs().any(is_audio) { 0 } else { self.outflow.bits(now, Purpose::Audio) };

@@ -36,7 +36,7 @@ impl KeyFrameDemand {
         self.round_trip = round_trip;
     }
 
-    /// Returns true if a request must be sent now; it then counts as sent.
+    /// Returns true if a request must be sent now, and counts it as sent.
     pub(crate) fn poll(&mut self, now: Instant) -> bool {
         let is_first = self.wanted && self.last.is_none();
         let due = is_first || self.poll_timeout().is_some_and(|at| at <= now);

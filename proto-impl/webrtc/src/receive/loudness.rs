@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Packets of any level at any rate cause reports at a bounded rate.
+    /// Checks that packets of any level, at any rate, cause reports at a limited rate.
     #[test]
     fn reports_come_at_a_bounded_rate() {
         let mut bench = Bench::new();

@@ -137,9 +137,9 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Sends pictures of 40 ms, starting `behind` pictures before the edge, as soon as each exists and `each`
-    /// has passed since the previous one. Returns the time since the start and the timestamp of each picture;
-    /// the timestamp is relative to the edge at the start.
+    /// Sends pictures of 40 ms, starting `behind` pictures before the live edge. A picture is sent once it
+    /// exists and `each` has passed since the previous one. Returns the time since the start and the
+    /// timestamp of each picture; the timestamp is relative to the edge at the start.
     fn run(behind: u32, each: Duration, count: u32) -> (CatchUp, Vec<(Duration, i32)>) {
         let start = netsim::Clock::new().now();
         let mut catch_up = CatchUp::new(start, EDGE, RATE);

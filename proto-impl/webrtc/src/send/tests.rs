@@ -237,8 +237,8 @@ fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
     }
 }
 
-/// Checks that packets from before the live edge are retransmitted with the timestamp with which they were
-/// first sent, and later ones with that of the track.
+/// Checks that a packet from before the live edge is retransmitted with the timestamp with which it was first
+/// sent, and a later packet with the timestamp of the track.
 #[test]
 fn what_is_sent_again_has_the_time_with_which_it_left() {
     let mut bench = Bench::new(Codec::Opus, "0");

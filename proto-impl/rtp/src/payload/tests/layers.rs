@@ -91,8 +91,8 @@ fn of_independent_layers_of_vp9_the_top_one_is_taken() {
     );
     let once = [(key, 1), (svc, 2), (apart, 9), (svc, 2), (apart, 9), (svc, 1)];
     check("full SVC, now and then apart", &once, &format!("KW{}", times("DW", 23)));
-    // After the upper layer was used alone, both cannot be combined again before a key picture; from there on,
-    // pictures stay whole.
+    // After the upper layer was output alone, pictures that need both layers are broken until the next key
+    // picture. From there on, pictures are output whole.
     let changed = [(own, 1), (apart, 2), (svc, 2), (own, 1), (apart, 12)];
     check("a mode that changes", &changed, &format!("KUDUDUxxKW{}", times("DW", 12)));
 }

@@ -215,8 +215,8 @@ fn any_bytes_are_harmless() {
     }
 }
 
-/// Checks packets with audio levels. The key for encrypted levels (RFC 6904) is never negotiated, so these are
-/// ignored.
+/// Checks packets with audio levels. The key for encrypted levels (RFC 6904) is never negotiated, so
+/// encrypted levels are ignored.
 #[test]
 fn levels_of_packets_become_a_loudness_where_they_were_agreed_on() {
     for is_agreed in [true, false] {
