@@ -51,7 +51,7 @@ fn subject_public_key_info(certificate: &[u8]) -> Option<&[u8]> {
     der::take_whole(&mut tbs, Tag::SEQUENCE)
 }
 
-/// Returns the kind of a key. `None` if it is malformed; `Some(None)` if its kind is unsupported.
+/// Returns the kind of a key. `None` if the key is malformed; `Some(None)` if its kind is unsupported.
 fn key_kind(spki: &[u8]) -> Option<Option<KeyKind>> {
     let mut r = Reader::new(der::take(&mut Reader::new(spki), Tag::SEQUENCE)?);
     let mut algorithm = Reader::new(der::take(&mut r, Tag::SEQUENCE)?);

@@ -69,7 +69,7 @@ pub struct Config {
     /// address is already verified; on a port without ICE, a [`crate::CookieVerifier`] does the same for all
     /// clients without keeping state.
     pub cookie: bool,
-    /// True to deliver application data; otherwise it is counted and dropped.
+    /// True to deliver application data; false to count and drop it.
     pub receives_data: bool,
 }
 
@@ -100,6 +100,6 @@ pub(crate) enum Expected {
     /// Not known yet; the check of the peer's certificate must wait.
     #[default]
     Unknown,
-    /// A peer with one of these fingerprints. An empty list accepts no peer.
+    /// Peers with one of these fingerprints. An empty list accepts no peer.
     OneOf(Vec<Fingerprint>),
 }

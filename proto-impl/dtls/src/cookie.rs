@@ -103,7 +103,8 @@ impl CookieVerifier {
         self.reply(Some(body), MessageType::HELLO_VERIFY_REQUEST, &record, datagram.len(), reply)
     }
 
-    /// Writes a reply, which is shorter than the request. Without `body`, the hello passes instead.
+    /// Writes a reply with this body, unless it would be longer than the request. Without `body`, the hello
+    /// passes.
     fn reply(
         &self,
         body: Option<Vec<u8>>,

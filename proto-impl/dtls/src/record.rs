@@ -99,7 +99,8 @@ impl RecordHead {
 pub(crate) struct Cipher {
     aead: Aead,
     algorithm: AeadAlgorithm,
-    /// Implicit part of the nonce: its first four bytes (GCM), or twelve bytes to XOR with it (`ChaCha20`).
+    /// Implicit part of the nonce: its first four bytes (GCM), or twelve bytes that are XORed with the nonce
+    /// (`ChaCha20`).
     iv: [u8; AEAD_NONCE_BYTES],
 }
 

@@ -76,7 +76,7 @@ pub struct Demux<K> {
     hosts: HashMap<IpAddr, Host<K>>,
 }
 
-/// Sessions at one address, returned in turn.
+/// Sessions with an open path to one address; [`Demux::next_of_host`] returns them in turn.
 #[derive(Debug)]
 struct Host<K> {
     sessions: Vec<K>,
@@ -333,7 +333,7 @@ mod tests {
     fn i_08_a_path_that_changes_hands_and_what_comes_late() {
         let mut demux = Demux::new();
         assert!(demux.insert("old", 1) && demux.open(path(1), 1));
-        // The old session ends. Until the new one has validated the path, datagrams on it are dropped.
+        // The old session ends. Until the new one has validated the path, datagrams on that path are dropped.
         demux.remove(1);
         assert!(demux.insert("new", 2));
         assert_eq!(demux.route(&path(1), RTP), Route::Drop(DropReason::UnknownPath));
@@ -365,8 +365,8 @@ mod tests {
         }
     }
 
-    /// A peer checks its own session from another session's address. The next check by the other peer restores
-    /// the route.
+    /// Checks that the next check of a path's peer restores the route, after another peer has checked its own
+    /// session from that peer's address.
     #[test]
     fn i_08_a_path_that_is_claimed_by_a_liar_comes_back() {
         let mut demux = Demux::new();

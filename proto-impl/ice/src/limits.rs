@@ -13,7 +13,7 @@ pub const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 22..=256;
 /// Maximum number of pairs of a lite agent.
 pub const PAIRS_MAX: usize = 8;
 /// Silence after which a lite agent replaces the selected path by another one that is being checked. Chromium
-/// checks its path every 2.5 s, others every 5 s, randomized by a fifth (RFC 7675 §5.1).
+/// checks its path every 2.5 s, other peers every 5 s, randomized by a fifth (RFC 7675 §5.1).
 pub const PATH_SILENCE_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 /// Number of requests that a lite agent remembers. Browsers check a path every 2.5 s, so this covers twenty
 /// minutes, in 2 KiB.

@@ -32,8 +32,8 @@ impl H264Profile {
     #[must_use]
     pub const fn of(idc: u8, flags: u8) -> Self {
         match (idc, flags) {
-            // Masks the flags that do not affect the profile. One of them is set3, which means level 1b in
-            // older profiles.
+            // Masks the flags that do not affect the profile. One of these flags, constraint_set3_flag, means
+            // level 1b in older profiles.
             (0x42, _) if flags & 0x4f == 0x40 => Self::ConstrainedBaseline,
             (0x4d, _) if flags & 0x8f == 0x80 => Self::ConstrainedBaseline,
             (0x58, _) if flags & 0xcf == 0xc0 => Self::ConstrainedBaseline,

@@ -183,8 +183,8 @@ impl Reader {
         }
         let mid = if let Attribute::Mid(mid) = &attribute { Some(mid.clone()) } else { None };
         place.push(attribute);
-        // Checked after duplicates within the section, so that the other sections are searched only once per
-        // section.
+        // Other sections are searched for the mid only after the check for duplicates within this section, so
+        // that they are searched once per section.
         mid.map_or(Ok(()), |mid| self.new_mid(line, &mid))
     }
 

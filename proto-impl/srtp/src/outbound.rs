@@ -54,8 +54,8 @@ impl Outbound {
     /// Protects an RTCP packet in place, which grows by [`Profile::rtcp_overhead`].
     pub fn protect_rtcp(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         let &[_, _, _, _, a, b, c, d] = packet.first_chunk::<RTCP_HEAD_BYTES>().ok_or(Error::Malformed)?;
-        // One counter for all our sources: it increases for each of them, as required (RFC 3711 §3.4), and ends
-        // at 2^31 (§9.2).
+        // All our sources share one counter, so that it increases for each source, as required (RFC 3711
+        // §3.4). It ends at 2^31 (§9.2).
         let index = self.rtcp_next;
         let keys = self.keys.rtcp().filter(|_| index < RTCP_ENCRYPTED).ok_or(Error::KeyExhausted)?;
         self.rtcp_next = index.saturating_add(1);

@@ -286,7 +286,8 @@ impl Connection {
         let mtu = self.mtu();
         let before = out.len();
         while out.has_room(mtu) {
-            // Queued records already have their sequence numbers; a flight gets them when it is written.
+            // Queued records already have their sequence numbers; the records of a flight get theirs when
+            // they are written.
             let Some(datagram) = self.out.pop_front().or_else(|| self.write_flight()) else { break };
             out.push(&[], &datagram);
         }

@@ -61,8 +61,8 @@ impl<'a> Extensions<'a> {
         if r.is_empty() { Ok(Self { list }) } else { Err(Failure::Malformed) }
     }
 
-    /// Writes the extensions at the end of a hello; writes nothing if there are none (RFC 5246 §7.4.1.4 allows
-    /// both).
+    /// Writes the extensions at the end of a hello. Without extensions, writes nothing, not even an empty
+    /// list (RFC 5246 §7.4.1.4 allows both).
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         if !self.list.is_empty() {
             self.write_list(out);

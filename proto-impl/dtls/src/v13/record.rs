@@ -143,7 +143,7 @@ struct ReadEpoch {
 }
 
 impl ReadEpoch {
-    /// Returns the sequence number with these low bits that is closest to the next expected one (RFC 9147
+    /// Returns the sequence number with these low bits that is closest to the next expected number (RFC 9147
     /// §4.2.2).
     fn sequence(&self, low: u64, bits: u32) -> u64 {
         let range = 1u64 << bits;

@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// True if a hello offers DTLS 1.3. Otherwise, it is passed to the server of DTLS 1.2.
+/// True if a hello offers DTLS 1.3. A hello that does not is passed to the server of DTLS 1.2.
 pub(crate) fn offers_it(hello: &ClientHello<'_>) -> Result<bool, Failure> {
     let versions = hello.extensions.find(ExtensionType::SUPPORTED_VERSIONS).map(read_numbers8).transpose()?;
     Ok(versions.is_some_and(|versions| versions.contains(&VERSION_1_3)))
@@ -177,8 +177,8 @@ fn hello(
     }
 }
 
-/// Restores the data that a verifier stored in its cookie: the digest of the first hello, and the request that
-/// it sent.
+/// Restores the data that a verifier stored in its cookie: the digest of the first hello, and the request
+/// that the verifier sent.
 fn take_cookie(x: &mut Exchange, link: &mut Link, hello: &ClientHello<'_>) -> Result<Retried, Failure> {
     let cookie = read_cookie(body(hello, ExtensionType::COOKIE)?)?;
     let kept = RetryCookie::read(cookie).ok_or(Failure::Illegal("a cookie that was not given"))?;

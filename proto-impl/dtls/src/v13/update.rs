@@ -114,7 +114,7 @@ impl Session {
             _ => return Err(Failure::Malformed.into()),
         };
         if !self.reassembly.is_empty() {
-            // A KeyUpdate is the last message with its keys, so no message may be incomplete.
+            // A `KeyUpdate` is the last message protected with the old keys, so no message may be incomplete.
             return Err(Failure::Unexpected(message.kind).into());
         }
         let State::Connected(established) = &mut self.state else { return Ok(()) };

@@ -349,14 +349,14 @@ fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
 
 #[test]
 fn i_06_a_path_is_left_only_for_one_that_lives_and_may_carry_media() {
-    // Checks of the other path before the silence, or early in it, do not show that it is alive.
+    // Checks of the other path before the silence, or early in it, do not show that the other path is alive.
     let mut server = Server::new();
     assert!(server.check(1, true));
     server.pass(ms(4_999));
     assert!(server.check(2, false));
     server.pass(secs(15));
     assert_eq!((server.selected(), server.agent.valid_paths()), (Some(path(1)), 2));
-    // As soon as a check arrives on the other path, it takes over.
+    // As soon as a check arrives on the other path, that path is selected.
     assert!(server.check(2, false));
     assert_eq!(server.selected(), Some(path(2)));
 
@@ -414,8 +414,8 @@ fn i_07_a_peer_that_is_controlled_too_is_told_so() {
 
 #[test]
 fn i_09_no_answer_is_more_than_twice_its_request() {
-    // `deliver` checks each answer; these requests could be the worst: IPv6, many unknown attributes, nothing
-    // optional.
+    // `deliver` checks the size of each answer. These requests could have the largest answers for their size:
+    // IPv6, many unknown attributes, no optional attributes.
     let mut server = Server::new();
     let Path { local, .. } = path(1);
     let long = Path::udp(local, "[2001:db8::1]:5".parse().unwrap());

@@ -156,7 +156,7 @@ fn nobody_answers_and_the_wait_ends() {
     signal(&mut pair);
     pair.run_for(secs(16)).unwrap();
     assert_eq!(ends(&pair), [Some(CloseReason::ConnectTimeout); 2]);
-    // One check immediately, one after half a second, and then one per second.
+    // The agent sends one check immediately, one after half a second, and then one per second.
     assert_eq!(pair.a.stats().checks_sent, 15);
 }
 

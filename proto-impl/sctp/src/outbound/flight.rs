@@ -295,9 +295,9 @@ impl Flight {
         }
     }
 
-    /// Handles a timeout (RFC 9260 §6.3.3): all chunks count as lost. If the first chunk was acknowledged by a
-    /// gap block but is still not acknowledged cumulatively, the peer has dropped it (§6.2.1), and perhaps
-    /// others.
+    /// Handles a timeout (RFC 9260 §6.3.3): all chunks count as lost. If the first chunk was acknowledged by
+    /// a gap block but is still not acknowledged cumulatively, the peer has dropped it (§6.2.1), and perhaps
+    /// other chunks.
     pub(crate) fn time_out(&mut self, now: Instant, queues: &mut Queues) {
         let is_taken_back = self.chunks.front().is_some_and(|sent| sent.state == State::Acknowledged);
         for at in 0..self.chunks.len() {
@@ -337,8 +337,8 @@ impl Flight {
             end = end.saturating_add(1);
         }
         self.abandoned = self.abandoned.saturating_add(1);
-        // The unsent rest is represented by one TSN that is never sent; without it, the next message would
-        // follow the middle of this one.
+        // The unsent rest of the message is represented by one TSN that is never sent. Without that TSN, the
+        // next message would directly follow the middle of this one.
         if queues.abandon(id)
             && let Some(last) = self.chunks.back()
         {

@@ -260,8 +260,8 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
 fn d_22_what_waits_for_fragments_and_order_is_bounded() {
     let config = Config { receive_buffer_bytes: 100_000, message_bytes_max: 20_000, ..Config::default() };
     let most = 120_000;
-    // After a gap: the starts of messages, their ends, and complete ones of a stream whose first message never
-    // arrives.
+    // Chunks after a gap: the starts of messages, their ends, and complete messages of a stream whose first
+    // message never arrives.
     for flags in [2u8, 0, 1, 3, 7] {
         for length in [1, 100, 1000] {
             let mut raw = Raw::connected(config.clone(), 100_000);
@@ -481,7 +481,7 @@ fn d_24_a_tiny_window_is_probed_one_chunk_at_a_time() {
 fn d_25_giving_up_what_was_never_sent_skips_that_and_nothing_else() {
     let mut raw = Raw::connected(Config::default(), 100_000);
     raw.open();
-    // A part of a message, then a jump far beyond it.
+    // A part of a message, then a `FORWARD TSN` far beyond it.
     raw.data(2, 1, 1, 53, b"a");
     let far = raw.tsn.wrapping_add(0x7000_0000);
     raw.say(&[chunk(0xc0, 0, &[words(&[far]), halves(&[1, 1, 9, 40_000, 1, 65_000])].concat())]);

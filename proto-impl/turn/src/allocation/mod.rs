@@ -102,7 +102,7 @@ impl Bandwidth {
         Self { rate: Rate::new(now), bytes_per_second }
     }
 
-    /// Returns true if this many bytes are within the limit; they are then counted.
+    /// Returns true, and counts the bytes, if this many bytes are within the limit.
     pub fn take(&mut self, now: Instant, bytes: usize) -> bool {
         let nanos = u64::try_from(bytes).ok().and_then(|bytes| bytes.checked_mul(1_000_000_000));
         let price = nanos.and_then(|nanos| nanos.checked_div(self.bytes_per_second));
@@ -131,8 +131,8 @@ enum State {
     Closed,
 }
 
-/// The Allocate request that created the allocation. If it is repeated, it gets the same answer (RFC 8656
-/// §7.2).
+/// Data of the Allocate request that created the allocation. A repetition of the request gets the same answer
+/// (RFC 8656 §7.2).
 #[derive(Debug)]
 struct Asked {
     id: TransactionId,
@@ -316,7 +316,7 @@ impl Allocation {
         }
     }
 
-    /// Returns true if a datagram is within the bandwidth limit of its direction; it is then counted.
+    /// Returns true, and counts the datagram, if it is within the bandwidth limit of its direction.
     fn takes(&mut self, now: Instant, direction: usize, length: usize) -> bool {
         let takes = self.bandwidth.get_mut(direction).is_some_and(|bandwidth| bandwidth.take(now, length));
         if !takes {

@@ -82,7 +82,7 @@ impl Routes {
         self.is_permitted(now, channel.told.ip()).then_some((channel.told, channel.real))
     }
 
-    /// Records that the client has sent to this announced address of a real one.
+    /// Records that the client has sent to the announced address `told` of the real address `real`.
     pub(super) fn sent(&mut self, told: SocketAddr, real: SocketAddr) {
         if told == real || self.told.first() == Some(&(real, told)) {
             return;

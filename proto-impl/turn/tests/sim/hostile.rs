@@ -128,7 +128,7 @@ fn v_10_allocations_are_capped_by_network_user_and_in_total() {
         let (code, _) = ask(format!("203.0.113.{n}:5000"), format!("other{n}"));
         assert_eq!(code, (n >= 8).then_some(508), "{n}");
     }
-    // When a client leaves, its place is free for itself and others.
+    // When an allocation ends, its place is free for any client.
     let end = [(LIFETIME, vec![0; 4])];
     assert_eq!(holders[0].ask(&mut world, method::REFRESH, &end).code(), None);
     let mut late = holders.pop().unwrap();

@@ -63,7 +63,7 @@ const KEY_BACKLOG_MAX: Duration = Duration::from_millis(600);
 /// Backlog above which the rest of a group is dropped. The backlog of a key frame alone must not end its group.
 const TAIL_BACKLOG_MAX: Duration = Duration::from_millis(900);
 
-/// A source that makes units at their time and packetizes them.
+/// A media source that makes each unit at its time, and packetizes it.
 pub(crate) struct Studio {
     media: MediaSource,
     next: Option<SyntheticUnit>,
@@ -181,8 +181,8 @@ pub(crate) struct End {
     pub(crate) data: Vec<Event>,
     pub(crate) held_most: usize,
     pub(crate) sent: u64,
-    /// Selects the datagrams to drop: called with true for STUN, and with the datagram's number among those of
-    /// its kind.
+    /// Returns true for a datagram to drop. Called with true for STUN, and with the datagram's number among
+    /// the STUN datagrams or among the others.
     pub(crate) swallow: Option<Box<dyn Fn(bool, u64) -> bool>>,
     /// Counts of sent datagrams, STUN and others.
     kinds: [u64; 2],

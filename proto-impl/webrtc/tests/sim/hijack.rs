@@ -165,9 +165,9 @@ fn x_07_sources_are_bounded() {
     assert_eq!(reception.b.peer.stats().received.len(), 0);
 }
 
-/// D-01: Checks ten thousand hellos per second from many addresses at a port on which a thousand sessions start
-/// one after another. The port's table drops all of them, before and after paths are valid, and every session
-/// connects.
+/// D-01: Checks ten thousand hellos per second from many addresses at a port on which a thousand sessions
+/// start one after another. The port's table drops all these hellos, before and after paths are valid, and
+/// every session connects.
 #[test]
 fn d_01_a_flood_of_hellos_reaches_nobody() {
     let mut demux = ice::Demux::new();

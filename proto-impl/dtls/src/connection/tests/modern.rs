@@ -299,7 +299,7 @@ fn d_28_a_second_hello_is_asked_for_once() {
     ends.server.handle_datagram(now, &mut message(MessageType::CLIENT_HELLO, 1, &body));
     assert_eq!(failure(&mut ends.server, now).0, Some(Failure::Illegal("not the share that was asked for")));
 
-    // Another group is requested: the client creates a key for it, with the same random value, once.
+    // If another group is requested, the client creates a key for it once, with the same random value.
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
     sent(&mut ends.client, now);
     let mut request = request;
