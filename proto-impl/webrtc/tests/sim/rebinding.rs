@@ -14,7 +14,7 @@ const MOVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 
 /// An eavesdropper on the path, with the same address.
 const LISTENER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 6666);
 
-/// A session of two seconds of media with this one-way latency.
+/// Returns a session after two seconds of media, over links with this one-way latency.
 fn running(seed: u64, direction: Direction, latency: Duration) -> Pair<End, End> {
     let mut pair = session(seed, direction).links(|link: Link| link.latency(latency));
     pair.run_until(secs(5), both_connected).unwrap();
