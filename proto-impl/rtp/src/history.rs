@@ -524,8 +524,8 @@ mod tests {
         assert!(history.resent.len() <= RESENT_MAX && history.runs.len() == 1);
     }
 
-    /// With a loss of a third, more than a third of the sent bytes may be retransmitted, up to one and a half
-    /// times the sent bytes.
+    /// Checks that with a loss of a third, more than a third of the sent bytes may be retransmitted, up to
+    /// one and a half times the sent bytes.
     #[test]
     fn repairs_have_the_room_that_the_loss_needs() {
         for (loss, eighths) in [(0, 2), (10, 3), (100, 4), (350, 11), (1000, 12)] {

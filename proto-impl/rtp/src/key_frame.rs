@@ -51,7 +51,7 @@ impl KeyFrameRequests {
 mod tests {
     use super::*;
 
-    /// A thousand viewers each send a thousand requests a second.
+    /// Checks a thousand viewers that each send a thousand requests per second.
     #[test]
     fn x_12_requests_are_merged_to_two_a_second() {
         let start = netsim::Clock::new().now();

@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(bench.recorder.poll_timeout(), None);
     }
 
-    /// Packets reported before a late one are not reported as lost.
+    /// Checks that packets reported before a late one are not reported as lost when the late one is reported.
     #[test]
     fn a_late_packet_makes_no_losses() {
         let mut bench = Bench::new();

@@ -47,7 +47,7 @@ use tail::Tail;
 
 /// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it, the oldest are dropped.
 const WAITING_MAX: usize = 64;
-/// Maximum number of packet requests (NACK) waiting for the next drain; our own receiver sends at most as many.
+/// Maximum number of packet requests (NACK) waiting for the next drain; our own receiver never requests more.
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 /// Round trip assumed before the first measurement.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
@@ -115,7 +115,7 @@ impl Track {
         Ok(LoggedUnit { packets: first..self.log.next_id(), timestamp, bytes })
     }
 
-    /// Keeps the packets from this unit on for new viewers, until the next call.
+    /// Keeps the packets of this unit and of later ones for new viewers, until the next call.
     pub const fn hold(&mut self, from: &LoggedUnit) {
         self.log.hold(from.packets.start);
     }

@@ -15,9 +15,9 @@ const FIRST: f64 = 1_500_000.0;
 /// Part of the measured rate that is kept when a queue grows. (The draft, §5.5, uses 0.85. Here the measured
 /// rate is that of the bottleneck, and [`RateControl::target`] drains the queue.)
 const BACKOFF: f64 = 0.92;
-/// Growth factor per second, and its maximum per round trip, near the rate that the path carried before.
+/// Growth factors near the rate that the path carried before: per second, and the maximum per round trip.
 const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
-/// Growth factor per second, and its maximum per round trip, elsewhere.
+/// Growth factors far from the rate that the path carried before: per second, and the maximum per round trip.
 const GROWTH: (f64, f64) = (2.0, 1.15);
 /// Range in which a rate counts as near the rate that the path carried before, as parts of that rate.
 const NEAR: (f64, f64) = (0.8, 1.08);
@@ -33,7 +33,7 @@ const HEADROOM_BITS: f64 = 10_000.0;
 const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
 /// Queue in microseconds that counts as congestion even if it does not grow.
 const QUEUE_STANDS: i64 = 25_000;
-/// Queue in microseconds at which losses mean that the queue is full.
+/// Minimum queue, in microseconds, with which losses mean that the queue is full.
 const QUEUE_DROPS: i64 = 5_000;
 /// Loss beyond the path's own that counts as congestion if there is a queue, in thousandths.
 const LOSS_WITH_QUEUE: u16 = 30;
@@ -55,11 +55,11 @@ const DRAIN_MIN: f64 = 0.15;
 const YOUNG_FOR: Duration = Duration::from_millis(1500);
 /// Time after the last sign of congestion during which the path counts as limiting the rate.
 const BOUNDED_FOR: Duration = Duration::from_secs(10);
-/// The path has room if the rate exceeds the rate sent by this factor.
+/// The path has room if the allowed rate exceeds the rate being sent by this factor.
 const ROOM: f64 = 1.3;
 /// Time for which the path must have room to end the start phase.
 const BEGINS_FOR: Duration = Duration::from_secs(1);
-/// Time for which the path must have room to lift the limit later.
+/// Time for which the path must have room before the limit is lifted, after the start phase.
 const ROOMY_FOR: Duration = Duration::from_secs(5);
 
 /// Summary of a batch of feedback.
@@ -309,7 +309,7 @@ impl RateControl {
     }
 }
 
-/// Returns the maximum estimate after this rate was tested.
+/// Returns the maximum estimate if `leaving` is the highest rate tested.
 pub(super) fn tried(leaving: f64) -> f64 {
     HEADROOM * leaving + HEADROOM_BITS
 }

@@ -149,7 +149,7 @@ impl Feedback {
         (self.control.is_bounded() || silence < 1.0).then(|| self.allowed(now) * silence)
     }
 
-    /// Returns the assumed rate of the path until it is known.
+    /// Returns the assumed rate of the path; `None` once the rate is known.
     pub(super) fn first(&self, now: Instant) -> Option<f64> {
         self.control.begins().then(|| self.allowed(now) * self.silence())
     }
@@ -204,7 +204,7 @@ impl Feedback {
     fn hears(&mut self, now: Instant, losses: &mut Losses) {
         let silence = self.silence();
         if silence < 1.0 {
-            // Packets sent during the silence say nothing about those sent now.
+            // Feedback about packets sent during the silence says nothing about packets sent now.
             self.control.was_silent(now, silence, self.sent.next());
             losses.begin(self.sent.next());
         }

@@ -117,7 +117,8 @@ impl Losses {
         self.trial.is_some()
     }
 
-    /// Starts a trial with packet `from`; `rate` is the rate before it, and `carried` the rate that arrived.
+    /// Starts a trial with packet `from`. `rate` is the rate before the trial, and `carried` the rate at
+    /// which packets arrived.
     pub(super) const fn begin_trial(&mut self, from: u64, rate: f64, carried: f64) {
         self.trial = Some(Trial { before: self.recent, rate, carried, from, sent: 0, lost: 0 });
     }

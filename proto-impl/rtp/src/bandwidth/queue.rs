@@ -281,7 +281,8 @@ mod tests {
         let at = stays.iter().position(|trend| *trend == Trend::Path).unwrap();
         assert!((12..23).contains(&at), "{at}");
         assert_eq!(queue.micros(), 0);
-        // A shorter path is recognized immediately; afterwards the longer one counts as a queue again.
+        // A shorter path is recognized immediately. Afterwards, the delay of the longer path counts as a
+        // queue again.
         run(&mut queue, 950, 100, |_| 30);
         assert_eq!(queue.micros(), 0);
         run(&mut queue, 1050, 100, |_| 230);

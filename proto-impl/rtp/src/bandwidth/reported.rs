@@ -284,7 +284,8 @@ impl ReportedPath {
                 self.window = self.changed.filter(|_| is_whole).or(self.window);
             }
             if !is_whole {
-                // Some of these packets were sent before the change.
+                // Some packets of this report were sent before the change of the limit, so the report is not
+                // judged.
                 return false;
             }
             old = unreported;

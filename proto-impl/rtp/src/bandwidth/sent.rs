@@ -14,7 +14,7 @@ const STEP: i64 = 64;
 const OVERTAKEN_MAX: i64 = 400_000;
 /// At each feedback, the remembered overtaking time is reduced by its value divided by this.
 const OVERTAKEN_FALLS: i64 = 256;
-/// Bits of a stored time. It wraps around after 33 s; only differences matter.
+/// Number of bits of a stored time, which wraps around after 33 s; only differences matter.
 const TIME_BITS: u32 = 19;
 const TIME: u32 = (1 << TIME_BITS) - 1;
 /// Age in steps at which times would become ambiguous: 32 s. Older packets are dropped even if no feedback
@@ -255,8 +255,8 @@ mod tests {
         assert!((30_000..=40_000).contains(&log.overtaken()), "{}", log.overtaken());
     }
 
-    /// Packets that are in flight for long are still known when their feedback arrives, within the memory
-    /// limit.
+    /// Checks that packets that are in flight for long are still known when their feedback arrives, within
+    /// the memory limit.
     #[test]
     fn packets_are_known_for_as_long_as_they_are_on_their_way() {
         for (apart, delay, known) in
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Packets with feedback are dropped, so a nearby viewer needs little memory.
+    /// Checks that packets with feedback are dropped, so that a nearby viewer needs little memory.
     #[test]
     fn what_was_told_is_forgotten() {
         let mut log = SentLog::default();

@@ -225,7 +225,7 @@ fn a_random_loss_of_a_third_is_told_and_is_no_congestion() {
     assert!(line.estimator.loss() < 5, "{}", line.estimator.loss());
 }
 
-/// Checks a stream far below the capacity of the line, which only a probe can find.
+/// Checks that a probe finds the capacity of a line that carries far more than its stream needs.
 #[test]
 fn a_probe_finds_what_the_line_carries_and_one_that_does_not_fit_changes_nothing() {
     for (rate, wanted) in [(10_000_000, 2_000_000..3_400_000), (1_200_000, 400_000..1_250_000)] {
@@ -610,8 +610,8 @@ fn what_a_new_viewer_drops_bounds_nothing() {
     assert!(target.is_some(), "a path that begins to lose a quarter");
 }
 
-/// A viewer joins with a waiting GOP, over a path where packets overtake each other by up to 100 ms. Returns
-/// the estimate after two seconds.
+/// Simulates a viewer that joins with a waiting GOP, over a path where packets overtake each other by up to
+/// 100 ms. Returns the estimate after two seconds.
 fn join_over_jitter(seed: u64) -> u64 {
     let clock = netsim::Clock::new();
     let pictures_at = seed % 4 * 60;

@@ -490,7 +490,7 @@ fn latm_comes_with_its_config_in_the_description() {
         depacketizer.handle_part(&Part { timestamp: 3, marker, gap: false, payload }).unwrap();
     }
     assert_eq!(frames(&mut depacketizer)[0].payload, unit);
-    // After a gap, the rest of an element is not taken for an element.
+    // After a gap, the rest of an element is not mistaken for a whole element.
     depacketizer.handle_part(&Part { timestamp: 4, marker: true, gap: true, payload: tail }).unwrap();
     depacketizer.handle_part(&Part { timestamp: 5, marker: true, gap: false, payload: &element }).unwrap();
     let got = frames(&mut depacketizer);
@@ -733,7 +733,8 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
         let mut got = frames(&mut depacketizer);
         let is_late = got.is_empty();
         if is_late {
-            // The marker may come within the unit: the first time, only the next packet shows this.
+            // Without end bits, a marker may be within a unit. The first time, only the next packet shows
+            // that the frame has ended.
             assert_eq!(name, "no end bits at all");
             give(&mut depacketizer, &mut false, 8, &[Bytes::copy_from_slice(slice)], None);
             got = frames(&mut depacketizer);

@@ -109,13 +109,13 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Sets a round trip measured otherwise than by repairs.
+    /// Sets a round trip that was measured by other means than repairs.
     pub(super) const fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
     }
 
-    /// Records that `to` arrived before the numbers from `from` up to but not including `to`. If both are
-    /// equal, nothing is missing.
+    /// Records that `to` arrived while the numbers from `from` up to but not including `to` are missing. If
+    /// both are equal, nothing is missing.
     pub(super) fn advanced(&mut self, now: Instant, from: ExtendedSequence, to: ExtendedSequence) {
         self.lateness.age(now);
         let gap = u32::try_from(to.since(from)).unwrap_or(u32::MAX);

@@ -95,8 +95,8 @@ impl ReorderBuffer {
         let (_, packet) = self.waiting.pop_first()?;
         self.bytes = self.bytes.saturating_sub(packet.payload.len());
         self.next = packet.sequence.next();
-        // The age of a gap after this packet is that of the first packet received after the gap; a repaired
-        // packet arrived later than that.
+        // A gap after this packet is as old as the first arrival of a packet behind the gap. That is the
+        // earliest arrival of all waiting packets, since repaired packets arrived later.
         let behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first > self.next);
         let arrivals = self.waiting.values().take(OVERTAKERS_MAX).map(|waiting| waiting.arrival);
         self.gap_since = if behind { arrivals.min() } else { None };

@@ -137,7 +137,8 @@ fn a_leap_is_believed_when_a_second_packet_follows() {
     bench.packets([100, 40_000, 101, 20_000, 20_001, 20_002]);
     assert_eq!(bench.events(), [100, 101, 100_000, 20_001, 20_002]);
     assert_eq!((bench.receiver.stats().restarts, bench.nacks()), (1, vec![]));
-    // A jump within the limit is a loss: the packets are too many to request, and given up immediately.
+    // A jump within the limit is a loss: too many packets are missing to request them, so they are given up
+    // immediately.
     bench.packets([22_500]);
     assert_eq!((bench.events(), bench.nacks()), (vec![-2497, 22_500], vec![]));
     bench.packets([22_503]);

@@ -32,7 +32,7 @@ fn all(bytes: &[u8]) -> Vec<Rtcp<'_>> {
     packets(bytes).map(Result::unwrap).collect()
 }
 
-/// Makes a part with this header, for parts that have no writer.
+/// Makes a part with this header, for parts that this crate does not write.
 fn raw(first: u8, packet_type: u8, body: &[u8]) -> Vec<u8> {
     let words = u16::try_from(body.len() / 4).unwrap().to_be_bytes();
     [&[first, packet_type, words[0], words[1]], body].concat()

@@ -352,8 +352,8 @@ fn packets_that_are_repeated_as_they_are_have_nothing_in_their_heads_but_the_nam
     assert_eq!(agreed, [Extension::Mid]);
 }
 
-/// Checks redundant audio from a publisher. libwebrtc sends it if that format comes first, and does not
-/// retransmit audio.
+/// Checks redundant audio from a publisher. libwebrtc sends redundant audio if that format comes first, and
+/// does not retransmit audio.
 #[test]
 fn redundant_audio_is_taken_of_publishers() {
     let first = CHROMIUM.replacen("SAVPF 111 63", "SAVPF 63 111", 1);

@@ -179,7 +179,7 @@ fn named_layers_are_received_beside_each_other() {
     assert_eq!(bench.key_frames_wanted(), [1]);
 }
 
-/// Checks three simultaneous layers from a page that writes its own SSRC group.
+/// Checks that three simultaneous layers are not mixed, from a page that writes its own SSRC group.
 #[test]
 fn layers_are_not_mixed() {
     let mut bench = Bench::new();

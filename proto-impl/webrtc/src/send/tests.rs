@@ -265,8 +265,8 @@ fn what_is_sent_again_has_the_time_with_which_it_left() {
     }
 }
 
-/// Checks repeated requests for everything: retransmissions are limited to their share, the lists are limited, and a
-/// full path has no second copies.
+/// Checks repeated requests for everything: retransmissions stay within their share of the sent bytes, the
+/// lists are limited, and no second copies are sent on a full path.
 #[test]
 fn requests_for_everything_have_their_share() {
     for (loss, is_congested, most) in [(0, true, 2), (350, true, 8), (350, false, 8)] {

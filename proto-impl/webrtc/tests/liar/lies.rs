@@ -13,9 +13,9 @@ const COMPOUND_BYTES: usize = 1100;
 const TRANSPORT_FEEDBACK: [u8; 2] = [0x8f, 205];
 /// Longest run of one chunk.
 const RUN_MAX: u16 = 0x1fff;
-/// Requests of key frames in each portion.
+/// Number of key frame requests in each portion of false feedback.
 const KEY_FRAMES: u8 = 20;
-/// Sequence numbers that are asked for in each portion.
+/// Number of sequence numbers requested in each portion of false feedback.
 const NACKED: u16 = 4000;
 /// Newest sequence numbers, which may still be kept: a second of packets.
 const RECENT: u16 = 300;

@@ -140,7 +140,8 @@ fn a_far_publisher_is_repaired() {
     }
 }
 
-/// Checks a viewer over such a path, and a viewer with reordered packets.
+/// Checks that losses are also repaired for a viewer, over a path with jitter, reordered and duplicated
+/// packets.
 #[test]
 fn a_viewer_is_repaired_too() {
     for seed in seeds(5) {

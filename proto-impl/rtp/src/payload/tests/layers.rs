@@ -46,7 +46,7 @@ fn vp9_pictures(pictures: &[Picture]) -> String {
                 out.push(if frame.key_frame { 'K' } else { 'D' });
                 let both = frame.payload.len() > 5;
                 out.push(if both { 'W' } else { char::from(frame.payload[1]).to_ascii_uppercase() });
-                // An index is present if and only if there are two frames.
+                // A superframe index is present if and only if the picture has two frames.
                 assert_eq!(frame.payload.last().unwrap() & 0xe0 == 0xc0, both);
             }
             more => panic!("{more:?}"),
