@@ -164,8 +164,8 @@ impl Timer {
         self.sent = now;
     }
 
-    /// True if a retransmission by the peer should be answered with one of ours; false if we sent our answer
-    /// recently.
+    /// True if a retransmission by the peer should be answered with a retransmission; false if our flight was
+    /// sent recently.
     pub(crate) fn takes_hint(&self, now: Instant) -> bool {
         self.armed && now.saturating_duration_since(self.sent) >= self.pause / 2
     }

@@ -110,7 +110,7 @@ pub fn frame_head(length: usize) -> Result<[u8; FRAME_HEAD_BYTES], Error> {
 ///
 /// # Errors
 ///
-/// Fails as [`frame_head`] does; nothing is appended then.
+/// Fails as [`frame_head`] does. On failure, nothing is appended.
 pub fn write_frame(payload: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     out.extend_from_slice(&frame_head(payload.len())?);
     out.extend_from_slice(payload);

@@ -7,7 +7,7 @@ pub const CHUNKS_PER_PACKET_MAX: usize = 128;
 /// Maximum number of runs of received TSNs after gaps. A chunk that would add another run is dropped, as if
 /// lost.
 pub const GAPS_MAX: usize = 512;
-/// Maximum distance from the cumulative TSN at which chunks are accepted.
+/// Maximum distance from the cumulative TSN at which chunks are accepted. Chunks farther ahead are dropped.
 pub const TSN_AHEAD_MAX: u64 = 16_384;
 /// Maximum number of chunks in flight.
 pub const FLIGHT_CHUNKS_MAX: usize = 4096;
@@ -37,7 +37,7 @@ pub struct Config {
     /// Maximum number of bytes waiting to be sent or acknowledged; beyond it, sending fails with
     /// [`crate::SendError::Full`].
     pub send_buffer_bytes: usize,
-    /// Maximum number of open channels. Further ones that the peer opens are reset.
+    /// Maximum number of open channels. Further channels that the peer opens are reset.
     pub channels_max: usize,
     /// Retransmission timeout until a round trip has been measured.
     pub rto_initial: Duration,

@@ -113,7 +113,7 @@ impl Pair {
         Self { clock, ours, other: Other::new(), to_other, to_ours, events: Vec::new() }
     }
 
-    /// Delivers all data that arrives now, and the answers to it.
+    /// Delivers all packets that are due now, and the answers to them.
     fn step(&mut self) {
         while self.send() {
             self.deliver();

@@ -114,7 +114,7 @@ pub struct Rid {
     pub id: String,
     /// The direction.
     pub direction: RidDirection,
-    /// Payload types of the layer; empty for all those of the section.
+    /// Payload types of the layer; if empty, the layer may use all payload types of the section.
     pub payload_types: Vec<PayloadType>,
     /// Restrictions such as `max-width` and `max-fps`.
     pub restrictions: Parameters,

@@ -71,8 +71,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// Reads `IN IP4 host`, as in `o=`, `c=` and `a=rtcp`, and returns the host. The address type is ignored,
-/// because the address itself shows it.
+/// Reads `IN IP4 host`, as in `o=`, `c=` and `a=rtcp`, and returns the host. IP4 and IP6 are not
+/// distinguished, because the address itself shows its type.
 pub(crate) fn read_network(text: &str) -> Option<&str> {
     let (net, rest) = first_word(text);
     let (family, rest) = first_word(rest);

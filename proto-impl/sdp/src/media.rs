@@ -153,7 +153,7 @@ pub struct Media {
     /// Media type.
     pub kind: MediaKind,
     /// Port. 0 means rejected, unless the section is bundle-only; 9 means that ICE determines the port. A
-    /// number of ports after it is ignored.
+    /// number of ports that follows the port is ignored.
     pub port: u16,
     /// Transport protocol: `UDP/TLS/RTP/SAVPF`, `RTP/AVP`, ...
     pub protocol: String,

@@ -276,7 +276,7 @@ fn x_04_packets_change_places_around_the_wrap_and_come_late() {
         let numbers: Vec<u16> = (0..40u16).map(|n| 65_516u16.wrapping_add(n)).collect();
         let packets: Vec<Vec<u8>> =
             numbers.iter().map(|&number| protected(&mut outbound, 7, number)).collect();
-        // In each group of four, the last is first: 0 before 65535, and back.
+        // In each group of four, the packets arrive in reverse order, so 0 arrives before 65535.
         for group in packets.chunks(4) {
             for packet in group.iter().rev() {
                 assert!(opened(&mut inbound, packet).is_ok());

@@ -105,7 +105,7 @@ struct Handshaking {
 #[derive(Debug)]
 struct Established {
     secrets: Secrets,
-    /// Last flight of a server; retransmitted if the client repeats its own.
+    /// Last flight of a server; retransmitted if the client repeats its last flight.
     flight: Flight,
     peer_sha256: Option<[u8; 32]>,
     /// Message sequence number of the peer's Finished.

@@ -109,7 +109,7 @@ impl Exchange {
         self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
     }
 
-    /// Continues as DTLS 1.2, after the peer chose that over 1.3. A client has already sent its `hello`.
+    /// Continues as DTLS 1.2, after the peer chose DTLS 1.2 over 1.3. A client has already sent its `hello`.
     pub(crate) fn had_13(&mut self, hello: &[u8]) -> Result<(), Failure> {
         self.hellos.had_13 = true;
         if hello.is_empty() {

@@ -36,7 +36,7 @@ pub(super) enum Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Retried {
     suite: CipherSuite,
-    /// Group for which a key share was requested; `None` if none was.
+    /// Group for which a key share was requested; `None` if no key share was requested.
     group: Option<u16>,
 }
 
@@ -114,7 +114,8 @@ fn choose_group<'a>(
     Ok((group, share, shares.len()))
 }
 
-/// Returns the suite, and the group if its share must be requested, for a stateless `HelloRetryRequest`.
+/// Returns the suite for a stateless `HelloRetryRequest`, and the group if a key share must be requested for
+/// it.
 pub(crate) fn choose_retry(hello: &ClientHello<'_>) -> Result<(CipherSuite, Option<u16>), Failure> {
     let (group, share, _) = choose_group(hello)?;
     Ok((choose_suite(hello)?, share.is_none().then(|| group_number(group))))

@@ -17,7 +17,7 @@ const UPDATE_NOT_REQUESTED: u8 = 0;
 /// Value of a `KeyUpdate` that asks the receiver to update its own keys, too.
 const UPDATE_REQUESTED: u8 = 1;
 
-/// Secrets for both directions, and the pending change of ours.
+/// Secrets for both directions, and the state of the change of our keys.
 #[derive(Debug)]
 pub(super) struct Updates {
     own: Secret,
@@ -59,7 +59,7 @@ impl Session {
         self.send_update(now)
     }
 
-    /// Changes our keys if half of their limit has been used.
+    /// Changes our keys if half of the records allowed for them have been written.
     pub(crate) fn renew_keys(&mut self, now: Instant) -> Result<(), Stop> {
         let State::Connected(established) = &self.state else { return Ok(()) };
         let rests = established.updates.own_state == Own::Rests;

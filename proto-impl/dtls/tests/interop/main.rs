@@ -126,7 +126,7 @@ fn d_16_server_of_gnutls() {
     }
 }
 
-/// Checks that the fingerprint decides with other implementations too.
+/// Checks that OpenSSL is refused too if its certificate does not have the expected fingerprint.
 #[test]
 fn d_02_openssl_with_another_certificate_is_refused() {
     let peer = Peer::openssl_server(Certificate::P256, PROFILES[0].1, 1200, &[]);

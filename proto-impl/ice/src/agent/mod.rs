@@ -157,7 +157,8 @@ impl Agent {
         }
     }
 
-    /// Adds a local socket address and returns its candidate, to signal to the peer. The first added is preferred.
+    /// Adds a local socket address and returns its candidate, to signal to the peer. The address added first
+    /// is preferred.
     ///
     /// # Errors
     ///

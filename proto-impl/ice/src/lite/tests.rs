@@ -432,7 +432,7 @@ fn i_09_no_answer_is_more_than_twice_its_request() {
         server.agent.poll_transmit(server.clock.now(), &mut answer).unwrap();
         assert!(answer.len() <= out.len() * 2, "{unknown}: {} for {}", answer.len(), out.len());
     }
-    // Without credentials, a peer gets no answer at all, whatever it sends.
+    // Without credentials, a peer gets no answer at all, whatever kind of message it sends.
     for kind in [0x0001_u16, 0x0011, 0x0101, 0x0111, 0x0002, 0x0003] {
         let mut out = Vec::new();
         MessageWriter::new(&mut out, Class::Request, TransactionId([1; 12]))
@@ -656,7 +656,8 @@ fn i_12_a_probe_is_repeated_and_given_up_and_its_path_carries_nothing() {
 #[test]
 fn i_12_media_by_an_unchecked_path_is_no_consent() {
     let (mut server, _) = followed();
-    // Only media arrives, on the other path; the agent ends when the consent on the first path does.
+    // From now on, only media arrives, on the other path; the agent ends when the consent on the first path
+    // expires.
     for _ in 0..300 {
         server.pass(ms(100));
         server.agent.follow_media(server.clock.now(), path(2));

@@ -222,7 +222,7 @@ impl Flight {
         }
     }
 
-    /// Removes the first chunk. Returns the number of bytes newly acknowledged by this.
+    /// Removes the first chunk. Returns the number of bytes that this acknowledges for the first time.
     fn pop(&mut self) -> usize {
         self.cumulative = self.cumulative.saturating_add(1);
         let Some(sent) = self.chunks.front() else { return 0 };

@@ -273,7 +273,8 @@ fn d_22_what_waits_for_fragments_and_order_is_bounded() {
             }
         }
     }
-    // In sequence: messages that wait for one that never arrives eventually end the association.
+    // On an ordered channel, messages wait for an earlier one that never arrives; this eventually ends the
+    // association.
     for length in [1, 1000] {
         let mut raw = Raw::connected(config.clone(), 100_000);
         raw.open();
@@ -537,7 +538,8 @@ fn d_26_requests_to_reset_are_answered_by_their_number() {
         let found = answers.iter().find(|(_, _, value)| value[..2] == [0, 16]);
         found.map(|(_, _, value)| u32::from_be_bytes(value[8..12].try_into().unwrap()))
     };
-    // A wrong number; data that has not arrived yet; then the data arrives.
+    // First a wrong request number; then a request that refers to data that has not arrived yet; then the
+    // data arrives.
     raw.say(&[request(FIRST.wrapping_add(9), FIRST, &[1])]);
     assert_eq!(result(&mut raw), Some(5));
     raw.say(&[request(FIRST, raw.tsn, &[1])]);

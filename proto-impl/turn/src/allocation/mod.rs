@@ -358,8 +358,8 @@ impl Allocation {
         self.queue(Destination::Client, out);
     }
 
-    /// Returns true if another request that is refused, or may be forged, can be answered; the answer is then
-    /// counted.
+    /// Returns true if one more answer may be sent to a request that is refused or may be forged, and counts
+    /// this answer.
     fn may_answer(&mut self, now: Instant) -> bool {
         self.owner.answers.take(
             now,

@@ -111,12 +111,12 @@ fn v_10_allocations_are_capped_by_network_user_and_in_total() {
         let code = speaker.ask(&mut world, method::ALLOCATE, &[transport()]).code();
         (code, speaker)
     };
-    // One user with many addresses: four allocations.
+    // One user gets four allocations, even from many addresses.
     for n in 0..6 {
         let (code, _) = ask(format!("198.51.100.{n}:5000"), "one".to_owned());
         assert_eq!(code, (n >= 4).then_some(486), "{n}");
     }
-    // One IPv6 network with many users: eight allocations.
+    // One IPv6 network gets eight allocations, even for many users.
     let mut holders = Vec::new();
     for n in 0..10 {
         let (code, speaker) = ask(format!("[2001:db8::{n:x}]:5000"), format!("user{n}"));

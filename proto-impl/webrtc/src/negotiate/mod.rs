@@ -370,7 +370,7 @@ pub fn read_candidate(candidate: &sdp::Candidate) -> Option<ice::Candidate> {
         priority: candidate.priority,
         kind,
         base: related,
-        // Only the peer compares foundations, for its own pairs.
+        // Foundations only decide which frozen pairs are checked first, and the agent has no frozen pairs.
         foundation: 0,
     })
 }

@@ -11,7 +11,7 @@ use sdp::Direction;
 use crate::harness::{CLIENT, Came, End, SERVER, Studio, VIDEO, both_connected, seeds, session};
 
 const MOVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 5001);
-/// An eavesdropper on the path, with the same address.
+/// Address of an eavesdropper on the path: the IP address of `MOVED`, with another port.
 const LISTENER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 6666);
 
 /// Returns a session after two seconds of media, over links with this one-way latency.

@@ -23,7 +23,7 @@ impl Wire {
     fn new(versions: Versions, client_first: bool, mtu: usize) -> Self {
         let with = |number| Config { mtu, versions, ..config(number) };
         let mut ends = Ends::new(with(1), with(2));
-        // The server starts later; until then, nobody answers the client.
+        // The server starts later; before that, nobody answers the client.
         if client_first {
             ends.client.start(ends.clock.now());
             ends.clock.advance(ms(20));
@@ -160,8 +160,8 @@ fn d_11_silence_ends_after_ten_seconds() {
     }
 }
 
-/// Checks the loss of the last flight: the client repeats Finished, and the server answers with its stored
-/// flight.
+/// Checks that a lost last flight is replaced: the client repeats Finished, and the server answers with its
+/// stored flight.
 #[test]
 fn d_11_a_lost_last_flight_is_retransmitted() {
     let mut ends = Ends::new(config(1), config(2)).start();

@@ -388,7 +388,7 @@ fn d_12_finished_of_another_transcript_or_in_the_clear() {
     let flight = sent(&mut ends.server, now);
     deliver(&mut ends.client, now, &flight);
     let flight = sent(&mut ends.client, now);
-    // Everything except Finished, followed by an unencrypted Finished, which anyone can send.
+    // The flight without its Finished, then a Finished that is not encrypted, which anyone can send.
     let protected = 13 + 12 + 12 + 24;
     let clear = &flight[0][..flight[0].len() - protected - 14];
     deliver(&mut ends.server, now, &[clear.to_vec()]);
