@@ -48,7 +48,8 @@ impl Versions {
 /// Settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Our certificate and key. A client without one cannot comply with a server's request for a certificate.
+    /// Our certificate and key. Without them, a client cannot comply with a server's request for a
+    /// certificate.
     pub identity: Option<Arc<Identity>>,
     /// Supported versions.
     pub versions: Versions,

@@ -17,7 +17,7 @@ enum Item {
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     items: Vec<Item>,
-    /// Version in the record headers; a first hello has an older one.
+    /// Version in the record headers; a first hello uses an older version.
     version: u16,
     /// Next item to send, and the offset of its next byte.
     at: (usize, usize),

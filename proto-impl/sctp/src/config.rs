@@ -28,7 +28,7 @@ pub struct Config {
     pub port: u16,
     /// Maximum packet to send, in bytes: the maximum that DTLS sends in one record.
     pub packet_bytes_max: usize,
-    /// Maximum message to receive, in bytes (`a=max-message-size`, RFC 8841 §6). A larger one ends the
+    /// Maximum message to receive, in bytes (`a=max-message-size`, RFC 8841 §6). A larger message ends the
     /// association.
     pub message_bytes_max: usize,
     /// Maximum number of bytes waiting for missing fragments, for earlier messages, or for the owner. The free
@@ -46,7 +46,8 @@ pub struct Config {
     /// Maximum retransmission timeout. RFC 9260 §16 uses a minute, but ICE detects an unreachable peer earlier,
     /// and long timeouts would only delay the recovery after an outage.
     pub rto_max: Duration,
-    /// Maximum number of consecutive timeouts without an answer from the peer; one more ends the association.
+    /// Maximum number of consecutive timeouts without an answer from the peer; a further timeout ends the
+    /// association.
     pub errors_max: u32,
     /// Interval between heartbeats of an idle association.
     pub heartbeat_interval: Duration,

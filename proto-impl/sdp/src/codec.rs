@@ -49,7 +49,7 @@ fn profile_level_id(parameters: &Parameters) -> Option<ProfileLevelId> {
     parameters.get("profile-level-id").map_or(Some(ProfileLevelId::DEFAULT), ProfileLevelId::read)
 }
 
-/// Returns the parameters that must match. A malformed profile only matches the same text.
+/// Returns the parameters that must match. A malformed profile only matches a profile with the same text.
 fn h264(parameters: &Parameters) -> impl PartialEq + use<> {
     let profile = profile_level_id(parameters).map(ProfileLevelId::profile);
     let text = profile.is_none().then(|| parameters.get("profile-level-id").map(str::to_ascii_lowercase));

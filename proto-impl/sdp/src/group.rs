@@ -36,7 +36,8 @@ impl fmt::Display for Semantics {
 pub struct Group {
     /// Semantics of the group.
     pub semantics: Semantics,
-    /// Mids of the sections. In a bundle, the first is the tagged section, whose transport is used.
+    /// Mids of the sections. In a bundle, the first section is the tagged one, whose transport all sections
+    /// use.
     pub mids: Vec<String>,
 }
 

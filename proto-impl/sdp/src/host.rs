@@ -96,7 +96,7 @@ impl fmt::Display for Network<'_> {
 pub struct Connection {
     /// Destination address of the media.
     pub host: Host,
-    /// TTL of an IPv4 multicast group. A number of groups after it is ignored.
+    /// TTL of an IPv4 multicast group. A number of groups that follows the TTL is ignored.
     pub ttl: Option<u8>,
 }
 

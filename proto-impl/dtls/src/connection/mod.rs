@@ -445,7 +445,7 @@ impl Connection {
         }));
     }
 
-    /// Returns the next datagram of the flight; `None` if nothing of it is left to send.
+    /// Returns the next datagram of the flight; `None` if the whole flight was sent.
     fn write_flight(&mut self) -> Option<Vec<u8>> {
         let mtu = self.mtu();
         let flight = match &mut self.phase {

@@ -151,7 +151,7 @@ pub(crate) fn numbers(list: &[u8]) -> Result<Vec<u16>, Failure> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UseSrtp<'a> {
     pub(crate) profiles: Vec<u16>,
-    /// Master key identifier; we always send an empty one.
+    /// Master key identifier; ours is always empty.
     pub(crate) mki: &'a [u8],
 }
 

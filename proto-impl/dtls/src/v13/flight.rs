@@ -8,8 +8,8 @@ use super::record::{OVERHEAD_BYTES, Records};
 use crate::handshake::{self, FragmentHead, MessageType};
 use crate::record::{ContentType, Exhausted, FRAGMENT_BYTES_MAX, HEAD_BYTES};
 
-/// Maximum number of sent parts that are remembered: the latest ones. Older parts are sent again even if they
-/// are acknowledged.
+/// Maximum number of sent parts that are remembered. Parts sent before these are sent again even if they are
+/// acknowledged.
 const SENT_MAX: usize = 128;
 
 /// A message of a flight.

@@ -104,7 +104,8 @@ pub(crate) struct Flight {
     /// TSN of the chunk whose round trip is being measured, and the time at which it was sent.
     timed: Option<(u64, Instant)>,
     has_forward: bool,
-    /// A loss was just detected: one packet may be sent regardless of the window (RFC 9260 §7.2.4).
+    /// True if a loss was just detected: one packet may then be sent regardless of the window (RFC 9260
+    /// §7.2.4).
     rescues: bool,
     pub(crate) retransmitted: u64,
     pub(crate) abandoned: u64,

@@ -51,7 +51,7 @@ fn halves(numbers: &[u16]) -> Vec<u8> {
 
 fn init(window: u32) -> Vec<u8> {
     let fixed = [words(&[OURS, window]), halves(&[100, 100]), words(&[FIRST])].concat();
-    // Support for partial reliability, and the chunk types of both extensions.
+    // The parameters that announce partial reliability, and the chunk types of both extensions.
     [fixed, vec![0xc0, 0, 0, 4, 0x80, 8, 0, 6, 0x82, 0xc0, 0, 0]].concat()
 }
 
@@ -362,7 +362,7 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
         sack(first.wrapping_sub(1), 1000, &[(100, 200)]),
         sack(first.wrapping_sub(1), 1000, &[(3, 2), (0, 0)]),
         chunk(3, 0, &[0; 11]),
-        // The chunk announces more gaps than it contains.
+        // The header of the chunk announces more gaps than the chunk contains.
         chunk(3, 0, &[words(&[first, 1000]), halves(&[60_000, 60_000])].concat()),
     ] {
         raw.say(&[bad]);

@@ -156,7 +156,7 @@ fn d_15_what_a_server_takes() {
         drop_extension(&mut hello.extensions.list, kind);
         hello.extensions.push(kind, body);
     };
-    // A master key identifier is answered with an empty one.
+    // A master key identifier is answered with an empty identifier.
     let answer = taken(&|hello| {
         set(hello, E::USE_SRTP, UseSrtp { profiles: vec![0x99, 1], mki: b"key" }.write());
     });

@@ -45,7 +45,7 @@ impl Ends {
         self
     }
 
-    /// Delivers datagrams between the ends until there are none.
+    /// Delivers datagrams between the ends until neither end sends any more.
     fn run(&mut self) {
         for _ in 0..20 {
             let sent = sent(&mut self.client, self.clock.now());
