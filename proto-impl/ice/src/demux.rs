@@ -198,8 +198,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Removes a session; late datagrams for it are dropped. The cost depends only on the session's own
-    /// fragments and paths.
+    /// Removes a session; late datagrams for this session are dropped. The cost depends only on the session's
+    /// own fragments and paths.
     pub fn remove(&mut self, session: K) {
         let Some(of) = self.sessions.remove(&session) else { return };
         for ufrag in &of.fragments {

@@ -37,8 +37,8 @@ pub const LOCALS_MAX: usize = 16;
 pub const CHECK_LIST_MAX: usize = 100;
 /// Maximum number of pending transactions of a full agent.
 pub const TRANSACTIONS_MAX: usize = 128;
-/// Maximum number of datagrams waiting to be sent. Further ones are dropped and counted; the peer repeats its
-/// request.
+/// Maximum number of datagrams waiting to be sent. Further datagrams are dropped and counted; the peer
+/// repeats its request.
 pub const OUT_MAX: usize = 128;
 /// Maximum number of events waiting to be polled. While the queue is full, datagrams are dropped before they
 /// have any effect.

@@ -428,7 +428,7 @@ impl LiteAgent {
         self.leave_dead_path(now);
     }
 
-    /// Removes the path that has been silent for the longest time, except for the selected one.
+    /// Removes the path that has been silent for the longest time, other than the selected path.
     fn make_room(&mut self) {
         if self.pairs.len() < PAIRS_MAX {
             return;

@@ -41,7 +41,8 @@ impl FrameReader {
     /// Fails if a frame is too long, or the first one is not a STUN request. The stream cannot be read further.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
         loop {
-            // Frames that are complete in the input are returned without copying; others are buffered.
+            // Frames that are complete in the input are returned without copying; incomplete frames are
+            // buffered.
             let complete = if self.held.is_empty() {
                 self.total(input)?.filter(|total| input.len() >= *total).map(|total| input.split_to(total))
             } else {

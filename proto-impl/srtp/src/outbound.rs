@@ -10,7 +10,8 @@ use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES};
 
 /// End of the range of RTP indices: 32 bits of rollover counter and 16 bits of sequence number.
 pub(crate) const INDEX_END: u64 = 1 << 48;
-/// Maximum jump of a sequence number: half a cycle. After a larger one, the peer would assume the wrong cycle.
+/// Maximum jump of a sequence number: half a cycle. After a larger jump, the peer would assume the wrong
+/// cycle.
 const LEAP_MAX: u16 = 0x7fff;
 
 /// SRTP context for sent packets: the keys, and the state of each of our sources.
@@ -133,7 +134,7 @@ impl Outbound {
             if self.sources.len().saturating_add(self.ended.len()) >= OWN_SOURCES_MAX {
                 return Err(Error::TooManySources);
             }
-            // Packets of an ended source would reuse indices with the same key.
+            // If an ended source could send again, its packets would reuse indices with the same key.
             if self.ended.binary_search(&ssrc).is_ok() {
                 return Err(Error::Reused);
             }

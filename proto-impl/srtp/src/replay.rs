@@ -16,7 +16,7 @@ const _: () = assert!(WORDS as u64 * 64 == WINDOW && RTCP_WORDS as u64 * 64 == R
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayWindow<const N: usize> {
     newest: u64,
-    /// Ring of bits; an index uses the bit given by its remainder.
+    /// Ring of bits; an index uses the bit whose number is the index modulo the size of the window.
     seen: [u64; N],
 }
 

@@ -37,7 +37,7 @@ pub const UNPROVED_ANSWERS: u32 = 20;
 pub const UNPROVED_BURST: u32 = 100;
 /// Maximum number of answers per second to all clients with unverified addresses.
 pub const UNPROVED_ANSWERS_TOTAL: u32 = 2000;
-/// Number of networks whose answers are counted separately; with more networks, some share a counter.
+/// Number of networks whose answers are counted separately; if there are more, some networks share a counter.
 pub const UNPROVED_NETWORKS: usize = 4096;
 /// Maximum number of answers per second from an allocation to requests that are refused or may be forged.
 /// Limits the traffic that an attacker can cause by forging the client's address.

@@ -14,7 +14,7 @@ pub struct Peer {
     pub real: SocketAddr,
 }
 
-/// All peer addresses that clients may reach. Any other is forbidden (403).
+/// All peer addresses that clients may reach. Requests for any other address are answered with 403.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peers(Vec<Peer>);
 

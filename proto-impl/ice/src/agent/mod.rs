@@ -65,11 +65,11 @@ struct Remote {
 struct Selected {
     path: Path,
     generation: u32,
-    /// True if the pair was nominated; false if it is merely the first that worked.
+    /// True if the pair was nominated; false if it is merely the first pair whose check succeeded.
     is_nominated: bool,
 }
 
-/// Candidate addresses of both sides, and pending requests for reflexive ones.
+/// Candidate addresses of both sides, and pending requests for reflexive addresses.
 #[derive(Debug, Default)]
 struct Candidates {
     locals: Vec<Candidate>,
@@ -79,7 +79,7 @@ struct Candidates {
     gathers: VecDeque<(SocketAddr, SocketAddr)>,
 }
 
-/// The pair that media uses, and the search for a better one.
+/// The pair that media uses, and the search for a better pair.
 #[derive(Debug, Default)]
 struct Nomination {
     selected: Option<Selected>,

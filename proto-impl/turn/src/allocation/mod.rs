@@ -93,7 +93,7 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Burst that is allowed at once, as a time at the maximum rate.
+    /// Maximum burst: the amount that the maximum rate allows in this time.
     const BURST: Duration = Duration::from_secs(1);
 
     /// Creates a limit of `bytes_per_second`.
