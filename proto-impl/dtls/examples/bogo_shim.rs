@@ -148,15 +148,16 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             "-export-label" => flags.export_label = value()?,
             "-export-context" => flags.export_context = value()?,
             "-use-export-context" => flags.export_with_context = true,
-            // Properties that are checked on resumed sessions.
+            // Expectations about resumed sessions. A test that sets them without a second connection is not
+            // supported.
             "-on-resume-verify-fail"
             | "-reverify-on-resume"
             | "-expect-verify-result"
             | "-expect-ticket-renewal"
             | "-expect-session-id"
             | "-expect-no-session-id" => looks_at_resumption = true,
-            // Options that control how the other library is called, or that concern DTLS 1.3 or QUIC. The shim
-            // verifies no chains, so it has no trust store.
+            // Ignored options: they control how the other library is called, or concern DTLS 1.3 or QUIC. The
+            // shim verifies no chains, so it has no trust store.
             "-async"
             | "-use-early-callback"
             | "-expect-no-hrr"
@@ -340,7 +341,7 @@ impl Shim<'_> {
                     let mtu = usize::try_from(u32::from_be_bytes(self.bytes()?))?;
                     self.connection.set_mtu(mtu);
                 }
-                // Would set another initial timeout, also for the pending flight.
+                // This opcode would set another initial timeout, also for the pending flight.
                 b'U' => return Err(End::Unimplemented),
                 other => return Err(format!("opcode {other}").into()),
             }

@@ -15,7 +15,7 @@ impl AlertDescription {
     pub const RECORD_OVERFLOW: Self = Self(22);
     /// No common parameters were found.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
-    /// The certificate is malformed, or not the announced one.
+    /// The certificate is malformed, or its fingerprint was not announced.
     pub const BAD_CERTIFICATE: Self = Self(42);
     /// The certificate is of an unsupported type.
     pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);

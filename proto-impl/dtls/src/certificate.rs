@@ -9,7 +9,7 @@ use crate::config::{Expected, PeerCheck};
 use crate::der::{self, Tag};
 use crate::error::{Error, Failure};
 
-/// Maximum size of an accepted certificate, in bytes. Those of WebRTC have 300 to 1,100.
+/// Maximum size of an accepted certificate, in bytes. Certificates of WebRTC peers have 300 to 1,100.
 const CERTIFICATE_BYTES_MAX: usize = 8 * 1024;
 
 /// `id-ecPublicKey` (RFC 5480 §2.1.1).
@@ -44,14 +44,14 @@ fn subject_public_key_info(certificate: &[u8]) -> Option<&[u8]> {
     if tbs.peek() == Some(Tag::VERSION.0) {
         der::take(&mut tbs, Tag::VERSION)?;
     }
-    // Serial number, signature algorithm, issuer, validity, subject.
+    // Skips serial number, signature algorithm, issuer, validity, subject.
     for tag in [Tag::INTEGER, Tag::SEQUENCE, Tag::SEQUENCE, Tag::SEQUENCE, Tag::SEQUENCE] {
         der::take(&mut tbs, tag)?;
     }
     der::take_whole(&mut tbs, Tag::SEQUENCE)
 }
 
-/// Returns the kind of a key. `None` if it is malformed; `Some(None)` if its kind is unsupported.
+/// Returns the kind of a key. `None` if the key is malformed; `Some(None)` if its kind is unsupported.
 fn key_kind(spki: &[u8]) -> Option<Option<KeyKind>> {
     let mut r = Reader::new(der::take(&mut Reader::new(spki), Tag::SEQUENCE)?);
     let mut algorithm = Reader::new(der::take(&mut r, Tag::SEQUENCE)?);

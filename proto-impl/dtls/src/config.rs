@@ -48,7 +48,8 @@ impl Versions {
 /// Settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Our certificate and key. A client without one cannot comply with a server's request for a certificate.
+    /// Our certificate and key. Without them, a client cannot comply with a server's request for a
+    /// certificate.
     pub identity: Option<Arc<Identity>>,
     /// Supported versions.
     pub versions: Versions,
@@ -65,10 +66,11 @@ pub struct Config {
     pub retransmit_longest: Duration,
     /// Time after which an incomplete handshake fails.
     pub handshake_timeout: Duration,
-    /// The server requires a cookie first (RFC 6347 §4.2.1). With ICE, the peer's address is already verified;
-    /// on a port without ICE, a [`crate::CookieVerifier`] does the same for all clients without keeping state.
+    /// True if a server first requires a cookie from the client (RFC 6347 §4.2.1). With ICE, the peer's
+    /// address is already verified; on a port without ICE, a [`crate::CookieVerifier`] does the same for all
+    /// clients without keeping state.
     pub cookie: bool,
-    /// True to deliver application data; otherwise it is counted and dropped.
+    /// True to deliver application data; false to count and drop it.
     pub receives_data: bool,
 }
 
@@ -93,12 +95,12 @@ impl Default for Config {
     }
 }
 
-/// The peer that is acceptable.
+/// Peers that are acceptable, by the fingerprints of their certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// Not known yet; the check of the peer's certificate must wait.
     #[default]
     Unknown,
-    /// A peer with one of these fingerprints. An empty list accepts no peer.
+    /// Peers with one of these fingerprints. An empty list accepts no peer.
     OneOf(Vec<Fingerprint>),
 }

@@ -103,7 +103,8 @@ impl CookieVerifier {
         self.reply(Some(body), MessageType::HELLO_VERIFY_REQUEST, &record, datagram.len(), reply)
     }
 
-    /// Writes a reply, which is shorter than the request. Without `body`, the hello passes instead.
+    /// Writes a reply with this body, unless it would be longer than the request. Without `body`, the hello
+    /// passes.
     fn reply(
         &self,
         body: Option<Vec<u8>>,
@@ -130,8 +131,8 @@ impl CookieVerifier {
         Some(Checked::Reply)
     }
 
-    /// Checks a complete hello that offers DTLS 1.3. Returns a `HelloRetryRequest`; `Some(None)` if the hello
-    /// has a valid cookie; `None` to drop it.
+    /// Checks a complete hello that offers DTLS 1.3. Returns a `HelloRetryRequest` to answer with;
+    /// `Some(None)` if the hello has a valid cookie; `None` if the hello must be dropped.
     #[allow(clippy::option_option, reason = "a reply or none, and neither for what is dropped")]
     fn look_at_13(&self, from: SocketAddr, hello: &ClientHello<'_>, body: &[u8]) -> Option<Option<Vec<u8>>> {
         if let Some(cookie) = hello.extensions.find(ExtensionType::COOKIE) {

@@ -29,7 +29,7 @@ pub(crate) fn take<'a>(r: &mut Reader<'a>, tag: Tag) -> Option<&'a [u8]> {
         short @ 0..=0x7f => usize::from(short),
         0x81 => usize::from(r.u8().ok().filter(|length| *length > 0x7f)?),
         0x82 => usize::from(r.u16().ok().filter(|length| *length > 0xff)?),
-        // Longer than any accepted certificate, or of indefinite length.
+        // The value is longer than any accepted certificate, or of indefinite length.
         _ => return None,
     };
     r.take(length).ok()

@@ -17,7 +17,7 @@ enum Item {
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     items: Vec<Item>,
-    /// Version in the record headers; a first hello has an older one.
+    /// Version in the record headers; a first hello uses an older version.
     version: u16,
     /// Next item to send, and the offset of its next byte.
     at: (usize, usize),
@@ -77,7 +77,7 @@ impl Flight {
                     let over = if *protected { PROTECTION_BYTES } else { 0 };
                     let heads = HEAD_BYTES.saturating_add(handshake::HEAD_BYTES).saturating_add(over);
                     let left = body.get(self.at.1..).unwrap_or_default();
-                    // An empty datagram takes at least one byte, however small it is.
+                    // At least one byte is put into an empty datagram, however small the datagram is.
                     let space = room.saturating_sub(heads).max(usize::from(out.is_empty()));
                     if (space == 0 && !left.is_empty()) || (room < heads && !out.is_empty()) {
                         break;
@@ -164,8 +164,8 @@ impl Timer {
         self.sent = now;
     }
 
-    /// True if a retransmission by the peer should be answered with one of ours; false if we sent our answer
-    /// recently.
+    /// True if a retransmission by the peer should be answered with a retransmission; false if our flight was
+    /// sent recently.
     pub(crate) fn takes_hint(&self, now: Instant) -> bool {
         self.armed && now.saturating_duration_since(self.sent) >= self.pause / 2
     }

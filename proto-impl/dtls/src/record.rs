@@ -99,7 +99,8 @@ impl RecordHead {
 pub(crate) struct Cipher {
     aead: Aead,
     algorithm: AeadAlgorithm,
-    /// Implicit part of the nonce: its first four bytes (GCM), or twelve bytes to XOR with it (`ChaCha20`).
+    /// Implicit part of the nonce: its first four bytes (GCM), or twelve bytes that are XORed with the nonce
+    /// (`ChaCha20`).
     iv: [u8; AEAD_NONCE_BYTES],
 }
 
@@ -215,7 +216,7 @@ pub(crate) enum NotOpened {
     TooLong,
     /// The inner plaintext of DTLS 1.3 consists only of zeros, without a content type (RFC 8446 §5.4).
     Typeless,
-    /// The record is not authentic, and neither were too many before it: the keys must not be used any longer.
+    /// Too many records with these keys were not authentic: the keys must not be used any longer.
     Worn,
 }
 
@@ -251,8 +252,8 @@ impl RecordLayer {
         self.write.is_some()
     }
 
-    /// Numbers the answers like the client's records. A stateless server has already sent answers numbered this
-    /// way, and lower numbers would look like replays (RFC 6347 §4.2.1).
+    /// Numbers our records from the client's `sequence` on. A stateless server has already answered under the
+    /// client's numbers, and lower ones would look like replays (RFC 6347 §4.2.1).
     pub(crate) fn follow(&mut self, sequence: u64) {
         let [clear, _] = &mut self.next;
         *clear = (*clear).max(sequence.min(SEQUENCE_LAST / 2));

@@ -23,7 +23,7 @@ pub struct Stats {
     pub dropped_early: u64,
     /// Handshake fragments dropped because their message was too far ahead, or the buffer was full.
     pub dropped_ahead: u64,
-    /// Application data that was not wanted, or for which there was no room.
+    /// Application data dropped because it was not wanted, or because there was no room.
     pub dropped_data: u64,
     /// Alerts ignored.
     pub ignored_alerts: u64,

@@ -31,8 +31,8 @@ impl Tag {
         if number < Self::COUNT { Some(Self(number)) } else { None }
     }
 
-    /// Returns the tag of a user name fragment; `None` if it does not begin with two characters of the tag
-    /// alphabet. A fragment without a tag may do so by chance.
+    /// Returns the tag of a user name fragment; `None` if the fragment does not begin with two characters of
+    /// the tag alphabet. A fragment without a tag may begin with two such characters by chance.
     #[must_use]
     pub fn of_fragment(ufrag: &[u8]) -> Option<Self> {
         let [high, low, ..] = ufrag else { return None };

@@ -76,7 +76,7 @@ pub struct Demux<K> {
     hosts: HashMap<IpAddr, Host<K>>,
 }
 
-/// Sessions at one address, returned in turn.
+/// Sessions with an open path to one address; [`Demux::next_of_host`] returns them in turn.
 #[derive(Debug)]
 struct Host<K> {
     sessions: Vec<K>,
@@ -191,15 +191,15 @@ impl<K: Copy + Eq + Hash> Demux<K> {
     }
 
     /// Closes `path` for its session, if any, because a session unknown to this demultiplexer has taken it
-    /// over. The next check by the former session's peer takes it back.
+    /// over. The next check by the former session's peer takes the path back.
     pub fn vacate(&mut self, path: &Path) {
         if let Some(session) = self.paths.get(path).copied() {
             self.close(path, session);
         }
     }
 
-    /// Removes a session; late datagrams for it are dropped. The cost depends only on the session's own
-    /// fragments and paths.
+    /// Removes a session; late datagrams for this session are dropped. The cost depends only on the session's
+    /// own fragments and paths.
     pub fn remove(&mut self, session: K) {
         let Some(of) = self.sessions.remove(&session) else { return };
         for ufrag in &of.fragments {
@@ -333,7 +333,7 @@ mod tests {
     fn i_08_a_path_that_changes_hands_and_what_comes_late() {
         let mut demux = Demux::new();
         assert!(demux.insert("old", 1) && demux.open(path(1), 1));
-        // The old session ends. Until the new one has validated the path, datagrams on it are dropped.
+        // The old session ends. Until the new one has validated the path, datagrams on that path are dropped.
         demux.remove(1);
         assert!(demux.insert("new", 2));
         assert_eq!(demux.route(&path(1), RTP), Route::Drop(DropReason::UnknownPath));
@@ -365,8 +365,8 @@ mod tests {
         }
     }
 
-    /// A peer checks its own session from another session's address. The next check by the other peer restores
-    /// the route.
+    /// Checks that the next check of a path's peer restores the route, after another peer has checked its own
+    /// session from that peer's address.
     #[test]
     fn i_08_a_path_that_is_claimed_by_a_liar_comes_back() {
         let mut demux = Demux::new();
@@ -447,7 +447,7 @@ mod tests {
         // The session has another path, so it is still returned.
         demux.close(&path(1), 1);
         assert_eq!(turns(&mut demux), [1, 2, 1, 2]);
-        // A path that is transferred to another session.
+        // Path 3 is transferred to session 2.
         assert!(demux.open(path(3), 2));
         assert_eq!(turns(&mut demux), [2, 2, 2, 2]);
         demux.remove(2);

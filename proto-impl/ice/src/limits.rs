@@ -13,17 +13,17 @@ pub const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 22..=256;
 /// Maximum number of pairs of a lite agent.
 pub const PAIRS_MAX: usize = 8;
 /// Silence after which a lite agent replaces the selected path by another one that is being checked. Chromium
-/// checks its path every 2.5 s, others every 5 s, randomized by a fifth (RFC 7675 §5.1).
+/// checks its path every 2.5 s, other peers every 5 s, randomized by a fifth (RFC 7675 §5.1).
 pub const PATH_SILENCE_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 /// Number of requests that a lite agent remembers. Browsers check a path every 2.5 s, so this covers twenty
 /// minutes, in 2 KiB.
 pub const REQUESTS_KEPT: usize = 512;
 /// Maximum number of requests with which a lite agent checks a path on which media arrived.
 pub const PROBE_TRIES: u32 = 5;
-/// Time between the first and the second of these requests; each further interval is twice as long. The check
-/// fails 3.1 s after its start.
+/// Time between the first and the second request of such a check; each further interval is twice as long. The
+/// check fails 3.1 s after its start.
 pub const PROBE_RTO: std::time::Duration = std::time::Duration::from_millis(100);
-/// Minimum time between the starts of two such checks of one agent.
+/// Minimum time between the starts of two checks by a lite agent.
 pub const PROBE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
 /// Maximum number of sessions per address that [`crate::Demux::next_of_host`] considers.
 pub const HOST_SESSIONS_MAX: usize = 16;
@@ -37,8 +37,8 @@ pub const LOCALS_MAX: usize = 16;
 pub const CHECK_LIST_MAX: usize = 100;
 /// Maximum number of pending transactions of a full agent.
 pub const TRANSACTIONS_MAX: usize = 128;
-/// Maximum number of datagrams waiting to be sent. Further ones are dropped and counted; the peer repeats its
-/// request.
+/// Maximum number of datagrams waiting to be sent. Further datagrams are dropped and counted; the peer
+/// repeats its request.
 pub const OUT_MAX: usize = 128;
 /// Maximum number of events waiting to be polled. While the queue is full, datagrams are dropped before they
 /// have any effect.

@@ -104,8 +104,8 @@ struct Pair {
     is_unchecked: bool,
 }
 
-/// Authenticated requests seen before, oldest first. Stores 32 of the 96 bits of their ids, which an attacker
-/// cannot choose.
+/// Transaction ids of earlier authenticated requests, oldest first. Stores 32 of the 96 bits of each id,
+/// which an attacker cannot choose.
 #[derive(Debug, Default)]
 struct Requests(VecDeque<u32>);
 
@@ -163,8 +163,8 @@ impl LiteAgent {
         }
     }
 
-    /// Sets the peer's credentials from its offer or answer. Before this, requests with any peer fragment are
-    /// answered.
+    /// Sets the peer's credentials from its offer or answer. Before this call, requests are answered whatever
+    /// peer fragment they contain.
     pub fn set_remote(&mut self, now: Instant, credentials: Credentials) {
         self.current.remote = Some(credentials);
         if !self.connected {
@@ -209,8 +209,8 @@ impl LiteAgent {
         }
     }
 
-    /// True if media on the unvalidated `path` may come from the peer with another port: there is a checked UDP
-    /// path to the same address.
+    /// True if media on the unvalidated `path` may come from the peer after a change of its port: there is a
+    /// checked UDP path to the same address.
     #[must_use]
     pub fn may_follow(&self, path: &Path) -> bool {
         let is_near = |valid: &Path| {
@@ -343,8 +343,8 @@ impl LiteAgent {
             self.out.push(path, respond::refuse(message, refusal, key));
             return;
         }
-        // RFC 8489 §6.3: a retransmitted request has the same addresses, and is answered again. On another
-        // path, it is a copy sent by an eavesdropper to redirect media.
+        // RFC 8489 §6.3: a retransmitted request has the same addresses, and is answered again. A request
+        // that arrives again on another path is a copy, sent by an eavesdropper to redirect media.
         let is_copy = self.requests.was_there(message.transaction_id());
         if is_copy && !self.pairs.iter().any(|pair| pair.path == path) {
             return count(&mut self.stats.replayed);
@@ -370,7 +370,7 @@ impl LiteAgent {
             return count(&mut self.stats.unauthenticated);
         }
         self.probes.end();
-        // The peer still considers this to be the path that it nominated.
+        // The peer does not notice its new port, so for the peer this is still the path that it nominated.
         let nominated = self.pairs.iter().any(|pair| pair.nominated && self.selected == Some(pair.path));
         let pair = self.pairs.iter_mut().find(|pair| pair.path == path);
         let Some(pair) = pair.filter(|_| message.class() == Class::Success) else {
@@ -428,7 +428,7 @@ impl LiteAgent {
         self.leave_dead_path(now);
     }
 
-    /// Removes the path that has been silent for the longest time, except for the selected one.
+    /// Removes the path that has been silent for the longest time, other than the selected path.
     fn make_room(&mut self) {
         if self.pairs.len() < PAIRS_MAX {
             return;
@@ -461,9 +461,9 @@ impl LiteAgent {
         self.pairs.iter().filter(move |pair| !pair.is_unchecked && (pair.nominated || first_valid))
     }
 
-    /// Returns the path that replaces the selected one if that stays silent, and the time of the change. This
-    /// is the most recently heard path, if it was heard late in the silence. If all paths are silent, the peer
-    /// is gone, and no path is better.
+    /// Returns the path that replaces the selected one if the selected one stays silent, and the time of the
+    /// change. This is the most recently heard path, if it was heard late enough in the silence. If all paths
+    /// are silent, the peer is gone, and no path is better.
     fn takeover(&self) -> Option<(Instant, Path)> {
         let selected = self.selected?;
         let heard = self.pairs.iter().find(|pair| pair.path == selected)?.checked;

@@ -41,7 +41,8 @@ impl FrameReader {
     /// Fails if a frame is too long, or the first one is not a STUN request. The stream cannot be read further.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
         loop {
-            // Frames that are complete in the input are returned without copying; others are buffered.
+            // Frames that are complete in the input are returned without copying; incomplete frames are
+            // buffered.
             let complete = if self.held.is_empty() {
                 self.total(input)?.filter(|total| input.len() >= *total).map(|total| input.split_to(total))
             } else {
@@ -110,7 +111,7 @@ pub fn frame_head(length: usize) -> Result<[u8; FRAME_HEAD_BYTES], Error> {
 ///
 /// # Errors
 ///
-/// Fails as [`frame_head`] does; nothing is appended then.
+/// Fails as [`frame_head`] does. On failure, nothing is appended.
 pub fn write_frame(payload: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     out.extend_from_slice(&frame_head(payload.len())?);
     out.extend_from_slice(payload);

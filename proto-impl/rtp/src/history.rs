@@ -33,7 +33,8 @@ const RESENT_MAX: usize = 512;
 const BUDGET_BYTES_LEAST: usize = 1000;
 /// Share of the sent bytes that may be retransmitted, in eighths: a quarter, unless the path loses more.
 const BUDGET_SHARE: u8 = 2;
-/// Maximum share, in eighths: one and a half times the bytes sent.
+/// Maximum share of the sent bytes that may be retransmitted, in eighths: one and a half times the bytes
+/// sent.
 const BUDGET_SHARE_MAX: u8 = 12;
 /// Loss in thousandths above which retransmissions get a larger budget.
 const HEAVY_LOSS: u16 = 200;
@@ -77,10 +78,10 @@ pub struct LoggedPacket {
     pub marker: bool,
 }
 
-/// A unit in the log of its track, the same for all its viewers.
+/// A unit in the log of a track, shared by all viewers of the track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedUnit {
-    /// Ids of its packets.
+    /// Ids of the unit's packets.
     pub packets: Range<PacketId>,
     /// RTP timestamp on the track's clock.
     pub timestamp: u32,
@@ -135,8 +136,8 @@ impl PacketLog {
         PacketId(self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0)))
     }
 
-    /// Keeps the packets from this one on, at any age, until the next call, for new viewers to start with. The
-    /// other limits still apply.
+    /// Keeps the packet `from` and all later ones at any age, so that new viewers can start with them, until
+    /// the next call. The other limits still apply.
     pub const fn hold(&mut self, from: PacketId) {
         self.held = Some(from.0);
     }
@@ -260,8 +261,8 @@ impl ResendHistory {
         Self::default()
     }
 
-    /// Records that packet `id` of the log was sent under `number`, with this many payload bytes. Both must
-    /// increase.
+    /// Records that packet `id` of the log was sent under `number`, with this many payload bytes. `number`
+    /// and `id` must increase with each call.
     pub fn sent(&mut self, number: ExtendedSequence, id: PacketId, bytes: usize) {
         let more = bytes.saturating_mul(self.share.into()) / 8;
         self.budget = self.budget.saturating_add(more).min(self.saved_max);
@@ -279,10 +280,10 @@ impl ResendHistory {
         self.runs.push_back(Run { number, id: id.0, count: 1 });
     }
 
-    /// Sets the viewer's loss in thousandths. Retransmissions may take a quarter of the sent bytes, plus twice
-    /// the loss: if a third is lost, repairing it, and a third of the repairs, takes more than half. From a loss
-    /// of a fifth on, they may take a quarter plus three times the loss, and twice as much may be saved up,
-    /// because each retransmission is sent twice.
+    /// Sets the viewer's loss in thousandths, which determines how much may be retransmitted: a quarter of
+    /// the sent bytes, plus twice the loss. (If a third of the packets is lost, and a third of their repairs,
+    /// repairs take more than half of the sent bytes.) From a loss of a fifth on, the share is a quarter plus
+    /// three times the loss, and twice as much may be saved up, because each retransmission is sent twice.
     pub fn set_loss(&mut self, thousandths: u16) {
         let eighths = if thousandths < HEAVY_LOSS { 16 } else { 24 };
         let share =
@@ -291,8 +292,8 @@ impl ResendHistory {
         self.share = u8::try_from(share).unwrap_or(BUDGET_SHARE_MAX).min(BUDGET_SHARE_MAX);
     }
 
-    /// Returns the packet to retransmit for a requested number, which then counts as sent; `None` if it must
-    /// not be sent.
+    /// Returns the packet to retransmit for a requested number, and counts it as sent; `None` if it must not
+    /// be sent.
     pub fn resend<'l>(
         &mut self,
         now: Instant,
@@ -309,8 +310,8 @@ impl ResendHistory {
             self.stats.unknown = self.stats.unknown.saturating_add(1);
             return None;
         };
-        // Held packets may be requested at any age. The number of their retransmissions is remembered as long
-        // as there is room.
+        // Held packets may be requested at any age, so the number of their retransmissions is remembered as
+        // long as there is room.
         let is_full = self.resent.len() >= RESENT_MAX;
         let is_over = |(id, resent): (&u64, &Resent)| {
             let is_old = now.saturating_duration_since(resent.last) > LOG_AGE_MAX;
@@ -341,8 +342,8 @@ impl ResendHistory {
         Some(packet)
     }
 
-    /// Returns a packet that was just retransmitted, to be sent once more, if the budget allows; it then counts
-    /// as sent.
+    /// Returns a packet that was just retransmitted, to be sent once more, and counts it as sent; `None` if
+    /// the budget does not allow that.
     pub fn repeat<'l>(&mut self, number: SequenceNumber, log: &'l PacketLog) -> Option<&'l LoggedPacket> {
         let id = self.find(number)?;
         let packet = log.get(PacketId(id))?;
@@ -454,7 +455,7 @@ mod tests {
         assert_eq!((log.len(), log.first_id()), (2, ids[4]));
         let mut history = ResendHistory::new();
         history.sent(ExtendedSequence::first(SequenceNumber(7)), ids[4], 100);
-        // Ten times in total, although it is requested only every two seconds.
+        // The packet is retransmitted ten times in total, although it is requested only every two seconds.
         let asked = (0..30).map(|n| at(late, n * 2000));
         let resent = asked.filter(|now| history.resend(*now, SequenceNumber(7), RTT, &log).is_some()).count();
         assert_eq!(resent, usize::from(RESENDS_MAX));
@@ -523,8 +524,8 @@ mod tests {
         assert!(history.resent.len() <= RESENT_MAX && history.runs.len() == 1);
     }
 
-    /// With a loss of a third, more than a third of the sent bytes may be retransmitted, up to one and a half
-    /// times the sent bytes.
+    /// Checks that with a loss of a third, more than a third of the sent bytes may be retransmitted, up to
+    /// one and a half times the sent bytes.
     #[test]
     fn repairs_have_the_room_that_the_loss_needs() {
         for (loss, eighths) in [(0, 2), (10, 3), (100, 4), (350, 11), (1000, 12)] {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 /// Shortest time between two requests to a publisher.
 pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Merges key frame requests. The first is forwarded immediately; those within the interval after it become one
-/// request at its end.
+/// Merges key frame requests: the first is forwarded immediately, and all requests within the interval after
+/// it become a single one at the end of the interval.
 #[derive(Debug, Clone, Default)]
 pub struct KeyFrameRequests {
     last: Option<Instant>,
@@ -30,7 +30,7 @@ impl KeyFrameRequests {
         self.wanted = false;
     }
 
-    /// Returns true if a request must be sent now; it then counts as sent.
+    /// Returns true if a request must be sent now, and counts it as sent.
     pub fn poll(&mut self, now: Instant) -> bool {
         let due = self.poll_timeout().is_some_and(|at| at <= now) || (self.wanted && self.last.is_none());
         if due {
@@ -39,8 +39,8 @@ impl KeyFrameRequests {
         due
     }
 
-    /// Returns the time at which a waiting request may be sent; `None` if none waits, and for the very first
-    /// request, which may be sent immediately.
+    /// Returns the time at which a waiting request may be sent. `None` if no request waits, and for the very
+    /// first request, which may be sent immediately.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.last.filter(|_| self.wanted).map(|last| last + KEY_FRAME_INTERVAL)
@@ -51,7 +51,7 @@ impl KeyFrameRequests {
 mod tests {
     use super::*;
 
-    /// A thousand viewers each send a thousand requests a second.
+    /// Checks a thousand viewers that each send a thousand requests per second.
     #[test]
     fn x_12_requests_are_merged_to_two_a_second() {
         let start = netsim::Clock::new().now();

@@ -60,8 +60,8 @@ fn fixed(duration: Duration) -> u64 {
     (duration.as_secs() << 32).wrapping_add(fraction)
 }
 
-/// The wall-clock time at one `now`. A machine is given an anchor on creation, so that it need not read a
-/// clock.
+/// An instant, and the wall-clock time at that instant. A machine is given an anchor on creation, so that it
+/// need not read a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NtpAnchor {
     at: Instant,

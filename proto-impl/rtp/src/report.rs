@@ -28,7 +28,7 @@ impl ReportSchedule {
         Self { next: now + REPORT_INTERVAL / 2 }
     }
 
-    /// Returns true if a report is due, which then counts as sent. Missed reports are not made up for.
+    /// Returns true if a report is due, and counts it as sent. Missed reports are not made up for.
     pub fn poll(&mut self, now: Instant) -> bool {
         let due = self.next <= now;
         if due {

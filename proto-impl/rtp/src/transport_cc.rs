@@ -72,8 +72,8 @@ impl ArrivalRecorder {
             return false;
         };
         // A short gap before the first arrival is reported as lost; a long one is omitted, because nothing is
-        // known about it. A packet reported as lost that arrived after all is reported separately: a sender
-        // believes the later report, including its statements about the packets that follow.
+        // known about it. A packet that was reported as lost, but arrives after all, is reported separately:
+        // a sender believes the later report, including its statements about the packets that follow.
         let short = first >= next && first.since(next) < SPAN_MAX / 2;
         let base = if short { next } else { first };
         let reference = first_micros.div_euclid(REFERENCE_MICROS);
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(bench.recorder.poll_timeout(), None);
     }
 
-    /// Packets reported before a late one are not reported as lost.
+    /// Checks that packets reported before a late one are not reported as lost when the late one is reported.
     #[test]
     fn a_late_packet_makes_no_losses() {
         let mut bench = Bench::new();
@@ -248,7 +248,7 @@ mod tests {
         // A leap restarts the count.
         bench.packets([(10_000_000, 1), (10_000_250, 30_000)]);
         assert_eq!(bench.feedback(10_200).1, [(30_000, Some(10_000_250))]);
-        // If nothing fits, nothing is lost.
+        // If no packet fits into the feedback, none is forgotten.
         bench.packets([(11_000_000, 30_001)]);
         let now = bench.start + Duration::from_secs(12);
         assert!(!bench.recorder.poll_feedback(now, Ssrc(1), Ssrc(2), &mut Compound::new(20)));

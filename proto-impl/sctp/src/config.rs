@@ -7,7 +7,7 @@ pub const CHUNKS_PER_PACKET_MAX: usize = 128;
 /// Maximum number of runs of received TSNs after gaps. A chunk that would add another run is dropped, as if
 /// lost.
 pub const GAPS_MAX: usize = 512;
-/// Maximum distance from the cumulative TSN at which chunks are accepted.
+/// Maximum distance from the cumulative TSN at which chunks are accepted. Chunks farther ahead are dropped.
 pub const TSN_AHEAD_MAX: u64 = 16_384;
 /// Maximum number of chunks in flight.
 pub const FLIGHT_CHUNKS_MAX: usize = 4096;
@@ -28,7 +28,7 @@ pub struct Config {
     pub port: u16,
     /// Maximum packet to send, in bytes: the maximum that DTLS sends in one record.
     pub packet_bytes_max: usize,
-    /// Maximum message to receive, in bytes (`a=max-message-size`, RFC 8841 §6). A larger one ends the
+    /// Maximum message to receive, in bytes (`a=max-message-size`, RFC 8841 §6). A larger message ends the
     /// association.
     pub message_bytes_max: usize,
     /// Maximum number of bytes waiting for missing fragments, for earlier messages, or for the owner. The free
@@ -37,7 +37,7 @@ pub struct Config {
     /// Maximum number of bytes waiting to be sent or acknowledged; beyond it, sending fails with
     /// [`crate::SendError::Full`].
     pub send_buffer_bytes: usize,
-    /// Maximum number of open channels. Further ones that the peer opens are reset.
+    /// Maximum number of open channels. Further channels that the peer opens are reset.
     pub channels_max: usize,
     /// Retransmission timeout until a round trip has been measured.
     pub rto_initial: Duration,
@@ -46,7 +46,8 @@ pub struct Config {
     /// Maximum retransmission timeout. RFC 9260 §16 uses a minute, but ICE detects an unreachable peer earlier,
     /// and long timeouts would only delay the recovery after an outage.
     pub rto_max: Duration,
-    /// Maximum number of consecutive timeouts without an answer from the peer; one more ends the association.
+    /// Maximum number of consecutive timeouts without an answer from the peer; a further timeout ends the
+    /// association.
     pub errors_max: u32,
     /// Interval between heartbeats of an idle association.
     pub heartbeat_interval: Duration,

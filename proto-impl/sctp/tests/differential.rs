@@ -113,7 +113,7 @@ impl Pair {
         Self { clock, ours, other: Other::new(), to_other, to_ours, events: Vec::new() }
     }
 
-    /// Delivers all data that arrives now, and the answers to it.
+    /// Delivers all packets that are due now, and the answers to them.
     fn step(&mut self) {
         while self.send() {
             self.deliver();
@@ -217,7 +217,7 @@ fn exchange(pair: &mut Pair) {
     for (n, length) in lengths.iter().enumerate() {
         assert_eq!(pair.other.messages[n + 1], (0, 53, message(n, *length)), "{n}");
     }
-    // The acknowledgement, then the same amount in the other direction.
+    // The other end acknowledges the channel, then the same amount is sent in the other direction.
     let (_, association) = pair.other.association.as_mut().unwrap();
     let mut stream = association.stream(0).unwrap();
     stream.write_sctp(&Bytes::from_static(&[2]), other::PayloadProtocolIdentifier::Dcep).unwrap();

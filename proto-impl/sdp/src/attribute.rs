@@ -42,7 +42,7 @@ pub enum Attribute {
     BundleOnly,
     /// `setup`: role in DTLS.
     Setup(Setup),
-    /// `fingerprint`: hash of the certificate. One with an unknown hash function is read as
+    /// `fingerprint`: hash of the certificate. If the hash function is unknown, the attribute is read as
     /// [`Attribute::Other`].
     Fingerprint(Fingerprint),
     /// `ice-ufrag`: user name fragment of 4 to 256 characters.

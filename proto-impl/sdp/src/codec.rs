@@ -49,7 +49,7 @@ fn profile_level_id(parameters: &Parameters) -> Option<ProfileLevelId> {
     parameters.get("profile-level-id").map_or(Some(ProfileLevelId::DEFAULT), ProfileLevelId::read)
 }
 
-/// Returns the parameters that must match. A malformed profile only matches the same text.
+/// Returns the parameters that must match. A malformed profile only matches a profile with the same text.
 fn h264(parameters: &Parameters) -> impl PartialEq + use<> {
     let profile = profile_level_id(parameters).map(ProfileLevelId::profile);
     let text = profile.is_none().then(|| parameters.get("profile-level-id").map(str::to_ascii_lowercase));
@@ -89,7 +89,7 @@ mod tests {
     fn h264_matches_by_profile_and_mode() {
         let h264 = |ours, theirs, matches| check("H264/90000", ours, theirs, matches);
         let browser = "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f";
-        // webrtcbin; and other levels.
+        // The format of webrtcbin, and other levels.
         h264(browser, "packetization-mode=1;profile-level-id=42c01f", true);
         h264(browser, "packetization-mode=1;profile-level-id=42E034", true);
         h264(browser, "packetization-mode=1", true);

@@ -66,7 +66,7 @@ impl fmt::Display for Origin {
 pub struct Description {
     /// Origin (`o=`).
     pub origin: Origin,
-    /// Session name (`s=`); an empty one is written as `-`.
+    /// Session name (`s=`); an empty name is written as `-`.
     pub name: String,
     /// Connection data of the session (`c=`).
     pub connection: Option<Connection>,
@@ -167,7 +167,7 @@ impl Description {
         media.connection.as_ref().or(self.connection.as_ref())
     }
 
-    /// True if the peer is a lite agent, which only answers connectivity checks.
+    /// True if the peer is a lite agent, which answers connectivity checks but sends none.
     #[must_use]
     pub fn is_ice_lite(&self) -> bool {
         self.attributes.has(&Attribute::IceLite)

@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// Hash function of a fingerprint. MD2 and MD5 are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HashFunction {
-    /// SHA-1. It is supported, but should not be trusted if there is a better one.
+    /// SHA-1. Supported, but not to be trusted if there is a better hash.
     Sha1,
     /// SHA-224.
     Sha224,

@@ -57,7 +57,7 @@ pub enum Error {
         /// Name of the attribute, or letter of the line.
         what: &'static str,
     },
-    /// A value is repeated where only one is allowed.
+    /// A line, attribute or value that may occur only once is repeated.
     #[error("line {line}: duplicate {what}")]
     Duplicate {
         /// Line of the repetition.

@@ -55,7 +55,7 @@ impl Parameters {
         bounded(parts.map(|part| Some(Parameter::read(part)))).map(Self)
     }
 
-    /// Returns the parameters with this one set, in builder style.
+    /// Returns the parameters with the parameter `name` set to `value`, in builder style.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
         self.set(name, value);

@@ -36,7 +36,8 @@ impl fmt::Display for Semantics {
 pub struct Group {
     /// Semantics of the group.
     pub semantics: Semantics,
-    /// Mids of the sections. In a bundle, the first is the tagged section, whose transport is used.
+    /// Mids of the sections. In a bundle, the first section is the tagged one, whose transport all sections
+    /// use.
     pub mids: Vec<String>,
 }
 
@@ -114,7 +115,7 @@ pub struct Rid {
     pub id: String,
     /// The direction.
     pub direction: RidDirection,
-    /// Payload types of the layer; empty for all those of the section.
+    /// Payload types of the layer; if empty, the layer may use all payload types of the section.
     pub payload_types: Vec<PayloadType>,
     /// Restrictions such as `max-width` and `max-fps`.
     pub restrictions: Parameters,

@@ -32,8 +32,8 @@ impl H264Profile {
     #[must_use]
     pub const fn of(idc: u8, flags: u8) -> Self {
         match (idc, flags) {
-            // Masks the flags that do not affect the profile. One of them is set3, which means level 1b in
-            // older profiles.
+            // Masks the flags that do not affect the profile. One of these flags, constraint_set3_flag, means
+            // level 1b in older profiles.
             (0x42, _) if flags & 0x4f == 0x40 => Self::ConstrainedBaseline,
             (0x4d, _) if flags & 0x8f == 0x80 => Self::ConstrainedBaseline,
             (0x58, _) if flags & 0xcf == 0xc0 => Self::ConstrainedBaseline,
@@ -193,7 +193,7 @@ mod tests {
             P::High.decodes(P::ConstrainedBaseline) && P::High.decodes(P::Main) && P::High.decodes(P::High)
         );
         assert!(P::Baseline.decodes(P::ConstrainedBaseline));
-        // Baseline allows slices in any order, which the others do not support.
+        // Baseline allows slices in any order, which the other profiles do not support.
         assert!(!P::Main.decodes(P::Baseline) && !P::High.decodes(P::Baseline));
         assert!(!P::ConstrainedBaseline.decodes(P::Main) && !P::Other(1, 2).decodes(P::Main));
     }

@@ -71,8 +71,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// Reads `IN IP4 host`, as in `o=`, `c=` and `a=rtcp`, and returns the host. The address type is ignored,
-/// because the address itself shows it.
+/// Reads `IN IP4 host`, as in `o=`, `c=` and `a=rtcp`, and returns the host. IP4 and IP6 are not
+/// distinguished, because the address itself shows its type.
 pub(crate) fn read_network(text: &str) -> Option<&str> {
     let (net, rest) = first_word(text);
     let (family, rest) = first_word(rest);
@@ -96,7 +96,7 @@ impl fmt::Display for Network<'_> {
 pub struct Connection {
     /// Destination address of the media.
     pub host: Host,
-    /// TTL of an IPv4 multicast group. A number of groups after it is ignored.
+    /// TTL of an IPv4 multicast group. A number of groups that follows the TTL is ignored.
     pub ttl: Option<u8>,
 }
 

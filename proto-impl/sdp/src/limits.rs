@@ -2,12 +2,12 @@
 
 /// Maximum size of a description, in bytes.
 pub const BYTES_MAX: usize = 128 * 1024;
-/// Maximum size of a line without its line break, in bytes. The longest real ones, H.265 parameter sets of
-/// cameras, are below 1 KiB.
+/// Maximum size of a line without its line break, in bytes. The longest lines in practice, with H.265
+/// parameter sets of cameras, are below 1 KiB.
 pub const LINE_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of lines in a description, including empty ones.
 pub const LINES_MAX: usize = 4096;
-/// Maximum number of media sections. A viewer of a room needs two for each participant.
+/// Maximum number of media sections. A viewer of a room needs two sections for each participant.
 pub const MEDIA_MAX: usize = 128;
 /// Maximum number of attributes in one section. Browsers send up to two hundred, plus their candidates.
 pub const ATTRIBUTES_MAX: usize = 512;

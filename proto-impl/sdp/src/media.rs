@@ -153,7 +153,7 @@ pub struct Media {
     /// Media type.
     pub kind: MediaKind,
     /// Port. 0 means rejected, unless the section is bundle-only; 9 means that ICE determines the port. A
-    /// number of ports after it is ignored.
+    /// number of ports that follows the port is ignored.
     pub port: u16,
     /// Transport protocol: `UDP/TLS/RTP/SAVPF`, `RTP/AVP`, ...
     pub protocol: String,
@@ -243,13 +243,14 @@ impl Media {
         self.payload_types().iter().filter_map(|&payload_type| self.format(payload_type))
     }
 
-    /// Returns the payload type for retransmissions of this one (RFC 4588): the `rtx` whose `apt` refers to it.
+    /// Returns the payload type for retransmissions of `payload_type` (RFC 4588): the `rtx` whose `apt`
+    /// refers to it.
     #[must_use]
     pub fn rtx_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         self.rtp_formats().find(|format| format.repairs(payload_type)).map(|format| format.payload_type())
     }
 
-    /// Returns the payload type for the redundant form of this one (RFC 2198).
+    /// Returns the payload type for the redundant form of `payload_type` (RFC 2198).
     #[must_use]
     pub fn red_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         self.rtp_formats().find(|format| format.doubles(payload_type)).map(|format| format.payload_type())

@@ -28,15 +28,15 @@ pub struct Selected {
     pub answer: Format,
     /// Index in our list of formats.
     pub ours: usize,
-    /// Offered payload type for its retransmissions; `None` without RTX.
+    /// Offered payload type for the format's retransmissions; `None` without RTX.
     pub rtx: Option<PayloadType>,
-    /// Offered payload type for its redundant form (RFC 2198), for senders that support it.
+    /// Offered payload type for the format's redundant form (RFC 2198), for senders that support it.
     pub red: Option<PayloadType>,
 }
 
 impl Media {
     /// Selects the formats in this offered section that we support, in our order of preference. If several
-    /// match one of ours, the first offered one is selected. No format is selected twice.
+    /// offered formats match one of ours, the first of them is selected. No format is selected twice.
     #[must_use]
     pub fn select(&self, ours: &[Format]) -> Vec<Selected> {
         let offered: Vec<Format> = self.rtp_formats().collect();
@@ -71,8 +71,8 @@ impl Media {
         let place = |of: PayloadType| self.payload_types().iter().position(|offered| *offered == of);
         for format in selected {
             let own = format.answer.payload_type();
-            // A sender uses the redundant form only if that is listed first. We want it from senders that do
-            // not retransmit audio, such as browsers.
+            // A sender uses the redundant form only if that form is listed first. It is wanted from senders
+            // that do not retransmit audio, such as browsers.
             let red_first = format.red.filter(|red| is_received || place(*red) < place(own));
             let red_last = format.red.filter(|_| red_first.is_none());
             types.extend(red_first.into_iter().chain([own]).chain(format.rtx).chain(red_last));
@@ -242,7 +242,7 @@ impl Description {
         }
     }
 
-    /// Checks that `answer` is a valid answer to this offer, which is ours.
+    /// Checks that `answer` is a valid answer to this offer of ours.
     pub fn check_answer(&self, answer: &Self) -> Result<(), AnswerError> {
         let (offered, answered) = (self.media.len(), answer.media.len());
         if offered != answered {

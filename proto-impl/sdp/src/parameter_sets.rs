@@ -76,7 +76,7 @@ impl Parameters {
     /// `MP4A-LATM`.
     pub fn mpeg4_config(&self) -> Result<Option<Bytes>, BadParameter> {
         let Some(text) = self.get("config") else { return Ok(None) };
-        // Some peers write it in quotes.
+        // Some peers write the value in quotes.
         let digits = text.trim_matches('"');
         hex(digits).map(Some).ok_or(BadParameter("config"))
     }

@@ -183,8 +183,8 @@ impl Reader {
         }
         let mid = if let Attribute::Mid(mid) = &attribute { Some(mid.clone()) } else { None };
         place.push(attribute);
-        // Checked after duplicates within the section, so that the other sections are searched only once per
-        // section.
+        // Other sections are searched for the mid only after the check for duplicates within this section, so
+        // that they are searched once per section.
         mid.map_or(Ok(()), |mid| self.new_mid(line, &mid))
     }
 
@@ -354,7 +354,7 @@ mod tests {
             let wanted: Vec<_> =
                 wanted.into_iter().map(|(e, control)| (e.to_owned(), control.map(str::to_owned))).collect();
             assert_eq!(streams(text.as_bytes()), Ok(wanted), "{text}");
-            // Other peers must send a valid description.
+            // Peers other than those of RTSP must send a valid description.
             let is_loose = text.contains("AVP\n");
             assert_eq!(read(text.as_bytes(), Form::Description).is_ok(), is_loose, "{text}");
         }

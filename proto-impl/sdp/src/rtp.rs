@@ -60,8 +60,8 @@ impl Rtpmap {
         Some(Self { payload_type: PayloadType::read(payload_type)?, encoding, clock_rate, channels })
     }
 
-    /// Parses a value without a clock rate, for encodings with a fixed clock rate, because some cameras omit
-    /// it.
+    /// Parses a value without a clock rate, for encodings with a fixed clock rate. Some cameras omit the
+    /// clock rate.
     pub(crate) fn with_usual_clock(text: &str) -> Option<Self> {
         let (payload_type, encoding) = first_word(text);
         let encoding = word(encoding).filter(|encoding| !encoding.contains('/'))?;
@@ -79,7 +79,8 @@ impl Rtpmap {
         Some(Self { payload_type, encoding: encoding.to_owned(), clock_rate, channels })
     }
 
-    /// Returns the encoding of a static payload type (RFC 3551 §6), for sections that have no `rtpmap` for it.
+    /// Returns the encoding of a static payload type (RFC 3551 §6), for sections that have no `rtpmap` for
+    /// this payload type.
     #[must_use]
     pub fn of_static(payload_type: PayloadType) -> Option<Self> {
         let (encoding, clock_rate, channels) = match payload_type.number() {

@@ -37,7 +37,7 @@ fn main() {
     for profile in [Profile::AeadAes128Gcm, Profile::AeadAes256Gcm, Profile::Aes128CmHmacSha1_80] {
         println!("{profile:?}, {PACKET} bytes, ns a packet: min/median/max of {ROUNDS} rounds of {BATCH}");
         let mut bench = Bench::new(profile);
-        // Runs each once to warm up pages, caches and tables.
+        // Runs each measurement once to warm up pages, caches and tables.
         bench.protect();
         bench.bare_seal();
         report("protect", (0..ROUNDS).map(|_| (bench.protect(), bench.bare_seal())));

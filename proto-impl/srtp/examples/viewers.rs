@@ -15,13 +15,13 @@ use wire::Datagrams;
 fn main() -> Result<(), Box<dyn Error>> {
     let viewers: usize = std::env::args().nth(1).map_or(Ok(10_000), |text| text.parse())?;
     let payload = vec![0x5a; 1188];
-    // All are kept, so that no profile is measured in memory that another one gave back.
+    // Keeps the contexts of all profiles, so that none is measured in memory that another has freed.
     let mut kept = Vec::new();
     for profile in [Profile::AeadAes128Gcm, Profile::AeadAes256Gcm, Profile::Aes128CmHmacSha1_80] {
         let before = resident_bytes()?;
         let mut contexts = Vec::with_capacity(viewers);
         for viewer in 0..viewers {
-            // A handshake exports this; here it is a number.
+            // A handshake would export this keying material; here it is the viewer's number.
             let mut material = vec![7; profile.keying_bytes()];
             material.iter_mut().zip(viewer.to_be_bytes()).for_each(|(to, from)| *to = from);
             let (client, server) = MasterKey::of_dtls(profile, &material).ok_or("keying material")?;
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let header = header(u32::try_from(viewer)?, 1)?;
             out.clear();
             outbound.seal(&header, &payload, &mut out)?;
-            // The viewer's end, to see that it opens.
+            // Decrypts the packet at the viewer's end, as a check.
             let mut packet = out.get(0).to_vec();
             let length = Inbound::new(server).ok_or("keys")?.unprotect(&mut packet)?;
             if packet.get(length.saturating_sub(payload.len())..length) != Some(&payload[..]) {

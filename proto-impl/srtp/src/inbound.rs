@@ -107,13 +107,13 @@ impl Inbound {
         let guess = Guess::of(window, number)?;
         let session = &self.keys.rtp;
         let open = |index, packet: &mut [u8]| {
-            // Behind the last index the name of a packet would be that of another source.
+            // An index beyond the last one would give the packet the name of another source's packet.
             let name = (index < INDEX_END).then_some(Name { ssrc, index })?;
             session.open_rtp(name, head, packet).map(|length| (length, index))
         };
         let opened = match guess {
             Guess::One(index) => open(index, packet),
-            // Opening in vain spoils the body, so that the second look needs one of its own.
+            // A failed attempt to decrypt destroys the body, so the second attempt needs a copy.
             Guess::Either(first, second) if session.opens_once() => {
                 let kept = packet.to_vec();
                 open(first, packet).or_else(|| {
@@ -137,7 +137,7 @@ impl Inbound {
             return Err(Error::Malformed);
         }
         let word = rtcp_index_of(self.profile(), packet).ok_or(Error::Malformed)?;
-        // No peer of ours leaves RTCP in the clear; with E = 0 a middle box could strip what it likes to read.
+        // Unencrypted RTCP (E = 0) is refused: no peer is expected to send it.
         if word & RTCP_ENCRYPTED == 0 {
             return Err(Error::NotEncrypted);
         }
@@ -184,13 +184,14 @@ fn note<const N: usize>(sources: &mut Vec<Source<N>>, at: Option<usize>, ssrc: u
     }
 }
 
-/// Indices that a packet may have (RFC 3711 §3.3.1). The RFC takes the nearest, which fails forever if half a cycle or
-/// more is lost, as in a long outage; so the next cycle is tried too where that is likely.
+/// Indices to try for a packet (RFC 3711 §3.3.1). The RFC takes only the nearest index with the packet's
+/// sequence number, which fails forever once half a cycle or more is lost, as in a long outage. Therefore the
+/// index in the next cycle is tried, too, where it is likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guess {
     One(u64),
     Either(u64, u64),
-    /// Only the index in the next cycle, since the nearest is behind the window.
+    /// Only the index in the next cycle, since the nearest is older than the replay window.
     NextRoundOnly(u64),
 }
 
@@ -198,7 +199,8 @@ impl Guess {
     fn of(window: Option<&ReplayWindow<WORDS>>, number: u16) -> Result<Self, Error> {
         let Some(window) = window else {
             let first = u64::from(number);
-            // The first packets may be lost with the end of the first round among them.
+            // The first packets may have been lost, including the end of the first cycle. Then a low number
+            // belongs to the second cycle.
             let early = number < 0x8000;
             return Ok(if early {
                 Self::Either(first, first.saturating_add(CYCLE))

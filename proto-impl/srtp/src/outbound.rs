@@ -10,7 +10,8 @@ use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES};
 
 /// End of the range of RTP indices: 32 bits of rollover counter and 16 bits of sequence number.
 pub(crate) const INDEX_END: u64 = 1 << 48;
-/// Maximum jump of a sequence number: half a cycle. After a larger one, the peer would assume the wrong cycle.
+/// Maximum jump of a sequence number: half a cycle. After a larger jump, the peer would assume the wrong
+/// cycle.
 const LEAP_MAX: u16 = 0x7fff;
 
 /// SRTP context for sent packets: the keys, and the state of each of our sources.
@@ -54,8 +55,8 @@ impl Outbound {
     /// Protects an RTCP packet in place, which grows by [`Profile::rtcp_overhead`].
     pub fn protect_rtcp(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         let &[_, _, _, _, a, b, c, d] = packet.first_chunk::<RTCP_HEAD_BYTES>().ok_or(Error::Malformed)?;
-        // One counter for all our sources: it increases for each of them, as required (RFC 3711 §3.4), and ends
-        // at 2^31 (§9.2).
+        // All our sources share one counter, so that it increases for each source, as required (RFC 3711
+        // §3.4). It ends at 2^31 (§9.2).
         let index = self.rtcp_next;
         let keys = self.keys.rtcp().filter(|_| index < RTCP_ENCRYPTED).ok_or(Error::KeyExhausted)?;
         self.rtcp_next = index.saturating_add(1);
@@ -133,7 +134,7 @@ impl Outbound {
             if self.sources.len().saturating_add(self.ended.len()) >= OWN_SOURCES_MAX {
                 return Err(Error::TooManySources);
             }
-            // Packets of an ended source would reuse indices with the same key.
+            // If an ended source could send again, its packets would reuse indices with the same key.
             if self.ended.binary_search(&ssrc).is_ok() {
                 return Err(Error::Reused);
             }

@@ -16,7 +16,7 @@ const _: () = assert!(WORDS as u64 * 64 == WINDOW && RTCP_WORDS as u64 * 64 == R
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayWindow<const N: usize> {
     newest: u64,
-    /// Ring of bits; an index uses the bit given by its remainder.
+    /// Ring of bits; an index uses the bit whose number is the index modulo the size of the window.
     seen: [u64; N],
 }
 
@@ -59,7 +59,8 @@ impl<const N: usize> ReplayWindow<N> {
     /// Marks an index as received; it must be [`Place::Fresh`].
     pub(crate) fn mark(&mut self, index: u64) {
         if let Some(ahead) = index.checked_sub(self.newest) {
-            // The indices between were not received. A jump beyond the window clears each bit only once.
+            // The indices between the former newest one and this one were not received. A jump beyond the
+            // window clears each bit only once.
             for behind in 0..ahead.min(Self::BITS) {
                 self.set(index.saturating_sub(behind), false);
             }

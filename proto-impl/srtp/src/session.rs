@@ -207,8 +207,8 @@ pub(crate) fn rtcp_index_of(profile: Profile, packet: &[u8]) -> Option<u32> {
     packet.get(..end)?.last_chunk().copied().map(u32::from_be_bytes)
 }
 
-/// Session keys for one direction. Those for RTP are expanded. RTCP packets are rare, and expanded RTCP keys
-/// would double a viewer's memory, so they are expanded for each packet.
+/// Session keys for one direction. The RTP keys are expanded once. RTCP packets are rare, and expanded RTCP
+/// keys would double a viewer's memory, so the RTCP keys are expanded for each packet.
 pub(crate) struct Keys {
     profile: Profile,
     pub(crate) rtp: Session,

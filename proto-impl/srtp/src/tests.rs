@@ -136,7 +136,7 @@ fn x_01_no_length_and_no_first_byte_panics() {
     }
 }
 
-/// Checks the headers that the row lists, with valid tags: 15 contributors, an extension past the end, padding of 255.
+/// Checks extreme headers: 15 contributors, an extension past the end, padding of 255.
 #[test]
 fn x_01_heads_that_lie_behind_a_good_tag() {
     for profile in PROFILES {
@@ -259,7 +259,8 @@ fn x_04_rounds_are_found_again() {
                     opened(&mut inbound, &packet).is_ok()
                 })
                 .unwrap();
-            // At a rate at which a cycle is lost within the 30 s of consent, these are well below a second.
+            // At a rate that loses a whole cycle within the 30 s of consent, 513 packets take well below a
+            // second.
             assert!(first <= 513, "{last} and {lost} lost: {first}");
             let packet = protected(&mut outbound, 7, low(last + lost + first + 1));
             assert!(opened(&mut inbound, &packet).is_ok());
@@ -275,7 +276,7 @@ fn x_04_packets_change_places_around_the_wrap_and_come_late() {
         let numbers: Vec<u16> = (0..40u16).map(|n| 65_516u16.wrapping_add(n)).collect();
         let packets: Vec<Vec<u8>> =
             numbers.iter().map(|&number| protected(&mut outbound, 7, number)).collect();
-        // In each group of four, the last is first: 0 before 65535, and back.
+        // In each group of four, the packets arrive in reverse order, so 0 arrives before 65535.
         for group in packets.chunks(4) {
             for packet in group.iter().rev() {
                 assert!(opened(&mut inbound, packet).is_ok());
@@ -340,7 +341,8 @@ fn x_07_a_hostile_publisher_has_no_more_than_32_sources() {
         let (client, _) = MasterKey::of_dtls(profile, &material).unwrap();
         let mut inbound = Inbound::new(&client).unwrap();
         for ssrc in 0..10_000 {
-            // Our own context does not hold more either: the hostile sender uses one context per source.
+            // Our own context does not hold more sources either, so the hostile sender uses one context per
+            // source.
             let mut outbound = Outbound::new(&client).unwrap();
             let mut control = rtcp(ssrc);
             outbound.protect_rtcp(&mut control).unwrap();

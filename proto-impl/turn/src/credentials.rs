@@ -43,7 +43,7 @@ pub(crate) fn long_term_key(username: &[u8], realm: &str, password: &str) -> Key
     crypto::md5(&[username, b":", realm.as_bytes(), b":", password.as_bytes()])
 }
 
-/// Returns the key of a user name; `None` if its time is over at `unix` or missing.
+/// Returns the key of a user name; `None` if the expiry time in the name has passed at `unix`, or is missing.
 pub(crate) fn key_of(secret: &[u8], realm: &str, username: &[u8], unix: u64) -> Option<Key> {
     (username.len() <= USERNAME_BYTES_MAX).then_some(())?;
     let until = username.split(|byte| *byte == b':').next()?;
@@ -52,7 +52,8 @@ pub(crate) fn key_of(secret: &[u8], realm: &str, username: &[u8], unix: u64) -> 
     (until > unix).then(|| long_term_key(username, realm, &password(secret, username)))
 }
 
-/// Returns the user in a user name: the part after the time, or the whole name if there is no time.
+/// Returns the user in a user name: the part after the expiry time, or the whole name if there is no expiry
+/// time.
 pub(crate) fn user_of(username: &[u8]) -> &[u8] {
     let colon = username.iter().position(|byte| *byte == b':');
     colon.and_then(|at| username.get(at + 1..)).filter(|user| !user.is_empty()).unwrap_or(username)

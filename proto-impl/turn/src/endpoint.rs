@@ -126,7 +126,7 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         self.config = config;
     }
 
-    /// Returns the allocation of a client; `None` if it has none.
+    /// Returns the allocation of a client; `None` if the client has no allocation.
     #[must_use]
     pub fn session(&self, client: &Client) -> Option<K> {
         self.clients.get(client).copied()

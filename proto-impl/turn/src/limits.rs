@@ -32,13 +32,13 @@ pub const QUEUE_DATAGRAMS_MAX: usize = 1024;
 /// longer than its request, by 120 bytes with a realm of 32 characters, so this limits how much traffic an
 /// attacker can direct at a victim.
 pub const UNPROVED_ANSWERS: u32 = 20;
-/// Maximum burst of such answers: a page may configure several servers, and a browser queries each from all of
-/// its interfaces.
+/// Maximum burst of answers to one network of clients with unverified addresses: a page may configure several
+/// servers, and a browser queries each from all of its interfaces.
 pub const UNPROVED_BURST: u32 = 100;
 /// Maximum number of answers per second to all clients with unverified addresses.
 pub const UNPROVED_ANSWERS_TOTAL: u32 = 2000;
-/// Number of networks whose answers are counted separately; with more networks, some share a counter.
+/// Number of networks whose answers are counted separately; if there are more, some networks share a counter.
 pub const UNPROVED_NETWORKS: usize = 4096;
 /// Maximum number of answers per second from an allocation to requests that are refused or may be forged.
-/// Limits what an attacker can cause who forges the client's address.
+/// Limits the traffic that an attacker can cause by forging the client's address.
 pub const UNPROVED_ANSWERS_OF_CLIENT: u32 = 10;

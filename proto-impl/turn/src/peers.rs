@@ -14,7 +14,7 @@ pub struct Peer {
     pub real: SocketAddr,
 }
 
-/// All peer addresses that clients may reach. Any other is forbidden (403).
+/// All peer addresses that clients may reach. Requests for any other address are answered with 403.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peers(Vec<Peer>);
 
@@ -35,7 +35,7 @@ impl Peers {
         self.0.iter().find(|peer| peer.told == told).map(|peer| peer.real)
     }
 
-    /// Iterates over the announced addresses of a real one.
+    /// Iterates over the announced addresses of a peer with this real address.
     pub(crate) fn told(&self, real: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         self.0.iter().filter(move |peer| peer.real == real).map(|peer| peer.told)
     }

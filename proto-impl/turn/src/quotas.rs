@@ -16,7 +16,7 @@ pub(crate) enum Full {
     Total,
 }
 
-/// The counters in which an allocation is counted.
+/// Network and user for which an allocation is counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
     network: Option<IpAddr>,

@@ -76,7 +76,7 @@ impl Resource {
     }
 }
 
-/// A section to receive.
+/// Returns the preference to receive media of this kind with this codec.
 fn receive(kind: MediaKind, codec: Codec, first: u8) -> (MediaKind, MediaPreference) {
     let formats = offered_formats(codec, first);
     (kind, MediaPreference { direction: Direction::RecvOnly, formats, msid: None })

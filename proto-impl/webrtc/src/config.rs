@@ -23,8 +23,8 @@ pub enum IceMode {
 pub struct Config {
     /// ICE lite or full ICE.
     pub ice: IceMode,
-    /// Also lets peers connect to a lite agent's addresses over TCP (RFC 6544): adds passive TCP candidates
-    /// with a lower priority than those of UDP. The owner extracts frames ([`ice::tcp`]) from its
+    /// True to let peers also connect to a lite agent's addresses over TCP (RFC 6544), with passive TCP
+    /// candidates whose priority is lower than that of UDP. The owner extracts frames ([`ice::tcp`]) from its
     /// connections and passes them with an [`ice::Path::tcp`].
     pub tcp: bool,
     /// Settings of the DTLS handshake; they must include an identity.
@@ -41,11 +41,11 @@ pub struct Config {
     pub sctp: Arc<sctp::Config>,
     /// Maximum size of sent datagrams: bytes of UDP payload.
     pub datagram_bytes_max: usize,
-    /// Sent audio may carry its level (RFC 6464), set by [`crate::Peer::set_audio_level`]; for clients
-    /// that publish. A section whose lost packets are retransmitted without RTX carries no levels.
+    /// True if sent audio may carry its level (RFC 6464), set by [`crate::Peer::set_audio_level`]; for
+    /// clients that publish. A section whose lost packets are retransmitted without RTX carries no levels.
     pub audio_levels: bool,
-    /// Later offers of the peer may add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`];
-    /// for viewers to which a server offers rooms. If false, the first offer settles the sections, at most
+    /// Lets later offers of the peer add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`]. For
+    /// viewers to which a server offers rooms. If false, the first offer fixes the sections, at most
     /// [`crate::SECTIONS_MAX`]; servers should use false.
     pub takes_changes: bool,
 }

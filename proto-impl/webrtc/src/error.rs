@@ -19,7 +19,7 @@ pub enum Error {
     /// The description has no fingerprint with a secure hash (RFC 8122 §5).
     #[error("no fingerprint of the certificate")]
     NoFingerprint,
-    /// `a=setup` leaves the DTLS roles open where it must settle them.
+    /// `a=setup` does not choose a DTLS role in a description that must choose one.
     #[error("no DTLS role")]
     NoDtlsRole,
     /// No section has a format and a direction acceptable to both sides.

@@ -13,14 +13,15 @@ pub enum Event {
     /// A local candidate to signal to the peer; only full agents have this event.
     Candidate(Candidate),
     /// The peer may use this path: datagrams on it belong to this session from now on (`ice::Demux::open`).
-    /// Repeated at each connectivity check on the path, so that the path is taken back if another session has
-    /// claimed it.
+    /// The event is repeated at each connectivity check on the path, so that this session reclaims the path
+    /// if another session has claimed it.
     PathOpened(Path),
     /// The path was closed; remove it with `ice::Demux::close`.
     PathClosed(Path),
     /// The keys are established: media can be sent and received.
     Connected,
-    /// Format of a source's following frames. Precedes the first frame.
+    /// Format of the frames that follow from a source. Reported before the source's first frame and at each
+    /// change.
     Format {
         /// Section of the source.
         section: SectionId,
@@ -35,7 +36,7 @@ pub enum Event {
         layer: u8,
         /// The frame. Its timestamp is the lower 32 bits of a count at the format's clock rate.
         frame: Frame,
-        /// Sampling time on the sender's clock, which is the same for all sections. `None` before the sender's first
+        /// Sampling time on the sender's clock, which all sections share. `None` before the sender's first
         /// report.
         sampled: Option<NtpTime>,
     },

@@ -131,8 +131,8 @@ impl Heads {
         self.tells
     }
 
-    /// Requests another playout delay from now on, in the first packet of each unit, because any single packet
-    /// may be lost.
+    /// Requests another playout delay. From now on, the first packet of each unit carries the request,
+    /// because any single packet may be lost.
     pub(crate) fn request_delay(&mut self, delay: PlayoutDelay) {
         if self.is_roomy && self.map.id(Extension::PlayoutDelay).is_some() {
             (self.delay, self.repeats_delay) = (Some(delay), true);

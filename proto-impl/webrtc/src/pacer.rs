@@ -10,9 +10,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Minimum burst in bytes that leaves immediately, whatever the stream's rate.
+/// Minimum size of a burst that leaves immediately, in bytes, on a path without a rate limit.
 const BURST_BYTES_MIN: u64 = 64 << 10;
-/// Burst that leaves immediately, as a duration of the stream.
+/// Burst that leaves immediately on a path without a rate limit: the data of this much of the stream.
 const BURST_TIME: Duration = Duration::from_millis(100);
 /// Pace after a burst, in halves of the stream's rate: 5 means 2.5 times the rate.
 const FACTOR_TIMES_TWO: u64 = 5;
@@ -22,7 +22,8 @@ const PACE_FIRST: u64 = 1_250_000;
 const PACE_MIN: u64 = 125_000;
 /// Lowest pace in any case, in bytes per second: 40 kb/s.
 const LIMIT_MIN: u64 = 5_000;
-/// Duration of a burst at the pace while the path limits the sending rate.
+/// Burst that leaves immediately while the path limits the sending rate: the data that the limit allows in
+/// this time.
 const LIMITED_BURST_TIME: Duration = Duration::from_millis(30);
 /// Minimum burst in bytes while the path limits the sending rate: two packets. With pairs, three packets; two
 /// of them leave together, so that the distance between their arrivals shows the capacity of the path.
@@ -32,10 +33,10 @@ const LIMITED_BURST_OF_PAIRS: u64 = 3_600;
 const MEASURE_FIRST: Duration = Duration::from_millis(100);
 /// Duration of the stream for each further measurement.
 const MEASURE_TIME: Duration = Duration::from_millis(500);
-/// Jump of the stream's time that is excluded from the measurement.
+/// A measurement is discarded if the stream's time advances this much during it: the time has jumped.
 const LEAP: Duration = Duration::from_secs(5);
-/// Bytes that must be allowed before a pause ends. A larger quantum causes fewer wake-ups, and longer runs of
-/// packets per system call.
+/// Bytes that must have drained from the bucket before a pause ends. A larger quantum causes fewer wake-ups,
+/// and longer runs of packets per system call.
 const QUANTUM_BYTES: u64 = 16 << 10;
 
 /// A leaky bucket that limits the rate of video.
@@ -54,7 +55,8 @@ pub(crate) struct Pacer {
     pausing: bool,
     /// Rate to which the path limits sending, in bytes per second; `None` without a limit.
     limit: Option<u64>,
-    /// Rate of a probe, in bytes per second. Waiting packets fill it first, then padding.
+    /// Rate of the current probe, in bytes per second; `None` without one. Waiting packets use the rate
+    /// first, then padding.
     probe: Option<u64>,
     /// Packets leave at least in pairs.
     pairs: bool,
@@ -75,8 +77,8 @@ impl Pacer {
         }
     }
 
-    /// Counts bytes queued for sending that were sampled at `sampled`. The stream's rate is measured by its own
-    /// time, so that queuing a second of it at once does not count as a higher rate.
+    /// Counts media queued for sending, which was sampled at `sampled`. The stream's rate is measured by the
+    /// sampling times, so that queuing a second of media at once does not count as a higher rate.
     pub(crate) fn queued(&mut self, sampled: Instant, bytes: u64) {
         let (since, newest) =
             self.since.map_or((sampled, sampled), |(since, newest)| (since, newest.max(sampled)));
@@ -165,7 +167,7 @@ impl Pacer {
         limit.map_or(pace, |limit| limit.min(pace))
     }
 
-    /// The level above which video pauses.
+    /// The level at which video pauses, in bytes.
     fn burst(&self) -> u64 {
         let second = Duration::from_secs(1);
         let free = scale(self.rate.unwrap_or(0), BURST_TIME, second).max(BURST_BYTES_MIN);
@@ -174,7 +176,7 @@ impl Pacer {
         self.limit.map_or(free, |limit| free.min(bounded(limit)))
     }
 
-    /// The level at which video resumes.
+    /// The level at which video resumes, in bytes.
     fn resumes(&self) -> u64 {
         let burst = self.burst();
         burst.saturating_sub(QUANTUM_BYTES.min(burst / 2))
@@ -193,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    /// Passes frames of the given sizes to the pacer, one every 33 ms but the first `at_once` together. Returns
-    /// for how many milliseconds data waited, and when the last of it left.
+    /// Passes frames of the given sizes to the pacer: the first `at_once` together, the others one every 33
+    /// ms. Returns the number of milliseconds in which data waited, and the time at which the last data left.
     fn waits(frames: &[u64], at_once: usize) -> (u64, u64) {
         let start = Clock::new().now();
         let at = |ms: u64| start + Duration::from_millis(ms);
@@ -234,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_spread_and_the_stream_catches_up() {
-        // Two seconds of 2.4 Mb/s at once, then the rest of the stream in real time.
+        // Queues two seconds of 2.4 Mb/s at once, then the rest of the stream in real time.
         let (waited, last) = waits(&[10_000; 300], 60);
         assert!((400..1500).contains(&waited) && last < 1500, "{waited} ms, until {last}");
     }

@@ -52,7 +52,7 @@ struct Source {
     clock: ClockMapping,
     /// Index of the source's format in the section, and its depacketizer.
     format: Option<(usize, Depacketizer)>,
-    /// Packets before the next one are lost for good.
+    /// The packets directly before the next one are lost for good.
     gap: bool,
     /// The source has sent media, not only padding.
     spoke: bool,
@@ -228,7 +228,8 @@ impl Reception {
         {
             rate.handle_queue(queue);
         }
-        // Padding and packets of unused sources occupy sequence numbers too: they must not count as missing.
+        // Padding and packets of unused sources occupy sequence numbers too. The receiver handles them with
+        // an empty payload, so that they do not count as missing.
         let payload = if listens && speaks { packet.payload } else { &[] };
         let covers = incoming.covers(packet.header.payload_type, payload);
         source.receiver.handle_covering(now, &packet.header, Bytes::copy_from_slice(payload), covers);
@@ -247,8 +248,8 @@ impl Reception {
         if incoming.rtx.source(rtx).is_none()
             && let Some(current) = incoming.current(layer)
         {
-            // The description does not announce which source is repaired, so it is the current source of the
-            // layer.
+            // The description does not say which source this RTX source repairs. It is assumed to be the
+            // current source of the layer.
             incoming.rtx.add_source(rtx, current);
         }
         let Some(repaired) = incoming.rtx.unwrap(packet) else { return };
@@ -273,7 +274,8 @@ impl Reception {
         let told = incoming.section.extensions.read(packet.header.extension);
         let layer = match told.rid.or(told.repaired_rid) {
             Some(rid) => incoming.section.layers.iter().position(|layer| layer == rid)?,
-            // Only the first packets of an RTX source identify the source that they repair.
+            // Only the first packets of an RTX source carry a rid. Later ones belong to the layer of the
+            // repaired source.
             None => usize::from(self.sources.get(incoming.rtx.source(packet.header.ssrc)?)?.layer),
         };
         Some((index, u8::try_from(layer).ok()?))
@@ -566,7 +568,8 @@ impl Source {
                 }
                 ReceiveEvent::Lost { .. } => self.lose(incoming, events),
                 ReceiveEvent::Restarted => {
-                    // The new stream's timestamps are unrelated to the former ones, too.
+                    // The source has restarted with a new stream, whose timestamps are unrelated to the
+                    // former ones.
                     self.clock = ClockMapping::new(self.clock.clock_rate());
                     (self.format, self.last_frame) = (None, None);
                     self.lose(incoming, events);
@@ -587,7 +590,7 @@ impl Source {
         (self.gap, self.needs_key_frame) = (true, true);
     }
 
-    /// Reports the loss of packets, each time.
+    /// Reports a loss of packets, even if the video is already undecodable.
     fn lose(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         (self.gap, self.needs_key_frame) = (true, false);
         self.spoil(incoming, events);
@@ -677,7 +680,7 @@ impl Source {
                 self.needs_key_frame = false;
                 self.requests(incoming).map(KeyFrameDemand::handle_key_frame);
             } else if self.needs_key_frame && incoming.is_video() {
-                // The request may have been lost, or the key frame that answered it.
+                // The request, or the key frame that answered it, may have been lost: request again.
                 self.requests(incoming).map(KeyFrameDemand::request);
             }
             let sampled = self.clock.time_of(frame.timestamp);

@@ -47,11 +47,12 @@ use tail::Tail;
 
 /// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it, the oldest are dropped.
 const WAITING_MAX: usize = 64;
-/// Maximum number of packet requests (NACK) waiting for the next drain; our own receiver sends at most as many.
+/// Maximum number of packet requests (NACK) waiting for the next drain; our own receiver never requests more.
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 /// Round trip assumed before the first measurement.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
-/// Interval at which packets carry their capture time. Players calculate that of the other packets from it.
+/// Interval at which packets carry their capture time. Players derive the capture times of other packets from
+/// these.
 const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
 /// Loss in thousandths at which each retransmission is sent twice. Receivers request a packet only once per
 /// estimated round trip. The second copy follows a little later, because losses come in bursts.
@@ -114,7 +115,7 @@ impl Track {
         Ok(LoggedUnit { packets: first..self.log.next_id(), timestamp, bytes })
     }
 
-    /// Keeps the packets from this unit on for new viewers, until the next call.
+    /// Keeps the packets of this unit and of later ones for new viewers, until the next call.
     pub const fn hold(&mut self, from: &LoggedUnit) {
         self.log.hold(from.packets.start);
     }
@@ -199,8 +200,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// Continues with another stream whose first unit has this timestamp: the sent timestamps advance by the
-    /// time that has passed.
+    /// Continues with another stream whose first unit has the timestamp `first`: the sent timestamps advance
+    /// by the time since the former stream ended.
     fn go_on(&mut self, first: u32, sampled: Instant, clock_rate: u32) {
         let (Some(left), Some((newest, _))) = (self.vacated.take(), self.newest) else { return };
         let passed = sampled.saturating_duration_since(left).as_millis();
@@ -267,7 +268,7 @@ struct Repairs {
     history: ResendHistory,
     round_trip: Duration,
     asked: VecDeque<SequenceNumber>,
-    /// Packets to be sent a second time, each with the time for that.
+    /// Retransmissions that are sent twice, each with the time at which its second copy is due.
     echoes: VecDeque<(Instant, SequenceNumber)>,
     has_echoes: bool,
     rtx_next: SequenceNumber,
@@ -302,7 +303,8 @@ pub(crate) struct Sender {
     heads: Heads,
     /// True once the peer has reported about the source; packets then no longer need the mid.
     bound: bool,
-    /// True if packets were omitted since the last one: a sequence number is skipped, so that the peer notices.
+    /// True if packets were omitted since the last sent one: a sequence number is skipped, so that the peer
+    /// notices the loss.
     hole: bool,
     /// True if the next packet is the first of a unit.
     starts: bool,
@@ -377,7 +379,7 @@ impl Sender {
         [Some(self.agreed.source.ssrc), self.agreed.source.rtx].into_iter().flatten().map(Ssrc)
     }
 
-    /// Starts at an earlier point than the live edge, whose timestamp is `edge` now.
+    /// Starts behind the live edge of the track. `edge` is the track's timestamp of the live edge now.
     pub(crate) fn begin_behind(&mut self, now: Instant, edge: u32) {
         self.clock.catch_up = Some(Box::new(CatchUp::new(now, edge, self.agreed.clock_rate)));
     }
@@ -463,8 +465,8 @@ impl Sender {
         }
     }
 
-    /// Adapts to the path's loss in thousandths, without losses from congestion. `is_congested` means that the
-    /// path cannot carry more.
+    /// Adapts to the loss on the path. `mended` is the share of packets lost for other reasons than
+    /// congestion, in thousandths; `is_congested` means that the path cannot carry more.
     pub(crate) fn set_loss(&mut self, mended: u16, is_congested: bool) {
         self.repairs.history.set_loss(mended);
         self.repairs.has_echoes = mended >= LOSS_OF_ECHOES && !is_congested;
@@ -501,9 +503,9 @@ impl Sender {
         [self.requests.poll_timeout(), echo, self.repairs.tail.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Sends the last packets again if nothing has followed them, unless feedback shows that they arrived. Does
-    /// nothing if the path limits the rate: the packets may still be in a queue there, which would only become
-    /// longer.
+    /// Sends the last packets again if nothing has followed them, unless feedback shows that they arrived.
+    /// Does nothing if the path limits the rate: the packets may still wait in a queue on the path, and
+    /// copies would only make the queue longer.
     pub(crate) fn handle_timeout(&mut self, now: Instant, bandwidth: &BandwidthEstimator) {
         let Repairs { tail, asked, round_trip, .. } = &mut self.repairs;
         let is_limited = bandwidth.is_congested(now) || bandwidth.target(now).is_some();
@@ -511,7 +513,8 @@ impl Sender {
         asked.extend(tail.take_due(now, *round_trip, |number| bandwidth.has_arrived(number)).take(room));
     }
 
-    /// Handles a report block of the peer. Returns the round trip if the block is about this source and gives one.
+    /// Handles a report block of the peer. Returns the round trip, if the block is about this source and
+    /// reveals the round trip.
     pub(crate) fn handle_report(&mut self, now: NtpTime, block: &ReportBlock) -> Option<Duration> {
         if block.ssrc != self.ssrc() {
             return None;
@@ -602,7 +605,7 @@ impl Sender {
         let mut left = bytes;
         for back in (0..PADDING_PACKETS).cycle().take(DATAGRAMS_MAX) {
             let Some((number, packet)) = self.repairs.history.recent(back, log) else {
-                // All recent packets were used: continues with the newest.
+                // All recent packets were used once: continue with the newest.
                 if back == 0 {
                     return true;
                 }

@@ -91,7 +91,8 @@ impl Agent {
         }
     }
 
-    /// Reports authentic media on `path`. Full agents check their paths themselves and ignore it.
+    /// Reports authentic media on `path`. A full agent ignores the report, because it checks its paths
+    /// itself.
     fn follow_media(&mut self, now: Instant, path: Path) {
         if let Self::Lite(agent) = self {
             agent.follow_media(now, path);
@@ -126,7 +127,7 @@ impl Agent {
         }
     }
 
-    /// Adds a candidate of the peer. A lite agent ignores it; a full agent counts an unusable one.
+    /// Adds a candidate of the peer. A lite agent ignores candidates; a full agent counts unusable ones.
     pub(crate) fn add_remote(&mut self, now: Instant, candidate: &ice::Candidate) {
         if let Self::Full(agent) = self {
             let _ = agent.add_remote(now, candidate);
@@ -195,8 +196,8 @@ pub(crate) struct Transport {
     agent: Agent,
     dtls_config: Arc<dtls::Config>,
     seed: Seed,
-    /// True if we are the DTLS client; and the peer's expected fingerprints. `None` before the descriptions are
-    /// applied.
+    /// DTLS role (true if we are the client) and the peer's expected fingerprints. `None` before the
+    /// descriptions are applied.
     expected: Option<(bool, Vec<dtls::Fingerprint>)>,
     /// DTLS connection, created with the first validated path.
     dtls: Option<Box<dtls::Connection>>,
@@ -491,7 +492,7 @@ impl Transport {
                     };
                     return self.close(now, reason);
                 }
-                // Media queries the selected path whenever it needs it.
+                // Nothing to do: `media_path` queries the agent for the selected path.
                 ice::Event::Selected(_) | _ => {}
             }
         }

@@ -195,7 +195,7 @@ impl Connection {
         true
     }
 
-    /// Switches to the peer's keys if a `ChangeCipherSpec` is expected; it is ignored at any other time
+    /// Switches to the peer's keys if a `ChangeCipherSpec` is expected. An unexpected one is ignored
     /// (accepting premature ones was CVE-2014-0224).
     fn handle_change_cipher_spec(&mut self, clear: &[u8], protected: bool) {
         let Phase::Handshaking(handshaking) = &mut self.phase else {

@@ -105,7 +105,7 @@ struct Handshaking {
 #[derive(Debug)]
 struct Established {
     secrets: Secrets,
-    /// Last flight of a server; retransmitted if the client repeats its own.
+    /// Last flight of a server; retransmitted if the client repeats its last flight.
     flight: Flight,
     peer_sha256: Option<[u8; 32]>,
     /// Message sequence number of the peer's Finished.
@@ -286,7 +286,8 @@ impl Connection {
         let mtu = self.mtu();
         let before = out.len();
         while out.has_room(mtu) {
-            // Queued records already have their sequence numbers; a flight gets them when it is written.
+            // Queued records already have their sequence numbers; the records of a flight get theirs when
+            // they are written.
             let Some(datagram) = self.out.pop_front().or_else(|| self.write_flight()) else { break };
             out.push(&[], &datagram);
         }
@@ -444,7 +445,7 @@ impl Connection {
         }));
     }
 
-    /// Returns the next datagram of the flight; `None` if nothing of it is left to send.
+    /// Returns the next datagram of the flight; `None` if the whole flight was sent.
     fn write_flight(&mut self) -> Option<Vec<u8>> {
         let mtu = self.mtu();
         let flight = match &mut self.phase {

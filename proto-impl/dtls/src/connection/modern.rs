@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// Calls a method of the session, and ends the connection if the call says so.
+    /// Calls a method of the session, and ends the connection if the method says so.
     pub(super) fn with_modern(
         &mut self,
         now: Instant,

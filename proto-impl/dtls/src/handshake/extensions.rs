@@ -61,8 +61,8 @@ impl<'a> Extensions<'a> {
         if r.is_empty() { Ok(Self { list }) } else { Err(Failure::Malformed) }
     }
 
-    /// Writes the extensions at the end of a hello; writes nothing if there are none (RFC 5246 §7.4.1.4 allows
-    /// both).
+    /// Writes the extensions at the end of a hello. Without extensions, writes nothing, not even an empty
+    /// list (RFC 5246 §7.4.1.4 allows both).
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         if !self.list.is_empty() {
             self.write_list(out);
@@ -151,7 +151,7 @@ pub(crate) fn numbers(list: &[u8]) -> Result<Vec<u16>, Failure> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UseSrtp<'a> {
     pub(crate) profiles: Vec<u16>,
-    /// Master key identifier; we always send an empty one.
+    /// Master key identifier; ours is always empty.
     pub(crate) mki: &'a [u8],
 }
 

@@ -48,7 +48,7 @@ struct Hellos {
     /// Random values of the hellos (RFC 5246 §7.4.1.2).
     client_random: [u8; 32],
     server_random: [u8; 32],
-    /// We also support DTLS 1.3, but the peer chose DTLS 1.2.
+    /// True if we also support DTLS 1.3, but the peer chose DTLS 1.2.
     had_13: bool,
     /// The client's hello, if it also offered DTLS 1.3.
     offer: Option<Vec<u8>>,
@@ -65,7 +65,7 @@ pub(crate) struct Exchange {
     /// Sequence number of the next message to send.
     sequence: u16,
     pub(crate) flight: Flight,
-    /// The flight is new, and its timer has not been started yet.
+    /// True if the flight is new, and its timer has not been started yet.
     fresh: bool,
     hellos: Hellos,
     suite: Option<CipherSuite>,
@@ -109,7 +109,7 @@ impl Exchange {
         self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
     }
 
-    /// Continues as DTLS 1.2, after the peer chose that over 1.3. A client has already sent its `hello`.
+    /// Continues as DTLS 1.2, after the peer chose DTLS 1.2 over 1.3. A client has already sent its `hello`.
     pub(crate) fn had_13(&mut self, hello: &[u8]) -> Result<(), Failure> {
         self.hellos.had_13 = true;
         if hello.is_empty() {

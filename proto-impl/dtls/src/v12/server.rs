@@ -102,7 +102,7 @@ fn choose(x: &Exchange, hello: &ClientHello<'_>) -> Result<Choice, Failure> {
 }
 
 /// Checks the client's version. Newer versions of DTLS have lower numbers. A client with a newer version also
-/// supports ours, unless its extension says otherwise.
+/// supports DTLS 1.2, unless its `supported_versions` extension says otherwise.
 fn check_version(hello: &ClientHello<'_>) -> Result<(), Failure> {
     if hello.version > VERSION_1_2 {
         return Err(Failure::Version);
@@ -141,8 +141,8 @@ fn hello(x: &mut Exchange, message: &Message) -> Result<Server, Failure> {
     let choice = choose(x, &hello)?;
     let identity = x.config.identity.clone().ok_or(Failure::Internal)?;
     x.hear(message)?;
-    // A hello with a cookie is the client's second message, so the answer is the server's second, too (RFC 6347
-    // §4.2.2).
+    // A hello with a cookie is the client's second message, so the answer is the server's second message, too
+    // (RFC 6347 §4.2.2).
     x.sequence = message.sequence;
     x.hellos.client_random = hello.random;
     x.hellos.server_random = draw_random(&mut x.random);

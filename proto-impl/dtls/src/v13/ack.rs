@@ -22,8 +22,8 @@ pub(crate) struct RecordNumber {
     pub(crate) sequence: u64,
 }
 
-/// Reads the record numbers in an acknowledgement. Fails if one has a later epoch than the record containing
-/// the acknowledgement (RFC 9147 §7.2).
+/// Reads the record numbers in an acknowledgement. Fails if a number has a later epoch than the record
+/// containing the acknowledgement (RFC 9147 §7.2).
 pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumber>, Failure> {
     let mut r = Reader::new(clear);
     let list = vec16(&mut r)?;
@@ -35,7 +35,8 @@ pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumb
     for number in numbers {
         let mut r = Reader::new(number);
         let number = RecordNumber { epoch: r.u64()?, sequence: r.u64()? };
-        // After the handshake, a record of an old epoch may acknowledge a later one, if it was overtaken.
+        // After the handshake, a record of an old epoch may acknowledge one of a later epoch, if they
+        // overtook each other.
         if number.epoch > carrier.epoch && carrier.epoch < FIRST_OF_APPLICATION {
             return Err(Failure::Illegal("an acknowledgement of a later epoch"));
         }
@@ -51,10 +52,10 @@ const FIRST_OF_APPLICATION: u64 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     records: VecDeque<RecordNumber>,
-    /// Some records have not been in any acknowledgement yet.
+    /// True if some records have not been in any acknowledgement yet.
     has_news: bool,
     due: Option<Instant>,
-    /// An acknowledgement must be sent now.
+    /// True if an acknowledgement must be sent now.
     is_pending: bool,
 }
 

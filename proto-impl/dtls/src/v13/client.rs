@@ -160,7 +160,7 @@ fn check_hello(hello: &ServerHello<'_>) -> Result<CipherSuite, Failure> {
     CipherSuite::v13_of_number(hello.suite).ok_or(Failure::Illegal("a suite not offered"))
 }
 
-/// Checks that a message contains no extensions but these.
+/// Checks that a message contains no extensions other than the `known` ones.
 fn check_known(extensions: &Extensions<'_>, known: &[ExtensionType]) -> Result<(), Failure> {
     match extensions.list.iter().find(|(kind, _)| !known.contains(kind)) {
         Some((kind, _)) => Err(Failure::UnsupportedExtension(kind.0)),

@@ -31,7 +31,7 @@ pub(super) struct Link {
     pub(super) acks: Acks,
     /// Sequence number of the next message to send; exceeds the range of sequence numbers once all are used.
     pub(super) sequence: u32,
-    /// The flight is new, and its timer has not been started yet.
+    /// True if the flight is new, and its timer has not been started yet.
     pub(super) is_fresh: bool,
 }
 

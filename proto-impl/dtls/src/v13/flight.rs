@@ -8,8 +8,8 @@ use super::record::{OVERHEAD_BYTES, Records};
 use crate::handshake::{self, FragmentHead, MessageType};
 use crate::record::{ContentType, Exhausted, FRAGMENT_BYTES_MAX, HEAD_BYTES};
 
-/// Maximum number of sent parts that are remembered: the latest ones. Older parts are sent again even if they
-/// are acknowledged.
+/// Maximum number of sent parts that are remembered. Parts sent before these are sent again even if they are
+/// acknowledged.
 const SENT_MAX: usize = 128;
 
 /// A message of a flight.
@@ -165,7 +165,7 @@ impl Flight {
                 break;
             };
             let left = room.saturating_sub(clear.len()).saturating_sub(handshake::HEAD_BYTES);
-            // An empty record takes at least one byte, however small the datagram.
+            // At least one byte is put into a record, however small the datagram is.
             let space = left.max(usize::from(clear.is_empty()));
             if (space == 0 && start < end)
                 || (clear.len().saturating_add(handshake::HEAD_BYTES) > room && !clear.is_empty())
@@ -249,7 +249,7 @@ mod tests {
         }
     }
 
-    /// Acknowledged parts are not sent again, in whatever order they were acknowledged; all others are.
+    /// Acknowledged parts are not sent again, in whatever order they were acknowledged; all other parts are.
     #[test]
     fn what_is_acknowledged_is_not_sent_again() {
         for pattern in 0..32u32 {

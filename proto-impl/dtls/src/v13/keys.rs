@@ -50,7 +50,7 @@ impl Secret {
         self.expand_to_secret(b"derived", &self.hash.digest(&[]))
     }
 
-    /// Returns the Finished of this traffic secret's owner (RFC 8446 §4.4.4).
+    /// Returns the content of a Finished sent by the owner of this traffic secret (RFC 8446 §4.4.4).
     pub(crate) fn finished(&self, transcript_hash: &[u8]) -> Option<Vec<u8>> {
         let key = self.expand_to_secret(b"finished", &[])?;
         Some(self.hash.mac(&key.bytes, &[transcript_hash]))

@@ -34,7 +34,7 @@ const HAS_LENGTH: u8 = 0b0000_0100;
 const EPOCH_BITS: u8 = 0b0000_0011;
 
 /// Maximum number of records per AES-GCM key, below the limit of 2^24.5 (RFC 9147 §4.5.3). With `ChaCha20`,
-/// only the sequence numbers limit it.
+/// the number of records is limited only by the sequence numbers.
 const SEALED_MAX_GCM: u64 = 1 << 24;
 /// Maximum number of unauthentic records per key (RFC 9147 §4.5.3).
 const FORGED_MAX: u64 = 1 << 36;
@@ -143,7 +143,7 @@ struct ReadEpoch {
 }
 
 impl ReadEpoch {
-    /// Returns the sequence number with these low bits that is closest to the next expected one (RFC 9147
+    /// Returns the sequence number with these low bits that is closest to the next expected number (RFC 9147
     /// §4.2.2).
     fn sequence(&self, low: u64, bits: u32) -> u64 {
         let range = 1u64 << bits;
@@ -224,7 +224,7 @@ impl Records {
         self.clear_next
     }
 
-    /// Numbers the answers like the client's records, as a stateless server has done before.
+    /// Numbers our records from the client's `sequence` on, as a stateless server has done before.
     pub(crate) fn follow(&mut self, sequence: u64) {
         self.clear_next = self.clear_next.max(sequence.min(SEQUENCE_LAST / 2));
     }

@@ -36,7 +36,7 @@ pub(super) enum Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Retried {
     suite: CipherSuite,
-    /// Group for which a key share was requested; `None` if none was.
+    /// Group for which a key share was requested; `None` if no key share was requested.
     group: Option<u16>,
 }
 
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// True if a hello offers DTLS 1.3. Otherwise, it is passed to the server of DTLS 1.2.
+/// True if a hello offers DTLS 1.3. A hello that does not is passed to the server of DTLS 1.2.
 pub(crate) fn offers_it(hello: &ClientHello<'_>) -> Result<bool, Failure> {
     let versions = hello.extensions.find(ExtensionType::SUPPORTED_VERSIONS).map(read_numbers8).transpose()?;
     Ok(versions.is_some_and(|versions| versions.contains(&VERSION_1_3)))
@@ -114,7 +114,8 @@ fn choose_group<'a>(
     Ok((group, share, shares.len()))
 }
 
-/// Returns the suite, and the group if its share must be requested, for a stateless `HelloRetryRequest`.
+/// Returns the suite for a stateless `HelloRetryRequest`, and the group if a key share must be requested for
+/// it.
 pub(crate) fn choose_retry(hello: &ClientHello<'_>) -> Result<(CipherSuite, Option<u16>), Failure> {
     let (group, share, _) = choose_group(hello)?;
     Ok((choose_suite(hello)?, share.is_none().then(|| group_number(group))))
@@ -177,8 +178,8 @@ fn hello(
     }
 }
 
-/// Restores the data that a verifier stored in its cookie: the digest of the first hello, and the request that
-/// it sent.
+/// Restores the data that a verifier stored in its cookie: the digest of the first hello, and the request
+/// that the verifier sent.
 fn take_cookie(x: &mut Exchange, link: &mut Link, hello: &ClientHello<'_>) -> Result<Retried, Failure> {
     let cookie = read_cookie(body(hello, ExtensionType::COOKIE)?)?;
     let kept = RetryCookie::read(cookie).ok_or(Failure::Illegal("a cookie that was not given"))?;

@@ -17,7 +17,7 @@ const UPDATE_NOT_REQUESTED: u8 = 0;
 /// Value of a `KeyUpdate` that asks the receiver to update its own keys, too.
 const UPDATE_REQUESTED: u8 = 1;
 
-/// Secrets for both directions, and the pending change of ours.
+/// Secrets for both directions, and the state of the change of our keys.
 #[derive(Debug)]
 pub(super) struct Updates {
     own: Secret,
@@ -29,11 +29,11 @@ pub(super) struct Updates {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     Rests,
-    /// Requested; sent once the previous flight has arrived.
+    /// A `KeyUpdate` is requested, and will be sent once the previous flight has arrived.
     Wanted,
-    /// Sent; awaits its acknowledgement.
+    /// A `KeyUpdate` was sent, and awaits its acknowledgement.
     Sent,
-    /// Sent; awaits its acknowledgement. Another change has been requested.
+    /// A `KeyUpdate` was sent, and awaits its acknowledgement. Another change has been requested.
     SentAndWanted,
 }
 
@@ -59,7 +59,7 @@ impl Session {
         self.send_update(now)
     }
 
-    /// Changes our keys if half of their limit has been used.
+    /// Changes our keys if half of the records allowed for them have been written.
     pub(crate) fn renew_keys(&mut self, now: Instant) -> Result<(), Stop> {
         let State::Connected(established) = &self.state else { return Ok(()) };
         let rests = established.updates.own_state == Own::Rests;
@@ -114,7 +114,7 @@ impl Session {
             _ => return Err(Failure::Malformed.into()),
         };
         if !self.reassembly.is_empty() {
-            // A KeyUpdate is the last message with its keys, so no message may be incomplete.
+            // A `KeyUpdate` is the last message protected with the old keys, so no message may be incomplete.
             return Err(Failure::Unexpected(message.kind).into());
         }
         let State::Connected(established) = &mut self.state else { return Ok(()) };

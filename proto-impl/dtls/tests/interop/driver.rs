@@ -60,7 +60,7 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, SocketAddr)>
     }
 }
 
-/// Runs until the connection reports its result, then sends the rest.
+/// Runs until the connection reports its result, then sends the remaining datagrams.
 fn run(socket: &UdpSocket, peer: SocketAddr, connection: &mut Connection) -> Result<Connected, CloseReason> {
     let end = Instant::now() + PATIENCE;
     let mut out = Datagrams::new();

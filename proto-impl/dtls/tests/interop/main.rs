@@ -79,7 +79,7 @@ fn d_16_every_suite_with_openssl() {
         (CipherSuite::EcdheRsaChaCha20, "ECDHE-RSA-CHACHA20-POLY1305", Certificate::Rsa),
     ] {
         let (profile, srtp, _) = PROFILES[2];
-        // The certificates are on P-256, so that it must be among the curves.
+        // The certificates use P-256, so the list of curves must contain it.
         for curves in ["X25519:P-256", "P-256"] {
             let options = ["-cipher", name, "-curves", curves];
             let peer = Peer::openssl_server(certificate, srtp, 1200, &options);
@@ -96,7 +96,7 @@ fn d_16_every_suite_with_openssl() {
     }
 }
 
-/// Checks a GnuTLS server, which prints no keys. Both sides compare them with Finished.
+/// Checks a GnuTLS server. It prints no keys, but Finished proves that both sides have the same keys.
 #[test]
 fn d_16_client_of_gnutls() {
     for certificate in CERTIFICATES {
@@ -126,7 +126,7 @@ fn d_16_server_of_gnutls() {
     }
 }
 
-/// Checks that the fingerprint decides with other implementations too.
+/// Checks that OpenSSL is refused too if its certificate does not have the expected fingerprint.
 #[test]
 fn d_02_openssl_with_another_certificate_is_refused() {
     let peer = Peer::openssl_server(Certificate::P256, PROFILES[0].1, 1200, &[]);

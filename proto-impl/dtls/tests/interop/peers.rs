@@ -107,7 +107,7 @@ impl Peer {
 
     fn gnutls(program: &str, own: Certificate, srtp: &str, mtu: usize, port: u16) -> Command {
         let files = certificate(own);
-        // Line-buffered; otherwise its output would only appear when it ends.
+        // Line-buffers the program's output, which would otherwise only appear when the program ends.
         let mut command = Command::new("stdbuf");
         command.args([
             "-oL",

@@ -176,7 +176,7 @@ fn dtls_13_saves_the_client_a_round_trip() {
         (Both, Both, [1.0, 1.5]),
         (Only13, Both, [1.0, 1.5]),
         (Both, Only13, [1.0, 1.5]),
-        // Offering 1.3 costs nothing with peers that do not accept it.
+        // Offering 1.3 takes no extra round trip with peers that do not accept it.
         (Both, Only12, [2.0, 1.5]),
         (Only12, Both, [2.0, 1.5]),
     ] {

@@ -48,7 +48,7 @@ pub struct Config {
     pub consent_interval: Duration,
     /// Time without an answer after which nothing may be sent (RFC 7675 §5.1).
     pub consent_timeout: Duration,
-    /// Time without an answer after which the controlling side nominates another pair that answers.
+    /// Time without an answer on the selected pair after which the controlling side nominates another pair.
     pub reselect_after: Duration,
 }
 

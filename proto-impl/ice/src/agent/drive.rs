@@ -105,7 +105,8 @@ impl Agent {
         }
     }
 
-    /// Returns the best pair whose checks are being answered, other than the selected pair if that is nominated.
+    /// Returns the best pair whose checks are being answered, except for the selected pair if it is
+    /// nominated.
     fn nominee(&self, now: Instant) -> Option<Path> {
         let nominated =
             self.nomination.selected.filter(|_| self.is_nominated()).map(|selected| selected.path);

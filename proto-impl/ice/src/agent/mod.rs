@@ -65,11 +65,11 @@ struct Remote {
 struct Selected {
     path: Path,
     generation: u32,
-    /// True if the pair was nominated; false if it is merely the first that worked.
+    /// True if the pair was nominated; false if it is merely the first pair whose check succeeded.
     is_nominated: bool,
 }
 
-/// Candidate addresses of both sides, and pending requests for reflexive ones.
+/// Candidate addresses of both sides, and pending requests for reflexive addresses.
 #[derive(Debug, Default)]
 struct Candidates {
     locals: Vec<Candidate>,
@@ -79,7 +79,7 @@ struct Candidates {
     gathers: VecDeque<(SocketAddr, SocketAddr)>,
 }
 
-/// The pair that media uses, and the search for a better one.
+/// The pair that media uses, and the search for a better pair.
 #[derive(Debug, Default)]
 struct Nomination {
     selected: Option<Selected>,
@@ -157,7 +157,8 @@ impl Agent {
         }
     }
 
-    /// Adds a local socket address and returns its candidate, to signal to the peer. The first added is preferred.
+    /// Adds a local socket address and returns its candidate, to signal to the peer. The address added first
+    /// is preferred.
     ///
     /// # Errors
     ///
@@ -236,8 +237,8 @@ impl Agent {
             Remote { address: candidate.address, priority: candidate.priority, kind: candidate.kind };
         if let Some(known) = self.candidates.remotes.iter_mut().find(|known| known.address == remote.address)
         {
-            // The peer has now signalled a candidate known as peer-reflexive (RFC 8838 §11.4). Its pairs keep
-            // their order.
+            // The peer has now signalled a candidate that was known as peer-reflexive (RFC 8838 §11.4). The
+            // candidate's pairs keep their order.
             *known = remote;
         } else if self.candidates.remotes.len() < CANDIDATES_MAX {
             self.candidates.remotes.push(remote);
@@ -261,7 +262,8 @@ impl Agent {
         let number = self.current.number.wrapping_add(1);
         let next = Generation { number, local: Credentials::random(seed), remote: None };
         let before = std::mem::replace(&mut self.current, next);
-        // After two restarts without a nomination, the selected pair still uses the oldest credentials.
+        // After two restarts without a nomination, the selected pair still uses the oldest credentials, so
+        // those are kept.
         if self.nomination.selected.is_none_or(|selected| selected.generation == before.number) {
             self.previous = Some(before);
         }
@@ -391,7 +393,8 @@ impl Agent {
 
     fn switch_role(&mut self) {
         self.role = self.role.other();
-        // With equal tie-breakers, two sides would switch roles for ever (RFC 8445 §7.2.5.1).
+        // Draws a new tie-breaker: with equal ones, two sides would switch roles for ever (RFC 8445
+        // §7.2.5.1).
         self.tie_breaker = self.random.u64();
         self.nomination.nominating = None;
         count(&mut self.stats.role_switches);

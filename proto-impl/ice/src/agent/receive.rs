@@ -64,7 +64,8 @@ impl Agent {
         self.hear(now, path);
     }
 
-    /// Returns the generation of our credentials that a request refers to, and its key.
+    /// Returns the generation of our credentials that a request refers to, and the password of that
+    /// generation.
     fn named_by(&self, username: &[u8]) -> Option<(u32, Vec<u8>)> {
         let mut generations = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
         let named = generations.find(|generation| {

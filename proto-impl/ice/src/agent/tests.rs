@@ -59,8 +59,8 @@ fn run(clock: &mut Clock, agents: &mut [Agent; 2], time: std::time::Duration) {
 #[test]
 fn i_07_the_larger_tie_breaker_controls_and_equal_ones_are_told() {
     use Role::{Controlled, Controlling};
-    // Our role; theirs; how their tie-breaker compares; whether they are notified of the conflict; our role
-    // afterwards.
+    // Columns: our role; the peer's role; how the peer's tie-breaker compares with ours; whether the peer is
+    // notified of the conflict; our role afterwards.
     let cases = [
         (Controlling, Controlled, 0, false, Controlling),
         (Controlled, Controlling, 0, false, Controlled),

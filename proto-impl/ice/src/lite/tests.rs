@@ -323,7 +323,7 @@ fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
     {
         let mut server = Server::with(LiteConfig { selection, ..LiteConfig::default() });
         if nominated {
-            // Nominated once, long ago.
+            // The path was nominated once, long ago.
             assert!(server.check(2, true));
         }
         assert!(server.check(1, true));
@@ -349,14 +349,14 @@ fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
 
 #[test]
 fn i_06_a_path_is_left_only_for_one_that_lives_and_may_carry_media() {
-    // Checks of the other path before the silence, or early in it, do not show that it is alive.
+    // Checks of the other path before the silence, or early in it, do not show that the other path is alive.
     let mut server = Server::new();
     assert!(server.check(1, true));
     server.pass(ms(4_999));
     assert!(server.check(2, false));
     server.pass(secs(15));
     assert_eq!((server.selected(), server.agent.valid_paths()), (Some(path(1)), 2));
-    // As soon as a check arrives on the other path, it takes over.
+    // As soon as a check arrives on the other path, that path is selected.
     assert!(server.check(2, false));
     assert_eq!(server.selected(), Some(path(2)));
 
@@ -414,8 +414,8 @@ fn i_07_a_peer_that_is_controlled_too_is_told_so() {
 
 #[test]
 fn i_09_no_answer_is_more_than_twice_its_request() {
-    // `deliver` checks each answer; these requests could be the worst: IPv6, many unknown attributes, nothing
-    // optional.
+    // `deliver` checks the size of each answer. These requests could have the largest answers for their size:
+    // IPv6, many unknown attributes, no optional attributes.
     let mut server = Server::new();
     let Path { local, .. } = path(1);
     let long = Path::udp(local, "[2001:db8::1]:5".parse().unwrap());
@@ -432,7 +432,7 @@ fn i_09_no_answer_is_more_than_twice_its_request() {
         server.agent.poll_transmit(server.clock.now(), &mut answer).unwrap();
         assert!(answer.len() <= out.len() * 2, "{unknown}: {} for {}", answer.len(), out.len());
     }
-    // Without credentials, a peer gets no answer at all, whatever it sends.
+    // Without credentials, a peer gets no answer at all, whatever kind of message it sends.
     for kind in [0x0001_u16, 0x0011, 0x0101, 0x0111, 0x0002, 0x0003] {
         let mut out = Vec::new();
         MessageWriter::new(&mut out, Class::Request, TransactionId([1; 12]))
@@ -572,7 +572,8 @@ fn the_same_seed_gives_the_same_bytes() {
     assert!(run(1) == run(1) && run(1) != run(2));
 }
 
-/// A server whose peer was nominated on port 1 and whose media arrived on port 2; and the first probe.
+/// Returns a server whose peer nominated port 1 and then sent media from port 2, and the server's first
+/// probe.
 fn followed() -> (Server, Vec<u8>) {
     let mut server = Server::new();
     assert!(server.check(1, true));
@@ -584,7 +585,7 @@ fn followed() -> (Server, Vec<u8>) {
 }
 
 impl Server {
-    /// The next datagram, which must go to port 2.
+    /// Returns the server's next datagram, which must go to port 2.
     fn probe(&mut self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let transmit = self.agent.poll_transmit(self.clock.now(), &mut out)?;
@@ -593,7 +594,7 @@ impl Server {
     }
 }
 
-/// The answer to a request, authenticated with this password.
+/// Returns the answer to a request, authenticated with this password.
 fn answer(request: &[u8], class: Class, password: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let id = Message::read(request).unwrap().transaction_id();
@@ -636,7 +637,7 @@ fn i_12_a_probe_is_repeated_and_given_up_and_its_path_carries_nothing() {
     let (mut server, probe) = followed();
     let begin = server.clock.now();
     let mut sent = vec![(ms(0), probe)];
-    // The peer keeps checking its old path: only a copy of its media came on the other one.
+    // The peer keeps checking its old path: only a copy of its media arrived on the other path.
     while server.clock.now() < begin + secs(40) {
         server.pass(ms(100));
         let at = server.clock.now() - begin;
@@ -655,7 +656,8 @@ fn i_12_a_probe_is_repeated_and_given_up_and_its_path_carries_nothing() {
 #[test]
 fn i_12_media_by_an_unchecked_path_is_no_consent() {
     let (mut server, _) = followed();
-    // Only media arrives, on the other path; the agent ends when the consent on the first path does.
+    // From now on, only media arrives, on the other path; the agent ends when the consent on the first path
+    // expires.
     for _ in 0..300 {
         server.pass(ms(100));
         server.agent.follow_media(server.clock.now(), path(2));

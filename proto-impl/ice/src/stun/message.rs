@@ -107,7 +107,7 @@ impl<'a> Head<'a> {
 }
 
 /// A view of a datagram that is one STUN message. A FINGERPRINT, if present, has been verified.
-/// MESSAGE-INTEGRITY has not; see [`Message::is_authentic`].
+/// MESSAGE-INTEGRITY has not been verified; see [`Message::is_authentic`].
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
     bytes: &'a [u8],
@@ -187,7 +187,8 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// Stores a known attribute; only the first of each type counts. `None` if the attribute is malformed.
+    /// Stores a known attribute, unless the message has an earlier one of this type. `None` if the attribute
+    /// is malformed.
     fn take(&mut self, attribute: RawAttribute<'a>, at: usize) -> Option<()> {
         let RawAttribute { kind, value } = attribute;
         match kind {

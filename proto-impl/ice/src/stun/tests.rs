@@ -117,7 +117,7 @@ fn a_mapped_ipv4_address_is_written_as_what_it_is() {
     assert_eq!(Message::read(&out).unwrap().mapped_address(), Some("192.0.2.1:5".parse().unwrap()));
 }
 
-/// Builds a message from raw attributes. `tail` follows after the length given in the header.
+/// Builds a message of the type `kind` from raw attributes: type, length field, and value.
 fn raw(kind: u16, attributes: &[(u16, usize, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, length, value) in attributes {
@@ -274,8 +274,8 @@ fn i_01_every_single_bit_flip_is_noticed() {
         flipped[bit / 8] ^= 1 << (bit % 8);
         // FINGERPRINT or the format reveals the change; without FINGERPRINT, the integrity would.
         let authentic = Message::read(&flipped).is_ok_and(|message| message.is_authentic(KEY));
-        // The type of FINGERPRINT may change to one that is ignored after the integrity; its value is then
-        // ignored, too.
+        // A changed bit may turn FINGERPRINT into an attribute that is ignored after the integrity; its value
+        // is then ignored, too.
         assert!(!authentic || bit / 8 >= whole.len() - 8, "bit {bit}");
     }
     for length in 0..whole.len() {

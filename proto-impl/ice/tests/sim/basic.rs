@@ -113,7 +113,7 @@ fn a_peer_without_candidates_is_learnt_from_its_checks() {
 fn both_behind_translators_meet_by_what_a_server_saw() {
     let clock = Clock::new();
     let nat = Nat { inside: address(1, 1), outside: address(100, 4000) };
-    // Only the server first.
+    // First, the agent has only the STUN server.
     let mut a = End::full(&clock, Role::Controlling, 1, &[address(1, 1)]);
     a.nat = Some(nat);
     a.agent().gather(clock.now(), address(1, 1), address(50, 3478)).unwrap();
@@ -123,7 +123,7 @@ fn both_behind_translators_meet_by_what_a_server_saw() {
     let seen = with_server.a.candidates[1];
     assert_eq!((seen.address, seen.kind), (nat.outside, CandidateKind::ServerReflexive));
     assert_eq!(seen.base, Some(nat.inside));
-    // Then the peer, which is only given the reflexive candidate.
+    // Then the agent has a peer, which is only given the reflexive candidate.
     let clock = with_server.clock;
     let b = End::full(&clock, Role::Controlled, 2, &[address(2, 2)]);
     let mut pair = pair(1, clock, with_server.a, b);
@@ -156,7 +156,7 @@ fn nobody_answers_and_the_wait_ends() {
     signal(&mut pair);
     pair.run_for(secs(16)).unwrap();
     assert_eq!(ends(&pair), [Some(CloseReason::ConnectTimeout); 2]);
-    // One check immediately, one after half a second, and then one per second.
+    // The agent sends one check immediately, one after half a second, and then one per second.
     assert_eq!(pair.a.stats().checks_sent, 15);
 }
 

@@ -8,18 +8,18 @@ use super::loss::{Losses, Verdict};
 use super::queue::{Queue, Trend};
 use super::{ESTIMATE_MAX, ESTIMATE_MIN};
 
-/// Assumed rate of a path before any feedback, in bits per second. It is low enough that the first round trip
-/// does not fill the queue of a mobile path. It then doubles every round trip while everything arrives, so a
-/// path of 10 Mb/s is known after three round trips.
+/// Assumed rate of a path before any feedback, in bits per second. Low enough that the first round trip does
+/// not fill the queue of a mobile path. While everything arrives, the rate doubles every round trip, so the
+/// rate of a path of 10 Mb/s is known after three round trips.
 const FIRST: f64 = 1_500_000.0;
 /// Part of the measured rate that is kept when a queue grows. (The draft, §5.5, uses 0.85. Here the measured
 /// rate is that of the bottleneck, and [`RateControl::target`] drains the queue.)
 const BACKOFF: f64 = 0.92;
-/// Growth factor per second, and its maximum per round trip, near the rate that the path carried before.
+/// Growth factors near the rate that the path carried before: per second, and the maximum per round trip.
 const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
-/// Growth factor per second, and its maximum per round trip, elsewhere.
+/// Growth factors far from the rate that the path carried before: per second, and the maximum per round trip.
 const GROWTH: (f64, f64) = (2.0, 1.15);
-/// Bounds of "near", as parts of the rate that the path carried before.
+/// Range in which a rate counts as near the rate that the path carried before, as parts of that rate.
 const NEAR: (f64, f64) = (0.8, 1.08);
 /// Growth factor per round trip at the start, and after a silence.
 const GROWTH_FIRST: f64 = 2.0;
@@ -27,26 +27,27 @@ const GROWTH_FIRST: f64 = 2.0;
 const ROUND_TRIP_MIN: f64 = 0.2;
 /// Maximum estimate as a multiple of the tested rate.
 const HEADROOM: f64 = 1.5;
-/// Added to that maximum, in bits per second.
+/// Bits per second added to the maximum that [`HEADROOM`] gives.
 const HEADROOM_BITS: f64 = 10_000.0;
 /// Minimum time between two reactions to the same queue.
 const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
 /// Queue in microseconds that counts as congestion even if it does not grow.
 const QUEUE_STANDS: i64 = 25_000;
-/// Queue in microseconds at which losses mean that the queue is full.
+/// Minimum queue, in microseconds, with which losses mean that the queue is full.
 const QUEUE_DROPS: i64 = 5_000;
 /// Loss beyond the path's own that counts as congestion if there is a queue, in thousandths.
 const LOSS_WITH_QUEUE: u16 = 30;
 /// Loss beyond the path's own that counts as congestion without a queue, in thousandths.
 const LOSS_ALONE: u16 = 100;
-/// Multiple of the allowed rate up to which a sender counts as obeying it.
+/// A sender that exceeds the allowed rate by less than this factor counts as obeying it.
 const OBEYS: f64 = 1.1;
 /// Maximum loss of the path's own that is taken into account, in thousandths.
 const OWN_LOSS_MAX: u16 = 500;
-/// Part of the loss by which a trial reduces the rate. If the path is full, two thirds of the loss then
+/// A trial reduces the rate by this part of the loss. If the path is full, two thirds of the loss then
 /// disappear.
 const TRIAL_SHARE: f64 = 0.75;
-/// Queue, in seconds, at which half of the rate is used to drain it.
+/// Length of a queue, in seconds, at which only half of the rate is sent, so that the other half drains the
+/// queue.
 const DRAIN_HALF: f64 = 0.4;
 /// Minimum part of the rate that is still sent while a queue drains.
 const DRAIN_MIN: f64 = 0.15;
@@ -54,11 +55,11 @@ const DRAIN_MIN: f64 = 0.15;
 const YOUNG_FOR: Duration = Duration::from_millis(1500);
 /// Time after the last sign of congestion during which the path counts as limiting the rate.
 const BOUNDED_FOR: Duration = Duration::from_secs(10);
-/// The path has room if the rate exceeds the rate sent by this factor.
+/// The path has room if the allowed rate exceeds the rate being sent by this factor.
 const ROOM: f64 = 1.3;
 /// Time for which the path must have room to end the start phase.
 const BEGINS_FOR: Duration = Duration::from_secs(1);
-/// Time for which the path must have room to lift the limit later.
+/// Time for which the path must have room before the limit is lifted, after the start phase.
 const ROOMY_FOR: Duration = Duration::from_secs(5);
 
 /// Summary of a batch of feedback.
@@ -94,7 +95,8 @@ pub(super) struct RateControl {
     began: Option<Instant>,
     updated: Option<Instant>,
     backed_off: Option<Instant>,
-    /// Packets before this one were sent before the last reaction, so their feedback does not reflect it.
+    /// Packets before this one were sent before the last reaction, so their feedback does not reflect that
+    /// reaction.
     reacted: u64,
     /// Last time at which the path was seen to limit the rate.
     bounded: Option<Instant>,
@@ -104,7 +106,7 @@ pub(super) struct RateControl {
     roomy: Option<Instant>,
     /// Rate before the first reaction to the current queue; `None` if there is no queue.
     before: Option<f64>,
-    /// Rate at which that queue drains.
+    /// Rate at which the current queue drains, in bits per second.
     drains: f64,
 }
 
@@ -191,7 +193,8 @@ impl RateControl {
         self.drain = drain(waits);
         if waits == 0 {
             losses.without_queue();
-            // The supposed queue was delay of the path, so there was nothing to react to.
+            // If the queue turned out to be delay of the path, there was nothing to react to, and the former
+            // rate returns.
             let before = self.before.take().filter(|_| trend == Trend::Path);
             self.set(before.map_or(self.rate, |before| before.max(self.rate)));
         }
@@ -229,7 +232,7 @@ impl RateControl {
     }
 
     /// Returns the part of the queue that must have drained in this time, in microseconds, because less was
-    /// sent than drains.
+    /// sent than the path drains.
     #[allow(clippy::cast_possible_truncation, reason = "a part of a time of seconds")]
     fn drained(&self, batch: &Batch, took: Duration) -> i64 {
         if self.before.is_none() || batch.newest < self.reacted {
@@ -244,13 +247,13 @@ impl RateControl {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < BACKOFF_INTERVAL;
         let is_new = batch.newest >= self.reacted && !self.backed_off.is_some_and(is_soon);
         let Some(carries) = batch.drains.or(batch.delivered) else { return };
-        // Packets that the path loses before its queue do not use its capacity.
+        // Packets that the path loses before its queue do not use the capacity of the bottleneck.
         let carries = carries / (1.0 - f64::from(losses.own().min(OWN_LOSS_MAX)) / 1000.0);
         if is_new {
             (self.backed_off, self.reacted) = (Some(now), batch.next);
             losses.begin(batch.next);
         }
-        // Until the reaction takes effect, further measurements improve the first one.
+        // Measurements improve until the reaction takes effect, so later ones replace the first.
         self.begins = false;
         self.capacity = Some(carries);
         // Without a real queue, the path seems to drain at the sending rate. Therefore the first value is kept
@@ -273,7 +276,8 @@ impl RateControl {
     fn grow(&mut self, batch: &Batch, seconds: f64) {
         let round_trip = batch.round_trip.as_secs_f64().max(ROUND_TRIP_MIN);
         if self.begins {
-            // Without a queue, everything sent arrives, and the sent rate is known earlier.
+            // Without a queue, everything sent arrives. The rate sent is known earlier than the rate
+            // delivered.
             let most = GROWTH_FIRST * batch.delivered.unwrap_or(0.0).max(batch.leaving_now);
             let grown = self.rate * GROWTH_FIRST.powf(seconds / round_trip);
             self.set(grown.min(most.max(self.rate)));
@@ -305,7 +309,7 @@ impl RateControl {
     }
 }
 
-/// Returns the maximum estimate after this rate was tested.
+/// Returns the maximum estimate if `leaving` is the highest rate tested.
 pub(super) fn tried(leaving: f64) -> f64 {
     HEADROOM * leaving + HEADROOM_BITS
 }

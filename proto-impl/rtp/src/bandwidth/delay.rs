@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
-/// Packets sent within this time form one group, in microseconds.
+/// Duration of a group, in microseconds: packets sent within this time are measured together.
 const GROUP_MICROS: i64 = 5_000;
-/// Packets that were sent further apart but arrive within this time, in microseconds, have waited for each
-/// other, and form a group, too.
+/// Packets that were sent further apart, but arrive within this time of each other, have waited for each
+/// other, and form one group, too; in microseconds.
 const BURST_MICROS: i64 = 5_000;
-/// Maximum duration of such a group, in microseconds of arrival time.
+/// Maximum duration of a group of packets that have waited for each other, in microseconds of arrival time.
 const BURST_MICROS_MAX: i64 = 100_000;
 /// Number of groups from which the trend is computed.
 const WINDOW: usize = 20;
@@ -28,8 +28,8 @@ const THRESHOLD_MAX: f64 = 600.0;
 const THRESHOLD_UP: f64 = 0.0087;
 /// Speed at which the threshold follows a falling trend, per millisecond.
 const THRESHOLD_DOWN: f64 = 0.039;
-/// If the trend exceeds the threshold by more than this, it counts as a jump of the path and does not change
-/// the threshold.
+/// A trend that exceeds the threshold by more than this counts as a jump of the path, and does not change the
+/// threshold.
 const LEAP_MS: f64 = 15.0;
 /// Time for which queues must grow to count as overuse, in milliseconds.
 const OVERUSE_MS: f64 = 10.0;
@@ -168,7 +168,7 @@ impl Group {
         Self { sent_first: sent, sent_last: sent, arrived_first: arrived, arrived_last: arrived }
     }
 
-    /// Adds a packet if it belongs to this group. Returns true if it does.
+    /// Adds a packet, and returns true, if it belongs to this group.
     fn takes(&mut self, sent: i64, arrived: i64) -> bool {
         let came = arrived.saturating_sub(self.arrived_last);
         let is_near = sent.saturating_sub(self.sent_first) <= GROUP_MICROS;
@@ -220,7 +220,8 @@ mod tests {
     fn a_growing_queue_is_overuse_and_a_draining_one_underuse() {
         let mut detector = DelayDetector::new();
         run(&mut detector, 0, 100, |_| 30_000);
-        // Two milliseconds more per group: a tenth too much.
+        // Each group is delayed by 2 ms more than the previous one: a tenth more is sent than the path
+        // carries.
         let grows = run(&mut detector, 100, 60, |n| 30_000 + (n - 100) * 2_000);
         assert!(grows.contains(&Usage::Over), "{grows:?}");
         let full = run(&mut detector, 160, 100, |_| 150_000);

@@ -149,13 +149,13 @@ impl Feedback {
         (self.control.is_bounded() || silence < 1.0).then(|| self.allowed(now) * silence)
     }
 
-    /// Returns the assumed rate of the path until it is known.
+    /// Returns the assumed rate of the path; `None` once the rate is known.
     pub(super) fn first(&self, now: Instant) -> Option<f64> {
         self.control.begins().then(|| self.allowed(now) * self.silence())
     }
 
-    /// Returns the rate, minus the part that drains the queue. If everything sent has arrived, no further
-    /// feedback will come; the queue then counts as empty once its own duration has passed.
+    /// Returns the rate that may be sent, reduced while a queue drains. If feedback has covered every packet
+    /// sent, no further feedback follows, and the queue counts as empty once its own duration has passed.
     fn allowed(&self, now: Instant) -> f64 {
         let waited = Duration::from_micros(u64::try_from(self.queue.micros()).unwrap_or(0));
         let is_over = self.heard.is_some_and(|at| now.saturating_duration_since(at) > waited);
@@ -184,8 +184,8 @@ impl Feedback {
         self.sent.held_bytes()
     }
 
-    /// Returns the factor on the rate during a silence; 1 otherwise. Time in which nothing is sent does not
-    /// count as silence.
+    /// Returns the factor by which the rate is reduced during a silence; 1 otherwise. Time in which no
+    /// packets are sent does not count as silence.
     fn silence(&self) -> f64 {
         let Some(unheard) = self.unheard else { return 1.0 };
         let round_trip = i64::try_from(self.round_trip.as_micros()).unwrap_or(i64::MAX);
@@ -204,7 +204,7 @@ impl Feedback {
     fn hears(&mut self, now: Instant, losses: &mut Losses) {
         let silence = self.silence();
         if silence < 1.0 {
-            // Packets sent during the silence say nothing about those sent now.
+            // Feedback about packets sent during the silence says nothing about packets sent now.
             self.control.was_silent(now, silence, self.sent.next());
             losses.begin(self.sent.next());
         }
@@ -213,8 +213,8 @@ impl Feedback {
 
     /// Applies a receiver report instead of missing feedback. Returns true if it was used.
     ///
-    /// Reports are ignored until the first feedback is overdue: of the few packets after a join, many seem lost
-    /// if they overtake each other.
+    /// Reports are ignored until the first feedback is overdue: after a join, only few packets were sent, and
+    /// many of them seem lost if they overtake each other.
     pub(super) fn handle_report(&mut self, now: Instant, loss: u16, losses: &mut Losses) -> bool {
         let has_feedback = self.has_feedback && !self.is_silent();
         let Some(unheard) = self.unheard.filter(|_| !has_feedback) else { return false };
@@ -351,14 +351,15 @@ impl Feedback {
         probe.packets = probe.packets.saturating_add(1);
     }
 
-    /// Handles feedback up to this number. If it covers the whole probe, the probe is evaluated.
+    /// Handles feedback about packets before number `behind`. If it covers the whole probe, the probe is
+    /// evaluated.
     fn end_probe(&mut self, behind: u16) {
         let Some(probe) = self.probing.probe else { return };
         let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };
         self.probing.probe = None;
         let sent = u32::try_from(end.saturating_sub(probe.first)).unwrap_or(u32::MAX);
-        // If packets arrived faster than they left, they were delayed together on the path, or the report is
-        // false.
+        // Packets that arrived faster than they left were held up together on the path, or the report is
+        // false. Then the time between their departures counts.
         let left = probe.last_left.saturating_sub(probe.first_left);
         let took = probe.last_at.saturating_sub(probe.first_at).max(left);
         // A fifth may be lost; more means that the path could not carry the probe.

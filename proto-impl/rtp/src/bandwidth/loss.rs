@@ -8,9 +8,9 @@
 const SPAN: u64 = 50;
 /// Number of packets over which a trial is measured if the sender obeys the rate.
 const TRIAL_SPAN: u64 = 60;
-/// Number of packets over which a trial is measured otherwise.
+/// Number of packets over which a trial is measured if the sender exceeds the rate.
 const TRIAL_SPAN_MAX: u64 = 240;
-/// The path's own loss approaches a smaller measured share by the difference divided by this.
+/// While a smaller share is measured, the path's own loss is reduced by the difference divided by this.
 const OWN_FALLS: u16 = 4;
 /// Maximum share, in thousandths, that counts as the path's own without a trial if there is no queue.
 const OWN_MAX: u16 = 100;
@@ -18,8 +18,8 @@ const OWN_MAX: u16 = 100;
 /// Maximum share, in thousandths, that is ever attributed to the path.
 const OWN_TRIED_MAX: u16 = 600;
 
-/// A trial: the losses before it, the rate to return to, the rate at which packets arrived, and the packets
-/// counted since.
+/// A trial: the losses before it, the rate to return to, the rate at which packets arrived before it, and the
+/// packets counted since its start.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     before: u16,
@@ -66,7 +66,8 @@ impl Losses {
             self.reported(seen);
             if number >= self.since.saturating_add(SPAN) {
                 self.recent = smooth(self.recent, seen);
-                // Gradually, because the share measured over few packets is subject to chance.
+                // The path's own loss is reduced gradually, because the share measured over few packets is
+                // subject to chance.
                 self.own = self.own.saturating_sub(self.own.saturating_sub(self.recent).div_ceil(OWN_FALLS));
             }
         }
@@ -105,7 +106,7 @@ impl Losses {
         self.recent.saturating_sub(self.own).saturating_sub(self.own / 2)
     }
 
-    /// Records that there is no queue: small losses are then the path's own.
+    /// Records that there is no queue, so that small losses are the path's own.
     pub(super) fn without_queue(&mut self) {
         if self.recent <= OWN_MAX {
             self.own = self.recent;
@@ -116,7 +117,8 @@ impl Losses {
         self.trial.is_some()
     }
 
-    /// Starts a trial with packet `from`; `rate` is the rate before it, and `carried` the rate that arrived.
+    /// Starts a trial with packet `from`. `rate` is the rate before the trial, and `carried` the rate at
+    /// which packets arrived.
     pub(super) const fn begin_trial(&mut self, from: u64, rate: f64, carried: f64) {
         self.trial = Some(Trial { before: self.recent, rate, carried, from, sent: 0, lost: 0 });
     }
@@ -136,8 +138,8 @@ impl Losses {
     }
 }
 
-/// Returns the mean of both, rounded up if anything was lost: a small loss does not vanish at once, but
-/// eventually decays to 0.
+/// Returns the mean of `known` and `seen`, rounded up if `seen` is not 0: a small loss does not vanish at
+/// once, but eventually decays to 0.
 const fn smooth(known: u16, seen: u16) -> u16 {
     known.saturating_add(seen).saturating_add(if seen > 0 { 1 } else { 0 }) / 2
 }

@@ -105,7 +105,8 @@ impl BandwidthEstimator {
         }
     }
 
-    /// Applies a receiver report; the loss is in 1/256. Ignored while there is feedback, which is more precise.
+    /// Applies a receiver report; `fraction_lost` is in 1/256. Reports are ignored while there is
+    /// transport-wide feedback, which is more precise.
     pub fn handle_report(&mut self, now: Instant, fraction_lost: u8) {
         let loss = u16::from(fraction_lost).saturating_mul(125) / 32;
         let losses = &mut self.losses;
@@ -155,16 +156,17 @@ impl BandwidthEstimator {
         [self.target(now), first.map(bits)].into_iter().flatten().min()
     }
 
-    /// Returns a rate above the estimate that the path may carry, in bits per second, judging by packets sent
-    /// together; worth a probe. `None` without such a hint.
+    /// Returns a rate above the estimate that is worth a probe, in bits per second: packets sent together
+    /// arrive as if the path carried that rate. `None` without such a hint.
     #[must_use]
     pub fn hint(&self) -> Option<u64> {
         let feedback = self.feedback.as_ref().filter(|_| self.reads_pairs())?;
         feedback.hint().map(bits)
     }
 
-    /// True if packets should be sent in pairs, whose distances at the receiver may hint at a wider path. False
-    /// if the path loses a tenth of the packets, since a probe could then not confirm the hint.
+    /// True if packets should be sent in pairs: the distance between the arrivals of a pair may hint at a
+    /// wider path. False if the path loses a tenth of the packets, since a probe could then not confirm the
+    /// hint.
     #[must_use]
     pub const fn reads_pairs(&self) -> bool {
         self.feedback.is_some() && self.losses.all() < HINT_LOSS_MAX
@@ -176,8 +178,8 @@ impl BandwidthEstimator {
         self.losses.all()
     }
 
-    /// Returns the share of packets that the path loses at any rate, in thousandths. Without feedback, losses
-    /// cannot be distinguished, so this is the share of all losses.
+    /// Returns the share of packets that the path loses at any rate, in thousandths. Without feedback, the
+    /// causes of losses cannot be distinguished, so all losses count.
     #[must_use]
     pub fn path_loss(&self) -> u16 {
         let has_feedback = self.feedback.as_ref().is_some_and(|feedback| feedback.has_feedback());

@@ -97,7 +97,8 @@ mod tests {
     fn packets_that_did_not_leave_together_are_no_pair() {
         let mut seen = Pairs::default();
         for n in 0..100u64 {
-            // Sent too far apart; with a missing packet between them; too small.
+            // None of these is a pair: packets 0 and 1 are sent too far apart, packet 2 is missing, packet 4
+            // is too small.
             let sent = i64::try_from(n).unwrap() * 100_000;
             let all = [(0, 0, 1200), (1, 5_000, 1200), (3, 5_000, 1200), (4, 5_000, 200)];
             for (number, later, bytes) in all {

@@ -11,26 +11,26 @@ const RECENT_MICROS: i64 = 150_000;
 const ALLOWANCE: i64 = 10_000;
 /// Multiple of the jitter added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
-/// Part of the overtaking time that is allowed likewise, as a divisor: the shortest delays vary by less than
-/// that time.
+/// Divisor of the overtaking time, which is allowed instead of the jitter if the quotient is larger: the
+/// shortest delays vary by less than the overtaking time.
 const ALLOWANCE_OVERTAKEN: i64 = 2;
 /// Overtaking time in microseconds above which distances between arrivals say nothing about a bottleneck.
 const OVERTAKEN_MIN: i64 = 5_000;
 /// Maximum allowance for jitter, in microseconds.
 const ALLOWANCE_JITTER_MAX: i64 = 150_000;
-/// Arrival distances indicate the bottleneck only if the time between two packets is this many times the
-/// jitter; and the assumed size of such packets in bytes.
+/// Distances between arrivals indicate the bottleneck only if the time between two packets is at least this
+/// many times the jitter. `PACKET_BYTES` is the assumed size of these packets.
 const JITTER_STEADY: f64 = 3.0;
 const PACKET_BYTES: u64 = 1_200;
-/// The base rises by the jitter divided by this with each window.
+/// With each window, the base rises by the jitter divided by this.
 const CREEP_WINDOWS: i64 = 8;
 /// Weight of one window in the jitter, as a divisor.
 const JITTER_WINDOWS: i64 = 8;
-/// Time in microseconds, in addition to one and a half times the queue, in which the queue must drain. After
-/// that, the remaining queue counts as delay of the path.
+/// Time in which a queue must drain, in addition to one and a half times its length, in microseconds. A queue
+/// that remains longer counts as delay of the path.
 const DRAINED_MORE: i64 = 100_000;
-/// A queue that has not shrunk by an eighth in this time, although the sender obeys the rate, counts as delay
-/// of the path; in microseconds.
+/// Time in microseconds. A queue that has not shrunk by an eighth in this time counts as delay of the path,
+/// if the sender obeys the rate.
 const STANDS_MICROS: i64 = 3_000_000;
 /// Clocks drift, so the base rises by the elapsed time divided by this: about the drift of a poor crystal.
 const DRIFT_PARTS: i64 = 10_000;
@@ -75,8 +75,8 @@ impl BusyRate {
     }
 }
 
-/// A queue under observation: its maximum; how much must have drained since then; and its minimum since then,
-/// with the time of that. In microseconds.
+/// A queue under observation, in microseconds: its maximum, the amount that must have drained since the
+/// maximum, and its minimum since then with the time of the minimum.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     most: i64,
@@ -167,8 +167,8 @@ impl Queue {
         if self.rises < self.falls { self.rises } else { self.falls }
     }
 
-    /// Sets the time by which packets on the path are overtaken, in microseconds. Delays vary by as much
-    /// without a queue.
+    /// Sets the time by which packets on the path are overtaken, in microseconds. Delays vary by that time
+    /// even without a queue.
     pub(super) const fn set_overtaken(&mut self, micros: i64) {
         self.overtaken = micros;
     }
@@ -186,15 +186,15 @@ impl Queue {
         self.beyond(self.current.min(self.before))
     }
 
-    /// True if there is no queue, and delays vary by less than the time between two packets at this rate in
-    /// bits per second. Distances between arrivals then reflect the bottleneck.
+    /// True if there is no queue, and delays vary by less than the time between two packets at `rate`, in
+    /// bits per second. Only then do distances between arrivals reflect the bottleneck.
     pub(super) fn is_steady(&self, rate: f64) -> bool {
         let jitter = super::rate::bits_per_second(PACKET_BYTES, self.jitter());
         self.micros() == 0 && jitter > JITTER_STEADY * rate
     }
 
-    /// Returns the rate of the bottleneck in bits per second; `None` if no packets have waited there, or if
-    /// packets overtake each other.
+    /// Returns the rate of the bottleneck in bits per second; `None` if no packets have waited in its queue,
+    /// or if packets overtake each other.
     pub(super) fn drains(&self) -> Option<f64> {
         self.busy.bits().filter(|_| self.overtaken < OVERTAKEN_MIN)
     }
@@ -233,13 +233,13 @@ impl Queue {
 /// Change of a queue since the last observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trend {
-    /// No queue.
+    /// There is no queue.
     Empty,
-    /// Shorter than at any time since it was first observed.
+    /// The queue is shorter than at any time since it was first observed.
     Drains,
-    /// Not shorter, and not much longer.
+    /// The queue is neither shorter than before nor much longer.
     Stands,
-    /// Longer by a quarter or more.
+    /// The queue is longer than its former maximum, by more than a quarter.
     Grows,
     /// The path's delay has increased; the excess is not a queue.
     Path,
@@ -272,7 +272,7 @@ mod tests {
         let grows = run(&mut queue, 100, 50, |n| 30 + (n - 100) * 4);
         assert!(grows.contains(&Trend::Grows), "{grows:?}");
         assert!((120_000..200_000).contains(&queue.micros()), "{}", queue.micros());
-        // A queue that drains counts as a queue until it is empty, at any pace.
+        // A draining queue counts as a queue until it is empty, however fast it drains.
         let drains = run(&mut queue, 150, 90, |n| 30 + (240 - n) * 2);
         assert!(!drains.contains(&Trend::Path), "{drains:?}");
         run(&mut queue, 240, 310, |_| 30);
@@ -281,7 +281,8 @@ mod tests {
         let at = stays.iter().position(|trend| *trend == Trend::Path).unwrap();
         assert!((12..23).contains(&at), "{at}");
         assert_eq!(queue.micros(), 0);
-        // A shorter path is recognized immediately; afterwards the longer one counts as a queue again.
+        // A shorter path is recognized immediately. Afterwards, the delay of the longer path counts as a
+        // queue again.
         run(&mut queue, 950, 100, |_| 30);
         assert_eq!(queue.micros(), 0);
         run(&mut queue, 1050, 100, |_| 230);
@@ -334,7 +335,7 @@ mod tests {
         let mut queue = Queue::default();
         run(&mut queue, 0, 100, |_| 30);
         assert_eq!(queue.drains(), None);
-        // Every second, forty packets at once, through a path of 1 Mb/s: 10 ms each.
+        // Forty packets are sent at once every second, over a path of 1 Mb/s, where each takes 10 ms.
         for second in 1..5 {
             for n in 0..40 {
                 let sent = second * 1_000_000;
@@ -356,7 +357,7 @@ mod tests {
             queue.packet(wild, wild.wrapping_mul(7), u64::MAX);
             queue.watch(wild, wild.wrapping_neg(), n % 2 == 0);
         }
-        // A clock that is slow by half of one part in ten thousand does not look like a queue.
+        // A clock that is slow by 50 parts per million does not look like a queue.
         let mut queue = Queue::default();
         for n in 0..60_000i64 {
             queue.packet(n * 10_000, n * 10_000 + n / 2, 1000);

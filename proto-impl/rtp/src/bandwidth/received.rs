@@ -20,11 +20,12 @@ const LEAST: f64 = 100_000.0;
 const GROWTH: f64 = 1.35;
 /// Growth factor per report without loss, near the rate at which a queue was observed.
 const GROWTH_NEAR: f64 = 1.08;
-/// The estimate counts as near if its ratio to the rate with an observed queue is in this range.
+/// Range of the ratio of the estimate to the rate at which a queue was observed, in which the estimate counts
+/// as near that rate.
 const NEAR: std::ops::Range<f64> = 0.8..1.25;
 /// Maximum estimate as a multiple of the rate received.
 const HEADROOM: f64 = 2.0;
-/// Added to that maximum, in bits per second.
+/// Bits per second added to the maximum that [`HEADROOM`] gives.
 const HEADROOM_BITS: f64 = 500_000.0;
 /// Loss in thousandths above which the sender must send less.
 const LOSS_HIGH: u16 = 100;
@@ -42,15 +43,15 @@ const OWN_LOSS_MAX: u16 = 350;
 const QUEUE_MAX: Duration = Duration::from_millis(60);
 /// Share of the received rate that is requested while a long queue persists.
 const DRAIN: f64 = 0.9;
-/// Reduction of that share for each second of the queue.
+/// Reduction of the share [`DRAIN`] for each second of queue.
 const DRAIN_PER_SECOND: f64 = 0.8;
-/// Minimum of that share.
+/// Minimum share of the received rate that is requested while a long queue persists.
 const DRAIN_LEAST: f64 = 0.4;
 /// Time after which a queue that has not shrunk is attributed to the path.
 const DRAIN_TIME: Duration = Duration::from_secs(8);
 /// Queue that is reported to the sender immediately.
 const URGENT_QUEUE: Duration = Duration::from_millis(200);
-/// Number of consecutive frames that must show that queue.
+/// Number of consecutive frames that must show a queue longer than [`URGENT_QUEUE`].
 const URGENT_FRAMES: u32 = 3;
 /// Minimum time between two urgent reports.
 const URGENT_INTERVAL: Duration = Duration::from_millis(300);
@@ -63,7 +64,8 @@ const LEAP_MICROS: i64 = 5_000_000;
 
 /// Delay of a source's frames above their recent minimum: the queue on the path.
 ///
-/// Only the first packet of each frame is evaluated. The others arrive as fast as the path carries them.
+/// Only the first packet of each frame is evaluated, because the others arrive as fast as the path carries
+/// them.
 #[derive(Debug)]
 pub struct QueueDelay {
     epoch: Instant,
@@ -188,7 +190,8 @@ impl ReceivedRate {
         let came = bits_per_second(self.bytes, micros);
         (self.since, self.bytes, self.long_queues) = (now, 0, 0);
         if let Some(rate) = self.meter.bits() {
-            // The meter reacts slowly; but a short interval contains too few packets to replace it.
+            // Over a long interval, the rate received in it is better, because the meter reacts slowly. A
+            // short interval contains too few packets.
             let rate = if micros >= URGENT_MICROS { came } else { rate };
             self.own_loss -= self.own_loss.saturating_sub(loss) / 8;
             self.own_queue = self.own_queue.min(queue);
@@ -219,7 +222,7 @@ impl ReceivedRate {
     }
 
     fn follow_loss(&mut self, rate: f64, loss: u16) {
-        // A quarter more is within normal variation.
+        // Loss of up to a quarter more than the path's own is within normal variation.
         match loss.saturating_sub(self.own_loss.saturating_add(self.own_loss / 4)) {
             LOSS_HIGH.. => {
                 let share = f64::from(loss.min(1000)) / 1000.0;

@@ -28,7 +28,8 @@ use crate::rtcp::ReportBlock;
 
 /// Minimum limit, in bits per second.
 const LIMIT_MIN: u64 = 50_000;
-/// If the highest number steps back by more than this, the report is not merely a late one.
+/// A report whose highest number steps back by more than this is not a late one: the receiver does not count
+/// cycles.
 const CYCLE_HALF: i32 = 1 << 15;
 /// Maximum number of sources; beyond it, the oldest is forgotten.
 const SOURCES_MAX: usize = 16;
@@ -44,16 +45,16 @@ const WINDOW: Duration = Duration::from_secs(5);
 const WINDOW_PACKETS: u64 = 40;
 const WINDOW_BAD: Duration = Duration::from_secs(1);
 const BAD_FROM: u64 = 50;
-/// Number of packets that would be lost in the window deciding a trial if the loss had not changed.
+/// Number of packets that would be lost, at the loss before a trial, in the window that decides the trial.
 const EVIDENCE: u64 = 16;
-/// Maximum time to wait for that many packets.
+/// Maximum duration of a window, even if it contains too few packets.
 const WINDOW_MAX: Duration = Duration::from_secs(10);
 /// Time without packets after which measuring restarts.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Time after a change of the limit during which reports mostly cover packets sent before it.
+/// Time after a change of the limit during which reports mostly cover packets sent before the change.
 const SETTLES: Duration = Duration::from_secs(1);
-/// Time after a change from which on a report is counted completely if the previous report came at the change:
-/// few of its packets were sent before.
+/// If the previous report arrived at the change of the limit, a report at least this much later is counted
+/// completely: few of its packets were sent before the change.
 const SETTLED: Duration = Duration::from_secs(3);
 /// A trial reduces the limit to this percentage of what arrived.
 const LOWERED: u64 = 92;
@@ -61,8 +62,8 @@ const LOWERED: u64 = 92;
 /// sent.
 const BURSTS_MAX: u64 = 150;
 const SPREAD: u64 = 125;
-/// Time after the first packet in which a new receiver may be sent media published earlier; losses of that are
-/// not judged.
+/// Time after the first packet in which a new receiver may be sent media published earlier. Losses in this
+/// time are not judged.
 const JOINS: Duration = Duration::from_millis(500);
 /// Loss in thousandths up to which spreading bursts is the only trial.
 const LITTLE: u64 = 20;
@@ -72,10 +73,11 @@ const LOWERINGS_MAX: u8 = 2;
 /// elsewhere.
 const GROWTH_NEAR: (u64, u64) = (2, 4);
 const GROWTH: (u64, u64) = (8, 20);
-/// Bounds of "near", in percent of the rate that was too high. Until the hold is over, the limit rises only to
-/// the middle value.
+/// Range around the rate that was too high, in percent of that rate, in which growth is slow. Until the hold
+/// is over, the limit rises only to the middle value.
 const NEAR: (u64, u64, u64) = (80, 92, 115);
-/// Time for which the rate that was too high is not tried again; doubled each time it is too high again.
+/// Time for which the rate that was too high is not tried again; doubled each time that rate proves too high
+/// again.
 const HOLD: Duration = Duration::from_secs(20);
 const HOLD_MAX: Duration = Duration::from_secs(300);
 /// Loss in thousandths above which the path may have been interrupted for part of the time.
@@ -98,9 +100,9 @@ struct Source {
     /// Highest number and losses in the last report.
     highest: u32,
     lost: i32,
-    /// Time of that report.
+    /// Time of the last report.
     at: Option<Instant>,
-    /// The last change of the limit after which a report of this source has arrived.
+    /// Number of the last change of the limit after which a report of this source has arrived.
     change: u32,
 }
 
@@ -167,17 +169,17 @@ pub struct ReportedPath {
     /// Number of changes of the limit; and the time of the last change, with the bytes sent before it.
     change: u32,
     changed: Option<Window>,
-    /// Share of all packets lost before that change, in thousandths.
+    /// Share of all packets lost before the last change of the limit, in thousandths.
     loss_of_all: u64,
     limit: Option<u64>,
     trial: Option<Trial>,
     /// The path's own loss, in thousandths.
     own: u64,
-    /// Highest rate of a stream that arrived completely; reset once it was found to be too high.
+    /// Highest rate of a stream that arrived completely; reset once that rate has proved too high.
     carried: u64,
     /// The rate that was too high.
     capacity: Option<u64>,
-    /// Wait before that rate is tried again.
+    /// Wait before the rate that was too high is tried again.
     hold: Wait,
     /// Wait before the next trial, after loss was found to be random.
     random: Wait,
@@ -257,11 +259,11 @@ impl ReportedPath {
         };
         let came = block.highest_sequence.wrapping_sub(source.highest).cast_signed();
         if came < -CYCLE_HALF {
-            // The receiver does not count cycles, so its highest number restarts.
+            // The highest number has restarted, because the receiver does not count cycles.
             (source.highest, source.lost) = (block.highest_sequence, block.cumulative_lost);
             return false;
         }
-        // A repeated report, or one older than the last.
+        // Ignores a repeated report, and a report older than the last one.
         let Some(expected) = u64::try_from(came).ok().filter(|expected| *expected > 0) else { return false };
         let lost = i64::from(block.cumulative_lost) - i64::from(source.lost);
         let lost = u64::try_from(lost).unwrap_or(0).min(expected);
@@ -282,7 +284,8 @@ impl ReportedPath {
                 self.window = self.changed.filter(|_| is_whole).or(self.window);
             }
             if !is_whole {
-                // Some of these packets were sent before the change.
+                // Some packets of this report were sent before the change of the limit, so the report is not
+                // judged.
                 return false;
             }
             old = unreported;
@@ -312,7 +315,7 @@ impl ReportedPath {
         let own = window.expected.saturating_mul(self.own.saturating_mul(2).saturating_add(BAD_FROM));
         let is_bad = window.lost.saturating_mul(1000) >= own;
         let least = if is_bad || self.trial.is_some() { WINDOW_BAD } else { WINDOW };
-        // Enough packets are needed that chance does not decide a trial.
+        // A window must contain so many packets that chance does not decide a trial.
         let packets =
             self.trial.map_or(WINDOW_PACKETS, |trial| EVIDENCE.saturating_mul(1000) / trial.loss.max(1));
         let is_whole = took >= least && window.expected >= packets || took >= WINDOW_MAX;
@@ -366,7 +369,7 @@ impl ReportedPath {
             let (lowerings, loss) = (trial.lowerings + 1, trial.loss.max(seen.loss()));
             self.lower(now, seen, Trial { lowerings, loss, arrived: seen.arrived, ..trial });
         } else if seen.loss() > RANDOM_MAX {
-            // Nothing arrives at any rate, so the path cannot be judged.
+            // If nothing arrives at any rate, the path cannot be judged, so the trial continues.
             self.trial = Some(trial);
             self.set(now, self.limit);
         } else {
@@ -410,7 +413,8 @@ impl ReportedPath {
         let grown = limit.saturating_mul(100 + percent) / 100;
         let ceiling = self.capacity.filter(|_| self.hold.is_on(now)).map(|capacity| capacity * NEAR.1 / 100);
         let most = (seen.sent.saturating_mul(HEADROOM) / 100).min(ceiling.unwrap_or(u64::MAX));
-        // Growth is gradual, so packets sent under the former limit also count for the new one.
+        // Growth is small, so that reports about packets sent under the former limit may count for the new
+        // one.
         self.limit = Some(grown.min(most).max(limit));
     }
 

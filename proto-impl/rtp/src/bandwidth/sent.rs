@@ -12,13 +12,13 @@ const TOLD_KEPT: u64 = 256;
 const STEP: i64 = 64;
 /// Maximum time by which a packet may be overtaken, in microseconds.
 const OVERTAKEN_MAX: i64 = 400_000;
-/// The remembered time is reduced by its value divided by this at each feedback.
+/// At each feedback, the remembered overtaking time is reduced by its value divided by this.
 const OVERTAKEN_FALLS: i64 = 256;
-/// Bits of a stored time. It wraps around after 33 s; only differences matter.
+/// Number of bits of a stored time, which wraps around after 33 s; only differences matter.
 const TIME_BITS: u32 = 19;
 const TIME: u32 = (1 << TIME_BITS) - 1;
-/// Age in steps at which times would become ambiguous: 32 s. Packets that are still without feedback are
-/// dropped.
+/// Age in steps at which times would become ambiguous: 32 s. Older packets are dropped even if no feedback
+/// has covered them.
 const AGE_MAX: u32 = 500_000;
 /// Bit offset of a packet's state, above its time.
 const STATE_SHIFT: u32 = TIME_BITS;
@@ -120,8 +120,8 @@ impl SentLog {
         self.newest as u32 & TIME
     }
 
-    /// Finds the packet to which a number in feedback refers, and stores its result. `None` if the packet is
-    /// unknown or the result is not new.
+    /// Stores the result that feedback reports for a packet number, and returns the packet. `None` if the
+    /// packet is unknown or the result is not new.
     pub(super) fn take(&mut self, number: u16, arrived: bool) -> Option<SentPacket> {
         let number = self.widen(number);
         let (newest, time) = (self.newest, self.time());
@@ -168,9 +168,10 @@ impl SentLog {
         self.overtaken
     }
 
-    /// Passes the final results of packets to `result`, each once and in order: the number, and true if the
-    /// packet is lost. Feedback covers packets up to one that was sent at `newest`. A missing packet is lost
-    /// once it has been overtaken by more than any packet recently was. Packets without feedback are skipped.
+    /// Passes the final result of each packet to `result`, once and in order: the packet's number, and true
+    /// if the packet is lost. `newest` is the departure time of the newest packet that feedback covers. A
+    /// missing packet is lost once it has been overtaken by more time than any packet was recently. Packets
+    /// without feedback are skipped.
     pub(super) fn settle(&mut self, newest: i64, mut result: impl FnMut(u64, bool)) {
         self.overtaken = self.overtaken.saturating_sub(self.overtaken / OVERTAKEN_FALLS);
         let before = newest.max(self.arrived).saturating_sub(self.overtaken);
@@ -230,7 +231,8 @@ mod tests {
         assert_eq!(size_of::<Entry>(), 4);
     }
 
-    /// Packets that are overtaken are lost only if they are later than any before, and each result is final.
+    /// An overtaken packet counts as lost only if it is later than any packet before, and each result is
+    /// final.
     #[test]
     fn what_is_late_is_not_lost_once_that_was_seen() {
         let mut log = SentLog::default();
@@ -248,13 +250,13 @@ mod tests {
         assert!(results.iter().zip(0..).all(|((number, _), n)| *number == n), "in order, each once");
         let lost: Vec<u64> =
             results.iter().filter(|(_, is_lost)| *is_lost).map(|(number, _)| *number).collect();
-        // The first of them is not expected to be late.
+        // Packet 9 counts as lost, because no packet was late before it.
         assert_eq!(lost, [9, 49, 99, 149]);
         assert!((30_000..=40_000).contains(&log.overtaken()), "{}", log.overtaken());
     }
 
-    /// Packets that are in flight for long are still known when their feedback arrives, within the memory
-    /// limit.
+    /// Checks that packets that are in flight for long are still known when their feedback arrives, within
+    /// the memory limit.
     #[test]
     fn packets_are_known_for_as_long_as_they_are_on_their_way() {
         for (apart, delay, known) in
@@ -278,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Packets with feedback are dropped, so a nearby viewer needs little memory.
+    /// Checks that packets with feedback are dropped, so that a nearby viewer needs little memory.
     #[test]
     fn what_was_told_is_forgotten() {
         let mut log = SentLog::default();
@@ -304,7 +306,7 @@ mod tests {
         let wrap = i64::from(TIME) + 1;
         log.push(99_000_000 / STEP * STEP + wrap * STEP, 10);
         assert_eq!((log.entries.len(), log.take(99, true)), (1, None));
-        // Longer than any datagram.
+        // A packet longer than any datagram is stored with the maximum length.
         log.push(99_000_000 / STEP * STEP + wrap * STEP, 70_000);
         assert_eq!(log.take(101, true).unwrap().bytes, 2047);
     }

@@ -144,7 +144,7 @@ fn a_line_that_is_too_slow_is_noticed_within_a_second() {
     assert!(!line.estimator.is_congested(line.at(line.now)));
 }
 
-/// If a path regains its capacity after a reduction, a hint shows this long before the estimate has grown.
+/// Checks that a hint shows that a path has regained its capacity, long before the estimate has grown.
 #[test]
 fn a_line_that_is_wide_again_is_hinted_at_and_one_that_stays_narrow_is_not() {
     let mut line = Line::new(4_000_000);
@@ -182,7 +182,7 @@ fn a_line_that_loses_a_fifth_is_not_hinted_at() {
     }
 }
 
-/// Checks a full queue, which loses packets while delays no longer grow. Such losses are not random.
+/// Checks losses from a full queue, where delays no longer grow: these losses do not count as random.
 #[test]
 fn a_full_queue_is_congestion_as_long_as_it_stands() {
     let mut line = Line::new(10_000_000);
@@ -197,7 +197,7 @@ fn a_full_queue_is_congestion_as_long_as_it_stands() {
     assert!(!line.estimator.is_congested(line.at(line.now)));
 }
 
-/// Checks a short queue, which shows in losses instead of delays.
+/// Checks that losses from a short queue, which causes hardly any delay, limit the estimate.
 #[test]
 fn losses_bound_the_estimate_to_what_came() {
     let mut line = Line::new(10_000_000);
@@ -225,7 +225,7 @@ fn a_random_loss_of_a_third_is_told_and_is_no_congestion() {
     assert!(line.estimator.loss() < 5, "{}", line.estimator.loss());
 }
 
-/// Checks a stream far below the capacity of the line, which only a probe can find.
+/// Checks that a probe finds the capacity of a line that carries far more than its stream needs.
 #[test]
 fn a_probe_finds_what_the_line_carries_and_one_that_does_not_fit_changes_nothing() {
     for (rate, wanted) in [(10_000_000, 2_000_000..3_400_000), (1_200_000, 400_000..1_250_000)] {
@@ -272,8 +272,8 @@ fn x_13_a_probe_shows_no_more_than_was_sent() {
     assert!((2_000_000..3_400_000).contains(&line.estimate()), "{}", line.estimate());
 }
 
-/// Checks feedback that first reports the last packets of a probe, and then all others as if they had arrived
-/// at once.
+/// Checks that a probe shows no more than was sent, even if feedback first reports the last packets of the
+/// probe, and then all others as if they had arrived at once.
 #[test]
 fn x_13_a_probe_shows_no_more_than_was_sent_whatever_the_order_of_feedback() {
     let (mut line, numbers) = probed();
@@ -316,8 +316,8 @@ fn reports_tell_the_loss_where_there_is_no_feedback() {
     assert_eq!(estimator.loss(), 0);
 }
 
-/// Checks a path whose capacity drops from 4 Mb/s to 2, with queues of any length and late feedback, which is
-/// as valid as early feedback.
+/// Checks that a drop of the path's capacity from 4 Mb/s to 2 Mb/s is noticed, with queues of any length,
+/// however late feedback arrives.
 #[test]
 fn a_cut_is_felt_however_late_feedback_comes() {
     for (queue_ms, obeys) in [(300, true), (4_000, true), (20_000, true), (4_000, false), (20_000, false)] {
@@ -399,7 +399,7 @@ fn reports_speak_when_feedback_does_not() {
         assert_eq!(estimate >= before / 10 * 9, rises, "{fraction}: {before} {estimate}");
     }
     assert!(line.estimator.loss() > 50);
-    // There is an estimate although there was never any feedback.
+    // Reports yield an estimate even if there was never any feedback.
     let mut line = Line::new(10_000_000);
     for n in 0..200 {
         line.now += 20_000;
@@ -451,7 +451,8 @@ fn a_path_that_loses_before_its_queue_carries_what_passes() {
 /// Checks that there is an estimate at any round trip time.
 #[test]
 fn a_long_way_is_no_silence() {
-    // With a round trip of ten seconds, the half minute has room for only two more after the first feedback.
+    // With a round trip of ten seconds, half a minute leaves room for only two further round trips after the
+    // first feedback.
     for (latency, least) in [(800_000, 1_900_000), (4_000_000, 1_900_000), (10_000_000, 90_000)] {
         let start = netsim::Clock::new().now();
         let mut line = Line::new(10_000_000);
@@ -480,9 +481,9 @@ fn a_long_way_is_no_silence() {
     }
 }
 
-/// Makes false feedback about the packets since the last one. Deltas are in units of 250 microseconds.
+/// Makes false feedback about the packets since the last feedback. Deltas are in units of 250 microseconds.
 fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
-    // In steps of 64 ms.
+    // The reference time is in steps of 64 ms.
     let time = u32::try_from(n * 100 / 64).unwrap();
     match kind {
         "all lost" => (time, vec![None; count.max(1)]),
@@ -587,8 +588,8 @@ fn feedback_of_a_liar_is_bounded() {
     assert!(line.estimator.held_bytes() < 64 << 10);
 }
 
-/// Checks browsers that drop packets while their decoders start. These losses must not reduce the rate for a
-/// new viewer, which needs to catch up; later losses do.
+/// Checks that packets which a browser drops while its decoders start do not reduce the rate for a new
+/// viewer, which needs to catch up. Later losses do.
 #[test]
 fn what_a_new_viewer_drops_bounds_nothing() {
     let run = |quiet_ms: u64| {
@@ -609,8 +610,8 @@ fn what_a_new_viewer_drops_bounds_nothing() {
     assert!(target.is_some(), "a path that begins to lose a quarter");
 }
 
-/// A viewer joins with a waiting GOP, over a path where packets overtake each other by up to 100 ms. Returns
-/// the estimate after two seconds.
+/// Simulates a viewer that joins with a waiting GOP, over a path where packets overtake each other by up to
+/// 100 ms. Returns the estimate after two seconds.
 fn join_over_jitter(seed: u64) -> u64 {
     let clock = netsim::Clock::new();
     let pictures_at = seed % 4 * 60;

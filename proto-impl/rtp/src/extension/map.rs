@@ -75,9 +75,9 @@ impl ExtensionMap {
         extensions
     }
 
-    /// Writes a block, with those values that have an id, to `bytes`, which is cleared first. Uses the one-byte
-    /// form if all values fit it. The length depends only on which values are set and on the lengths of texts,
-    /// so similar packets get blocks of equal length and can be sent together.
+    /// Writes a block of the values that have an id to `bytes`, which is cleared first. Uses the one-byte
+    /// form if all values fit into it. The block's length depends only on which values are set and on the
+    /// lengths of texts, so similar packets get blocks of equal length and can be sent together.
     #[must_use]
     pub fn write<'b>(&self, values: &Extensions<'_>, bytes: &'b mut Vec<u8>) -> Option<ExtensionBlock<'b>> {
         bytes.clear();
@@ -108,8 +108,8 @@ impl ExtensionMap {
         (!bytes.is_empty()).then_some(ExtensionBlock { profile, bytes })
     }
 
-    /// Returns the position of an extension's value in a block, for blocks that are built once and of which one value
-    /// changes.
+    /// Returns the position of an extension's value in a block. For blocks that are built once, and in which
+    /// only this value changes.
     #[must_use]
     pub fn range_of(&self, extension: Extension, block: ExtensionBlock<'_>) -> Option<Range<usize>> {
         let id = self.id(extension)?;
@@ -230,7 +230,8 @@ mod tests {
     fn malformed_values_are_left_out() {
         let map = map(1);
         let block = |bytes| Some(ExtensionBlock { profile: ONE_BYTE_PROFILE, bytes });
-        // A mid with a control character, a transport number of one byte, a level that is fine.
+        // The mid has a control character, and the transport-wide number only one byte: both are ignored. The
+        // level is valid.
         let read = map.read(block(&[0x10, 7, 0x60, 1, 0x40, 0x85, 0, 0]));
         let level = Some(AudioLevel { voice: true, level: 5 });
         assert_eq!(read, Extensions { audio_level: level, ..Extensions::default() });

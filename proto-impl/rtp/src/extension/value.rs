@@ -124,7 +124,7 @@ impl<'a> Extensions<'a> {
             (Extension::Mid, _) => self.mid = text(value),
             (Extension::Rid, _) => self.rid = text(value),
             (Extension::RepairedRid, _) => self.repaired_rid = text(value),
-            // The two-byte form may pad it to two bytes (RFC 6464 §3).
+            // The two-byte form may pad the level to two bytes (RFC 6464 §3).
             (Extension::AudioLevel, [byte] | [byte, _]) => {
                 self.audio_level = Some(AudioLevel { voice: byte & 0x80 != 0, level: byte & 0x7f });
             }

@@ -130,7 +130,8 @@ impl Depacketizer {
 
     fn take(&mut self, part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let unit_ticks = self.parameters.unit_ticks;
-        // The first two bytes of ADTS would mean 8 KiB of AU headers, so there is no ambiguity.
+        // Read as AU-headers-length, the first two bytes of ADTS would announce 8 KiB of headers, so the two
+        // formats cannot be confused.
         if self.adts.take(part.payload, part.timestamp, |_| unit_ticks, out) {
             return Ok(());
         }

@@ -18,8 +18,8 @@ impl Reader {
     }
 
     /// Outputs the frames if the bytes consist entirely of ADTS frames; otherwise returns false. `ticks`
-    /// returns the distance between two frames with a configuration. Raw AAC cannot be mistaken for ADTS,
-    /// because its first element would be the end element.
+    /// returns the timestamp distance between two frames of a configuration. Raw AAC cannot be mistaken for
+    /// ADTS, because its first element would be the end element.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],

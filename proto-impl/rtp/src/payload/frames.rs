@@ -32,8 +32,8 @@ pub(super) enum Ending {
 pub(super) trait Assemble: Default {
     /// Appends the media of `payload` to `frame`.
     fn append(&mut self, payload: &[u8], frame: &mut BytesMut) -> Result<(), Error>;
-    /// Ends the frame. `after_gap` means that packets before its first one are missing. The frame's state is
-    /// discarded, unless the frame continues ([`Ending::NoPicture`]).
+    /// Ends the frame. `after_gap` means that packets before the frame's first one are missing. The frame's
+    /// state is discarded, unless the frame continues ([`Ending::NoPicture`]).
     fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending;
     /// Discards the frame and its state.
     fn reset(&mut self);

@@ -28,8 +28,8 @@ pub(super) struct Depacketizer {
 }
 
 impl Depacketizer {
-    /// Creates a depacketizer with the StreamMuxConfig of the description. If it is `None`, each element states
-    /// whether it contains one.
+    /// Creates a depacketizer with the StreamMuxConfig of the description. If `config` is `None`, each
+    /// element states whether it contains a StreamMuxConfig.
     pub(super) fn new(config: Option<&[u8]>, clock_rate: u32) -> Result<Self, Error> {
         let reader = match config {
             Some(config) => {
@@ -66,8 +66,8 @@ impl Depacketizer {
             self.broken = false;
         }
         if part.gap {
-            // The packet may not be the start of an element, so an additional frame is dropped rather than
-            // decoded as noise.
+            // Packets are missing, so this one may not be the start of an element. One frame too many is
+            // dropped rather than decoded as noise.
             self.give_up(out);
         }
         self.timestamp = part.timestamp;

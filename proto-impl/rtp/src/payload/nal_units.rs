@@ -46,9 +46,11 @@ pub(super) trait NalFormat: Default {
     fn is_sps(nal: &[u8]) -> bool;
     /// True if the NAL unit carries no information: a delimiter or filler data.
     fn says_nothing(nal: &[u8]) -> bool;
-    /// True if the NAL unit is a slice of a picture; the first slice of one; a random access point.
+    /// True if the NAL unit is a slice of a picture.
     fn is_picture(nal: &[u8]) -> bool;
+    /// True if the NAL unit is the first slice of a picture.
     fn begins_picture(nal: &[u8]) -> bool;
+    /// True if the NAL unit belongs to a random access point.
     fn is_key(nal: &[u8]) -> bool;
 
     /// Returns the payload header of an aggregation packet with these NAL units.
@@ -267,8 +269,8 @@ fn begins_with_start_code(payload: &[u8]) -> bool {
 
 /// Returns the position of the first three-byte start code.
 fn find_start_code(bytes: &[u8]) -> Option<usize> {
-    // A byte above 1 cannot be part of a start code, so the next one that could end a start code is three bytes
-    // later.
+    // A byte above 1 cannot be part of a start code, so the next byte that could end a start code is three
+    // bytes later.
     let mut at = 2usize;
     while let Some(&byte) = bytes.get(at) {
         let begin = at.saturating_sub(2);

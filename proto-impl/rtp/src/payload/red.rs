@@ -60,8 +60,8 @@ impl<'a> RedPacket<'a> {
         Ok(Self { blocks, own: RedBlock { payload_type: own, ticks_before: 0, payload: reader.rest() } })
     }
 
-    /// Iterates over the usable earlier frames: those with this payload type, at least one byte, and an earlier
-    /// time.
+    /// Iterates over the usable earlier frames: those with this payload type, at least one byte, and an
+    /// earlier time than the packet.
     pub fn earlier(&self, payload_type: PayloadType) -> impl Iterator<Item = RedBlock<'a>> {
         self.blocks.into_iter().flatten().filter(move |block| {
             block.payload_type == payload_type && block.ticks_before > 0 && !block.payload.is_empty()
@@ -124,7 +124,7 @@ mod tests {
         assert!(RedPacket::read(&[&head(OPUS, 960, 0).repeat(RED_BLOCKS_MAX)[..], b"o"].concat()).is_ok());
     }
 
-    /// Any input is either read or refused, and the frames read lie within it.
+    /// Checks that any input is either read or refused, and that the frames read lie within the input.
     #[test]
     fn any_bytes_are_bounded() {
         let mut random = crypto::Seed::from_number(13).random();

@@ -211,8 +211,8 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
                     got.len(),
                     depacketizer.stats()
                 );
-                // Fragments of each NAL unit have their own size; in the other formats, all packets of a unit
-                // have one.
+                // In H.264 and H.265, the fragments of each NAL unit have their own size. In the formats
+                // checked here, all packets of a unit have the same size.
                 if !matches!(case.format, Format::H264 | Format::H265 | Format::Av1) {
                     let size = packets[0].len();
                     assert!(
@@ -228,7 +228,7 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
     }
 }
 
-/// Checks a frame with a single slice, from a low-latency encoder: it can be sent in a single call.
+/// Checks that a frame with a single slice, as low-latency encoders make, can be sent in a single call.
 #[test]
 fn a_frame_of_one_slice_is_one_run() {
     let mut random = Seed::from_number(2).random();
@@ -330,7 +330,7 @@ fn parameter_sets_stand_before_a_key_frame_once() {
     let slice = vec![0x65, 0x88, 1, 2];
     for (nals, wanted) in [
         (vec![slice.clone()], vec![sets[0].clone(), sets[1].clone(), slice.clone()]),
-        // Its own parameter sets are kept; delimiters and filler data are not.
+        // The unit's own parameter sets are kept; delimiters and filler data are not.
         (
             vec![vec![9, 0xf0], vec![0x67, 1], vec![0x68, 2], vec![12, 0xff], slice.clone()],
             vec![vec![0x67, 1], vec![0x68, 2], slice.clone()],
@@ -490,7 +490,7 @@ fn latm_comes_with_its_config_in_the_description() {
         depacketizer.handle_part(&Part { timestamp: 3, marker, gap: false, payload }).unwrap();
     }
     assert_eq!(frames(&mut depacketizer)[0].payload, unit);
-    // After a gap, the rest of an element is not taken for an element.
+    // After a gap, the rest of an element is not mistaken for a whole element.
     depacketizer.handle_part(&Part { timestamp: 4, marker: true, gap: true, payload: tail }).unwrap();
     depacketizer.handle_part(&Part { timestamp: 5, marker: true, gap: false, payload: &element }).unwrap();
     let got = frames(&mut depacketizer);
@@ -572,8 +572,8 @@ fn x_20_no_payload_is_trusted() {
                 };
                 let _ = depacketizer.handle_part(&part);
                 let out: usize = frames(&mut depacketizer).iter().map(|frame| frame.payload.len()).sum();
-                // Each NAL unit adds a length of four bytes, and each OBU a size, so small ones more than
-                // double.
+                // Each NAL unit adds a length of four bytes, and each OBU a size, so very small units take a
+                // multiple of their size.
                 assert!(depacketizer.pending_bytes() + out <= 8 * given + 64, "{format:?}");
             }
         }
@@ -733,7 +733,8 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
         let mut got = frames(&mut depacketizer);
         let is_late = got.is_empty();
         if is_late {
-            // The marker may come within the unit: the first time, only the next packet shows this.
+            // Without end bits, a marker may be within a unit. The first time, only the next packet shows
+            // that the frame has ended.
             assert_eq!(name, "no end bits at all");
             give(&mut depacketizer, &mut false, 8, &[Bytes::copy_from_slice(slice)], None);
             got = frames(&mut depacketizer);

@@ -14,9 +14,9 @@ use wire::Reader;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
-/// Length of the descriptor in sent packets. It has no picture id: when a viewer is switched to another
-/// rendition, the id would jump backwards, and browsers then drop packets for seconds. Without an id, they rely
-/// on sequence numbers.
+/// Length of the descriptor in sent packets. The descriptor has no picture id: when a viewer is switched to
+/// another rendition, the id would jump backwards, and browsers would drop packets for seconds. Without an
+/// id, browsers rely on sequence numbers.
 const DESCRIPTOR_BYTES: usize = 1;
 const X: u8 = 0x80;
 /// S bit: start of a partition; with partition 0, start of the frame.
@@ -70,7 +70,7 @@ impl Assemble for Depacketizer {
     }
 
     fn end(&mut self, frame: &mut BytesMut, _after_gap: bool) -> Ending {
-        // The inverse key frame bit (RFC 6386 §9.1).
+        // The lowest bit of the first byte is 0 in key frames (RFC 6386 §9.1).
         match frame.first() {
             Some(first) if std::mem::take(&mut self.begun) => Ending::Whole { key_frame: first & 1 == 0 },
             Some(_) | None => Ending::Broken,

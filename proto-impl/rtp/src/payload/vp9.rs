@@ -95,7 +95,7 @@ struct Top {
     spatial: u8,
     /// The top layer is output alone: lower layers are omitted.
     is_alone: bool,
-    /// Number of consecutive pictures since the key picture whose top layer was independent.
+    /// Number of consecutive pictures with an independent top layer since the last key picture.
     apart: u8,
     /// Number of consecutive pictures without the top layer, while it is output alone.
     missing: u8,

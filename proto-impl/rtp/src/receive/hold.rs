@@ -35,8 +35,8 @@ const LOSS_PACKETS_MIN: u32 = 64;
 /// Number of requests for which the hold leaves time, by the share of packets lost, in thousandths. If requests
 /// and answers are lost as often as other packets, at most a few packets in ten thousand are given up.
 const TRIES: [(u32, u32); 7] = [(5, 2), (25, 3), (60, 4), (120, 5), (200, 9), (300, 12), (1000, 16)];
-/// Requests beyond the first eight are only waited for if all of them together take at most `MORE_TRIES_MAX`;
-/// otherwise they cost more delay than they are worth.
+/// Number of requests that are always waited for. Further requests are only waited for if all of them
+/// together take at most `MORE_TRIES_MAX`; otherwise they cost more delay than they are worth.
 const TRIES_AT_ANY_TIME: u32 = 8;
 const MORE_TRIES_MAX: Duration = Duration::from_millis(1200);
 /// Time until a request is repeated before a round trip is known.
@@ -49,7 +49,7 @@ const ECHO_LOSS_MIN: u32 = 20;
 const TOLERANCE_MAX: Duration = Duration::from_millis(250);
 /// Share of late packets, in thousandths, above which packets count as overtaking each other.
 const LATE_SHARE_MIN: u32 = 10;
-/// Number of requests until the loss is known.
+/// Number of requests for which the hold leaves time until the loss is known.
 const TRIES_FIRST: u32 = 3;
 
 /// Extreme value over the last one or two windows.
@@ -109,13 +109,13 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Sets a round trip measured otherwise than by repairs.
+    /// Sets a round trip that was measured by other means than repairs.
     pub(super) const fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
     }
 
-    /// Records that `to` arrived before the numbers from `from` up to but not including `to`. If both are
-    /// equal, nothing is missing.
+    /// Records that `to` arrived while the numbers from `from` up to but not including `to` are missing. If
+    /// both are equal, nothing is missing.
     pub(super) fn advanced(&mut self, now: Instant, from: ExtendedSequence, to: ExtendedSequence) {
         self.lateness.age(now);
         let gap = u32::try_from(to.since(from)).unwrap_or(u32::MAX);
@@ -131,8 +131,8 @@ impl Hold {
         }
     }
 
-    /// Records the late arrival of a packet, which was reordered, not lost. A packet that is not new may be a second repair
-    /// if repairs do not have their own SSRC, and does not lengthen the tolerance.
+    /// Records the late arrival of a packet, which was reordered, not lost. A packet that is not new may be a
+    /// second copy of a repair, if repairs do not have their own SSRC; it does not lengthen the tolerance.
     pub(super) fn reordered(&mut self, now: Instant, sequence: ExtendedSequence, is_new: bool) {
         self.missing = self.missing.saturating_sub(1);
         let gap = self.gaps.iter().find(|gap| gap.from <= sequence && sequence < gap.to);
@@ -154,8 +154,8 @@ impl Hold {
         self.repairs_apart = true;
     }
 
-    /// True if a packet that arrives under its own number, this long after its first request, is the late
-    /// original instead of a repair.
+    /// True if a packet that arrives under its own number, `since_request` after its first request, is the
+    /// late original and not a repair.
     pub(super) fn is_original(&self, since_request: Duration) -> bool {
         self.repairs_apart || self.round_trip.is_some_and(|round_trip| since_request < round_trip / 2)
     }
@@ -191,9 +191,10 @@ impl Hold {
         Some(round_trip.saturating_add(round_trip / 4).saturating_add(jitter))
     }
 
-    /// Returns the times between requests for one packet. On a path that loses packets, each request is sent twice, because
-    /// a lost request costs as much time as a lost answer. Senders whose repairs have their own SSRC (RFC 4588) ignore a
-    /// second request that follows this soon; some others would repeat the packet twice.
+    /// Returns the times between requests for one packet. On a path that loses packets, each request is sent
+    /// twice, because a lost request costs as much time as a lost answer. Senders whose repairs have their
+    /// own SSRC (RFC 4588) ignore a second request so soon after the first; some other senders would
+    /// retransmit the packet twice.
     pub(super) fn requests(&self, jitter: Duration) -> RequestTimes {
         let repeat = self.repeat(jitter).unwrap_or(REPEAT_FIRST);
         let is_lossy = self.expected >= LOSS_PACKETS_MIN && self.loss() >= ECHO_LOSS_MIN;
@@ -215,8 +216,8 @@ impl Hold {
 
     /// Returns the hold without retransmissions.
     pub(super) fn of_reordering(&self, jitter: Duration) -> Duration {
-        // If delays are evenly distributed, the jitter of RFC 3550 is a third of their range, and converges to
-        // that slowly.
+        // If delays are evenly distributed, the jitter of RFC 3550 slowly converges to a third of their
+        // range, so four times the jitter covers the range.
         let spread = jitter.saturating_mul(4);
         self.of_lateness().max(spread).clamp(HOLD_REORDER_MIN, HOLD_REORDER_MAX)
     }

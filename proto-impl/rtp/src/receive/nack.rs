@@ -29,14 +29,15 @@ struct Missing {
 pub(super) struct RequestTimes {
     /// Time until an answer is overdue, and the packet is requested again.
     pub(super) repeat: Duration,
-    /// Time after which each request is sent a second time, since the path loses some; shorter than `repeat`.
+    /// Time after which each request is sent a second time, since the path loses some requests; shorter than
+    /// `repeat`.
     pub(super) echo: Option<Duration>,
 }
 
 /// A missing packet that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// Time of its first request; `None` if it was not requested.
+    /// Time of the packet's first request; `None` if it was not requested.
     pub(super) first_asked: Option<Instant>,
 }
 
@@ -57,9 +58,9 @@ impl NackList {
         Self { missing: BTreeMap::new(), due: None, given_up: VecDeque::new() }
     }
 
-    /// Adds the numbers from `from` up to but not including `to` as missing, to be requested at `next`. Returns
-    /// false if there are too many: the list is then cleared, since a new key frame costs less than all of
-    /// them.
+    /// Adds the numbers from `from` up to but not including `to` as missing, to be requested at `next`.
+    /// Returns false if there are too many: the list is then cleared, since a new key frame costs less than
+    /// the retransmission of all of them.
     #[must_use]
     pub(super) fn lost(
         &mut self,
@@ -166,7 +167,8 @@ mod tests {
         RequestTimes { repeat, echo: None }
     }
 
-    /// On a lossy path, each request is sent twice, and the answer is awaited no longer than otherwise.
+    /// Checks that on a lossy path each request is sent twice, while the answer is awaited no longer than
+    /// otherwise.
     #[test]
     fn requests_are_echoed_on_a_lossy_path() {
         let start = netsim::Clock::new().now();

@@ -19,8 +19,8 @@ const RECOVERED_AHEAD_MAX: u64 = 64;
 /// Jump ahead, in packets, beyond which another stream or a very long outage is assumed (3000 as in RFC 3550
 /// §A.1).
 const LEAP_MAX: u64 = 3000;
-/// Maximum distance behind, in packets, for a packet to count as late and not as another stream's. Larger than
-/// the RFC's 100, because repairs arrive late.
+/// Maximum distance behind the newest packet, in packets, at which a packet counts as late. One farther
+/// behind belongs to another stream. Larger than the 100 of RFC 3550, because repairs arrive late.
 const LATE_MAX: u64 = 3000;
 
 /// Maximum number of events waiting for the owner. Never reached if the owner polls after each input.
@@ -33,11 +33,11 @@ pub struct ReceiveConfig {
     pub clock_rate: u32,
     /// The sender retransmits requested packets.
     pub nack: bool,
-    /// Least time for which a packet may be late before it is requested. Where packets overtake each other it is longer, by
-    /// their usual lateness.
+    /// Minimum time for which a packet may be late before it is requested. Where packets overtake each other,
+    /// this time is longer, by their usual lateness.
     pub nack_tolerance: Duration,
-    /// Maximum time for which packets wait for a missing one. If repairs take longer, packets wait only for
-    /// reordered ones.
+    /// Maximum time for which packets wait for a missing one. If repairs take longer, only reordered packets
+    /// are waited for.
     pub hold_max: Duration,
 }
 
@@ -78,7 +78,7 @@ pub enum ReceiveEvent {
 pub struct ReceiveStats {
     /// Packets received, without repairs.
     pub packets: u64,
-    /// Payload bytes of these packets.
+    /// Payload bytes of received packets, without repairs.
     pub bytes: u64,
     /// Packets recovered by retransmission while they were still needed.
     pub recovered: u64,
@@ -217,7 +217,7 @@ impl Receiver {
             && sequence > missing_from
             && !stream.nacks.lost(now, next, missing_from, sequence)
         {
-            // There are too many to request, so none is waited for.
+            // Too many packets are missing to request them, so none is waited for.
             let lost = sequence.since(stream.reorder.next());
             stream.reorder.restart(sequence);
             self.lose(lost);

@@ -21,7 +21,7 @@ pub(super) enum Released {
     Packet(Received),
     /// Number of packets lost before the next one.
     Lost(u64),
-    /// Number of packets missing before the next one, which contains their media as well.
+    /// Number of missing packets before the next packet, which contains their media as well.
     Covered(u64),
 }
 
@@ -52,8 +52,8 @@ impl ReorderBuffer {
         self.next
     }
 
-    /// True if a packet need not wait: it is the next one, and no packet waits. It then counts as having left.
-    /// Nearly all packets take this path, which avoids the tree.
+    /// True if a packet need not wait, because it is the next one and no packet waits; it then counts as
+    /// having left the buffer. Nearly all packets take this path, which avoids the tree.
     pub(super) fn passes(&mut self, sequence: ExtendedSequence) -> bool {
         let passes = sequence == self.next && self.waiting.is_empty();
         if passes {
@@ -95,8 +95,8 @@ impl ReorderBuffer {
         let (_, packet) = self.waiting.pop_first()?;
         self.bytes = self.bytes.saturating_sub(packet.payload.len());
         self.next = packet.sequence.next();
-        // The age of a gap after this packet is that of the first packet received after the gap; a repaired
-        // packet arrived later than that.
+        // A gap after this packet is as old as the first arrival of a packet behind the gap. That is the
+        // earliest arrival of all waiting packets, since repaired packets arrived later.
         let behind = self.waiting.first_key_value().is_some_and(|(first, _)| *first > self.next);
         let arrivals = self.waiting.values().take(OVERTAKERS_MAX).map(|waiting| waiting.arrival);
         self.gap_since = if behind { arrivals.min() } else { None };

@@ -6,7 +6,7 @@ use crate::ntp::{NtpTime, compact};
 use crate::number::{ExtendedSequence, Ssrc};
 use crate::rtcp::ReportBlock;
 
-/// Largest difference of two transit times that affects the hold, as the inverse of its value in seconds.
+/// Inverse of the largest difference between two transit times that affects the hold: a fifth of a second.
 const DIFFERENCES_PER_SECOND: u64 = 5;
 
 /// Counters of one source since its sequence numbers last started.
@@ -54,7 +54,8 @@ impl Statistics {
     pub(super) fn packet(&mut self, now: Instant, timestamp: u32) {
         self.received = self.received.saturating_add(1);
         let ticks = ticks(now.saturating_duration_since(self.epoch), self.clock_rate);
-        // A.8: both clocks wrap around, and so does their difference; its absolute value counts.
+        // Both clocks wrap around, and so does the difference between them; its absolute value counts (RFC
+        // 3550 §A.8).
         let transit = ticks.wrapping_sub(timestamp);
         if let Some(before) = self.transit.replace(transit) {
             let difference = u64::from(transit.wrapping_sub(before).cast_signed().unsigned_abs());

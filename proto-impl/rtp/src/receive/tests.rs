@@ -108,12 +108,12 @@ fn what_is_missing_is_asked_for_and_fills_its_gap() {
 fn what_does_not_come_is_given_up() {
     let mut bench = with_nack();
     bench.packets([10, 13]);
-    // The round trip is not known yet.
+    // The round trip is not known yet, so packets wait for a second.
     bench.wait(900);
     bench.packets([14, 16]);
     bench.wait(100);
     assert_eq!(bench.events(), [10, -2, 13, 14]);
-    // The second gap is younger.
+    // The second gap began 900 ms after the first.
     bench.wait(899);
     assert_eq!(bench.events(), []);
     bench.wait(1);
@@ -137,7 +137,8 @@ fn a_leap_is_believed_when_a_second_packet_follows() {
     bench.packets([100, 40_000, 101, 20_000, 20_001, 20_002]);
     assert_eq!(bench.events(), [100, 101, 100_000, 20_001, 20_002]);
     assert_eq!((bench.receiver.stats().restarts, bench.nacks()), (1, vec![]));
-    // A jump within the limit is a loss: the packets are too many to request, and given up immediately.
+    // A jump within the limit is a loss: too many packets are missing to request them, so they are given up
+    // immediately.
     bench.packets([22_500]);
     assert_eq!((bench.events(), bench.nacks()), (vec![-2497, 22_500], vec![]));
     bench.packets([22_503]);
@@ -177,7 +178,7 @@ fn a_repair_of_the_last_packets_is_taken_and_shows_what_is_missing_before_it() {
     [14, 13, 15].into_iter().for_each(|number| bench.recovered(number));
     assert_eq!(bench.events(), [13, 14, 15]);
     assert_eq!((bench.receiver.stats().recovered, bench.receiver.stats().useless), (4, 1));
-    // At most 64 packets ahead.
+    // A recovered packet is accepted if it is at most 64 packets ahead of the newest one.
     bench.recovered(15 + 64);
     bench.packets([80]);
     bench.wait(1000);
@@ -188,7 +189,7 @@ fn a_repair_of_the_last_packets_is_taken_and_shows_what_is_missing_before_it() {
 fn what_waits_and_what_is_missed_is_bounded() {
     let mut bench = with_nack();
     bench.packets([0]);
-    // Every second packet: the list of missing packets fills up, and so does the buffer.
+    // Only every second packet arrives: the list of missing packets fills up, and so does the buffer.
     let mut most = (0, 0);
     for n in 1..20_000u32 {
         bench.packets([u16::try_from(n * 2 % 65_536).unwrap()]);
@@ -259,8 +260,8 @@ fn a_lossy_road_is_repaired() {
     }
 }
 
-/// Checks a round trip longer than the initial hold: it is learnt from late repairs, so that later ones are in
-/// time.
+/// Checks that a round trip longer than the initial hold is learnt from late repairs, so that later repairs
+/// are in time.
 #[test]
 fn a_long_round_trip_is_learnt_from_late_repairs() {
     let mut bench = with_nack();
@@ -280,7 +281,7 @@ fn a_long_round_trip_is_learnt_from_late_repairs() {
         }
         bench.recovered(first + 1);
         given_up.push(bench.events().contains(&-1));
-        // The numbers up to the next loss.
+        // The packets up to the next loss arrive.
         bench.packets(first + 3..first + 10);
         bench.events();
     }

@@ -113,7 +113,7 @@ impl Compound {
             let mut mask = 0u16;
             written = written.saturating_add(1);
             while let Some(behind) = rest.peek().and_then(|next| next.ahead_of(first)).filter(|&n| n <= 16) {
-                // The same number may occur twice.
+                // A repeated number sets no further bit.
                 mask |= behind.checked_sub(1).map_or(0, |bit| 1 << bit);
                 rest.next();
                 written = written.saturating_add(1);

@@ -111,7 +111,7 @@ impl<'a> Remb<'a> {
         Ok(Some(Self { sender, bitrate, ssrcs: take_chunks(r, count)? }))
     }
 
-    /// Iterates over the sources to which the estimate applies in total.
+    /// Iterates over the sources whose total rate is estimated.
     pub fn ssrcs(&self) -> impl Iterator<Item = Ssrc> + 'a {
         self.ssrcs.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
     }

@@ -28,7 +28,7 @@ pub struct ReportBlock {
     pub jitter: u32,
     /// Middle bits of the time in the last sender report; 0 if none was received.
     pub last_sender_report: u32,
-    /// Delay since that report, in 1/65536 s.
+    /// Delay since the last sender report was received, in 1/65536 s.
     pub delay_since_report: u32,
 }
 
@@ -64,7 +64,7 @@ impl ReportBlock {
 pub struct SenderInfo {
     /// Current time on the sender's wall clock.
     pub ntp: NtpTime,
-    /// Same instant on the clock of the RTP timestamps.
+    /// The instant `ntp` on the clock of the RTP timestamps.
     pub rtp_timestamp: u32,
     /// Packets sent so far.
     pub packets: u32,

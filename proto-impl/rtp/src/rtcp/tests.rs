@@ -32,7 +32,7 @@ fn all(bytes: &[u8]) -> Vec<Rtcp<'_>> {
     packets(bytes).map(Result::unwrap).collect()
 }
 
-/// Makes a part with this header, for parts that have no writer.
+/// Makes a part with this header, for parts that this crate does not write.
 fn raw(first: u8, packet_type: u8, body: &[u8]) -> Vec<u8> {
     let words = u16::try_from(body.len() / 4).unwrap().to_be_bytes();
     [&[first, packet_type, words[0], words[1]], body].concat()
@@ -210,7 +210,7 @@ fn x_10_counts_beyond_the_end_are_ignored() {
     ] {
         let bytes = raw(first, packet_type, body);
         assert!(packets(&bytes).all(|part| part.is_err()), "{bytes:?}");
-        // The part after it is still read.
+        // A part after the refused one is still read.
         let more = [bytes, raw(0x81, 206, &[0; 8])].concat();
         assert!(matches!(packets(&more).last(), Some(Ok(Rtcp::Pli(_)))));
     }
@@ -280,7 +280,7 @@ fn x_01_no_length_and_no_first_byte_panics_a_reader() {
         for first in 128..=191u8 {
             for packet_type in [96u8, 200, 205, 206, 202] {
                 noise[..2].copy_from_slice(&[first, packet_type]);
-                // Half of them have a valid length field.
+                // Half of the inputs have a valid length field.
                 if length % 2 == 0 && length >= 4 {
                     let words = u16::try_from((length / 4).saturating_sub(1)).unwrap();
                     noise[2..4].copy_from_slice(&words.to_be_bytes());

@@ -148,7 +148,7 @@ impl Association {
             | Phase::ShutdownSent
             | Phase::ShutdownReceived
             | Phase::Closed => {
-                // The peer's channels are gone, so ours are gone, too.
+                // The peer has restarted, and its channels are gone, so our channels end, too.
                 self.push_control_to(agreed.tag, chunk::ABORT, 0, &[]);
                 self.end(CloseReason::Restarted);
             }

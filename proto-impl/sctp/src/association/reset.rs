@@ -174,8 +174,8 @@ impl Association {
         }
     }
 
-    /// Returns the result for a request whose number is not the expected one; `None` if it is, which advances
-    /// the expected number.
+    /// Returns the result for a request with an unexpected number. `None` if the number is the expected one,
+    /// which then advances.
     fn judge_number(&mut self, number: u32) -> Option<u32> {
         if number == self.resets.expected {
             self.resets.expected = number.wrapping_add(1);

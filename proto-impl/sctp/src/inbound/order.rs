@@ -47,7 +47,8 @@ impl Order {
             return true;
         }
         if !self.lanes.contains_key(&message.stream) && self.lanes.len() >= self.lanes_max {
-            // A request to open another channel is still delivered, and then refused.
+            // There are too many streams. The first message of a stream is still delivered: it requests a
+            // channel, which is then refused.
             let is_first = message.ssn == 0;
             if is_first {
                 ready.push_back(message);

@@ -61,7 +61,7 @@ impl Received {
         if is_near && (extends || self.runs.len() < GAPS_MAX) { Arrival::Ahead } else { Arrival::NoRoom }
     }
 
-    /// Marks a TSN as received. It must be [`Arrival::Next`] or [`Arrival::Ahead`].
+    /// Marks a TSN as received, for which `judge` must have returned [`Arrival::Next`] or [`Arrival::Ahead`].
     pub(crate) fn insert(&mut self, tsn: u64) {
         if tsn == self.cumulative.saturating_add(1) {
             self.cumulative = tsn;

@@ -55,7 +55,7 @@ impl Congestion {
     }
 
     /// Handles the acknowledgement of `bytes` further bytes, up to `cumulative` without gaps; `before` bytes
-    /// were in flight before it.
+    /// were in flight before this acknowledgement.
     pub(crate) fn acknowledge(&mut self, cumulative: u64, advanced: bool, bytes: usize, before: usize) {
         self.refill_for(bytes);
         if self.exit.is_some_and(|exit| cumulative >= exit) {

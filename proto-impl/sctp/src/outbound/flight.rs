@@ -31,7 +31,8 @@ struct Sent {
     state: State,
     transmissions: u32,
     misses: u8,
-    /// TSN after this chunk's last transmission: an acknowledgement of this or a later TSN counts as a miss.
+    /// First TSN sent after this chunk's last transmission: an acknowledgement of this or a later TSN counts
+    /// as a miss.
     behind: u64,
 }
 
@@ -103,7 +104,8 @@ pub(crate) struct Flight {
     /// TSN of the chunk whose round trip is being measured, and the time at which it was sent.
     timed: Option<(u64, Instant)>,
     has_forward: bool,
-    /// A loss was just detected: one packet may be sent regardless of the window (RFC 9260 §7.2.4).
+    /// True if a loss was just detected: one packet may then be sent regardless of the window (RFC 9260
+    /// §7.2.4).
     rescues: bool,
     pub(crate) retransmitted: u64,
     pub(crate) abandoned: u64,
@@ -221,7 +223,7 @@ impl Flight {
         }
     }
 
-    /// Removes the first chunk. Returns the number of bytes newly acknowledged by this.
+    /// Removes the first chunk. Returns the number of bytes that this acknowledges for the first time.
     fn pop(&mut self) -> usize {
         self.cumulative = self.cumulative.saturating_add(1);
         let Some(sent) = self.chunks.front() else { return 0 };
@@ -294,9 +296,9 @@ impl Flight {
         }
     }
 
-    /// Handles a timeout (RFC 9260 §6.3.3): all chunks count as lost. If the first chunk was acknowledged by a
-    /// gap block but is still not acknowledged cumulatively, the peer has dropped it (§6.2.1), and perhaps
-    /// others.
+    /// Handles a timeout (RFC 9260 §6.3.3): all chunks count as lost. If the first chunk was acknowledged by
+    /// a gap block but is still not acknowledged cumulatively, the peer has dropped it (§6.2.1), and perhaps
+    /// other chunks.
     pub(crate) fn time_out(&mut self, now: Instant, queues: &mut Queues) {
         let is_taken_back = self.chunks.front().is_some_and(|sent| sent.state == State::Acknowledged);
         for at in 0..self.chunks.len() {
@@ -336,8 +338,8 @@ impl Flight {
             end = end.saturating_add(1);
         }
         self.abandoned = self.abandoned.saturating_add(1);
-        // The unsent rest is represented by one TSN that is never sent; without it, the next message would
-        // follow the middle of this one.
+        // The unsent rest of the message is represented by one TSN that is never sent. Without that TSN, the
+        // next message would directly follow the middle of this one.
         if queues.abandon(id)
             && let Some(last) = self.chunks.back()
         {

@@ -28,7 +28,7 @@ struct Lane {
     waiting: VecDeque<Outgoing>,
     /// Sequence number of the next ordered message.
     ssn: u64,
-    /// Bytes sent for the stream, plus the count at which it started.
+    /// Bytes sent for the stream, plus the byte count at which the stream became active.
     given: u64,
 }
 
@@ -119,8 +119,9 @@ impl Queues {
         true
     }
 
-    /// Returns the next piece, of at most `room` bytes. `None` if nothing is waiting; also if the rest of the
-    /// message exceeds `room`, and either fits into a whole packet, or `room` is less than half a packet.
+    /// Returns the next piece, of at most `room` bytes. `None` if nothing is waiting, or if the rest of the
+    /// message exceeds `room` and should wait: because it fits into a whole packet, or because `room` is less
+    /// than half a packet.
     pub(crate) fn next(&mut self, now: Instant, room: usize, packet: usize) -> Option<Piece> {
         if self.current.is_none() {
             self.begin(now);
@@ -209,7 +210,8 @@ mod tests {
                 order.push(piece.stream);
             }
         }
-        // Each stream sends as many bytes, so all small messages are sent along with the first few large ones.
+        // Both streams send equally many bytes, so all small messages are sent along with the first few large
+        // ones.
         let last_small = order.iter().rposition(|stream| *stream == 2).unwrap();
         assert_eq!(order[..last_small].iter().filter(|stream| **stream == 1).count(), 1, "{order:?}");
         assert_eq!((order.len(), queues.held(), queues.is_empty()), (100, 0, true));

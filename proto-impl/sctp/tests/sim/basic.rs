@@ -21,7 +21,7 @@ fn either_end_may_begin_and_both_at_once() {
             pair.b.association.connect(now);
         }
         pair.run_until(secs(1), |a, b| a.connected && b.connected).unwrap();
-        // Four datagrams that take half a round trip each.
+        // The handshake takes four datagrams, of half a round trip each.
         assert!(pair.clock.elapsed() <= ms(80), "{:?}", pair.clock.elapsed());
         assert!(pair.a.association.is_connected() && pair.b.association.is_connected());
     }
@@ -56,7 +56,7 @@ fn text_bytes_and_empty_messages_go_both_ways() {
     assert_eq!((pair.b.opened[0].label.as_str(), pair.b.opened[0].protocol.as_str()), ("chat", "json"));
     assert_eq!(pair.a.accepted, [ours]);
     assert!(pair.a.opened[0].options.unordered);
-    // In the other direction, on the peer's channel and on our own.
+    // The other end sends, on the channel of its peer and on its own.
     let now = pair.clock.now();
     pair.b.association.send(now, ours, Kind::Text, "x".into()).unwrap();
     pair.b.association.send(now, theirs, Kind::Text, "y".into()).unwrap();

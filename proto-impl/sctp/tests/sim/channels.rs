@@ -59,7 +59,7 @@ fn channels_beyond_the_limit_are_refused_on_both_sides() {
     assert_eq!(pair.b.association.stats().refused, 10);
     let now = pair.clock.now();
     assert_eq!(pair.b.association.open(now, "x", "", Options::default()), Err(OpenError::TooMany));
-    // The others continue, and a closed channel makes room for another.
+    // The other channels continue, and a closed channel makes room for a new one.
     pair.a.association.send(now, opened[9], Kind::Text, "x".into()).unwrap();
     pair.a.association.close_channel(now, opened[0]);
     pair.run_until(secs(9), |_, b| b.closed_channels == [opened[0]]).unwrap();

@@ -51,7 +51,7 @@ fn halves(numbers: &[u16]) -> Vec<u8> {
 
 fn init(window: u32) -> Vec<u8> {
     let fixed = [words(&[OURS, window]), halves(&[100, 100]), words(&[FIRST])].concat();
-    // Support for partial reliability, and the chunk types of both extensions.
+    // The parameters that announce partial reliability, and the chunk types of both extensions.
     [fixed, vec![0xc0, 0, 0, 4, 0x80, 8, 0, 6, 0x82, 0xc0, 0, 0]].concat()
 }
 
@@ -239,7 +239,8 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
             raw.give(tag, std::slice::from_ref(chunk));
         }
     }
-    // An INIT after another chunk, or with a tag.
+    // Also dropped: an INIT after another chunk, an INIT with a verification tag, and a packet for another
+    // port.
     raw.give(0, &[sack(0, 0, &[]), chunk(1, 0, &init(100_000))]);
     raw.say(&[chunk(1, 0, &init(100_000))]);
     let mut port = packet(raw.theirs, &[chunk(6, 0, &[])]);
@@ -259,8 +260,8 @@ fn d_21_packets_with_another_tag_or_port_do_nothing() {
 fn d_22_what_waits_for_fragments_and_order_is_bounded() {
     let config = Config { receive_buffer_bytes: 100_000, message_bytes_max: 20_000, ..Config::default() };
     let most = 120_000;
-    // After a gap: the starts of messages, their ends, and complete ones of a stream whose first message never
-    // arrives.
+    // Chunks after a gap: the starts of messages, their ends, and complete messages of a stream whose first
+    // message never arrives.
     for flags in [2u8, 0, 1, 3, 7] {
         for length in [1, 100, 1000] {
             let mut raw = Raw::connected(config.clone(), 100_000);
@@ -272,7 +273,8 @@ fn d_22_what_waits_for_fragments_and_order_is_bounded() {
             }
         }
     }
-    // In sequence: messages that wait for one that never arrives eventually end the association.
+    // On an ordered channel, messages wait for an earlier one that never arrives; this eventually ends the
+    // association.
     for length in [1, 1000] {
         let mut raw = Raw::connected(config.clone(), 100_000);
         raw.open();
@@ -360,7 +362,7 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
         sack(first.wrapping_sub(1), 1000, &[(100, 200)]),
         sack(first.wrapping_sub(1), 1000, &[(3, 2), (0, 0)]),
         chunk(3, 0, &[0; 11]),
-        // The chunk announces more gaps than it contains.
+        // The header of the chunk announces more gaps than the chunk contains.
         chunk(3, 0, &[words(&[first, 1000]), halves(&[60_000, 60_000])].concat()),
     ] {
         raw.say(&[bad]);
@@ -480,7 +482,7 @@ fn d_24_a_tiny_window_is_probed_one_chunk_at_a_time() {
 fn d_25_giving_up_what_was_never_sent_skips_that_and_nothing_else() {
     let mut raw = Raw::connected(Config::default(), 100_000);
     raw.open();
-    // A part of a message, then a jump far beyond it.
+    // A part of a message, then a `FORWARD TSN` far beyond it.
     raw.data(2, 1, 1, 53, b"a");
     let far = raw.tsn.wrapping_add(0x7000_0000);
     raw.say(&[chunk(0xc0, 0, &[words(&[far]), halves(&[1, 1, 9, 40_000, 1, 65_000])].concat())]);
@@ -492,7 +494,7 @@ fn d_25_giving_up_what_was_never_sent_skips_that_and_nothing_else() {
     raw.data(3, 1, 2, 51, b"on");
     let on = Event::Message { channel: ChannelId(1), kind: Kind::Text, payload: Bytes::from_static(b"on") };
     assert_eq!(raw.events, [on]);
-    // All streams, many times.
+    // A `FORWARD TSN` for each of all streams, many times.
     for stream in 0..3000u16 {
         let to = raw.tsn;
         raw.tsn = to.wrapping_add(1);
@@ -536,7 +538,8 @@ fn d_26_requests_to_reset_are_answered_by_their_number() {
         let found = answers.iter().find(|(_, _, value)| value[..2] == [0, 16]);
         found.map(|(_, _, value)| u32::from_be_bytes(value[8..12].try_into().unwrap()))
     };
-    // A wrong number; data that has not arrived yet; then the data arrives.
+    // First a wrong request number; then a request that refers to data that has not arrived yet; then the
+    // data arrives.
     raw.say(&[request(FIRST.wrapping_add(9), FIRST, &[1])]);
     assert_eq!(result(&mut raw), Some(5));
     raw.say(&[request(FIRST, raw.tsn, &[1])]);

@@ -80,7 +80,7 @@ proptest! {
             pair.a.outbox.push_back((lossy, message(n, *length)));
             pair.a.outbox.push_back((safe, message(n, 300)));
         }
-        // The reliable channel next to it loses nothing.
+        // The reliable channel beside the lossy one loses nothing.
         let total = lengths.len();
         pair.run_until(secs(1800), |a, b| {
             b.of(safe).len() == total && a.association.stats().buffered.0 == 0

@@ -93,7 +93,7 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// Burst that is allowed at once, as a time at the maximum rate.
+    /// Maximum burst: the amount that the maximum rate allows in this time.
     const BURST: Duration = Duration::from_secs(1);
 
     /// Creates a limit of `bytes_per_second`.
@@ -102,7 +102,7 @@ impl Bandwidth {
         Self { rate: Rate::new(now), bytes_per_second }
     }
 
-    /// Returns true if this many bytes are within the limit; they are then counted.
+    /// Returns true, and counts the bytes, if this many bytes are within the limit.
     pub fn take(&mut self, now: Instant, bytes: usize) -> bool {
         let nanos = u64::try_from(bytes).ok().and_then(|bytes| bytes.checked_mul(1_000_000_000));
         let price = nanos.and_then(|nanos| nanos.checked_div(self.bytes_per_second));
@@ -131,8 +131,8 @@ enum State {
     Closed,
 }
 
-/// The Allocate request that created the allocation. If it is repeated, it gets the same answer (RFC 8656
-/// §7.2).
+/// Data of the Allocate request that created the allocation. A repetition of the request gets the same answer
+/// (RFC 8656 §7.2).
 #[derive(Debug)]
 struct Asked {
     id: TransactionId,
@@ -178,8 +178,8 @@ impl Allocation {
     }
 
     /// Answers [`Event::Bind`] with the relayed address, from which the client's datagrams are sent to peers;
-    /// `None` if there is none. It must be the address that peers see, even if others cannot reach it, because
-    /// a client that checks paths expects to see this address.
+    /// `None` if there is none. The relayed address must be the one that peers see, even if other hosts
+    /// cannot reach it, because a client that checks paths expects to see this address.
     pub fn bound(&mut self, now: Instant, relayed: Option<SocketAddr>) {
         if self.state != State::Binding {
             return;
@@ -316,7 +316,7 @@ impl Allocation {
         }
     }
 
-    /// Returns true if a datagram is within the bandwidth limit of its direction; it is then counted.
+    /// Returns true, and counts the datagram, if it is within the bandwidth limit of its direction.
     fn takes(&mut self, now: Instant, direction: usize, length: usize) -> bool {
         let takes = self.bandwidth.get_mut(direction).is_some_and(|bandwidth| bandwidth.take(now, length));
         if !takes {
@@ -358,8 +358,8 @@ impl Allocation {
         self.queue(Destination::Client, out);
     }
 
-    /// Returns true if another request that is refused, or may be forged, can be answered; the answer is then
-    /// counted.
+    /// Returns true if one more answer may be sent to a request that is refused or may be forged, and counts
+    /// this answer.
     fn may_answer(&mut self, now: Instant) -> bool {
         self.owner.answers.take(
             now,

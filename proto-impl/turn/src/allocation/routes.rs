@@ -20,8 +20,8 @@ struct Channel {
 pub(super) struct Routes {
     permissions: Vec<(IpAddr, Instant)>,
     channels: Vec<Channel>,
-    /// If a real address has several announced addresses: the announced address to which the client last sent,
-    /// in pairs of real and announced address.
+    /// For real addresses with several announced addresses: pairs of the real address and the announced
+    /// address to which the client last sent.
     told: Vec<(SocketAddr, SocketAddr)>,
     indications: u64,
 }
@@ -82,7 +82,7 @@ impl Routes {
         self.is_permitted(now, channel.told.ip()).then_some((channel.told, channel.real))
     }
 
-    /// Records that the client has sent to this announced address of a real one.
+    /// Records that the client has sent to the announced address `told` of the real address `real`.
     pub(super) fn sent(&mut self, told: SocketAddr, real: SocketAddr) {
         if told == real || self.told.first() == Some(&(real, told)) {
             return;
@@ -92,8 +92,8 @@ impl Routes {
         self.told.insert(0, (real, told));
     }
 
-    /// Returns the announced address and the channel for a datagram from a real address; `told` are all
-    /// announced addresses of it. `None` if the peer is not permitted.
+    /// Returns the announced address and the channel for a datagram from the address `real`; `told` iterates
+    /// over all its announced addresses. `None` if the peer is not permitted.
     pub(super) fn from(
         &self,
         now: Instant,

@@ -104,7 +104,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// Handles CreatePermission for either all of its addresses or none (RFC 8656 §10.2).
+    /// Handles CreatePermission: either all of its addresses are permitted, or none (RFC 8656 §10.2).
     fn create_permission(&mut self, now: Instant, request: &Request<'_>) -> Result<(), ErrorCode> {
         if request.peers.is_empty() {
             return Err(ErrorCode::BAD_REQUEST);

@@ -161,7 +161,7 @@ fn v_05_a_nonce_that_is_old_or_of_another_address_is_stale() {
     assert_eq!(answer.code(), Some(438));
     speaker.nonce = answer.text(AttributeType::NONCE);
     assert_eq!(speaker.ask(&mut world, method::ALLOCATE, &[transport()]).code(), None);
-    // The same within an allocation.
+    // A nonce also expires while the client has an allocation.
     for _ in 0..8 {
         world.pass(Duration::from_secs(500));
         speaker.ask(&mut world, method::REFRESH, &[]);
@@ -240,7 +240,7 @@ fn v_07_a_request_that_is_sent_again_is_answered_again() {
     let again = world.answer();
     assert_eq!((again.address(RELAYED), again.seconds()), (first.address(RELAYED), 598));
     assert_eq!(world.allocations.len(), 1);
-    // A repeated end is answered with 437, which clients treat as success.
+    // A second request to end the allocation is answered with 437, which clients treat as success.
     let end = speaker.request(method::REFRESH, &[(LIFETIME, vec![0; 4])]);
     world.say(speaker.client, &end);
     assert_eq!(world.answer().seconds(), 0);

@@ -59,7 +59,7 @@ fn v_02_a_flood_without_credentials_leaves_nothing_and_is_hardly_answered() {
         }
         world.pass(Duration::from_secs(1));
     }
-    // A burst, and then a few per second.
+    // The endpoint has sent a burst of answers, and then a few per second.
     assert_eq!(world.out.len(), 100 + 9 * 20);
     assert!(world.dropped.iter().all(|why| *why == DropReason::TooMany));
     assert!(world.endpoint.is_empty());
@@ -111,12 +111,12 @@ fn v_10_allocations_are_capped_by_network_user_and_in_total() {
         let code = speaker.ask(&mut world, method::ALLOCATE, &[transport()]).code();
         (code, speaker)
     };
-    // One user with many addresses: four allocations.
+    // One user gets four allocations, even from many addresses.
     for n in 0..6 {
         let (code, _) = ask(format!("198.51.100.{n}:5000"), "one".to_owned());
         assert_eq!(code, (n >= 4).then_some(486), "{n}");
     }
-    // One IPv6 network with many users: eight allocations.
+    // One IPv6 network gets eight allocations, even for many users.
     let mut holders = Vec::new();
     for n in 0..10 {
         let (code, speaker) = ask(format!("[2001:db8::{n:x}]:5000"), format!("user{n}"));
@@ -128,7 +128,7 @@ fn v_10_allocations_are_capped_by_network_user_and_in_total() {
         let (code, _) = ask(format!("203.0.113.{n}:5000"), format!("other{n}"));
         assert_eq!(code, (n >= 8).then_some(508), "{n}");
     }
-    // When a client leaves, its place is free for itself and others.
+    // When an allocation ends, its place is free for any client.
     let end = [(LIFETIME, vec![0; 4])];
     assert_eq!(holders[0].ask(&mut world, method::REFRESH, &end).code(), None);
     let mut late = holders.pop().unwrap();

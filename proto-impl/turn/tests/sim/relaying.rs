@@ -30,7 +30,7 @@ fn v_08_data_goes_to_permitted_peers_and_back_as_indications() {
     let answer = world.answer();
     assert_eq!((answer.message().class(), answer.message().method()), (Class::Indication, method::DATA));
     assert_eq!((answer.address(PEER), answer.value(DATA)), (Some(address(MEDIA)), Some(b"answer".to_vec())));
-    // A permission applies to an address; the destination must be a media port of it.
+    // A permission applies to an address; the destination must be a media port of this address.
     speaker.send(&mut world, "192.0.2.10:22", b"another port");
     world.peer_sends("192.0.2.10:22", speaker.client, b"another port");
     assert_eq!(world.out, []);

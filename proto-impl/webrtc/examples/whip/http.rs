@@ -1,5 +1,5 @@
-//! Minimal HTTP for WHIP (RFC 9725) and WHEP: one request per connection, received by separate threads and
-//! answered by the reader of the queue.
+//! Minimal HTTP for WHIP (RFC 9725) and WHEP: one request per connection. Threads read the requests into a
+//! queue, and the reader of the queue answers them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ pub(crate) struct Request {
     pub(crate) reply: Sender<Response>,
 }
 
-/// Response that pages of every origin may read.
+/// HTTP response with a CORS header that lets pages of every origin read it.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: &'static str,
@@ -69,7 +69,7 @@ fn serve(mut stream: TcpStream, queue: &Sender<Request>) -> io::Result<()> {
         Response::of_status("204 No Content")
     } else {
         let _ = queue.send(Request { method, path, body, reply });
-        // Without an answer, the relay has ended.
+        // No answer will follow: the relay has ended.
         answer.recv().map_err(|_| ErrorKind::BrokenPipe)?
     };
     stream.write_all(response.write().as_bytes())

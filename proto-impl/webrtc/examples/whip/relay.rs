@@ -153,7 +153,7 @@ impl<L: FnMut(String)> Relay<L> {
                 let response = self.handle_request(now, &request, &mut touched);
                 let _ = request.reply.send(response);
             }
-            // A server would keep a heap of deadlines; a few sessions are checked one by one.
+            // For a few sessions, checking every deadline is enough. A server would keep a heap of deadlines.
             for (id, session) in &mut self.sessions {
                 if session.peer.poll_timeout().is_some_and(|deadline| deadline <= now) {
                     session.peer.handle_timeout(now);
@@ -448,7 +448,7 @@ impl Session {
 impl Live {
     fn new(section: &Section, config: &Config) -> Option<Self> {
         let codec = codec_of(section)?;
-        // Only H.264 has parameter sets that a key frame may lack; the others ignore this.
+        // Placeholder: only the configuration of H.264 is used, for parameter sets that a key frame may lack.
         let none = CodecConfig::Vp8(vp8::Config::default());
         let track = Track::new(codec, Peer::payload_bytes_max(config))?;
         Some(Self { section: section.id, codec, config: none, track, begun: false })

@@ -61,7 +61,7 @@ pub(crate) fn answer(
         description.media.push(answer);
     }
     let has_media = sections.iter().any(|section| section.direction.sends() || section.direction.receives());
-    // If any media is offered, the session must have media; it is not for data channels only.
+    // A session with data channels only is allowed only if the offer contains no media.
     let is_data_alone = data_remote.is_some() && !offer.media.iter().any(is_ours);
     if !local.takes_changes && !has_media && !is_data_alone {
         return Err(Error::NothingInCommon);
@@ -79,8 +79,8 @@ pub(crate) fn answer(
     Ok((description, negotiated))
 }
 
-/// True if the section multiplexes RTCP. In a bundle, only the first section has to say so, and this applies to
-/// all (RFC 9143 §7.1.3).
+/// True if the section multiplexes RTCP. In a bundle, only the first section needs the attribute, which then
+/// applies to all sections (RFC 9143 §7.1.3).
 fn multiplexes(media: &Media) -> bool {
     media.attributes.has(&Attribute::RtcpMux)
         || media.attributes.has(&Attribute::RtcpMuxOnly)
@@ -98,13 +98,14 @@ fn take(
     let mut selected = media.select(&preference.formats);
     let offered = offer.direction(media);
     let direction = offered.answer(preference.direction);
-    // An idle section is kept if we want it idle; otherwise it is useless.
+    // A section that neither sends nor receives is rejected, unless our preference is to keep it idle.
     let is_idle = !(direction.sends() || direction.receives());
     if selected.is_empty() || (is_idle && preference.direction != Direction::Inactive) {
         return None;
     }
-    // Redundant audio is always accepted, and sent if lost packets are not retransmitted. In a section that
-    // both sends and receives, neither is possible, because the form would apply to both directions.
+    // A section that only receives always accepts redundant audio. A section that only sends uses it if lost
+    // packets are not retransmitted. A section with both directions does not use it, because the redundant
+    // form would apply to both.
     for format in &mut selected {
         let repeats = format.answer.feedback.contains(&Feedback::Nack);
         let is_used = match direction {

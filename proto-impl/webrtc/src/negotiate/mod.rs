@@ -34,7 +34,7 @@ pub const OFFERED_SECTIONS_MAX: usize = 112;
 const CANDIDATES_MAX: usize = ice::limits::CANDIDATES_MAX;
 /// Maximum number of simulcast layers received in a section.
 pub const LAYERS_MAX: usize = 4;
-/// Maximum number of sources read from a section.
+/// Maximum number of SSRCs read from the description of a section.
 const SOURCES_MAX: usize = 16;
 
 /// A section, identified by its place in the descriptions.
@@ -59,9 +59,9 @@ pub struct SectionFormat {
     pub remote: Format,
     /// Local description of the format.
     pub local: Format,
-    /// Payload type of its retransmissions (RFC 4588); `None` without RTX.
+    /// Payload type of the format's retransmissions (RFC 4588); `None` without RTX.
     pub rtx: Option<PayloadType>,
-    /// Payload type of its redundant form (RFC 2198); `None` without RED.
+    /// Payload type of the format's redundant form (RFC 2198); `None` without RED.
     pub red: Option<PayloadType>,
 }
 
@@ -78,8 +78,8 @@ impl SectionFormat {
         self.local.feedback.contains(feedback) && self.remote.feedback.contains(feedback)
     }
 
-    /// True if a retransmitted packet may have different header extensions. False if lost packets are
-    /// retransmitted under the same sequence number and key (see [`crate::send`]).
+    /// True if a retransmitted packet may have other header extensions than the original. False if lost
+    /// packets are retransmitted under the same sequence number and key (see [`crate::send`]).
     pub(crate) fn has_free_heads(&self) -> bool {
         self.rtx.is_some() || !self.has_feedback(&sdp::Feedback::Nack)
     }
@@ -90,14 +90,14 @@ impl SectionFormat {
 pub struct SourcePair {
     /// SSRC of the media.
     pub ssrc: u32,
-    /// SSRC of its RTX stream; `None` without RTX.
+    /// SSRC of the RTX stream that repairs the media; `None` without RTX.
     pub rtx: Option<u32>,
 }
 
 /// A negotiated media section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Identifier: its place in the descriptions.
+    /// Identifier: the section's place in the descriptions.
     pub id: SectionId,
     /// Media identification (`a=mid`); empty if the peer's description has none.
     pub mid: String,
@@ -221,7 +221,7 @@ impl Local<'_> {
     }
 }
 
-/// Transport parameters of the peer, from the first active section, which applies to the whole bundle.
+/// Transport parameters of the peer. The first active section contains those of the whole bundle.
 struct Transport {
     remote: ice::Credentials,
     fingerprints: Vec<dtls::Fingerprint>,
@@ -370,7 +370,7 @@ pub fn read_candidate(candidate: &sdp::Candidate) -> Option<ice::Candidate> {
         priority: candidate.priority,
         kind,
         base: related,
-        // Only the peer compares foundations, for its own pairs.
+        // Foundations only decide which frozen pairs are checked first, and the agent has no frozen pairs.
         foundation: 0,
     })
 }

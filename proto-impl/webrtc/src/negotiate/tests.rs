@@ -165,8 +165,8 @@ fn a_player_gets_what_is_sent() {
         let source = section.local_source.unwrap();
         assert!(media.attributes.ssrcs().any(|line| line.ssrc == source.ssrc && line.name == "cname"));
         assert_eq!(media.attributes.msid(), Some(&msid));
-        // Feedback about arrival times shows the capacity of the path. Its extension changes with each packet,
-        // so lost packets must not be retransmitted unchanged.
+        // Feedback about arrival times shows the capacity of the path. It needs a header extension that
+        // changes with each packet, so lost packets must not be retransmitted unchanged.
         assert!(section.extensions.id(Extension::TransportCc).is_some());
         assert!(section.formats[0].has_free_heads());
         let red = section.formats[0].red;
@@ -352,8 +352,8 @@ fn packets_that_are_repeated_as_they_are_have_nothing_in_their_heads_but_the_nam
     assert_eq!(agreed, [Extension::Mid]);
 }
 
-/// Checks redundant audio from a publisher. libwebrtc sends it if that format comes first, and does not
-/// retransmit audio.
+/// Checks redundant audio from a publisher. libwebrtc sends redundant audio if that format comes first, and
+/// does not retransmit audio.
 #[test]
 fn redundant_audio_is_taken_of_publishers() {
     let first = CHROMIUM.replacen("SAVPF 111 63", "SAVPF 63 111", 1);
@@ -383,7 +383,7 @@ fn redundant_audio_is_for_viewers() {
     };
     let (description, sources) =
         offer(&[(MediaKind::Audio, sends)], &mut Offers::default(), &mut ours.local());
-    // A browser accepts it, and does not request lost audio.
+    // A browser accepts redundant audio, and then does not request lost audio packets.
     let taken: Vec<Format> = offered_formats(Codec::Opus, 96)
         .into_iter()
         .map(|format| Format { feedback: vec![Feedback::TransportCc], ..format })
@@ -395,7 +395,7 @@ fn redundant_audio_is_for_viewers() {
     let (mut answered, _) = answer(&sent, |_, _| Some(receives.clone()), false, &mut theirs.local()).unwrap();
     let with = accept_answer(&description, &sources, &answered).unwrap();
     assert_eq!(with.sections[0].formats[0].red, selected[0].red);
-    // A peer that does not accept it.
+    // Another peer rejects redundant audio.
     if let sdp::Formats::Rtp(types) = &mut answered.media[0].formats {
         types.retain(|number| Some(*number) != selected[0].red);
     }
@@ -415,7 +415,7 @@ fn a_section_of_data_channels_is_taken_beside_media() {
     assert!(mids.iter().any(|mid| Some(mid.as_str()) == data.attributes.mid()), "{mids:?}");
     assert_eq!(negotiated.sections.len(), 2);
     assert_eq!(read(&answer.write()), answer);
-    // As the first section, it carries the transport.
+    // If the section of data channels is the first, it carries the transport attributes.
     let mut first = offer.clone();
     first.media.rotate_right(1);
     let (answer, _) = answer_to(&first).unwrap();
@@ -437,7 +437,8 @@ fn a_section_of_data_channels_is_taken_beside_media() {
     }
 }
 
-/// D-02: Checks offers without a fingerprint, or with SHA-1 only, with which peers could not be authenticated.
+/// D-02: Checks that an offer without a fingerprint, or with only a SHA-1 fingerprint, is refused, because
+/// its peer could not be authenticated.
 #[test]
 fn d_02_an_offer_without_a_good_fingerprint_is_refused() {
     let keep = |text: &str, keep: &dyn Fn(&str) -> bool| {

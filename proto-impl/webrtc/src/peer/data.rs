@@ -12,7 +12,7 @@ use super::Peer;
 use crate::event::Event;
 use crate::transport::Transport;
 
-/// Maximum number of packets passed to DTLS in one drain: fewer than DTLS buffers.
+/// Maximum number of packets passed to DTLS in one drain. DTLS has buffers for more.
 const PACKETS_PER_DRAIN: usize = 32;
 /// Maximum overhead of a DTLS record, in bytes: header, nonce and tag.
 const RECORD_BYTES: usize = 13 + 8 + 16;
@@ -83,7 +83,7 @@ impl Data {
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         let event = self.association.poll_event()?;
-        // Taking a message may open the peer's window.
+        // Taking a message may open the window announced to the peer.
         self.is_active = true;
         Some(match event {
             sctp::Event::Connected => Event::DataConnected,

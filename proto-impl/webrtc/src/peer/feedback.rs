@@ -188,7 +188,8 @@ impl Peer {
         let Some(reception) = &mut self.reception else { return };
         let requests = reception.poll_requests(now);
         let urgent = reception.is_rate_urgent(now).then(|| reception.rate_estimate(now, &[])).flatten();
-        // The feedback covers all sources. Even if none is left, it reports what has arrived.
+        // Transport-wide feedback covers all sources, so any SSRC will do. Without a source, arrivals are
+        // still reported.
         let any_source = reception.any_source().unwrap_or(Ssrc(0));
         let mut feedback = Vec::new();
         for (media, numbers) in &requests.nacks {
@@ -215,7 +216,7 @@ impl Peer {
             compound.remb(self.reports.ssrc, bits, &rated);
             feedback.push(compound);
         }
-        // Each packet carries a single part, because a second one that does not fit would never be sent.
+        // Each compound packet carries a single feedback part: a second part that does not fit would be lost.
         while self.reception.as_ref().is_some_and(|reception| reception.has_arrivals(now)) {
             let mut compound = self.start_feedback();
             let arrivals = self.reception.as_mut().and_then(|reception| reception.arrivals());

@@ -149,15 +149,16 @@ impl Peer {
         self.negotiation.takes_data = true;
     }
 
-    /// Queues a unit of a track, in the section's first format. It was sampled at `sampled`, on a clock common
-    /// to all sections, so that audio and video stay in sync. Returns false if the section does not send.
+    /// Queues a unit of a track, in the section's first format. `sampled` is its sampling time on a clock
+    /// common to all sections, so that audio and video stay in sync. Returns false if the section does not
+    /// send.
     pub fn send(&mut self, section: SectionId, unit: &LoggedUnit, sampled: Instant) -> bool {
         self.sending.send(section, unit, sampled)
     }
 
-    /// Starts a section at an earlier point than the live edge, whose timestamp is `edge` now on the clock of
-    /// its track. Until the first unit that leaves on time, timestamps follow the times at which units leave,
-    /// so that a late viewer's player shows units when they arrive.
+    /// Starts a section behind the live edge of its track. `edge` is the track's timestamp of the live edge
+    /// now. Until the first unit that leaves on time, timestamps follow the times at which units leave, so
+    /// that a late viewer's player shows units when they arrive.
     pub fn begin_behind(&mut self, now: Instant, section: SectionId, edge: u32) {
         if let Some(sender) = self.sending.of(section) {
             sender.begin_behind(now, edge);
@@ -228,9 +229,8 @@ impl Peer {
         self.reception.as_ref()?.playout_delay
     }
 
-    /// Returns the estimated rate of the path to the peer, in bits per second, as far as it was tested: up to
-    /// one and a half times the rate being sent, unless feedback contradicts it. `None` before the first
-    /// feedback, and for peers without feedback.
+    /// Returns the estimated rate of the path to the peer, in bits per second, limited to what was tested:
+    /// one and a half times the rate sent. `None` before the first feedback, and for peers without feedback.
     #[must_use]
     pub fn estimate(&self, now: Instant) -> Option<u64> {
         self.sending.bandwidth.estimate(now)

@@ -26,7 +26,7 @@ const USABLE: u64 = 950;
 pub struct Queued {
     /// Payload bytes that are waiting.
     pub bytes: u64,
-    /// Time until all of them have left at the current pace: the delay of a picture queued now.
+    /// Time until all these bytes have left at the current pace: the delay of a picture queued now.
     pub time: Duration,
 }
 
@@ -63,8 +63,8 @@ impl Sending {
         self.senders.iter_mut().find(|sender| sender.section == section)
     }
 
-    /// Handles the receiver's estimate (draft-alvestrand-rmcat-remb-03). It covers only the sources in its
-    /// list: aiortc lists the video sources and measures only those, so the audio rate is added.
+    /// Handles the receiver's estimate (draft-alvestrand-rmcat-remb-03), which covers only the sources that
+    /// it lists. aiortc lists and measures only the video sources, so the rate of audio is added.
     pub(super) fn handle_remb(&mut self, now: Instant, remb: &Remb<'_>) {
         let is_audio = |ssrc| self.senders.iter().any(|sender| !sender.is_video() && sender.ssrc() == ssrc);
         let beside = if remb.ssrcs().any(is_audio) { 0 } else { self.outflow.bits(now, Purpose::Audio) };
@@ -113,8 +113,8 @@ impl Sending {
 
     /// Handles passed time.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        // Ends a due pause here as well: senders are only drained with a log, which is missing once the track
-        // is gone, and the deadline would remain.
+        // Ends a pause that is due. Otherwise its deadline would remain after the track is gone, because
+        // senders are drained only with the track's log.
         self.pacer.may_send(now);
         let Self { senders, bandwidth, .. } = self;
         senders.iter_mut().for_each(|sender| sender.handle_timeout(now, bandwidth));
@@ -196,7 +196,8 @@ fn fill<'l>(
     let pads = senders.iter_mut().find(|sender| due > 0 && sender.can_pad());
     let has_room =
         pads.is_none_or(|sender| log(sender.section).is_none_or(|log| sender.pad(now, due, log, road)));
-    // After a pause there are no recent packets to use as padding.
+    // Give up the probe if padding is due but none could be sent: after a pause there are no recent packets
+    // to repeat.
     let is_vain = due > 0 && has_room && road.out.len() == padded;
     if is_vain {
         road.prober.give_up();

@@ -17,7 +17,7 @@ use crate::receive::Reception;
 use crate::send::Sender;
 use crate::transport::Agent;
 
-/// Descriptions of both sides, and their result.
+/// Session descriptions of both sides, and the result of the negotiation.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     fingerprint: sdp::Fingerprint,
@@ -312,9 +312,9 @@ impl Peer {
         Ok(Description { media: vec![section], ..Description::default() })
     }
 
-    /// Settles the format of a section that sends, before its first unit, and frees its other formats, which
-    /// take half of a viewer's memory. Until then, the first format is used. Returns false if the section does
-    /// not send, lacks the format, or has already sent a unit in another format.
+    /// Fixes the format in which a section sends, and frees its other formats, which take half of a viewer's
+    /// memory. Must be called before the first unit; without it, the first format is used. Returns false if
+    /// the section does not send, lacks the format, or has already sent a unit in another format.
     pub fn settle(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
         let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
             return false;
@@ -341,9 +341,9 @@ impl Peer {
         true
     }
 
-    /// Switches to another format of a section from the next unit on, and keeps all formats, for a section that
-    /// several streams share in turn ([`Peer::vacate`]). Returns false if the section does not send or lacks
-    /// the format, or if the format has a different clock rate.
+    /// Switches a section to another of its formats, from the next unit on, and keeps all formats. For a
+    /// section that several streams share in turn ([`Peer::vacate`]). Returns false if the section does not
+    /// send or lacks the format, or if the format has a different clock rate.
     pub fn occupy(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
         let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
             return false;

@@ -138,7 +138,7 @@ fn key_frames_are_asked_for_by_the_message_that_was_agreed_on() {
         for _ in 0..3 {
             bench.peer.request_key_frame(bench.now, SectionId(0), 0);
             sent.extend(bench.feedback());
-            // At increasing intervals while no key frame arrives.
+            // Requests are repeated at increasing intervals while no key frame arrives.
             bench.wait(2000);
             sent.extend(bench.feedback());
         }
@@ -157,7 +157,7 @@ fn lost_packets_are_asked_for_where_the_peer_repeats_them() {
     }
 }
 
-/// Checks RFC 5506: if the peer does not accept feedback alone, it is preceded by a report.
+/// Checks RFC 5506: feedback is preceded by a report, unless the peer accepts feedback alone.
 #[test]
 fn feedback_goes_alone_where_the_peer_takes_that() {
     for (alone, parts) in [(true, &["nack 2"][..]), (false, &["report 0", "names", "nack 2"])] {
@@ -173,7 +173,7 @@ fn feedback_goes_alone_where_the_peer_takes_that() {
 
 #[test]
 fn the_rate_is_told_where_that_was_agreed_on() {
-    // A sender that gets arrival times estimates the rate itself.
+    // A sender that is sent arrival times estimates the rate itself, so it is sent no REMB.
     let cases = [
         (&["transport-cc"][..], &["remb 2000000 [5]"][..]),
         (&["transport-cc", "goog-remb"], &[]),
@@ -241,7 +241,8 @@ fn a_lost_packet_is_asked_for_again_after_the_round_trip_that_was_measured() {
             bench.wait(10);
         }
         let apart = asked[1] - asked[0];
-        // Plus a quarter, plus the variation of the path.
+        // The requests may be further apart: by a quarter of the round trip, and by the variation of the
+        // path.
         let most = round_trip * 5 / 4 + 20;
         assert!((round_trip..=most).contains(&apart), "{round_trip}: {asked:?}");
     }
@@ -287,7 +288,8 @@ fn a_goodbye_ends_a_source() {
     assert!(bench.sent().iter().flatten().all(|part| part != "report 1" && !part.starts_with("remb")));
 }
 
-/// Checks an answer to our offer that accepts the sequence numbers but not the feedback.
+/// Checks that arrival times are not reported to a peer whose answer accepts the sequence numbers but not the
+/// feedback.
 #[test]
 fn arrivals_are_told_where_that_was_agreed_on() {
     let bench = Bench::without(&[]);
@@ -326,8 +328,8 @@ fn estimates_from_nothing_to_everything_are_bounded() {
     }
 }
 
-/// Checks that a storm of requests causes only one key frame per half second, and a list of packets of limited
-/// length.
+/// Checks that a storm of key frame requests and NACKs causes only one key frame per half second, and a
+/// limited list of packets to retransmit.
 #[test]
 fn storms_of_requests_are_bounded() {
     let mut bench = Bench::without(&[]);
@@ -352,8 +354,8 @@ fn storms_of_requests_are_bounded() {
     assert!(bench.peer.held_bytes() < 64 << 10, "{}", bench.peer.held_bytes());
 }
 
-/// Checks that the number of packets whose feedback is read from one datagram is limited, however many it
-/// reports.
+/// Checks that feedback from one datagram is evaluated for a limited number of packets only, even if it
+/// reports more.
 #[test]
 fn x_13_feedback_about_a_hundred_thousand_packets_in_a_datagram_is_not_read_to_its_end() {
     // A part that reports 8191 lost packets in one run.
@@ -379,7 +381,7 @@ fn a_section_that_is_sent_is_settled_once_and_before_its_first_unit() {
     assert_eq!(settled.formats, [section.formats[section.formats.len() - 1].clone()]);
     assert_eq!(settled.local_source, section.local_source);
     assert!(!bench.peer.settle(bench.now, section.id, first), "it was forgotten");
-    // Once a unit was sent, only its format, the first, can be settled.
+    // After a unit was sent in the first format, no other format can be chosen.
     let mut bench = Bench::new(|_| true);
     let unit = LoggedUnit {
         packets: PacketLog::new().next_id()..PacketLog::new().next_id(),

@@ -9,9 +9,9 @@ const INTERVAL_MAX: Duration = Duration::from_secs(4);
 /// Time, in addition to the round trip, that a publisher needs to encode and send a key frame.
 const MAKING: Duration = Duration::from_millis(300);
 
-/// Demand for key frames. The first request is sent immediately. Another follows when the answer is overdue,
-/// and each further one after twice the time, so that a publisher that cannot answer, or whose path is full, is
-/// not flooded. A key frame ends the demand.
+/// Demand for key frames. The first request is sent immediately. If no key frame arrives in time, the request
+/// is repeated, each time after twice the previous interval, so that a publisher that cannot answer, or whose
+/// path is full, is not flooded. A key frame ends the demand.
 #[derive(Debug, Default)]
 pub(crate) struct KeyFrameDemand {
     wanted: bool,
@@ -36,7 +36,7 @@ impl KeyFrameDemand {
         self.round_trip = round_trip;
     }
 
-    /// Returns true if a request must be sent now; it then counts as sent.
+    /// Returns true if a request must be sent now, and counts it as sent.
     pub(crate) fn poll(&mut self, now: Instant) -> bool {
         let is_first = self.wanted && self.last.is_none();
         let due = is_first || self.poll_timeout().is_some_and(|at| at <= now);
@@ -68,8 +68,8 @@ impl KeyFrameDemand {
 mod tests {
     use super::*;
 
-    /// Returns the times of requests in milliseconds, while a key frame is always wanted; key frames arrive at
-    /// the times `came`.
+    /// Returns the times of the requests in milliseconds, if a key frame is wanted all the time and key
+    /// frames arrive at the times `came`.
     fn asked(round_trip: u64, length: u64, came: &[u64]) -> Vec<u64> {
         let start = netsim::Clock::new().now();
         let mut demand = KeyFrameDemand::default();

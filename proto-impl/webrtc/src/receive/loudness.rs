@@ -26,9 +26,9 @@ const REPEAT: Duration = Duration::from_millis(500);
 const ABSENCE: Duration = Duration::from_secs(1);
 /// Units per dB in the smoothed level.
 const SCALE: u32 = 256;
-/// A louder packet moves the level by the distance divided by this.
+/// A packet louder than the smoothed level raises the level by the difference divided by this.
 const RISE: u32 = 8;
-/// A quieter packet moves the level by the distance divided by this.
+/// A packet quieter than the smoothed level lowers the level by the difference divided by this.
 const FALL: u32 = 32;
 
 /// Smoothed loudness of a publisher, described in the module.
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Packets of any level at any rate cause reports at a bounded rate.
+    /// Checks that packets of any level, at any rate, cause reports at a limited rate.
     #[test]
     fn reports_come_at_a_bounded_rate() {
         let mut bench = Bench::new();

@@ -159,8 +159,8 @@ fn named_layers_are_received_beside_each_other() {
     bench.delta(2, 11);
     assert_eq!(layers(&mut bench), [(1, true), (0, true), (0, false), (1, false)]);
     assert_eq!(bench.reception.unknown, 2);
-    // A packet of the lower layer is lost, and retransmitted by a source whose first packet says what it
-    // repairs.
+    // A packet of the lower layer is lost and retransmitted. The first packet of the RTX source names the
+    // layer.
     bench.delta(2, 13);
     bench.delta(1, 102);
     assert_eq!(layers(&mut bench), [(0, false)]);
@@ -179,7 +179,7 @@ fn named_layers_are_received_beside_each_other() {
     assert_eq!(bench.key_frames_wanted(), [1]);
 }
 
-/// Checks three simultaneous layers from a page that writes its own SSRC group.
+/// Checks that three simultaneous layers are not mixed, from a page that writes its own SSRC group.
 #[test]
 fn layers_are_not_mixed() {
     let mut bench = Bench::new();
@@ -222,8 +222,8 @@ fn a_source_that_begins_anew_is_taken_at_once() {
     assert!(bench.events().starts_with('F'), "behind a goodbye any other is taken");
 }
 
-/// Checks comfort noise, which has a payload type that was not negotiated, but uses numbers of the same
-/// sequence.
+/// Checks that comfort noise does not count as lost packets: its payload type was not negotiated, but it uses
+/// sequence numbers of the same source.
 #[test]
 fn what_has_no_format_is_no_loss() {
     let mut bench = Bench::new();
@@ -255,9 +255,9 @@ fn a_key_frame_is_asked_for_until_it_comes() {
         asked.extend(bench.key_frames_wanted());
         bench.wait(33);
     }
-    // Immediately, then after 500 ms, 1 s, ...
+    // Requested immediately, then again after 500 ms, 1 s, ...
     assert_eq!(asked.len(), 3);
-    // A distant publisher is given the time that its answer takes.
+    // For a distant publisher, the interval includes the round trip that an answer takes.
     let mut far = Bench::new();
     far.reception.set_round_trip(Duration::from_millis(800));
     let mut asked_at = Vec::new();
@@ -279,7 +279,7 @@ fn a_key_frame_is_asked_for_until_it_comes() {
     assert_eq!((bench.events(), bench.key_frames_wanted()), ("LD".to_owned(), vec![1]));
 }
 
-/// Checks that reports about packets of removed sources are not delayed forever.
+/// Checks that arrival times are reported even if the peer has only an RTX source.
 #[test]
 fn arrivals_of_repairs_alone_are_told() {
     let mut bench = Bench::new();
@@ -289,8 +289,8 @@ fn arrivals_of_repairs_alone_are_told() {
     assert!(bench.reception.has_arrivals(bench.now));
 }
 
-/// Checks a sender that restarts with its old SSRC and other timestamps, to which the old report does not
-/// apply.
+/// Checks that a sender report no longer applies after the sender restarts with its old SSRC and other
+/// timestamps.
 #[test]
 fn a_restart_forgets_the_clock() {
     let mut bench = Bench::new();

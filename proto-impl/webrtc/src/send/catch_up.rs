@@ -9,11 +9,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Tolerance after which a picture counts as late: the time that the pacer may take to send a picture.
+/// Delay up to which a picture counts as on time: the time that the pacer may take to send a picture.
 const ON_TIME: Duration = Duration::from_millis(30);
 /// Time after which timestamps return to those of the track, even if pictures still leave late.
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(5);
-/// Timestamps return to those of the track by one part in this many of each step of its clock.
+/// With each picture, the shift is reduced by the timestamp step to the previous picture, divided by this.
 const RETURN_SHARE: u32 = 5;
 /// Longest step between two pictures, in seconds; a longer one is attributed to a change of the clock.
 const STEP_MAX: u32 = 60;
@@ -34,7 +34,7 @@ struct Shift {
 /// The shifts of timestamps, described in the module.
 #[derive(Debug)]
 pub(super) struct CatchUp {
-    /// Timestamp of the live edge, and the instant at which it was valid.
+    /// Timestamp of the live edge when the viewer started, and the time of that start.
     edge: (u32, Instant),
     clock_rate: u32,
     /// True until the first unit that leaves on time.
@@ -137,9 +137,9 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Sends pictures of 40 ms, starting `behind` pictures before the edge, as soon as each exists and `each`
-    /// has passed since the previous one. Returns the time since the start and the timestamp of each picture;
-    /// the timestamp is relative to the edge at the start.
+    /// Sends pictures of 40 ms, starting `behind` pictures before the live edge. A picture is sent once it
+    /// exists and `each` has passed since the previous one. Returns the time since the start and the
+    /// timestamp of each picture; the timestamp is relative to the edge at the start.
     fn run(behind: u32, each: Duration, count: u32) -> (CatchUp, Vec<(Duration, i32)>) {
         let start = netsim::Clock::new().now();
         let mut catch_up = CatchUp::new(start, EDGE, RATE);
@@ -206,7 +206,8 @@ mod tests {
         let first = catch_up.leaves(start, EDGE.wrapping_sub(50 * STEP));
         assert_eq!(first, 50 * STEP - 30 * 90);
         catch_up.end();
-        // If the new track's clock is elsewhere, one picture keeps the shift; then the shift is reduced.
+        // After a jump of the track's clock, the first picture keeps the shift; with the next picture, the
+        // shift is reduced.
         assert_eq!(catch_up.leaves(start, EDGE.wrapping_sub(1 << 30)), first);
         assert_eq!(catch_up.leaves(start, EDGE.wrapping_sub(1 << 30).wrapping_add(STEP)), first - STEP / 5);
     }

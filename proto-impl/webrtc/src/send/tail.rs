@@ -15,8 +15,8 @@ use rtp::SequenceNumber;
 const WAIT: Duration = Duration::from_millis(250);
 /// Maximum number of times that packets are sent again.
 const TIMES_MAX: u8 = 2;
-/// Maximum number of packets that are sent again: a medium-sized picture. For a larger one, the last packets
-/// are enough: receivers that evaluate retransmissions then request the rest.
+/// Maximum number of packets that are sent again: a medium-sized picture. Of a larger one, the last packets
+/// are enough: receivers that evaluate retransmissions then notice the gap and request the rest.
 const PACKETS_MAX: usize = 16;
 
 /// A sent packet.
@@ -45,8 +45,8 @@ impl Tail {
         transport: Option<u16>,
         round_trip: Duration,
     ) {
-        // If packets are not numbered, sending all again would mostly be in vain. The newest packet alone
-        // reveals the loss of the others.
+        // Without transport-wide numbers, arrivals are not reported, and most packets sent again would have
+        // arrived already. So only the newest packet is kept: it reveals the loss of earlier ones.
         let kept = if transport.is_some() { PACKETS_MAX - 1 } else { 0 };
         while self.packets.len() > kept {
             self.packets.pop_front();

@@ -161,7 +161,8 @@ fn a_long_unit_of_samples_keeps_its_time() {
     assert_eq!(times, [(0, 1146), (1146, 1146), (2292, 708)]);
 }
 
-/// Checks a mid that is a valid token (RFC 5888 §4), but longer than the space that payloads leave.
+/// Checks that a mid longer than the space beside the payload is left out of packets, although it is a valid
+/// token (RFC 5888 §4).
 #[test]
 fn a_long_name_stays_out_of_packets() {
     for (mid, head) in
@@ -236,8 +237,8 @@ fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
     }
 }
 
-/// Checks that packets from before the live edge are retransmitted with the timestamp with which they were
-/// first sent, and later ones with that of the track.
+/// Checks that a packet from before the live edge is retransmitted with the timestamp with which it was first
+/// sent, and a later packet with the timestamp of the track.
 #[test]
 fn what_is_sent_again_has_the_time_with_which_it_left() {
     let mut bench = Bench::new(Codec::Opus, "0");
@@ -264,8 +265,8 @@ fn what_is_sent_again_has_the_time_with_which_it_left() {
     }
 }
 
-/// Checks repeated requests for everything: retransmissions are limited to their share, the lists are limited, and a
-/// full path has no second copies.
+/// Checks repeated requests for everything: retransmissions stay within their share of the sent bytes, the
+/// lists are limited, and no second copies are sent on a full path.
 #[test]
 fn requests_for_everything_have_their_share() {
     for (loss, is_congested, most) in [(0, true, 2), (350, true, 8), (350, false, 8)] {

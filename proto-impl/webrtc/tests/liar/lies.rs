@@ -13,9 +13,9 @@ const COMPOUND_BYTES: usize = 1100;
 const TRANSPORT_FEEDBACK: [u8; 2] = [0x8f, 205];
 /// Longest run of one chunk.
 const RUN_MAX: u16 = 0x1fff;
-/// Requests of key frames in each portion.
+/// Number of key frame requests in each portion of false feedback.
 const KEY_FRAMES: u8 = 20;
-/// Sequence numbers that are asked for in each portion.
+/// Number of sequence numbers requested in each portion of false feedback.
 const NACKED: u16 = 4000;
 /// Newest sequence numbers, which may still be kept: a second of packets.
 const RECENT: u16 = 300;
@@ -23,31 +23,32 @@ const RECENT: u16 = 300;
 /// False feedback of a viewer about its path, sent fifty times a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// All packets are lost, by transport-wide feedback and by reports.
+    /// Claims that all packets are lost, by transport-wide feedback and by reports.
     AllLost,
-    /// All packets have arrived, all at the time of the first.
+    /// Claims that all packets have arrived, all at the time of the first.
     NoneLost,
-    /// All packets have arrived, later ones before earlier ones.
+    /// Claims that all packets have arrived, later ones before earlier ones.
     BackInTime,
-    /// All packets have arrived, but the times jump by half a day each time, forwards or backwards.
+    /// Claims that all packets have arrived, with times that jump by half a day each time, forwards or
+    /// backwards.
     Leaps,
-    /// The path carries nothing.
+    /// Claims by REMB that the path carries nothing.
     RembOfNothing,
-    /// The path carries more than any real one.
+    /// Claims by REMB that the path carries more than any real one.
     RembOfAll,
-    /// All packets have arrived, and retransmission of everything is requested constantly.
+    /// Claims that all packets have arrived, but constantly requests the retransmission of everything.
     NacksAll,
-    /// Every second packet is lost, and retransmission of everything is requested.
+    /// Claims that every second packet is lost, and requests the retransmission of everything.
     HalfLost,
-    /// Reports say that nothing arrives, and retransmission of everything is requested.
+    /// Claims in reports that nothing arrives, and requests the retransmission of everything.
     NacksAndReports,
-    /// Key frames are requested, by PLI and by FIR.
+    /// Requests key frames constantly, by PLI and by FIR.
     KeyFrames,
-    /// Packets have arrived that were never sent.
+    /// Claims that packets have arrived that were never sent.
     NeverSent,
-    /// Feedback about many packets in few bytes, many times per datagram.
+    /// Sends feedback about many packets in few bytes, many times per datagram.
     LongRuns,
-    /// Reports about sources that do not exist, and with times in the future.
+    /// Sends reports about sources that do not exist, and with times in the future.
     Reports,
 }
 
@@ -73,7 +74,7 @@ impl Lie {
         seen.told += 1;
         let numbers: Vec<u16> = seen.numbers.drain(..).collect();
         let newest = numbers.last().copied().unwrap_or(0);
-        // In units of 64 ms.
+        // The reference time of feedback is in units of 64 ms.
         let reference = i32::try_from(seen.told).unwrap() * 20 / 64;
         match self {
             Self::AllLost => [report(seen, 255), about(&numbers, |_| None, reference)].concat(),
@@ -129,7 +130,8 @@ fn report(seen: &Seen, fraction_lost: u8) -> Vec<Vec<u8>> {
     vec![compound.into_bytes()]
 }
 
-/// Thirty blocks about unknown sources or ours, with round trips that are negative or last hours.
+/// Returns thirty report blocks, about unknown sources and ours, with round trips that are negative or last
+/// hours.
 fn foreign_reports(seen: &Seen, portion: u32) -> Vec<Vec<u8>> {
     let blocks: Vec<_> = (0..30u32)
         .map(|n| ReportBlock {
@@ -212,7 +214,7 @@ fn feedback(base: u16, count: u16, reference: i32, chunks: &[u16], deltas: &[u8]
     out
 }
 
-/// A datagram of parts, each of which is about some eight thousand packets.
+/// Returns a datagram of 45 feedback parts, each about 8191 packets.
 fn long_runs(newest: u16) -> Vec<u8> {
     let part =
         |n: u16| feedback(newest.wrapping_sub(RUN_MAX).wrapping_add(n), RUN_MAX, 0, &[RUN_MAX, 0], &[]);

@@ -36,7 +36,7 @@ pub(crate) struct Seen {
     numbers: VecDeque<u16>,
     /// Media sources of the server, audio before video.
     sources: Vec<Ssrc>,
-    /// Newest sequence number of each of them.
+    /// Newest sequence number of each media source.
     newest: Vec<SequenceNumber>,
     /// Number of RTP packets of audio and of video.
     pub(crate) packets: [u64; 2],

@@ -206,7 +206,7 @@ fn an_idle_session_is_small() {
     assert!(pair.b.held_most < 80 << 10);
 }
 
-/// Checks an owner that closes the session while the answer is in flight.
+/// Checks that an answer that arrives after its session was closed starts nothing.
 #[test]
 fn an_answer_behind_the_end_begins_nothing() {
     let clock = Clock::new();
@@ -226,7 +226,7 @@ fn an_answer_behind_the_end_begins_nothing() {
     assert!(client.peer.sections().is_empty());
 }
 
-/// Checks a track that is removed while a burst of its packets is waiting.
+/// Checks that packets waiting for a removed track cause no wake-ups.
 #[test]
 fn what_waits_for_a_track_that_is_gone_wakes_nobody() {
     let mut pair = session(7, Direction::RecvOnly);

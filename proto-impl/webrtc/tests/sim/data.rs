@@ -160,7 +160,7 @@ fn sections_of_data_are_taken_in_the_forms_that_peers_have() {
         (("a=sctp-port:5000\r\n", ""), true),
         (("a=max-message-size:262144\r\n", ""), true),
         (("a=max-message-size:262144", "a=max-message-size:0"), true),
-        // If it is the only section, it need not be bundled.
+        // A section of data channels that is the only section need not be bundled.
         (("a=group:BUNDLE 0\r\n", ""), true),
         (("UDP/DTLS/SCTP", "DTLS/SCTP"), false),
         (("m=application 9", "m=application 0"), false),
@@ -211,7 +211,8 @@ fn unreliable_channels_lose_whole_messages() {
     assert!(got.iter().all(|(_, _, payload)| *payload == vec![payload[0]; 2000]));
 }
 
-/// Checks a peer whose owner does not poll events, and a peer that sends endlessly.
+/// Checks that memory stays limited, and media continues, if an owner does not poll events and its peer sends
+/// endlessly.
 #[test]
 fn a_flood_of_messages_is_bounded_and_hurts_no_media() {
     let mut pair = Ends::new(10).connect(10, 0.0);

@@ -36,8 +36,8 @@ fn checks(server: &End, client: &End, number: u8) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Checks an attacker who can send checks, and start a handshake, for ten seconds before the victim's first
-/// check.
+/// Checks that an attacker gets nothing even if his checks and his handshake begin ten seconds before the
+/// victim's first check.
 #[test]
 fn i_04_an_attacker_who_is_there_first_gets_nothing() {
     let clock = Clock::new();
@@ -117,7 +117,7 @@ fn i_06_a_viewer_that_is_gone_is_sent_nothing_after_thirty_seconds() {
     let (dark, end) = (pair.clock.now(), pair.clock.now() + secs(3600));
     pair.a_to_b =
         std::mem::replace(&mut pair.a_to_b, Link::new(&crypto::Seed::from_number(1))).blackout(dark, end);
-    // Until then, a viewer that is silent for a while keeps its stream.
+    // A viewer that is silent for less than thirty seconds keeps its stream.
     pair.run_for(secs(20)).unwrap();
     let sent = pair.b.sent;
     assert_eq!(pair.b.closed, None);

@@ -29,7 +29,7 @@ const WALL: Duration = Duration::from_secs(1_770_000_000);
 static IDENTITIES: LazyLock<[Arc<Identity>; 2]> =
     LazyLock::new(|| [1, 2].map(|n| Arc::new(Identity::self_signed(&Seed::from_number(n)).unwrap())));
 
-/// Seeds for a test: `few`, or as many as the environment says.
+/// Returns the seeds for a test: `few` of them, or as many as the variable `MILLSTREAM_SEEDS` says.
 pub(crate) fn seeds(few: u64) -> std::ops::Range<u64> {
     0..std::env::var("MILLSTREAM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
 }
@@ -40,12 +40,12 @@ pub(crate) fn server_config() -> Config {
 }
 
 pub(crate) fn client_config() -> Config {
-    // Checks every 20 ms, since a simulation has no other traffic to consider.
+    // ICE checks are sent every 20 ms, since a simulation has no other traffic to consider.
     let ice = ice::Config { ta: ms(20), rto: ms(250), ..ice::Config::default() };
     Config::new(IceMode::Full(Arc::new(ice)), Arc::clone(&IDENTITIES[1]))
 }
 
-/// An owner's handling of pictures for which there is no room.
+/// An owner's reaction to a picture that exceeds the budget for video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Sends all pictures nonetheless.
@@ -63,7 +63,7 @@ const KEY_BACKLOG_MAX: Duration = Duration::from_millis(600);
 /// Backlog above which the rest of a group is dropped. The backlog of a key frame alone must not end its group.
 const TAIL_BACKLOG_MAX: Duration = Duration::from_millis(900);
 
-/// A source that makes units at their time and packetizes them.
+/// A media source that makes each unit at its time, and packetizes it.
 pub(crate) struct Studio {
     media: MediaSource,
     next: Option<SyntheticUnit>,
@@ -181,8 +181,8 @@ pub(crate) struct End {
     pub(crate) data: Vec<Event>,
     pub(crate) held_most: usize,
     pub(crate) sent: u64,
-    /// Selects the datagrams to drop: called with true for STUN, and with the datagram's number among those of
-    /// its kind.
+    /// Returns true for a datagram to drop. Called with true for STUN, and with the datagram's number among
+    /// the STUN datagrams or among the others.
     pub(crate) swallow: Option<Box<dyn Fn(bool, u64) -> bool>>,
     /// Counts of sent datagrams, STUN and others.
     kinds: [u64; 2],

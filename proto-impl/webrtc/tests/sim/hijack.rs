@@ -41,7 +41,8 @@ fn junk() -> Vec<Vec<u8>> {
     all
 }
 
-/// I-04, D-01, D-03: Checks unauthenticated datagrams before the peer and during the session.
+/// I-04, D-01, D-03: Checks that unauthenticated datagrams change nothing, neither before the peer's first
+/// datagram nor during the session.
 #[test]
 fn i_04_unauthenticated_datagrams_before_the_peer_change_nothing() {
     let mut pair = session(1, Direction::RecvOnly);
@@ -112,7 +113,7 @@ fn i_03_media_follows_the_peer_to_another_address() {
     pair.b.remote = MOVED;
     let before = pair.a.verifier.video().received;
     let took = pair.run_until(secs(20), |a, _| a.verifier.video().received > before + 5).unwrap();
-    // At the latest with the next consent check.
+    // Media follows at the latest with the next consent check.
     assert!(took <= secs(8), "{took:?}");
     assert_eq!(pair.b.peer.media_path().unwrap().remote, MOVED);
 }
@@ -137,7 +138,7 @@ fn d_02_another_certificate_than_announced_gets_nothing() {
     assert!(!pair.b.connected && pair.b.peer.media_path().is_none());
 }
 
-/// Checks a publisher that makes up sources.
+/// Checks that a publisher cannot create sources without limit.
 #[test]
 fn x_07_sources_are_bounded() {
     use rtp::{Csrcs, Header, PayloadType, SequenceNumber, Ssrc};
@@ -164,9 +165,9 @@ fn x_07_sources_are_bounded() {
     assert_eq!(reception.b.peer.stats().received.len(), 0);
 }
 
-/// D-01: Checks ten thousand hellos per second from many addresses at a port on which a thousand sessions start
-/// one after another. The port's table drops all of them, before and after paths are valid, and every session
-/// connects.
+/// D-01: Checks ten thousand hellos per second from many addresses at a port on which a thousand sessions
+/// start one after another. The port's table drops all these hellos, before and after paths are valid, and
+/// every session connects.
 #[test]
 fn d_01_a_flood_of_hellos_reaches_nobody() {
     let mut demux = ice::Demux::new();

@@ -20,7 +20,7 @@ const SEED: u64 = 3;
 struct Outcome {
     /// Bytes that the server sent in [`LENGTH`].
     bytes: u64,
-    /// Maximum memory that its session held, in bytes.
+    /// Maximum memory that the viewer's session held, in bytes.
     held: usize,
     key_frames_wanted: u64,
 }
@@ -86,9 +86,10 @@ fn lied(lie: Lie) -> Outcome {
 /// Limits for the bytes sent, in percent of those sent to an honest viewer.
 const fn bounds(lie: Lie) -> (u64, u64) {
     match lie {
-        // Retransmissions take a quarter, plus the initial budgets: 64 KiB for each of two sections.
+        // Retransmissions may add a quarter to the media, plus the initial budgets: 64 KiB for each of two
+        // sections.
         Lie::NacksAll => (100, 130),
-        // A path that loses half needs twice the data.
+        // A path that loses half of the packets needs twice the data.
         Lie::HalfLost => (100, 200),
         // Audio continues even over a path that carries nothing.
         _ => (3, 101),

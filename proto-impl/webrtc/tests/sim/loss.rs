@@ -15,7 +15,7 @@ fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
             let swallow = move |is_stun: bool, n: u64| !is_stun && n < 8 && pattern >> n & 1 == 1;
             let end = if client { &mut pair.a } else { &mut pair.b };
             end.swallow = Some(Box::new(swallow));
-            // If all eight of one side are lost, there may be too little time for the handshake.
+            // If all eight datagrams of one side are lost, there may be too little time for the handshake.
             let over = |a: &End, b: &End| pattern == 255 && a.closed.is_some() && b.closed.is_some();
             let took = pair.run_until(secs(15), |a, b| both_connected(a, b) || over(a, b));
             assert!(took.is_ok_and(|took| took <= secs(11)), "pattern {pattern:08b} of the {name}: {took:?}");
@@ -104,9 +104,9 @@ fn what_is_lost_is_repaired() {
     assert!(missing * 200 <= made, "{missing} of {made}");
 }
 
-/// Checks 2 % loss with round trips of 500 ms and 700 ms: the server learns the round trip from the publisher's
-/// answers, and waits for retransmissions of video. This publisher keeps packets for a second, which allows
-/// only one retransmission of each. Audio is not held for that long.
+/// Checks 2 % loss with round trips of 500 ms and 700 ms: the server learns the round trip from the
+/// publisher's answers, and waits for retransmissions of video. The publisher keeps packets for a second,
+/// which allows only one retransmission of each packet. Audio is not held for that long.
 #[test]
 fn a_far_publisher_is_repaired() {
     for (latency, missing_max) in [(150, [3, 3]), (250, [45, 10]), (350, [45, 10])] {
@@ -133,13 +133,15 @@ fn a_far_publisher_is_repaired() {
             });
             let late = late.max().unwrap();
             println!("audio is {late:?} late at most");
-            // Audio is held for half a second; the rest is the time that it waits at the sender.
+            // Audio is held for half a second; the remaining delay is the time that audio waits at the
+            // sender.
             assert!(late <= ms(600), "{latency}, seed {seed}: {late:?}");
         }
     }
 }
 
-/// Checks a viewer over such a path, and a viewer with reordered packets.
+/// Checks that losses are also repaired for a viewer, over a path with jitter, reordered and duplicated
+/// packets.
 #[test]
 fn a_viewer_is_repaired_too() {
     for seed in seeds(5) {
@@ -216,12 +218,12 @@ fn what_the_path_carries_is_estimated() {
     let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
     assert!((3_000_000..6_000_000).contains(&estimate), "{estimate}");
     assert_eq!(pair.a.verifier.video().duplicated, 0);
-    // Half of the stream's rate.
+    // The path now carries less than half of the stream's rate.
     pair = pair.links(|link| link.rate(600_000));
     pair.run_for(secs(2)).unwrap();
     let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
     assert!((200_000..900_000).contains(&estimate), "{estimate}");
-    // A publisher gets no such feedback.
+    // The viewer sends no media, so it has no estimate and cannot probe.
     assert!(pair.a.peer.estimate(pair.clock.now()).is_none());
     let now = pair.clock.now();
     assert!(!pair.a.peer.probe(now, 1_000_000));
@@ -242,7 +244,7 @@ fn after_a_blackout_video_resumes() {
     assert!(late.is_some_and(|late| late <= secs(1) + ms(600)), "{late:?}");
 }
 
-/// Checks that a key frame is requested if none would come soon.
+/// Checks that a key frame is requested after an outage if no key frame is due soon.
 #[test]
 fn after_a_blackout_a_key_frame_is_asked_for() {
     let mut pair = session(1, Direction::SendOnly);

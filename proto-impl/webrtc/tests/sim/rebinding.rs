@@ -11,10 +11,10 @@ use sdp::Direction;
 use crate::harness::{CLIENT, Came, End, SERVER, Studio, VIDEO, both_connected, seeds, session};
 
 const MOVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 5001);
-/// An eavesdropper on the path, with the same address.
+/// Address of an eavesdropper on the path: the IP address of `MOVED`, with another port.
 const LISTENER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7)), 6666);
 
-/// A session of two seconds of media with this one-way latency.
+/// Returns a session after two seconds of media, over links with this one-way latency.
 fn running(seed: u64, direction: Direction, latency: Duration) -> Pair<End, End> {
     let mut pair = session(seed, direction).links(|link: Link| link.latency(latency));
     pair.run_until(secs(5), both_connected).unwrap();
@@ -64,13 +64,13 @@ fn i_12_a_publisher_behind_another_port_loses_nothing() {
         );
         let made = pair.a.studio.as_ref().unwrap().made;
         assert_eq!([pair.b.verifier.audio().received, pair.b.verifier.video().received], made);
-        // Key frames are asked for, and reports sent, by the new path.
+        // Key frame requests and reports use the new path.
         assert_eq!(pair.b.peer.media_path().unwrap().remote, MOVED);
     }
 }
 
-/// A listener keeps the peer's packets for itself and sends them on from a port of its own. The session takes what is authentic, and sends
-/// it nothing but checks, which it cannot answer.
+/// Checks an eavesdropper that intercepts the peer's packets and forwards them from its own port. The session
+/// accepts the authentic packets, but sends the eavesdropper only checks, which it cannot answer.
 #[test]
 fn i_12_a_listener_that_sends_media_on_is_sent_none() {
     let mut pair = running(1, Direction::RecvOnly, ms(20));
@@ -95,7 +95,8 @@ fn i_12_a_listener_that_sends_media_on_is_sent_none() {
     assert_eq!(pair.b.peer.media_path().unwrap().remote, CLIENT);
 }
 
-/// Forgeries from other ports of the peer's address: few are looked at, none moves anything.
+/// Checks forged packets from other ports of the peer's address: few are decrypted, and none changes the
+/// path.
 #[test]
 fn i_12_forged_media_from_other_ports_costs_few_tags() {
     let mut pair = running(2, Direction::RecvOnly, ms(20));
@@ -110,7 +111,7 @@ fn i_12_forged_media_from_other_ports_costs_few_tags() {
     let looked_at = refused(&pair) - before;
     assert!((1..=20).contains(&looked_at), "{looked_at}");
     assert_eq!(pair.b.peer.media_path().unwrap().remote, CLIENT);
-    // A true peer is heard a moment later.
+    // The real peer is heard on a new port a moment later.
     pair.run_for(ms(200)).unwrap();
     pair.b.remote = MOVED;
     pair.run_for(secs(1)).unwrap();

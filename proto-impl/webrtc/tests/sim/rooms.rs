@@ -218,7 +218,7 @@ fn a_payload_type_means_the_same_in_all_offers() {
             assert_eq!(before, format, "{number}");
         }
     }
-    // VP8, Opus, and the format that repeats each of them.
+    // VP8 and Opus, and for each the payload type that repeats its packets (RTX, RED).
     assert_eq!(known.len(), 4, "{known:?}");
 }
 

@@ -34,7 +34,7 @@ fn what_waits_for_a_viewer_is_bounded_and_the_oldest_is_given_up() {
     }
     let left = numbers(&mut pair.b, &track, now);
     assert_eq!((left.len(), pair.b.peer.stats().skipped), (RUNS, 100 - RUNS as u64));
-    // Dropped packets leave one gap in the sequence numbers; there are no others.
+    // The dropped packets leave one gap in the sequence numbers, and there are no other gaps.
     assert_eq!(left[0], before[199].plus(2));
     assert!(left.windows(2).all(|pair| pair[1] == pair[0].plus(1)));
 }

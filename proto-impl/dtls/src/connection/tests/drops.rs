@@ -23,7 +23,7 @@ impl Wire {
     fn new(versions: Versions, client_first: bool, mtu: usize) -> Self {
         let with = |number| Config { mtu, versions, ..config(number) };
         let mut ends = Ends::new(with(1), with(2));
-        // The server starts later; until then, nobody answers the client.
+        // The server starts later; before that, nobody answers the client.
         if client_first {
             ends.client.start(ends.clock.now());
             ends.clock.advance(ms(20));
@@ -147,7 +147,7 @@ fn d_11_all_patterns_of_doubling_and_reordering_of_the_first_eight_datagrams() {
     }
 }
 
-/// Checks a peer that never answers: eight tries, and the end ten seconds after the start.
+/// Checks that a client whose peer never answers tries eight times, and ends ten seconds after the start.
 #[test]
 fn d_11_silence_ends_after_ten_seconds() {
     for versions in SPOKEN {
@@ -160,8 +160,8 @@ fn d_11_silence_ends_after_ten_seconds() {
     }
 }
 
-/// Checks the loss of the last flight: the client repeats Finished, and the server answers with its stored
-/// flight.
+/// Checks that a lost last flight is replaced: the client repeats Finished, and the server answers with its
+/// stored flight.
 #[test]
 fn d_11_a_lost_last_flight_is_retransmitted() {
     let mut ends = Ends::new(config(1), config(2)).start();
@@ -175,7 +175,7 @@ fn d_11_a_lost_last_flight_is_retransmitted() {
     assert!(ends.server.is_connected());
     for round in 1..=3 {
         assert_eq!(sent(&mut ends.server, now).len(), 1, "{round}");
-        // The same datagram again is a replay; only a new one is answered.
+        // The same datagram again is a replay, and is dropped; only a new datagram is answered.
         deliver(&mut ends.server, now, &flight);
         assert_eq!(sent(&mut ends.server, now).len(), 0);
         ends.clock.advance(secs(1));
@@ -187,8 +187,8 @@ fn d_11_a_lost_last_flight_is_retransmitted() {
     assert!(ends.client.is_connected());
 }
 
-/// Checks a client that missed the last flight, and repeats its own in fragments. It gets one answer, not one
-/// per fragment.
+/// Checks that a client that missed the server's last flight, and repeats its own flight in fragments, gets
+/// one answer, not one per fragment.
 #[test]
 fn d_11_a_late_finished_in_fragments_is_one_question() {
     let (mut ends, _) = server_before_its_last_flight();
@@ -219,7 +219,7 @@ fn d_11_a_late_finished_in_fragments_is_one_question() {
     }
 }
 
-/// Checks a peer that keeps repeating its flight. It gets one answer per half of the timeout.
+/// Checks that a peer that keeps repeating its flight gets one answer per half of the timeout.
 #[test]
 fn d_11_a_peer_that_repeats_itself_is_answered_within_a_rate() {
     let mut ends = Ends::new(config(1), config(2)).start();

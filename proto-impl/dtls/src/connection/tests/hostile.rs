@@ -135,7 +135,7 @@ fn d_15_what_a_server_refuses() {
         (E::EC_POINT_FORMATS, vec![1, 1], Failure::Illegal("no uncompressed points")),
         (E::RENEGOTIATION_INFO, vec![12; 13], Failure::Renegotiation),
         (E::EXTENDED_MASTER_SECRET, vec![0], Failure::Malformed),
-        // Only DTLS 1.3, and only 1.0.
+        // The client supports only DTLS 1.3, or only DTLS 1.0.
         (E::SUPPORTED_VERSIONS, vec![2, 0xfe, 0xfc], Failure::Version),
         (E::SUPPORTED_VERSIONS, vec![2, 0xfe, 0xff], Failure::Version),
     ] {
@@ -156,7 +156,7 @@ fn d_15_what_a_server_takes() {
         drop_extension(&mut hello.extensions.list, kind);
         hello.extensions.push(kind, body);
     };
-    // A master key identifier is answered with an empty one.
+    // A master key identifier is answered with an empty identifier.
     let answer = taken(&|hello| {
         set(hello, E::USE_SRTP, UseSrtp { profiles: vec![0x99, 1], mki: b"key" }.write());
     });
@@ -164,7 +164,8 @@ fn d_15_what_a_server_takes() {
     let srtp = UseSrtp::read(answer.extensions.find(E::USE_SRTP).unwrap()).unwrap();
     assert_eq!((srtp.profiles, srtp.mki), (vec![1], &[][..]));
 
-    // Like Chromium's: DTLS 1.3 as well, an unknown group, other suites, and various extensions.
+    // A hello like Chromium's: it also offers DTLS 1.3, an unknown group, other suites, and various
+    // extensions.
     let answer = taken(&|hello| {
         hello.suites = vec![0x1301, 0x1302, 0x1303, 0xcca9, 0xc02f, 0xc02b, 0xc009, 0x00ff];
         set(hello, E::SUPPORTED_VERSIONS, vec![4, 0xfe, 0xfc, 0xfe, 0xfd]);
@@ -226,7 +227,7 @@ fn server_on_flight(change: impl Fn(MessageType, &mut Vec<u8>)) -> Option<Failur
     for (kind, sequence, mut body) in messages(&sent(&mut ends.client, now)) {
         change(kind, &mut body);
         let head = |fragment| FragmentHead { kind, length: body.len(), sequence, offset: 0, fragment };
-        // Even a very long body begins with a fragment.
+        // Of a very long body, only the first fragment is sent.
         let first = body.len().min(10_100);
         ends.server.handle_datagram(now, &mut fragment(&head(first), &body[..first]));
     }
@@ -248,7 +249,7 @@ fn d_13_points_that_are_none() {
             }
         })
     };
-    // RFC 7748 §6.1: zero, one, p - 1, p, p + 1, and two points of order eight.
+    // Invalid public values (RFC 7748 §6.1): zero, one, p - 1, p, p + 1, and two points of order eight.
     let of_order_8 = |text: &str| -> Vec<u8> {
         (0..64).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     };
@@ -387,7 +388,7 @@ fn d_12_finished_of_another_transcript_or_in_the_clear() {
     let flight = sent(&mut ends.server, now);
     deliver(&mut ends.client, now, &flight);
     let flight = sent(&mut ends.client, now);
-    // Everything except Finished, followed by an unencrypted Finished, which anyone can send.
+    // The flight without its Finished, then a Finished that is not encrypted, which anyone can send.
     let protected = 13 + 12 + 12 + 24;
     let clear = &flight[0][..flight[0].len() - protected - 14];
     deliver(&mut ends.server, now, &[clear.to_vec()]);
@@ -488,7 +489,7 @@ fn d_18_what_is_forged_in_the_clear_is_ignored_once_keys_are_on() {
         deliver(end, now, &[hello, message(MessageType::FINISHED, 7, &[0; 12])]);
         assert_eq!(end.poll_event(), None);
         assert_eq!(sent(end, now).len(), 0);
-        // With the right epoch but without the key.
+        // A record with the right epoch, but not encrypted with the key.
         end.handle_datagram(now, &mut record(ContentType::ALERT, 1, 77, &[2; 26]));
         assert_eq!((end.stats().dropped_forged, end.stats().dropped_early), (1, count + 2));
         count = 0;

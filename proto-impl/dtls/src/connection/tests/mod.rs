@@ -45,7 +45,7 @@ impl Ends {
         self
     }
 
-    /// Delivers datagrams between the ends until there are none.
+    /// Delivers datagrams between the ends until neither end sends any more.
     fn run(&mut self) {
         for _ in 0..20 {
             let sent = sent(&mut self.client, self.clock.now());
@@ -279,7 +279,7 @@ const SPOKEN: [Versions; 3] = [Versions::Only12, Versions::Only13, Versions::Bot
 #[test]
 fn d_01_an_unauthenticated_peer_gets_a_cookie_and_nothing_is_kept() {
     for (versions, mtu) in SPOKEN.into_iter().flat_map(|versions| [(versions, 1200), (versions, 150)]) {
-        // A hello in fragments does not fit into a cookie: it gets DTLS 1.2, or no answer.
+        // A hello in fragments does not fit into a cookie: it is answered with DTLS 1.2, or not at all.
         if versions == Versions::Only13 && mtu == 150 {
             continue;
         }

@@ -299,7 +299,7 @@ fn d_28_a_second_hello_is_asked_for_once() {
     ends.server.handle_datagram(now, &mut message(MessageType::CLIENT_HELLO, 1, &body));
     assert_eq!(failure(&mut ends.server, now).0, Some(Failure::Illegal("not the share that was asked for")));
 
-    // Another group is requested: the client creates a key for it, with the same random value, once.
+    // If another group is requested, the client creates a key for it once, with the same random value.
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
     sent(&mut ends.client, now);
     let mut request = request;
@@ -433,7 +433,7 @@ fn d_02_the_certificate_must_be_the_announced_one_in_13() {
                 assert_eq!(reason(&mut ends.client), CloseReason::Failed(failure));
                 assert_eq!(reason(&mut ends.server), CloseReason::Alert(failure.alert()));
             } else {
-                // The client is already connected when it learns of this.
+                // The client is already connected when the server refuses its certificate.
                 assert!(matches!(ends.client.poll_event(), Some(Event::Connected(_))));
                 assert_eq!(reason(&mut ends.client), CloseReason::Alert(failure.alert()));
                 assert_eq!(reason(&mut ends.server), CloseReason::Failed(failure));
@@ -581,7 +581,7 @@ fn d_12_old_keys_are_for_what_is_repeated_only() {
     let refused = Failure::Unexpected(MessageType::KEY_UPDATE);
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(refused));
 
-    // A message after the update, with the keys that the update ends.
+    // A message that follows the key update, but uses the keys that the update replaces.
     let mut ends = before_the_acknowledgement();
     for sequence in [5, 4] {
         let mut record = session(&mut ends.client).forge(3, ContentType::HANDSHAKE, &update(sequence));

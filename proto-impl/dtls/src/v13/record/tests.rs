@@ -91,7 +91,7 @@ fn numbers_are_reconstructed() {
     for (next, low, bits, full) in [
         (0, 0, 8, 0),
         (0, 0x7f, 8, 0x7f),
-        // There are no numbers before the first, so it is far ahead.
+        // No number is below 0, so the low bits belong to a number that is far ahead.
         (0, 0x80, 8, 0x80),
         (0, 0xff, 8, 0xff),
         (0x100, 0xff, 8, 0xff),

@@ -150,8 +150,8 @@ fn mean(seconds: &[Second]) -> u64 {
     seconds.iter().map(|second| second.sent_bits).sum::<u64>() / seconds.len() as u64
 }
 
-/// Checks a line whose rate drops for a while: from the fourth second on, the data sent fits, and afterwards
-/// the rate rises again.
+/// Checks a line whose rate drops for a while: from the fourth second on, the line carries all data sent, and
+/// after the drop the rate rises again.
 #[test]
 fn a_sender_settles_at_what_passes_and_rises_again() {
     let mut failed = Vec::new();
@@ -193,7 +193,7 @@ fn loss_of_the_path_does_not_starve_a_sender() {
     }
 }
 
-/// Checks that a queue filled by others does not stop the sender.
+/// Checks that a queue filled by the traffic of others does not stop the sender.
 #[test]
 fn a_queue_of_others_does_not_starve_a_sender() {
     let mut path = Loop::new(1, 10_000_000);

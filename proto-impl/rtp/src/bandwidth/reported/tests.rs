@@ -13,14 +13,14 @@ struct Line {
     now_ms: u64,
     rate: u64,
     queue_ms: u64,
-    /// Share that is lost by chance before the queue, in thousandths.
+    /// Share of packets lost by chance before the queue, in thousandths.
     loss: u64,
     /// Interval of reports.
     report_ms: u64,
     random: Random,
     /// Time from which on the line is idle, in microseconds.
     free: u64,
-    /// Bytes that may leave, in thousandths of a bit.
+    /// Credit for sending, in thousandths of a bit.
     credit: u64,
     path: ReportedPath,
     number: u16,
@@ -190,7 +190,7 @@ fn a_path_that_widens_is_tried_and_less_often_when_that_fails() {
     assert!(first > 0 && later < first, "{first} {later}");
 }
 
-/// Checks a path on which nothing arrives for a while: afterwards, its capacity is as before.
+/// Checks that a path on which nothing arrives for a while has its former capacity afterwards.
 #[test]
 fn a_path_that_was_away_is_not_narrow() {
     for (report_ms, away) in [(1_000, 5), (1_000, 30), (5_000, 2), (5_000, 30)] {

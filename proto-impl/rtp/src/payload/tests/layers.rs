@@ -46,7 +46,7 @@ fn vp9_pictures(pictures: &[Picture]) -> String {
                 out.push(if frame.key_frame { 'K' } else { 'D' });
                 let both = frame.payload.len() > 5;
                 out.push(if both { 'W' } else { char::from(frame.payload[1]).to_ascii_uppercase() });
-                // An index is present if and only if there are two frames.
+                // A superframe index is present if and only if the picture has two frames.
                 assert_eq!(frame.payload.last().unwrap() & 0xe0 == 0xc0, both);
             }
             more => panic!("{more:?}"),
@@ -91,8 +91,8 @@ fn of_independent_layers_of_vp9_the_top_one_is_taken() {
     );
     let once = [(key, 1), (svc, 2), (apart, 9), (svc, 2), (apart, 9), (svc, 1)];
     check("full SVC, now and then apart", &once, &format!("KW{}", times("DW", 23)));
-    // After the upper layer was used alone, both cannot be combined again before a key picture; from there on,
-    // pictures stay whole.
+    // After the upper layer was output alone, pictures that need both layers are broken until the next key
+    // picture. From there on, pictures are output whole.
     let changed = [(own, 1), (apart, 2), (svc, 2), (own, 1), (apart, 12)];
     check("a mode that changes", &changed, &format!("KUDUDUxxKW{}", times("DW", 12)));
 }

@@ -187,7 +187,7 @@ fn the_hold_follows_the_round_trip() {
                     println!(
                         "{round_trip:3} {loss:2} {jitter:3} | {whole:4} | {p50:4} {p95:4} | {resent:.2}"
                     );
-                    // With jitter that preserves the order, most packets are as late as the latest.
+                    // Jitter that preserves the order makes most packets as late as the latest.
                     let round_trip = round_trip + 2 * jitter;
                     let least = match (loss, round_trip) {
                         (0, _) => 1000,
@@ -264,8 +264,9 @@ fn requests_where_packets_overtake(seed: u64, jitter: u64, loss: u64) -> (usize,
     (asked * 1000 / counted, (receiver.stats().lost - given_up_before) * 1000 / counted as u64)
 }
 
-/// Checks a sender without repairs of their own number, which repeats a packet for each request, on a path that loses packets and
-/// keeps their order: second copies are not taken for late packets, which would delay each request.
+/// Checks a sender that retransmits under the original number, once for each request, on a path that loses
+/// packets and keeps their order: second copies must not count as late packets, since that would delay each
+/// request.
 #[test]
 fn repeated_repairs_are_no_late_packets() {
     let start = netsim::Clock::new().now();
@@ -308,7 +309,8 @@ fn repeated_repairs_are_no_late_packets() {
     assert!(asked_after.iter().all(|after| *after <= 30), "{asked_after:?}");
 }
 
-/// Checks that packets that are only late are hardly requested: repairs of them took a third of a publisher's line.
+/// Checks that packets that are only late are hardly ever requested, since repairs of them would take
+/// capacity from media.
 #[test]
 fn packets_that_overtake_each_other_are_not_requested() {
     for (jitter, loss, most) in [(30, 0, 40), (100, 0, 60), (200, 0, 60), (100, 5, 250)] {
@@ -348,7 +350,8 @@ fn given_up(seed: u64, jitter: u64, packets: u64) -> u64 {
     (packets - came as u64) * 1000 / packets
 }
 
-/// Checks reordering by 200 ms. When every gap was held for 60 ms, this lost 24 %.
+/// Checks that the hold follows the reordering. A hold of 60 ms for every gap would lose 24 % of the packets
+/// at a reordering of 200 ms.
 #[test]
 fn without_repairs_the_hold_follows_the_reordering() {
     for jitter in [0, 20, 60, 100, 200, 400] {

@@ -202,7 +202,8 @@ fn a_sender_that_follows_arrival_times_settles_and_rises() {
             let high = path.run(40);
             let rises = high.iter().position(|(bits, _)| *bits as f64 > start * 0.8).unwrap_or(99);
             println!("{} {queue_ms} {loss} | {settled} % | {queue} ms | {rises} s", line / 1000);
-            // A queue of two seconds takes its time to drain; among losses of the path the model only holds its rate.
+            // A queue of two seconds takes its time to drain. While the path loses packets, the model of a
+            // sender only holds its rate.
             let queue_most = if queue_ms > 500 { 1200 } else { 100 };
             let rises_late = loss == 0 && rises > 25;
             if !(75..=104).contains(&settled) || queue > queue_most || rises_late {

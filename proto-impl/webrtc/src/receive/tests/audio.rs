@@ -126,7 +126,7 @@ fn lost_frames_come_from_the_packets_behind_them() {
     bench.redundant(5, 1);
     assert_eq!(bench.frames(), [5], "before the first one nothing is missing");
     bench.redundant(6, 1);
-    // Immediately, without waiting.
+    // The frames are passed on immediately, without waiting for retransmissions.
     bench.redundant(8, 1);
     assert_eq!(bench.frames(), [6, 7, 8]);
     // Two consecutive packets are lost, and late packets contain nothing new.
@@ -135,7 +135,8 @@ fn lost_frames_come_from_the_packets_behind_them() {
     bench.packet(OPUS, 9, &frame(9));
     bench.packet(OPUS, 12, &frame(12));
     assert_eq!(bench.frames(), [9, 10, 11, 12]);
-    // Of three lost packets, the next one repeats only two: the hold decides how long the third is waited for.
+    // Three packets are lost, and the next one repeats only two of them. The third is waited for as long as
+    // the hold allows.
     bench.redundant(16, 2);
     assert_eq!(bench.frames(), []);
     bench.wait(100);
@@ -192,7 +193,7 @@ fn what_is_no_redundant_packet_harms_nothing() {
         bench.wait(100);
         assert_eq!((bench.frames(), bench.reception.malformed), (vec![1, 3], malformed), "{payload:?}");
     }
-    // False times: a frame from long ago, and one with the packet's own time.
+    // Repeated frames with false times: one from long ago, and one with the packet's own time.
     let mut bench = Bench::new();
     bench.redundant(20, 1);
     let lies = [&head(OPUS, 16_000, 2)[..], &head(OPUS, 0, 2), &[OPUS], &frame(4), &frame(21), &frame(21)];
@@ -214,8 +215,8 @@ fn any_bytes_are_harmless() {
     }
 }
 
-/// Checks packets with audio levels. The key for encrypted levels (RFC 6904) is never negotiated, so these are
-/// ignored.
+/// Checks packets with audio levels. The key for encrypted levels (RFC 6904) is never negotiated, so
+/// encrypted levels are ignored.
 #[test]
 fn levels_of_packets_become_a_loudness_where_they_were_agreed_on() {
     for is_agreed in [true, false] {

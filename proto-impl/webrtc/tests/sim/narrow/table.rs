@@ -50,9 +50,10 @@ fn check(run: &Run) {
     let (cell, line) = (run.cell, run.line());
     let load = run.load();
     let mean = load.iter().sum::<u64>() / load.len() as u64;
-    // The load includes retransmissions. Its mean must not exceed the capacity, and a single second hardly an
-    // eighth more: the rate grows until a queue is noticed, which takes one feedback and, on long paths, a
-    // round trip. If much is lost before the queue, the amount that reaches it is also subject to chance.
+    // The load includes retransmissions. Its mean must not exceed the capacity, and few single seconds may
+    // exceed it by more than an eighth: the rate grows until a queue is noticed, which takes one feedback
+    // and, on long paths, a round trip. If much is lost before the queue, the amount that reaches it is also
+    // subject to chance.
     let most = if cell.loss > 20 { 1200 } else { 1125 };
     let above = load.iter().filter(|load| **load > most).count();
     assert!(mean <= 1000, "mean load {mean}: {line}");
@@ -66,7 +67,7 @@ fn check(run: &Run) {
     // Audio is repaired by retransmissions, as long as a player waits for them.
     let [audio, _] = run.came();
     let whole = if cell.loss > 300 {
-        // Retransmissions of video, of which more are requested, take some of its capacity.
+        // At this loss, more retransmissions of video are requested, and they take capacity from audio.
         930
     } else if cell.loss >= 150 || is_far {
         950
@@ -85,7 +86,7 @@ fn check_estimate(run: &Run) {
     let mut estimates = run.estimates();
     estimates.sort_unstable();
     let part = |share: usize| estimates[estimates.len() * share / 100];
-    // Packets lost before the queue may be sent in addition.
+    // Packets that are lost before the queue may be sent in addition to the rate of the path.
     let carries = |thousandths: u64| thousandths * 1000 / (1000 - cell.loss);
     // The estimator needs seconds to learn that delays vary without a queue.
     let least = match cell {
