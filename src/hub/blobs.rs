@@ -21,8 +21,8 @@ pub const STREAM_BLOBS_MAX: usize = 1024;
 
 /// Memory reserved for blobs.
 pub trait BlobMemory: Debug + Send {
-    /// Copies the bytes into this memory. `None` if they do not belong here or there is no room; they then stay in
-    /// their present memory.
+    /// Copies the bytes into this memory. Returns `None` if the bytes do not belong in it or there is no room; the
+    /// blob then keeps its original bytes.
     fn keep(&self, bytes: &Bytes) -> Option<Bytes>;
 }
 
@@ -252,8 +252,8 @@ impl Blobs {
         self.names.get(app)?.get(name).copied()
     }
 
-    /// Drops the first blobs of a stream, then those of all streams, until the limits hold. The order is that of
-    /// their numbers, which puts needed blobs last.
+    /// Drops blobs until the limits hold: first those of the stream, then those of any stream. Blobs are dropped in
+    /// the order of their numbers, so needed blobs are dropped last.
     fn evict(&mut self, stream: StreamId) {
         while let Some(held) = self.streams.get(&stream)
             && (held.bytes > self.caps.stream_bytes || held.order.len() > self.caps.stream_blobs)

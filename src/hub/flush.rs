@@ -18,7 +18,7 @@ pub enum Flush {
     By(Instant),
 }
 
-/// The point up to which a stream has been flushed, and the time of its next flush.
+/// The position up to which units have been released for sending, and the time of the next release.
 #[derive(Debug, Default)]
 pub struct FlushState {
     /// Number of the unit up to which (exclusive) subscribers are sent.
@@ -47,7 +47,7 @@ impl FlushState {
         if wait.is_zero() {
             return Flush::Now;
         }
-        // A due flush keeps its time: further units must not delay it.
+        // If a flush is already due, its time is not moved back: further units must not delay it.
         let at = self.due.map_or(now + wait, |at| at.min(now + wait));
         self.due = Some(at);
         Flush::By(at)
@@ -77,7 +77,8 @@ impl FlushState {
         self.due
     }
 
-    /// Returns true if a deadline at `at` must be armed, because no earlier one is; it counts as armed from then on.
+    /// Returns true if a deadline at `at` must be armed, because no earlier one is armed. The deadline then counts
+    /// as armed.
     pub fn arm(&mut self, at: Instant) -> bool {
         let earlier = self.armed.is_none_or(|armed| at < armed);
         if earlier {
@@ -91,7 +92,7 @@ impl FlushState {
         self.armed = self.armed.filter(|armed| *armed != at);
     }
 
-    /// Notes that the stream is in the list to flush. Returns false if it was already.
+    /// Notes that the stream is in the list of streams to flush. Returns false if it already was.
     pub const fn queue(&mut self) -> bool {
         !std::mem::replace(&mut self.queued, true)
     }

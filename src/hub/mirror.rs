@@ -1,4 +1,4 @@
-//! A stream's path to another worker: a cursor like a subscriber's, and a lane bounded in bytes.
+//! The path of a stream to another worker: a cursor like that of a subscriber, and a limit on the bytes in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ pub struct MirroredUnit {
     pub request: u64,
     /// The unit and its tracks, as the source has them.
     pub entry: Entry,
-    /// The unit's share of the lane, given back when it has entered the mirror's ring.
+    /// Share of the lane's bytes that the unit occupies, released when the unit has entered the mirror's ring.
     pub credit: Credit,
 }
 
@@ -44,8 +44,8 @@ pub struct Mirror {
     missed: u64,
 }
 
-/// The part of a stream that a worker has: the last unit of each track. Units of different tracks are not ordered by time, so no single
-/// time separates the units it has from those it lacks.
+/// The part of a stream that a worker already has, described by the last unit of each track. Units of different tracks
+/// are not ordered by time, so a single time would not separate the units that the worker has from those that it lacks.
 #[derive(Debug, Default)]
 pub(super) struct Had {
     tracks: Vec<(TrackId, i64)>,
@@ -54,7 +54,7 @@ pub(super) struct Had {
 }
 
 impl Had {
-    /// Describes the units before number `until` whose times are not after those of their tracks.
+    /// Describes the units numbered below `until` whose times are not later than the time listed for their track.
     pub(super) const fn new(tracks: Vec<(TrackId, i64)>, until: u64) -> Self {
         Self { tracks, until }
     }
@@ -75,15 +75,16 @@ impl Had {
 enum Knows {
     /// The mirror lacks the tracks: the next unit of any track brings them.
     Nothing,
-    /// The tracks are on their way; nothing more is sent until the mirror has reported the tracks that it wants. Holds the tracks of which
-    /// a key frame was sent.
+    /// The track list is on its way. Nothing more is sent until the mirror has reported which tracks it wants. Holds
+    /// the tracks of which a key frame was already sent.
     Soon(TrackSet),
     /// The mirror has the tracks.
     Tracks,
 }
 
 impl Mirror {
-    /// Begins at entry `at`, or at the next key frame if `None`. A mirror that wants no tracks does not know them yet.
+    /// Begins at entry `at`, or at the next key frame if `at` is `None`. If `wanted` is empty, the mirror does not know
+    /// the stream's tracks yet.
     pub(super) fn new(
         (to, request): (WorkerId, u64),
         wanted: TrackSet,
@@ -107,7 +108,7 @@ impl Mirror {
         (self.wanted, self.knows) = (wanted, Knows::Tracks);
     }
 
-    /// Returns the next wanted unit; units that the mirror has or cannot begin with are passed over.
+    /// Returns the next wanted unit. Skips units that the mirror already has or cannot begin with.
     fn peek_wanted<'a>(&mut self, ring: &'a Ring) -> Option<&'a Entry> {
         loop {
             let entry = self.cursor.peek_entry(ring, self.wanted)?;
@@ -160,7 +161,7 @@ impl Mirror {
     }
 }
 
-/// The fill of one lane.
+/// Number of bytes in flight in one lane.
 #[derive(Debug, Clone, Default)]
 struct Lane {
     bytes: Arc<AtomicUsize>,
@@ -178,7 +179,7 @@ impl Lane {
     }
 }
 
-/// A unit's share of its lane, given back when dropped.
+/// Share of a lane's bytes that a unit occupies, released on drop.
 #[derive(Debug, Default)]
 pub struct Credit {
     lane: Arc<AtomicUsize>,
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!((sent, mirror.take_missed()), (vec![33, 66], 0));
     }
 
-    /// The audio of a time arrives after its video, as over MPEG-TS.
+    /// Over MPEG-TS, for example, the audio of a time arrives after the video of the same time.
     #[test]
     fn what_is_had_of_a_former_source_is_told_by_track() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));

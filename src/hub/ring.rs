@@ -11,11 +11,12 @@ use smallvec::SmallVec;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of units retained by a ring.
 const UNITS_MAX: usize = 4000;
-/// Distance in milliseconds by which a video track's last key frame may be older than the newest of another track.
-/// Beyond it the track counts as silent and retains no entries. Twice the track's previous GOP if that is longer.
+/// Milliseconds by which the last key frame of a video track may be older than the newest key frame of another track,
+/// or twice the track's previous GOP if that is longer. Beyond this, the track counts as silent, and no entries are
+/// retained for it.
 const TRACK_SILENT_MS: i64 = 10_000;
-/// Time in milliseconds without a picture, while other tracks continue, after which a video track is not waited
-/// for.
+/// Time in milliseconds after which a video track without pictures is no longer waited for, while other tracks
+/// continue.
 const PICTURELESS_MS: i64 = 3_000;
 
 /// An access unit with the tracks of its config epoch.
@@ -27,7 +28,7 @@ pub struct Entry {
     pub tracks: Arc<Tracks>,
     /// Kind of the unit's track; `None` if the tracks do not list it.
     pub kind: Option<TrackKind>,
-    /// DTS in milliseconds, for lag and limits.
+    /// DTS in milliseconds, used to measure lag and to apply the ring's limits.
     pub dts_ms: i64,
     /// Time at which the unit's last byte reached this server, on whichever worker.
     pub received: Instant,
@@ -53,7 +54,7 @@ pub struct RingLimits {
     pub bytes: usize,
     /// Maximum number of units.
     pub units: usize,
-    /// Media time that a viewer may lag, in milliseconds; two GOPs are retained on top.
+    /// Media time that a viewer may lag, in milliseconds. The ring retains this time and two GOPs more.
     pub lag_ms: i64,
 }
 
@@ -218,7 +219,7 @@ impl Ring {
         self.gops.iter().find(|gop| gop.track == track)?.key
     }
 
-    /// Forgets the key frames of all tracks but these, because the others no longer reach this worker.
+    /// Forgets the key frames of all tracks except these, because the other tracks no longer reach this worker.
     pub fn keep_keys(&mut self, tracks: TrackSet) {
         self.gops.iter_mut().filter(|gop| !tracks.contains(gop.track)).for_each(|gop| gop.key = None);
     }
@@ -266,7 +267,8 @@ impl Ring {
             (Some(front), Some(back)) => back.dts_ms.saturating_sub(front.dts_ms),
             _ => 0,
         };
-        // Until a whole GOP was seen, the length of GOPs is unknown, and only bytes and units limit the ring.
+        // Until a whole GOP was seen, the length of a GOP is unknown. Only bytes and the number of units then limit the
+        // ring.
         let (previous_ms, gop_ms) = self.gop_ms();
         let span_max = self.limits.lag_ms.saturating_add(gop_ms.saturating_mul(2));
         self.entries.len() > 1
@@ -275,8 +277,9 @@ impl Ring {
                 || (previous_ms > 0 && span > span_max))
     }
 
-    /// Returns the longest complete GOP in milliseconds, and the longest with running ones included: an encoder with scene cuts may follow
-    /// a short GOP with one of many seconds, whose key frame must be retained.
+    /// Returns the duration in milliseconds of the longest complete GOP, and that of the longest GOP including those
+    /// that are not complete. An encoder with scene-cut detection may send a GOP of many seconds after a short one, and
+    /// the key frame of the long GOP must be retained.
     fn gop_ms(&self) -> (i64, i64) {
         let head_ms = self.head_ms().unwrap_or_default();
         self.gops.iter().fold((0, 0), |(previous, longest), gop| {

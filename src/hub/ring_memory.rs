@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::types::WorkerId;
 
-/// Maximum bytes that a worker appends before it checks the sum again; less for a small budget.
+/// Maximum number of bytes that a worker appends before it checks the sum again. Smaller if the budget is small.
 const LOOK_BYTES: usize = 1024 * 1024;
-/// Divisor of the budget that is freed at a time, so that rings are not shrunk with every unit.
+/// Divisor of the budget: this fraction of it is freed at once, so that rings are not shrunk with every unit.
 const HEADROOM_SHARE: usize = 8;
 
 /// The budget of all rings.
@@ -30,8 +30,8 @@ impl RingMemory {
         (self.limit / 64).min(LOOK_BYTES)
     }
 
-    /// Notes the bytes that the rings of a worker retain, and returns how many it must free. If the sum is over the budget, at least one
-    /// worker has more than its even share; such workers free what exceeds their share, as far as needed.
+    /// Records the bytes that a worker's rings retain, and returns the number of bytes that the worker must free. If
+    /// the sum is over the budget, each worker that has more than an even share frees its excess, as far as needed.
     pub fn excess(&self, worker: WorkerId, held: usize) -> usize {
         if let Some(of_worker) = self.held.get(usize::from(worker.0)) {
             of_worker.store(held, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl RingMemory {
 }
 
 impl Default for RingMemory {
-    /// Makes a budget without a bound; only the caps of each ring apply.
+    /// Makes an unlimited budget, so that only the limits of each ring apply.
     fn default() -> Self {
         Self::new(usize::MAX, 0)
     }

@@ -12,7 +12,8 @@ use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 pub enum Fit {
     /// The format cannot carry the track.
     No,
-    /// The format carries the track in a form that many players do not support; another track of the kind is preferred.
+    /// The format carries the track in a form that many players do not support. Another track of the same kind is
+    /// preferred.
     Rarely,
     /// The format carries the track in a form that players support.
     Well,
@@ -29,10 +30,11 @@ impl Fit {
 /// The rule that picks the tracks of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pick {
-    /// The first track that the format carries best, or its largest rendition; a derived track if no published one fits as well.
+    /// The first of the published tracks that the format carries best, or its largest rendition. A derived track if no
+    /// published track fits as well.
     #[default]
     Default,
-    /// Every published track that the format can carry; a derived one if it fits better than each of them.
+    /// Every published track that the format can carry. A derived track if it fits better than all published ones.
     All,
     /// No track.
     None,
@@ -72,7 +74,7 @@ pub struct Selection {
     pub audio: Pick,
     /// Rule for data tracks.
     pub data: Pick,
-    /// True if silence is sent when the stream has no audio, provided that the application offers it.
+    /// True if the subscriber wants silence when the stream has no audio. It is sent if the application offers it.
     pub silence: bool,
 }
 
@@ -107,8 +109,9 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Resolves the selection against `tracks`. Changed ids or configurations of chosen tracks begin a new [`Chosen::epoch`]; other tracks
-    /// may change freely. Returns true if the set of chosen tracks has changed.
+    /// Resolves the selection against `tracks`. If the id or configuration of a chosen track changes, a new
+    /// [`Chosen::epoch`] begins. Changes of other tracks have no effect. Returns true if the set of chosen tracks has
+    /// changed.
     pub fn update(
         &mut self,
         selection: Selection,
@@ -159,7 +162,7 @@ impl Chosen {
         self.set.contains(id)
     }
 
-    /// True if this is the first chosen track of its kind, which formats with one track per kind write.
+    /// True if the track is the first chosen one of its kind. Formats with one track per kind send only this one.
     #[must_use]
     pub fn is_first(&self, track: &Track) -> bool {
         self.of_kind(track.kind()).next().is_some_and(|first| first.id == track.id)

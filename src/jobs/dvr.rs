@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// The folder of an application that contains the folders of such streams. Names that begin with a dot are not
-/// served.
+/// Folder of an application that contains the folders of streams that viewers can rewind. Its name begins with a
+/// dot, so its files are not served.
 pub const DVR: &str = ".dvr";
 /// Suffix of the names of lists. A list lies beside the segments that it names.
 pub const LIST: &str = ".list";
@@ -38,8 +38,8 @@ impl PartialEq for Writer {
 
 impl Eq for Writer {}
 
-/// Work on the files of one stream, or on folders that ended streams have left. A path is relative to the root
-/// folder and begins with the application's name; links are not followed.
+/// Work on the files of one stream, or on the folders of ended streams. A path is relative to the root folder and
+/// begins with the application's name; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DvrWork {
     /// Read the lists of an earlier run, and remove all files that they do not name.
@@ -59,7 +59,7 @@ pub enum DvrWork {
         name: String,
         /// Complete content.
         data: Bytes,
-        /// Maximum bytes of all such folders of the application. To make room for a file, folders of ended streams
+        /// Maximum bytes of the application's [`DVR`] folder. To make room for a file, folders of ended streams
         /// are removed.
         cap: u64,
         /// As for [`Self::Resume`].
@@ -102,8 +102,8 @@ impl DvrWork {
 pub struct DvrDone {
     /// Lists of a former run, the oldest first.
     pub lists: Vec<Bytes>,
-    /// Bytes in the folders of the application's streams that write.
+    /// Total bytes in the folders of the application's streams that are still writing.
     pub app_bytes: u64,
-    /// Streams that write.
+    /// Number of the application's streams that are still writing.
     pub folders: u64,
 }

@@ -56,7 +56,7 @@ pub enum AppendTo {
     /// its unfinished form exists. The new file has the unfinished form of the name, with the suffix
     /// [`super::UNFINISHED`].
     Recording {
-        /// Names below the root folder, the first of those names last.
+        /// Names below the root folder. The last one is the first file name to try (`a.mp4`).
         path: Vec<String>,
     },
     /// An open file from an earlier append.

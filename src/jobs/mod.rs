@@ -364,7 +364,7 @@ impl Outcome {
         if let Self::Archived(result) = self { result } else { Err(AppendError::Failed) }
     }
 
-    /// Returns the outcome of work on the files of a stream that viewers can go back in.
+    /// Returns the outcome of work on the files of a stream that viewers can rewind.
     ///
     /// # Errors
     /// The reason why the work failed or is incomplete.
@@ -396,7 +396,7 @@ impl Outcome {
     #[must_use]
     pub fn node(self) -> NodeOutcome {
         let reason = self.reason();
-        // Only a job that no thread has taken has certainly sent nothing.
+        // Nothing was sent for certain only if no thread has taken the job (`Busy`).
         let is_sent = !matches!(self, Self::Busy);
         if let Self::Node(outcome) = self {
             outcome

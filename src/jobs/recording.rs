@@ -11,7 +11,7 @@ pub enum RecordingWork {
         /// Names below the root folder, the finished file's last.
         path: Vec<String>,
     },
-    /// Sync a complete upload to the disk, and give it its name.
+    /// Sync a complete upload to the disk, and rename it to its final name.
     Adopt {
         /// Names below the root folder, the file's last.
         path: Vec<String>,

@@ -58,7 +58,7 @@ pub struct Blob {
     pub is_needed: bool,
     /// Blobs of the stream that this blob makes obsolete.
     pub obsolete: Obsolete,
-    /// The calendar from which dates inserted for each reader are taken; `None` for the wall clock.
+    /// Calendar that gives the dates inserted into the content for each reader; `None` for the wall clock.
     pub calendar: Option<Calendar>,
     /// Time from which the blob counts as missing; `None` if it never expires.
     pub fresh_until: Option<Instant>,
@@ -138,8 +138,8 @@ impl BlobMail {
 pub struct BlobsInTransit(Arc<AtomicUsize>);
 
 impl BlobsInTransit {
-    /// Wraps a blob for sending. `None` while too many bytes are on their way; a blob of any size may be sent if none
-    /// are.
+    /// Wraps a blob for sending to another worker. Returns `None` if it and the blobs already on their way would
+    /// exceed [`BLOBS_IN_TRANSIT_BYTES_MAX`]. If no other blob is on its way, a blob of any size is accepted.
     #[must_use]
     pub fn mail(&self, blob: Arc<Blob>) -> Option<BlobMail> {
         let on_the_way = self.0.load(Ordering::Acquire);

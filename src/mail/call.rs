@@ -4,7 +4,7 @@ use crate::auth::access::Params;
 use crate::mail::NoSubscription;
 use crate::types::{SessionRef, StreamKey};
 
-/// An event of a socket about calls.
+/// An event of a signalling socket that concerns a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEvent {
     /// The socket joins the call with this id.
@@ -22,7 +22,7 @@ pub enum CallEvent {
     Gone,
 }
 
-/// News of a call for a socket.
+/// News of a call, sent to a signalling socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallNews {
     /// The socket has joined the call.

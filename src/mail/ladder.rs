@@ -9,7 +9,7 @@ use media::captions::Channels;
 
 use crate::types::StreamKey;
 
-/// The main track of a stream that is one of its renditions.
+/// The main track of a stream. The stream is one of the main track's renditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MainTrack {
     /// Stream key of the main track.
@@ -38,9 +38,9 @@ pub struct Rung {
     pub playlist: Option<String>,
     /// True if the rendition's playlist exists.
     pub is_there: bool,
-    /// True if the rendition is sound that renditions without sound of their own share.
+    /// True if the rendition is audio only and is shared by renditions that have no audio of their own.
     pub is_sound: bool,
-    /// Description of the audio of such a rendition.
+    /// Description of the audio, if `is_sound` is set.
     pub sound: Sound,
     /// Codecs of the rendition (RFC 6381), separated by commas.
     pub codecs: String,
@@ -56,7 +56,7 @@ pub struct Rung {
     pub keys: Vec<i64>,
     /// Beginnings of the newest segments; the last one is that of the segment being written.
     pub marks: Vec<Mark>,
-    /// Description for sinks of the same kind.
+    /// A value for other sinks of the same kind.
     pub annex: Option<Annex>,
 }
 
@@ -67,14 +67,14 @@ pub struct Picture {
     pub size: Option<(u32, u32)>,
     /// Frame rate in frames per 1000 seconds.
     pub frame_rate_milli: Option<u64>,
-    /// Channels of closed captions that it has had.
+    /// Channels of closed captions that were found in the video so far.
     pub captions: Channels,
 }
 
 /// A description of sound, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sound {
-    /// Number of its track among the sounds of its stream.
+    /// Number of the audio track among the audio tracks of its stream.
     pub index: u8,
     /// Codec of the sound (RFC 6381).
     pub codec: Option<String>,
@@ -82,7 +82,7 @@ pub struct Sound {
     pub channels: Option<u8>,
     /// Language of the sound.
     pub language: Option<Arc<str>>,
-    /// Name of the sound for people.
+    /// Name of the audio track, shown to viewers.
     pub name: Option<String>,
 }
 

@@ -94,7 +94,7 @@ pub struct SessionSettings {
     pub redirects: bool,
     /// The settings of each protocol.
     pub protocols: Extensions,
-    /// The process.
+    /// The process that the sessions are part of.
     pub site: Arc<Site>,
 }
 
@@ -145,7 +145,7 @@ pub enum ToControl {
     PlayStarted {
         /// The viewer.
         session: SessionRef,
-        /// The viewer's request; `None` if control has it already because it was asked.
+        /// The viewer's request; `None` if control already has it, because it was asked to admit the viewer.
         request: Option<Box<PlayRequest>>,
     },
     /// A viewer that control knows of, or that had requested to play, has left.
@@ -174,7 +174,7 @@ pub enum ToControl {
         /// The request.
         request: Box<http::Request>,
     },
-    /// A session has a question about a stream. Answered like [`Self::Rest`], with credentials left out.
+    /// A session has a question about a stream. Answered like [`Self::Rest`]; the answer contains no credentials.
     Ask {
         /// The session that waits for the answer.
         session: SessionRef,
@@ -199,7 +199,8 @@ pub enum ToControl {
         /// The call.
         call: Box<::relay::Call>,
     },
-    /// The connection of a push is established. Sent before anything about a publisher that the connection becomes.
+    /// The connection of a push is established. If the connection becomes a publisher, this is sent before any message
+    /// about the publisher.
     PushOpened {
         /// The push.
         push: PushId,
@@ -347,7 +348,7 @@ pub enum ToWorker {
         /// Time by which the data precedes the media that it describes, in milliseconds.
         ahead_ms: u32,
     },
-    /// Withdraws the blobs that sinks of these kinds have published of a stream: they may not be served any longer.
+    /// Withdraws the blobs that sinks of these kinds have made of a stream. They are no longer served.
     Withdrawn {
         /// The stream.
         stream: StreamId,
@@ -360,7 +361,7 @@ pub enum ToWorker {
     WatchedNoMore {
         /// The stream.
         stream: StreamId,
-        /// The protocol, as viewers are counted.
+        /// Name of the protocol under which the viewer is counted.
         protocol: &'static str,
         /// The former name of the viewer.
         viewer: String,
@@ -371,7 +372,8 @@ pub enum ToWorker {
     App(Arc<AppSettings>),
     /// An application was removed.
     AppGone(Arc<str>),
-    /// A stream is live; `source` has its publisher. Also sent when the source moves.
+    /// A stream is live, and its publisher is on the worker `source`. Also sent when the publisher moves to another
+    /// worker.
     StreamUp {
         /// The stream id.
         stream: StreamId,
@@ -421,7 +423,7 @@ pub enum ToWorker {
     EndPolled {
         /// The stream.
         stream: StreamId,
-        /// The protocol, as viewers are counted.
+        /// Name of the protocol under which the viewer is counted.
         protocol: &'static str,
         /// The identity of the viewer.
         viewer: Arc<str>,

@@ -33,7 +33,7 @@ pub struct SourceFigures {
     pub pictures: u64,
     /// Units dropped at ingest.
     pub dropped: u64,
-    /// Derived tracks that its viewers are not sent now, because too many are transcoded.
+    /// Number of derived tracks that the stream's viewers are not sent now, because too many tracks are transcoded.
     pub left_out: usize,
     /// Corrections by the stream's clock.
     pub clock: ClockFigures,

@@ -10,7 +10,7 @@ use crate::types::{StreamId, StreamKey};
 pub struct WatchedMail {
     /// The stream.
     pub stream: StreamId,
-    /// The protocol, as viewers are counted.
+    /// Name of the protocol under which the viewer is counted.
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,

@@ -1,4 +1,4 @@
-//! The work that a worker still has to do: in this turn, and at which later times.
+//! The work that a worker has left to do in this turn, and the times of later work.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::Output;
 use super::deadlines::Deadlines;
 use crate::types::{ConnId, StreamId};
 
-/// The work ahead.
+/// The work left to do.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     pub(super) deadlines: Deadlines,

@@ -7,13 +7,13 @@ use std::time::Instant;
 use crate::mail::{DataSender, Message, StreamData};
 use crate::types::StreamKey;
 
-/// Bytes per second that the viewers of a stream may send together; also the size of a burst.
+/// Bytes per second that all viewers of a stream may send together.
 const RATE: u64 = 128 << 10;
 const BURST: u64 = 1 << 20;
 /// Bytes counted for each message in addition to its payload.
 const MESSAGE_BYTES: u64 = 512;
 
-/// The bytes that viewers may send now, and the time of that figure.
+/// Number of bytes that viewers may send, as computed at the time `since`.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
     left: u64,
@@ -66,7 +66,7 @@ mod tests {
         Message::new(StreamData { sender, stream: "s".into(), is_text: true, payload })
     }
 
-    /// The limit holds for any number of viewers and any size of messages.
+    /// The limit does not depend on the number of viewers or the size of messages.
     #[test]
     fn the_viewers_of_a_stream_send_so_much_together() {
         let (start, mut chats) = (Instant::now(), Chats::default());

@@ -15,7 +15,8 @@ use media::{Codec, TrackId};
 
 /// Time after which a connection is closed if its socket accepts nothing while output waits.
 const WRITE_STALL: Duration = Duration::from_secs(30);
-/// Time after which a push is closed if its socket accepts nothing; shorter, because its supervisor opens a new one.
+/// Time after which a push is closed if its socket accepts nothing. Shorter than [`WRITE_STALL`], because the push's
+/// supervisor opens a new connection.
 const PUSH_STALL: Duration = Duration::from_secs(10);
 /// Time after which a closing message that was not written is dropped.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
@@ -81,8 +82,8 @@ pub(super) enum SubscriptionState {
     Asked(Box<PlayAsk>),
     /// The stream is being started; the request waits until then.
     Held { ask: Box<PlayAsk>, until: Instant },
-    /// The subscription lists the streams of a main track, which are played by other subscriptions. `told` is true
-    /// once control was notified.
+    /// The subscription is the view of a room: it lists the streams of a main track, and other subscriptions play
+    /// them. `told` is true once control was notified.
     Room { told: bool },
     /// The stream is being sent.
     Playing(Playing),
@@ -97,7 +98,7 @@ pub(super) struct Playing {
     pub(super) told: bool,
     /// The tracks that the format of a push cannot carry, as last reported to control.
     pub(super) left_out: Vec<Codec>,
-    /// Viewers of the copy that a subscribed node makes of the stream.
+    /// Viewers of the copy of the stream at the subscribed node, as that node reported them.
     pub(super) audience: Option<Box<relay::Viewers>>,
 }
 
@@ -128,7 +129,7 @@ pub(super) enum Flow {
     Connecting,
     /// The socket accepts bytes.
     Open,
-    /// The socket accepted less than it was offered; it will report when it accepts more.
+    /// The socket accepted less than was offered. It reports when it accepts more.
     Blocked,
 }
 
@@ -195,9 +196,9 @@ pub(super) struct Schedule {
     pub(super) writing: bool,
     /// True if the last write did not take all output; the session then writes after those that keep up.
     pub(super) catches_up: bool,
-    /// True if the session's sink has taken every unit there was. It is queued again when there are more.
+    /// True if the session's sink has taken all available units. The session is queued again when there are more.
     pub(super) sated: bool,
-    /// The earliest entry in the deadline table.
+    /// The earliest deadline of the session in the deadline table.
     pub(super) armed: Option<Instant>,
 }
 
@@ -211,8 +212,7 @@ pub(super) struct Figures {
     pub(super) key: Option<StreamKey>,
     /// The protocol that the session's bytes are counted under, as the session reported.
     pub(super) protocol: &'static str,
-    /// The server's reason for ending the session's stream or connection, which the session itself does not
-    /// know.
+    /// The server's reason for ending the session's stream or connection; the session itself does not know it.
     pub(super) cause: Option<Cow<'static, str>>,
     /// True if the session carries media, as it reported.
     pub(super) is_media: bool,
@@ -246,7 +246,7 @@ pub(super) struct Family {
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) peer: SocketAddr,
-    /// The client that a trusted proxy speaks for.
+    /// Address of the client, if the peer is a trusted proxy.
     pub(super) behind: Option<IpAddr>,
     pub(super) session: Box<dyn Session>,
     pub(super) purpose: Purpose,
@@ -261,7 +261,7 @@ pub(super) struct Conn {
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,
-    /// True if the session receives a file and control has not been sent the outcome yet.
+    /// True if the session is receiving a file and its outcome was not yet reported to control.
     pub(super) uploads: bool,
     /// True if the session has panicked and is about to be removed.
     pub(super) has_panicked: bool,
@@ -328,7 +328,7 @@ impl Conn {
         }
     }
 
-    /// Returns the address of the client: the peer, or the client named by the peer if that is a proxy.
+    /// Returns the address of the client: the one that a trusted proxy named, else that of the peer.
     pub(super) fn client(&self) -> SocketAddr {
         self.behind.map_or(self.peer, |client| SocketAddr::new(client, self.peer.port()))
     }
@@ -360,7 +360,7 @@ impl Conn {
         self.subscriptions.iter().filter_map(Subscription::playing)
     }
 
-    /// True if the session has output of its own to send, apart from units of its subscriptions.
+    /// True if the session has something to send besides new units of its subscriptions.
     pub(super) fn has_own_bytes(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|link| link.unsent)
             // Nothing can be sent before the connection is established.

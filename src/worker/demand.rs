@@ -1,5 +1,5 @@
-//! Demand: the tracks that subscribers are sent and the key frames they wait for, reported to the source worker of a stream, and there to
-//! the publisher and to the producers of derived tracks.
+//! Demand: the tracks that subscribers are sent, and the key frames that they wait for. It is reported to the worker
+//! that has a stream's publisher, and from there to the publisher and to the producers of derived tracks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::types::{ConnId, StreamId};
 /// back.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// Minimum time after which a track that was left out for lack of transcoders is offered again once there is room.
-/// All such tracks are retried at once, and each attempt changes the tracks of their viewers.
+/// Minimum time after which a track is offered again that was left out because no transcoder was free. All such tracks
+/// are offered again at once, and each attempt changes the tracks that their viewers are sent.
 const RETRY: Duration = Duration::from_secs(1);
 /// Interval of log lines about tracks of one stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -115,7 +115,8 @@ impl Live {
         conns.touch(turn, publisher.conn);
     }
 
-    /// Starts producers for wanted derived tracks, and lets the others linger.
+    /// Starts producers for the wanted derived tracks. Producers of tracks that are no longer wanted end after
+    /// [`LINGER`].
     fn settle_producers(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId, wanted: TrackSet) {
         let now = turn.now.mono;
         for track in wanted.iter().filter(|track| track.is_derived()) {
@@ -192,8 +193,8 @@ impl Live {
 
     // ---- key frames
 
-    /// Requests a key frame of a video track for a subscriber that waits for it. Requests are merged, here and
-    /// again at the source.
+    /// Requests a key frame of a video track for a subscriber that waits for it. Requests in quick succession are
+    /// merged, here and again at the source worker.
     pub(super) fn need_key_frame(
         &mut self,
         turn: &mut Turn,

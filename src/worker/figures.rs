@@ -45,7 +45,7 @@ pub(super) struct Meter {
     /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
     report_armed: bool,
-    /// Streams last reported as having viewers of a separately counted format, each paired with that format.
+    /// Streams that were last reported with viewers of a separately counted format, and the name of that format.
     counted_apart: BTreeSet<(StreamId, &'static str)>,
 }
 
@@ -183,8 +183,8 @@ impl Turn {
         u32::try_from(stream.subscribers.iter().filter(is_viewer).count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the viewers of separately counted formats. A stream that has lost its last such viewer is reported
-    /// once more, with 0.
+    /// Returns the number of viewers of separately counted formats, by stream. A stream that has lost its last such
+    /// viewer is reported once more, with 0.
     fn counted_apart(&mut self, conns: &Conns, live: &Live) -> Vec<(StreamId, &'static str, u32)> {
         let mut told = std::mem::take(&mut self.meter.counted_apart);
         let mut counts = Vec::new();
@@ -300,7 +300,7 @@ impl Turn {
         of_stream.take(CONNECTIONS_MAX).collect()
     }
 
-    /// Returns the viewers of a stream without a connection that this worker counts.
+    /// Returns the viewers of a stream that have no connection and are counted by this worker.
     fn leased_figures(&self, leases: &Ledger, stream: StreamId) -> Vec<ViewerFigures> {
         let of_stream = leases.of_stream(stream).map(|one| ViewerFigures {
             name: ViewerName::Lease { worker: self.id, number: one.number, identity: Arc::clone(one.viewer) },
@@ -313,8 +313,8 @@ impl Turn {
 }
 
 impl Conns {
-    /// Counts a connection under another protocol from now on, e.g. because it has become a viewer. Earlier bytes remain with the former
-    /// protocol, because counters must not fall.
+    /// Counts the bytes of a connection under another protocol from now on, e.g. because it has become a viewer.
+    /// Earlier bytes stay counted under the former protocol, because counters must not fall.
     pub(super) fn rename(&mut self, turn: &mut Turn, id: ConnId, protocol: &'static str) {
         let Some(conn) = self.get_mut(id) else { return };
         let figures = &mut conn.figures;

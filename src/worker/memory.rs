@@ -9,13 +9,13 @@ use super::turn::Turn;
 use crate::hub::{RingMemory, Stream};
 use crate::types::StreamId;
 
-/// Rings that retain less than this are not shrunk.
+/// Rings that retain no more than this are not shrunk.
 const RING_BYTES_MIN: usize = 64 * 1024;
-/// Maximum number of rounds. Each halves the largest rings, so this many reduce a ring from 16 MiB to
+/// Maximum number of rounds. Each round halves the largest rings; this many rounds reduce a ring from 16 MiB to
 /// [`RING_BYTES_MIN`].
 const ROUNDS: u32 = 8;
 
-/// The budget, and the bytes appended since it was last checked.
+/// The budget, and the number of bytes appended since it was last checked.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     budget: Arc<RingMemory>,
@@ -40,7 +40,7 @@ impl Memory {
         }
     }
 
-    /// Frees what exceeds the budget, beginning with the largest rings without subscribers.
+    /// Frees as many bytes as exceed the budget, first from the largest rings without subscribers.
     pub(super) fn keep_ring_memory(&mut self, turn: &Turn, live: &mut Live) {
         self.unseen = 0;
         let held = live.retained_bytes().saturating_add(turn.blobs.own_text().bytes());
@@ -56,7 +56,8 @@ impl Memory {
     }
 }
 
-/// Halves the largest rings, watched or unwatched ones, until `excess` bytes are free. Returns the excess that remains.
+/// Halves the largest rings, only watched or only unwatched ones as `is_watched` says, until `excess` bytes are freed.
+/// Returns the number of bytes that still have to be freed.
 fn shrink_rings(live: &mut Live, is_watched: bool, mut excess: usize) -> usize {
     let streams = live.streams.values();
     let large = streams
