@@ -38,7 +38,8 @@ pub fn parse_range(field: &str, length: u64) -> Range {
     }
 }
 
-/// Parses a number, or `Some(None)` for an empty text; `None` if it is neither. A number beyond 64 bits is beyond every file.
+/// Parses a position: a number, or `Some(None)` for an empty text; `None` for anything else. A number that does not fit
+/// 64 bits is larger than any file.
 fn position(text: &str) -> Option<Option<u64>> {
     if text.is_empty() {
         return Some(None);

@@ -91,7 +91,7 @@ impl Resource {
     }
 
     /// True if `If-None-Match` or `If-Modified-Since` says that the client's copy is current (RFC 9110 §13.1.2,
-    /// §13.1.3). The date counts only if no tags are given.
+    /// §13.1.3). `If-Modified-Since` is ignored if `If-None-Match` is present.
     fn not_modified(&self, request: &Request) -> bool {
         if request.headers.count("if-none-match") > 0 {
             let weak = |tag: &str| tag == "*" || tag.trim_start_matches("W/") == self.etag;
@@ -111,7 +111,7 @@ impl Resource {
         }
     }
 
-    /// Returns the modification time in whole seconds, as an HTTP date has it.
+    /// Returns the modification time in whole seconds, the precision of an HTTP date.
     fn modified(&self) -> Option<SystemTime> {
         let seconds = self.modified_ms?.checked_div(1000)?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))

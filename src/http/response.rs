@@ -12,8 +12,8 @@ use super::request::{Headers, Method, Version};
 /// The last second that the Date format can express (9999-12-31).
 const WALL_MS_MAX: u64 = 253_402_300_799_000;
 
-/// Fields that the connection writes itself. The application's values are dropped, because they could contradict
-/// the framing.
+/// Fields that the connection writes itself. Values of the application for these fields are dropped, because they could
+/// contradict the framing.
 const OWN_FIELDS: [&str; 5] =
     ["content-length", "transfer-encoding", "connection", "date", "x-content-type-options"];
 
@@ -25,11 +25,11 @@ const OF_CONNECTIONS: [&str; 4] = ["connection", "keep-alive", "upgrade", "sec-w
 pub struct Response {
     /// Final status, 200 to 599; anything else is sent as 500.
     pub status: u16,
-    /// Header fields; `Connection: close` among them ends the connection after this answer.
+    /// Header fields. With `Connection: close`, the connection closes after this answer.
     pub headers: Headers,
     /// Body. It is not sent for HEAD, 204 and 304.
     pub body: Bytes,
-    /// Content-Length to send for HEAD if the body was not read for it.
+    /// Value of `Content-Length` in the response to a HEAD, if `body` was left empty.
     pub head_length: Option<u64>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Exchange {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) keep_alive: bool,
-    /// True if a response with content of the client's own may be compressed.
+    /// True if a response whose content is for this client only may be compressed.
     pub(super) gzip: bool,
 }
 
@@ -198,8 +198,8 @@ impl Answers {
     }
 }
 
-/// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is absent if the machine answers by itself: it has no clock for
-/// `Date` (RFC 9110 §6.6.1).
+/// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is `None` if the connection answers by itself: it
+/// has no clock for `Date` (RFC 9110 §6.6.1).
 pub(super) fn write(out: &mut Answers, exchange: Exchange, wall_ms: Option<u64>, mut response: Response) {
     coding::encode(&mut response, exchange.gzip);
     let length = u64::try_from(response.body.len()).unwrap_or(u64::MAX);
@@ -247,7 +247,7 @@ pub fn http_date(wall_ms: u64) -> String {
     httpdate::fmt_http_date(at.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
-/// Writes a field with control characters replaced by spaces, because a line end in a value would split the response.
+/// Writes a field. Control characters become spaces, because a line end in a value would split the response.
 fn field(head: &mut String, name: &str, value: &str) {
     head.extend(name_chars(name));
     head.push_str(": ");

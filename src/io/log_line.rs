@@ -10,7 +10,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::types::Civil;
 
-/// Formats events as such lines.
+/// Formats events as lines in this format.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line;
 

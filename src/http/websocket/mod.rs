@@ -1,4 +1,4 @@
-//! WebSocket (RFC 6455), both roles, as a sans-IO machine.
+//! WebSocket (RFC 6455), both roles, as a sans-IO state machine.
 //!
 //! Message flow of a server:
 //! 1. [`accept`] checks the request and returns the response: 101 with the accept value, or 400, 403 or 426 (§4.2).
@@ -57,13 +57,13 @@ pub mod code {
 pub struct Limits {
     /// Maximum payload of a message, all fragments together.
     pub message_bytes: usize,
-    /// Maximum number of bytes that wait for the peer; beyond it the connection is given up.
+    /// Maximum number of bytes that wait to be sent. If there are more, the connection is given up.
     pub queued_bytes: usize,
     /// Maximum time without write progress while output waits for the peer.
     pub write_stall: Duration,
     /// Idle time after which a ping is sent.
     pub ping: Duration,
-    /// Maximum time to wait for a sign of life after a ping.
+    /// Maximum time to wait for any frame from the peer after a ping.
     pub pong: Duration,
 }
 
@@ -93,13 +93,14 @@ pub enum Error {
     /// A message exceeds [`Limits::message_bytes`].
     #[error("message too large")]
     TooLarge,
-    /// The peer reads nothing ([`Limits::queued_bytes`] or [`Limits::write_stall`]). The transport must be dropped.
+    /// The peer reads nothing: [`Limits::queued_bytes`] or [`Limits::write_stall`] was exceeded. The transport must be
+    /// dropped.
     #[error("no write progress")]
     WriteStalled,
-    /// The peer gave no sign of life within [`Limits::pong`].
+    /// The peer sent nothing within [`Limits::pong`] after a ping.
     #[error("no pong")]
     NoPong,
-    /// Bytes were handed over although [`WebSocket::wants_bytes`] was false.
+    /// Bytes were passed in although [`WebSocket::wants_bytes`] was false.
     #[error("more bytes than wanted")]
     Overrun,
 }
