@@ -21,7 +21,7 @@ impl BodyLimits for Everything {
     }
 }
 
-/// Makes a connection with a request whose body waits to be accepted.
+/// Makes a connection with a request whose body must be accepted first.
 fn asked(head: &str) -> Rig {
     let mut rig = Rig::new();
     rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);
@@ -121,7 +121,7 @@ fn r_45_a_body_has_its_limit_whether_it_is_told_or_not() {
 fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     let mut rig = asked("Content-Length: 100000000\r\n");
     take(&mut rig, u64::MAX);
-    // A fast start does not make up for slowness later.
+    // A fast start does not make up for a slow part later.
     for _ in 0..10 {
         rig.feed(vec![0; 100_000]);
         came(&mut rig);
@@ -132,7 +132,7 @@ fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     assert!(!rig.connection.is_closing());
     rig.pass(Duration::from_secs(11));
     assert!(rig.text().starts_with("HTTP/1.1 408 "), "{}", rig.text());
-    // The window is full, so the peer is not to blame for the pause.
+    // The peer is not to blame for this pause, because the window is full.
     let mut rig = asked("Content-Length: 100000000\r\n");
     take(&mut rig, u64::MAX);
     while rig.connection.wants_bytes() {
@@ -234,7 +234,7 @@ fn r_45_a_body_that_is_not_taken_yet_is_not_read_and_has_no_deadline() {
     assert!(rig.connection.wants_bytes());
     rig.feed([0]);
     assert!(!rig.connection.wants_bytes());
-    // The transport had already read these bytes.
+    // The transport had read these bytes before reading was stopped.
     let most = 64 * 1024;
     rig.feed(vec![0; most]);
     assert_eq!(rig.connection.stats().held_bytes, most + 1);

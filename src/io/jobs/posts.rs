@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(waited, Err("all threads are busy".to_owned()));
     }
 
-    /// Whatever the value contains, it appears whole between the boundaries: a peer cannot forge a field.
+    /// A peer cannot forge a field: a value appears whole between the boundaries, whatever it contains.
     #[test]
     fn a_message_of_a_data_channel_is_the_field_data_of_a_form() {
         let forged = b"x\r\n--millstream\r\nContent-Disposition: form-data; name=\"admin\"\r\n\r\n1";

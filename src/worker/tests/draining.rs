@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Verdicts among the replies of a session: true for an accepted stream.
+/// Returns the verdicts among a session's replies: true for each stream that was
+/// accepted.
 fn verdicts(actor: &Actor) -> Vec<bool> {
     let verdicts = actor.replies().into_iter().filter(|reply| reply.contains("Verdict("));
     verdicts.map(|reply| reply.contains("Verdict(Ok(")).collect()
