@@ -29,7 +29,7 @@ const CHANGES_AT_ONCE: usize = 500;
 /// Bytes of the header before each key and value.
 const HEAD_BYTES: usize = 10;
 
-/// The address of a directory, with the names of its keys.
+/// The address of a directory, and the names of its keys.
 #[derive(Clone)]
 pub struct Address {
     place: Place,
@@ -298,7 +298,7 @@ impl Link {
         self.run(Script::Present, &[own.writer().as_bytes(), field.as_bytes(), value.as_bytes(), is_any])
     }
 
-    /// Removes the subscriber connections that earlier processes of this node reported.
+    /// Removes the numbers of subscribers' connections that earlier processes of this node have reported.
     ///
     /// # Errors
     /// The connection is lost.

@@ -72,7 +72,7 @@ pub struct Profile {
 /// The node that holds an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Fencing token: of two claims of an id, the one with the larger token is valid.
+    /// Fencing token: if there are two claims of an id, the one with the larger token is valid.
     pub token: u64,
     /// Incarnation of the node.
     pub incarnation: u64,
@@ -172,7 +172,7 @@ pub enum Request {
         /// Used memory.
         memory: u8,
     },
-    /// Tell the other nodes at once whether this node is draining.
+    /// Inform the other nodes at once whether this node is draining.
     Draining(bool),
     /// Tell the other nodes how many connections a subscriber has at this node.
     Present(Subscribed),

@@ -132,7 +132,8 @@ redis.call('HSET', CLAIMS, field, claim)
 return append('c', field, claim)
 ";
 
-/// Sets the number of a subscriber's connections at a node. Arguments: writer, field, value, 0 for no connection.
+/// Sets the number of a subscriber's connections at a node. Arguments: writer, field, value, and 0 if there are no
+/// connections, else 1.
 const PRESENT: &str = r"
 if ARGV[4] == '1' then
   redis.call('HSET', KEYS[12], ARGV[2], ARGV[3])

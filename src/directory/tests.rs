@@ -482,7 +482,7 @@ fn an_id_is_one_node_s_while_its_lease_holds() {
     b.sign(LEASE);
     let ClaimAnswer::Granted(first) = a.claim("s") else { panic!("not granted") };
     assert_eq!(b.claim("s"), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
-    // The same process claims the id again: the former token is no longer valid.
+    // The same process claims the id again. Its former token is no longer valid.
     let ClaimAnswer::Granted(second) = a.claim("s") else { panic!("not granted") };
     let key = StreamKey::new("live", "s");
     a.ask(Request::Release { key: key.clone(), token: first });

@@ -111,8 +111,8 @@ pub fn put_in_place(disk: &dyn Disk, beside: &Path, path: &Path) -> io::Result<(
 pub enum Committed {
     /// Every file is in place.
     InPlace,
-    /// Some drafts are not in place yet, for this reason. The next [`Together::finish`] or [`Together::recover`]
-    /// continues.
+    /// Some drafts are not in place yet, for this reason. The next call of [`Together::finish`] or
+    /// [`Together::recover`] continues with them.
     Behind(io::Error),
 }
 

@@ -304,7 +304,7 @@ fn cut_together(change: impl Fn(&Together<'_>, &[PathBuf], usize) -> io::Result<
             let found = (0..8).find(|version| is_version(*version));
             match found {
                 None if !has_none => sum.damaged += 1,
-                // The version found must be the last acknowledged one or the one after it.
+                // The version that is found must be the last one that was acknowledged, or the next one.
                 _ if !(acknowledged..=acknowledged + 1).contains(&found.map_or(0, |version| version + 1)) => {
                     sum.lost += 1;
                 }

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::grammar::is_token;
 use super::{Error, Limits};
 
-/// Maximum number of hexadecimal digits in a chunk size; it then fits 64 bits.
+/// Maximum number of hexadecimal digits in a chunk size. A size with this many digits fits 64 bits.
 const SIZE_DIGITS_MAX: u32 = 16;
 
 /// Fields that frame or route a message. They are refused as trailers, because a message with them could be read in two
@@ -23,7 +23,7 @@ pub enum Framing {
     Length(usize),
     /// The chunked coding.
     Chunked,
-    /// A body whose end the owner announces by [`BodyDecoder::end`].
+    /// A body of unknown length. The owner announces its end by [`BodyDecoder::end`].
     ToEnd,
 }
 
@@ -277,7 +277,8 @@ impl BodyDecoder {
         }
     }
 
-    /// Takes a byte of a chunk size (RFC 9112 §7.1): at least one hexadecimal digit, at most [`SIZE_DIGITS_MAX`], nothing else.
+    /// Takes a byte of a chunk size (RFC 9112 §7.1). A size has at least one and at most [`SIZE_DIGITS_MAX`]
+    /// hexadecimal digits, and nothing else.
     fn size(&mut self, value: u64, digits: u32, byte: u8) -> Result<State, Error> {
         match (char::from(byte).to_digit(16), byte) {
             (Some(digit), _) if digits < SIZE_DIGITS_MAX => {
@@ -291,7 +292,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Takes a byte of a chunk extension (RFC 9112 §7.1.1), which is ignored but counts against the limits.
+    /// Takes a byte of a chunk extension (RFC 9112 §7.1.1). Extensions are ignored but count toward the limits.
     fn extension(&mut self, value: u64, bytes: usize, at: Option<Extension>) -> Result<State, Error> {
         let bytes = bytes.saturating_add(1);
         let at = at.filter(|_| bytes <= self.extension_max).ok_or(Error::Malformed("chunk extension"))?;

@@ -38,7 +38,8 @@ pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
     )
 }
 
-/// Returns a GET request for an optional byte range, first to last inclusive (RFC 9110 §14.1), on a connection that stays open.
+/// Returns a GET request on a connection that stays open, with an optional range of bytes, from the first to the last
+/// byte inclusive (RFC 9110 §14.1).
 #[must_use]
 pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> String {
     let range = range.map_or_else(String::new, |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
@@ -48,7 +49,8 @@ pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> Strin
     )
 }
 
-/// Returns a GET request for all bytes from `first` on (RFC 9110 §14.1.2); the server closes after its response.
+/// Returns a GET request for all bytes from `first` on (RFC 9110 §14.1.2). The server closes the connection after its
+/// response.
 #[must_use]
 pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
     format!(

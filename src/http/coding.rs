@@ -16,9 +16,10 @@ use super::response::Response;
 
 /// Minimum content length in bytes that is compressed.
 pub const CODED_BYTES_MIN: usize = 1 << 10;
-/// Maximum content length in bytes that is compressed per response, so that a worker's turn stays short (docs/benchmarks.md).
+/// Maximum length in bytes of content that is compressed for a single response. It keeps a worker's turn short
+/// (docs/benchmarks.md).
 pub const CODED_BYTES_MAX: usize = 128 << 10;
-/// Maximum content length in bytes that is compressed once for all requests.
+/// Maximum length in bytes of content that is compressed once for all requests.
 pub const SHARED_BYTES_MAX: usize = 512 << 10;
 /// Name of the coding.
 const GZIP: &str = "gzip";
@@ -69,7 +70,8 @@ pub fn accepts_gzip(headers: &Headers) -> bool {
     gzip > 0 && identity.is_none_or(|identity| gzip >= identity)
 }
 
-/// Returns the weight in thousandths (RFC 9110 §12.4.2); 0 if it cannot be parsed, so that the content is not compressed.
+/// Returns the weight in thousandths (RFC 9110 §12.4.2). Returns 0 if the weight cannot be parsed, so that the content
+/// is not compressed.
 fn weight_of(parameters: &str) -> u16 {
     let parameters = parameters.trim();
     if parameters.is_empty() {
@@ -102,7 +104,8 @@ pub fn gzip(content: &[u8]) -> Option<Bytes> {
     (packed.len() < content.len()).then(|| packed.into())
 }
 
-/// Returns the entity tag of the gzip representation, which must differ from that of the plain one (RFC 9110 §8.8.3.3).
+/// Returns the entity tag of the content in gzip. It must differ from the tag of the uncompressed content (RFC 9110
+/// §8.8.3.3).
 #[must_use]
 pub fn tag_in_gzip(etag: &str) -> String {
     etag.strip_suffix('"').map_or_else(|| etag.to_owned(), |start| format!("{start}-gz\""))

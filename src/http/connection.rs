@@ -27,7 +27,7 @@ pub use stream::{End, StreamAnswer, StreamRequest};
 /// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A request to answer with [`Connection::respond`]; the next one follows after that.
+    /// A request, to be answered with [`Connection::respond`]. The next request follows after the answer.
     Request(Request),
     /// The connection has ended. This is the last event; an outstanding request can no longer be answered.
     Closed(CloseReason),
@@ -461,7 +461,7 @@ impl Connection {
         }
     }
 
-    /// True if the output of [`Connection::poll_transmit`] should be flushed and the transport then closed.
+    /// True if the output of [`Connection::poll_transmit`] should be flushed, and the transport should then be closed.
     #[must_use]
     pub const fn is_closing(&self) -> bool {
         matches!(self.stage, Stage::Closed(_))
@@ -671,7 +671,7 @@ impl Connection {
         self.stage = Stage::Ready(Box::new(request), exchange);
     }
 
-    /// Answers an error, then closes (RFC 9112 §9.6).
+    /// Answers with an error, then closes the connection (RFC 9112 §9.6).
     fn reject(&mut self, now: Instant, error: Error) {
         if let Some(status) = error.status() {
             // The request may have been a HEAD, whose response has no body. A body does no harm here, because the

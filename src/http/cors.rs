@@ -11,16 +11,16 @@ const READ_METHODS: &str = "GET,HEAD,OPTIONS";
 /// Header fields that a page of another origin may send.
 pub const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
-/// Used instead of a list of fields: a page may send any field except those that proxies write.
+/// Used instead of a list of fields. It allows pages to send any field except those that proxies write.
 pub const ANY_FIELD: &str = "*";
 /// URL schemes of app shells and local files. All pages of such a scheme have the same origin, whoever wrote them.
 const SHELLS: [&str; 4] = ["file", "capacitor", "ionic", "tauri"];
 /// The lifetime of a preflight response, in seconds.
 const MAX_AGE: &str = "1800";
-/// Origin of the panel under development, which may send credentials.
+/// Origin of the panel during its development. Its pages may send credentials.
 const DEVELOPMENT: &str = "http://localhost:4200";
 
-/// The origins that are allowed, and the requests allowed to them.
+/// The allowed origins, and the requests that pages of these origins may make.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
     /// Host names of this server. Pages of these hosts count as the server's own pages.
@@ -93,7 +93,8 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     }
 }
 
-/// The content security policy of pages, which an application may set for all its responses.
+/// Name of the field with the content security policy of pages. An application may set this policy for all its
+/// responses.
 pub const CONTENT_SECURITY_POLICY: &str = "Content-Security-Policy";
 
 /// Adds the fields of a verdict or of a path to a response. Browsers enforce every content security policy that a
@@ -180,8 +181,8 @@ fn is_shell(scheme: &str) -> bool {
     SHELLS.iter().any(|shell| shell.eq_ignore_ascii_case(scheme))
 }
 
-/// True for `null`, or a scheme, a host and an optional port (RFC 6454 §7); pages of local files have no host. A path, escapes and
-/// unprintable characters are refused.
+/// True for `null`, and for a scheme with a host and an optional port (RFC 6454 §7). Only pages of local files have no
+/// host. Values with a path, escapes or unprintable characters are refused.
 #[must_use]
 pub fn is_origin(origin: &str) -> bool {
     if origin == "null" {
@@ -275,7 +276,7 @@ fn site_of(request: &Request) -> Option<bool> {
     request.header("sec-fetch-site").map(|site| site == "same-origin" || site == "none")
 }
 
-/// True if the origin's host is one of these names, at any port.
+/// True if the origin's host is one of these names. Any port is allowed.
 fn is_of_names(origin: &str, names: &[String]) -> bool {
     let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
     authority.is_some_and(|authority| is_name(split_port(authority).0, names))
@@ -285,7 +286,7 @@ fn is_name(host: &str, names: &[String]) -> bool {
     names.iter().any(|name| bare(name).eq_ignore_ascii_case(bare(host)))
 }
 
-/// Removes the brackets of an IPv6 address; leaves other hosts as they are.
+/// Removes the brackets of an IPv6 address. Other hosts are returned unchanged.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }

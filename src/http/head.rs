@@ -13,7 +13,7 @@ use super::grammar::is_token;
 use super::request::{Headers, Method, Version};
 use super::{BodyLimits, Error, Intake, Limits, StreamRequest};
 
-/// Maximum length of a request line without its target: the longest known method, two spaces and the version.
+/// Maximum length of a request line, not counting its target: the longest known method, two spaces, and the version.
 const REQUEST_LINE_EXTRA: usize = 32;
 /// Maximum number of header lines that any [`Limits::headers`] can allow.
 const HEADERS_MAX: usize = 128;
@@ -22,8 +22,8 @@ const QUERY_PAIRS_MAX: usize = 256;
 /// Maximum number of digits of a Content-Length. A number of 19 digits always fits 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 
-/// Finds the end of a head that arrives in pieces, and refuses bare line ends and control characters as soon as
-/// they arrive.
+/// Finds the end of a head that arrives in pieces. Bare line ends and control characters are refused as soon as they
+/// arrive.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     at: usize,
@@ -114,7 +114,7 @@ impl Scanner {
         if self.lines > 0 {
             return Ok(true);
         }
-        // RFC 9112 §2.2: old clients may send one empty line before the request line; more are refused.
+        // RFC 9112 §2.2: old clients may send an empty line before the request line. More than one is refused.
         if self.blank_skipped {
             return Err(Error::Malformed("empty request line"));
         }
@@ -316,7 +316,7 @@ impl<'a> Fields<'a> {
         Ok(Self { headers, lengths })
     }
 
-    /// Checks `Host` (RFC 9112 §3.2): exactly one in HTTP/1.1, with a valid host and port.
+    /// Checks `Host` (RFC 9112 §3.2). A request of HTTP/1.1 must have exactly one, with a valid host and port.
     fn check_host(&self, version: Version) -> Result<(), Error> {
         match (self.headers.count("host"), version) {
             (0, Version::Http10) => return Ok(()),
@@ -398,7 +398,8 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Evaluates `Expect` (RFC 9110 §10.1.1): `100-continue` is ignored from an HTTP/1.0 peer, any other expectation is refused.
+/// Evaluates `Expect` (RFC 9110 §10.1.1). `100-continue` is ignored if the peer uses HTTP/1.0. Any other expectation is
+/// refused.
 fn expectation(headers: &Headers, version: Version) -> Result<bool, Error> {
     match headers.get("expect") {
         None => Ok(false),

@@ -13,7 +13,7 @@ pub struct Limits {
     pub body_rate_min: u32,
     /// Time during which a body may be slower than `body_rate_min`.
     pub body_rate_grace: Duration,
-    /// Maximum time without write progress while output waits for the peer.
+    /// Maximum time for which writes may make no progress while output waits.
     pub write_stall: Duration,
     /// Maximum idle time of a connection between requests.
     pub idle: Duration,

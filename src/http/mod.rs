@@ -92,7 +92,7 @@ pub enum Error {
     /// The version is neither HTTP/1.0 nor HTTP/1.1.
     #[error("HTTP version not supported")]
     VersionNotSupported,
-    /// The peer accepted no byte for [`Limits::write_stall`]. The transport must be dropped without flushing.
+    /// The peer has accepted no bytes for [`Limits::write_stall`]. The transport must be dropped without flushing.
     #[error("no write progress")]
     WriteStalled,
     /// Bytes were passed in although [`Connection::wants_bytes`] was false. The transport must be dropped without

@@ -45,8 +45,8 @@ pub enum Methods {
 pub enum BodyKind {
     /// Any body that the connection accepts. The handler ignores the body or checks it.
     Any,
-    /// Any body that the connection accepts. If the whole body arrived with the head, the handler gets both
-    /// together. Otherwise it gets the head first, and must accept the body.
+    /// Any body that the connection accepts. If the whole body has arrived together with the head, the handler gets
+    /// both together. Otherwise it gets the head first, and must then accept the body.
     AfterHead,
     /// POST, PUT and PATCH must carry one of these media types.
     Of {
@@ -65,11 +65,11 @@ pub enum BodyKind {
 pub struct Cors {
     /// The pages that may send requests.
     pub pages: Pages,
-    /// Methods that pages may use, as `Access-Control-Allow-Methods` lists them.
+    /// Methods that pages may use, in the form of `Access-Control-Allow-Methods`.
     pub methods: &'static str,
-    /// Header fields that pages may send, as `Access-Control-Allow-Headers` lists them, or [`cors::ANY_FIELD`].
+    /// Header fields that pages may send, in the form of `Access-Control-Allow-Headers`, or [`cors::ANY_FIELD`].
     pub fields: &'static str,
-    /// Response fields that pages may read, as `Access-Control-Expose-Headers` lists them.
+    /// Response fields that pages may read, in the form of `Access-Control-Expose-Headers`.
     pub exposed: Option<&'static str>,
 }
 
@@ -93,7 +93,7 @@ impl Cors {
     pub const MEDIA: Self = Self { fields: cors::ANY_FIELD, ..Self::ANYONE };
     /// Pages of the origins named by the operator.
     pub const NAMED: Self = Self { pages: Pages::Named, ..Self::ANYONE };
-    /// Pages of any origin if requests need a token, else those of the named origins.
+    /// Pages of any origin if requests need a token. Otherwise, pages of the named origins.
     pub const TOKENS: Self = Self { pages: Pages::Tokens, ..Self::ANYONE };
 
     /// Returns the policy, given the names of the server, the named origins, and whether requests need a token.
@@ -132,11 +132,11 @@ pub trait BodyLimits: Debug + Sync {
     /// Returns the limit in bytes for a path, or `None` if the connection's own limit applies.
     fn body_bytes_max(&self, path: &str) -> Option<usize>;
 
-    /// Returns the way in which the application gets the body of a request.
+    /// Tells how the application gets the body of a request.
     fn intake(&self, method: Method, path: &str, query: &[(String, String)]) -> Intake;
 }
 
-/// The way in which the application gets the body of a request.
+/// The ways in which an application can get the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intake {
     /// The whole body is passed together with the head.

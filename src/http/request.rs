@@ -143,9 +143,10 @@ pub struct Request {
     pub method: Method,
     /// Version of the request line.
     pub version: Version,
-    /// The request target as sent, for logs only. Do not route by it: it may spell a path other than `path`.
+    /// The request target as it was sent, for logs only. It must not be used for routing, because it may stand
+    /// for another path than `path`.
     pub target: String,
-    /// The path, percent-decoded once, with duplicate slashes joined. It starts with `/` (or is `*` for OPTIONS)
+    /// The path, percent-decoded once, with repeated slashes merged. It starts with `/` (or is `*` for OPTIONS),
     /// and contains no dot segment, control character, backslash, NUL or percent-encoded slash.
     pub path: String,
     /// Decoded pairs of the query, in order; `+` is decoded as a space.

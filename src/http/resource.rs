@@ -101,8 +101,8 @@ impl Resource {
         matches!((since, self.modified()), (Some(since), Some(modified)) if modified <= since)
     }
 
-    /// True if `If-Range` matches or is absent (RFC 9110 §13.1.5). A part of a different version would be useless
-    /// to the client.
+    /// True if `If-Range` matches or is absent (RFC 9110 §13.1.5). If it does not match, the client has another
+    /// version, for which a part would be useless.
     fn range_applies(&self, request: &Request) -> bool {
         match request.header("if-range") {
             None => true,
@@ -118,7 +118,8 @@ impl Resource {
     }
 }
 
-/// Returns the entity tags in a list. A tag that contains a comma would be split; this server's tags contain none.
+/// Returns the entity tags in a list. A tag that contains a comma would be split, but the tags of this server
+/// contain none.
 fn tags<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a str> {
     request.headers.all(name).flat_map(|value| value.split(',')).map(str::trim)
 }

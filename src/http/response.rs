@@ -17,10 +17,10 @@ const WALL_MS_MAX: u64 = 253_402_300_799_000;
 const OWN_FIELDS: [&str; 5] =
     ["content-length", "transfer-encoding", "connection", "date", "x-content-type-options"];
 
-/// Connection-specific fields, which HTTP/2 forbids (RFC 9113 §8.2.2).
+/// Fields that belong to a connection of HTTP/1.1. HTTP/2 forbids them (RFC 9113 §8.2.2).
 const OF_CONNECTIONS: [&str; 4] = ["connection", "keep-alive", "upgrade", "sec-websocket-accept"];
 
-/// A complete response. Framing, `Date`, `Connection` and `X-Content-Type-Options` are added by the connection.
+/// A complete response. The connection adds framing, `Date`, `Connection` and `X-Content-Type-Options`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// Final status, 200 to 599; anything else is sent as 500.
@@ -97,7 +97,7 @@ pub(super) struct Exchange {
     pub(super) gzip: bool,
 }
 
-/// The way in which the end of the body is determined (RFC 9112 §6).
+/// The ways in which the end of a body can be determined (RFC 9112 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delimiter {
     /// `Content-Length`.
@@ -169,7 +169,7 @@ impl Answers {
         }
     }
 
-    /// Queues a head: the application's fields, then the connection's own.
+    /// Queues a head: first the fields of the application, then those of the connection.
     fn head(&mut self, status: u16, wall_ms: Option<u64>, headers: &Headers, own: &[(&str, &str)]) {
         let date = wall_ms.map(http_date);
         let dated = date.iter().map(|date| ("Date", date.as_str()));
@@ -233,8 +233,8 @@ pub(super) fn write_head(
     out.head(status, wall_ms, &response.headers, &own);
 }
 
-/// Queues a 101, after which the connection speaks another protocol (RFC 9110 §15.2.2). On an HTTP/2 stream the status is 200 (RFC 8441
-/// §5).
+/// Queues a 101. After it, the connection uses another protocol (RFC 9110 §15.2.2). On an HTTP/2 stream, the status is
+/// 200 (RFC 8441 §5).
 pub(super) fn write_upgrade(out: &mut Answers, wall_ms: u64, headers: &Headers) {
     let status = if matches!(out, Answers::Text(_)) { 101 } else { 200 };
     out.head(status, Some(wall_ms), headers, &[("Connection", "Upgrade")]);

@@ -1,5 +1,5 @@
-//! A subscriber's position in a ring. A subscriber has no queue: unsent units stay in the ring after its cursor,
-//! and it owns only the rest of a partly sent unit.
+//! A subscriber's position in a ring. A subscriber has no queue: unsent units stay in the ring, after the cursor. The
+//! cursor itself only holds the rest of a partly sent unit.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::{Chosen, Entry, Item, Packager, PacketLogs, Packets, Parts, Ring};
 pub enum Jump {
     /// The cursor is near enough to the head.
     None,
-    /// The cursor moved to the newest key frame, or without one to the head, and skipped this many units.
+    /// The cursor moved to the newest key frame, or to the head if there is no key frame, and skipped this many units.
     Skipped(u64),
 }
 
@@ -28,7 +28,7 @@ pub struct Cursor {
     /// Chosen video tracks that still wait for a key frame. A cursor that has not started also waits for a key frame of
     /// its lead track.
     waits: TrackSet,
-    /// Chosen video tracks known to the cursor. A new one waits for its key frame.
+    /// Chosen video tracks that the cursor knows. A track that is not yet among them must first wait for its key frame.
     known: TrackSet,
     /// The [`Chosen::epoch`] whose prelude was last sent.
     epoch: u32,
@@ -81,8 +81,8 @@ pub struct Delivery<'a> {
 }
 
 impl<'a> Delivery<'a> {
-    /// Returns the bytes of the prelude, if the subscriber needs one, then those of the unit. Returns nothing if
-    /// the subscriber takes packets, or units unpackaged.
+    /// Returns the bytes of the prelude, if the subscriber needs it, and then those of the unit. Returns nothing if the
+    /// subscriber takes packets or takes units unpackaged.
     pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
         self.prelude.into_iter().chain(self.unit.and_then(Item::bytes))
     }
@@ -100,7 +100,8 @@ impl<'a> Delivery<'a> {
 }
 
 impl Cursor {
-    /// Starts at the newest key frame of the lead video track, or waits for the next one. Without a video track it starts at once.
+    /// Starts at the newest key frame of the lead video track. If there is none, waits for the next key frame. Starts
+    /// at once if the subscriber gets no video track.
     #[must_use]
     pub fn new(ring: &Ring, chosen: &Chosen) -> Self {
         let mut cursor = Self::default();
@@ -108,8 +109,8 @@ impl Cursor {
         cursor
     }
 
-    /// Starts at this entry, or at the first retained one after it. The subscriber already has the entries before
-    /// it.
+    /// Starts at this entry, or at the first later one that is retained. The subscriber already has all earlier
+    /// entries.
     #[must_use]
     pub(super) fn at(sequence: u64) -> Self {
         Self { next: sequence, started: true, ..Self::default() }
@@ -135,8 +136,8 @@ impl Cursor {
         self.waits = chosen.lead().map_or(TrackSet::EMPTY, |lead| chosen.videos().without(lead));
     }
 
-    /// Notes newly chosen video tracks. Each is sent from a key frame on, also if the cursor started before any
-    /// track was known.
+    /// Registers newly chosen video tracks. Each of them is sent from its next key frame on, even if the cursor started
+    /// before any track was known.
     pub(super) fn learn(&mut self, chosen: &Chosen) {
         let videos = chosen.videos();
         if videos != self.known {
@@ -155,8 +156,8 @@ impl Cursor {
         self.epoch = 0;
     }
 
-    /// Resumes after a pause at the newest key frame, but never goes back in time: after a pause within one GOP the
-    /// cursor stays, and only the units received during the pause count as old.
+    /// Resumes after a pause at the newest key frame, but never moves back: if the pause was within one GOP, the cursor
+    /// stays where it is. In this case, only the units received during the pause count as old.
     pub fn resume(&mut self, ring: &Ring, chosen: &Chosen) {
         self.fresh_from = ring.head();
         let key = chosen.lead().and_then(|lead| ring.newest_key(lead));
@@ -181,10 +182,10 @@ impl Cursor {
         }
     }
 
-    /// Jumps to the newest key frame if the units between the cursor and the head span more than `lag_ms`, or if
-    /// the ring has dropped the next unit. Without a newer key frame, a cursor that is only late stays, and one
-    /// whose next unit was dropped waits for the next key frame. A cursor without video jumps to the head, because
-    /// audio can start anywhere.
+    /// Jumps to the newest key frame if the units between the cursor and the head span more than `lag_ms`, or if the
+    /// ring has dropped the next unit. If there is no newer key frame, a cursor that only lags stays where it is, and a
+    /// cursor whose next unit was dropped waits for the next key frame. A cursor without video jumps to the head,
+    /// because audio can start anywhere.
     pub fn check_lag(&mut self, ring: &Ring, chosen: &Chosen, lag_ms: i64) -> Jump {
         let lost = self.next < ring.base();
         let late = match (ring.get(self.next), ring.head_ms()) {
@@ -237,12 +238,12 @@ impl Cursor {
         key_frame
     }
 
-    /// Gathers the rest of a partly sent unit. Returns false if the gather is full.
+    /// Adds the rest of a partly sent unit to the gather. Returns false if the gather is full.
     pub fn gather_rest<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         self.rest.iter().all(|part| gather.push(part))
     }
 
-    /// Gathers units before `until`. Returns false if the gather is full.
+    /// Adds units before number `until` to the gather. Returns false if the gather is full.
     pub fn gather_units<'a>(&self, packager: &'a Packager, until: u64, gather: &mut Gather<'a>) -> bool {
         if !self.started {
             return true;

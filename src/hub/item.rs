@@ -77,6 +77,6 @@ pub trait PacketLogs: std::fmt::Debug {
     fn log(&self, track: TrackId) -> Option<&PacketLog>;
     /// Returns the codec of a track, and the RTP timestamp of its newest unit.
     fn edge(&self, track: TrackId) -> Option<(Codec, u32)>;
-    /// Returns the number of pictures that the format has left out since the last call, if there are any.
+    /// Returns the number of pictures that the format has left out since the last call; `None` if there were none.
     fn take_left_out(&self) -> Option<u64>;
 }

@@ -8,7 +8,7 @@ use media::{TrackId, TrackKind, TrackSet};
 use super::{Cursor, Entry, Ring};
 use crate::types::{StreamId, WorkerId};
 
-/// Maximum bytes of one stream in flight to one worker. A larger key frame still passes alone.
+/// Maximum bytes of one stream in flight to one worker. A larger key frame is sent while nothing else is in flight.
 const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A unit on its way to a mirror.
@@ -18,7 +18,7 @@ pub struct MirroredUnit {
     pub stream: StreamId,
     /// The request that the unit answers. A unit for an earlier request is discarded.
     pub request: u64,
-    /// The unit and its tracks, as the source has them.
+    /// The unit and its tracks, as they are on the source worker.
     pub entry: Entry,
     /// Share of the lane's bytes that the unit occupies, released when the unit has entered the mirror's ring.
     pub credit: Credit,
@@ -33,7 +33,8 @@ pub struct Mirror {
     pub(super) request: u64,
     /// The tracks that the worker's subscribers select.
     pub wanted: TrackSet,
-    /// The wanted video tracks that are sent from their next key frame on, because the worker lacks the units before it.
+    /// Wanted video tracks that are sent from their next key frame on, because the receiving worker lacks the units
+    /// before it.
     waits: TrackSet,
     /// The units that the worker has from a former source.
     had: Had,
@@ -73,7 +74,7 @@ impl Had {
 /// A mirror's knowledge of the stream's tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knows {
-    /// The mirror lacks the tracks: the next unit of any track brings them.
+    /// The mirror does not know the tracks. The next unit, of any track, carries the list of tracks.
     Nothing,
     /// The track list is on its way. Nothing more is sent until the mirror has reported which tracks it wants. Holds
     /// the tracks of which a key frame was already sent.
@@ -124,8 +125,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the next unit, if the lane has room for it. A mirror that is late by more than `lag_ms`, because its
-    /// lane is full, continues at the newest key frame.
+    /// Returns the next unit if the lane has room for it. If the mirror lags by more than `lag_ms` because its lane is
+    /// full, it continues at the newest key frame.
     pub(super) fn next(&mut self, ring: &Ring, lag_ms: i64) -> Option<(Entry, Credit)> {
         self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
         let entry = match self.knows {

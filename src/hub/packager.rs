@@ -1,4 +1,4 @@
-//! Packages each stream once per format, into bytes that all subscribers of the format share.
+//! Packages each stream once for each format. All subscribers of the format share the resulting bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use wire::Gather;
 use super::selection::{Chosen, Fit, Selection};
 use super::{Entry, Forwarded, Item, PacketLogs};
 
-/// Maximum age of a prelude, after which it is remade so that its timestamps stay near those of the units.
+/// Maximum age of a prelude in milliseconds. An older one is remade, so that its timestamps stay near those of the
+/// units.
 const PRELUDE_AGE_MS: i64 = 1000;
 
 /// Identifies a format. Subscribers with equal keys share a package.
@@ -66,8 +67,8 @@ impl Stamp {
     }
 }
 
-/// Slices to send in order. Three fit without an allocation: a one-chunk message has a head and a payload, and a file
-/// tag also a trailer.
+/// Slices, in the order in which they are sent. Up to three slices need no allocation: a message of one chunk has a
+/// head and a payload, and a file tag also has a trailer.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
     slices: SmallVec<[Bytes; 3]>,
@@ -141,12 +142,12 @@ impl Parts {
     }
 }
 
-/// A format: it turns units into bytes or packets, which must suit every subscriber with the format's key.
+/// A format. It turns units into bytes or packets that suit every subscriber with the format's key.
 pub trait Package: std::fmt::Debug + Send {
     /// Judges how well the format carries a track.
     fn fit(&self, track: &Track) -> Fit;
     /// Returns the bytes that a subscriber needs before its first unit of this epoch: parameter sets and metadata,
-    /// with the timestamp `dts_ms`.
+    /// with `dts_ms` as their timestamp.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
     /// Returns the age from which the prelude is remade at the next unit of a chosen track.
     fn prelude_age_ms(&self) -> i64 {
@@ -170,7 +171,7 @@ pub trait Package: std::fmt::Debug + Send {
     }
 }
 
-/// A package that leaves units as they were published, for sinks. The function judges how well the sink takes a
+/// A package for sinks that leaves units as they were published. The function judges how well the sink can use a
 /// track.
 #[derive(Debug, Clone, Copy)]
 pub struct AsPublished(pub fn(&Track) -> Fit);
@@ -203,7 +204,8 @@ struct Prelude {
     parts: Parts,
 }
 
-/// A packaged unit with the properties of the unit that a cursor needs. While writing, the cursor reads nothing else.
+/// A packaged unit, with those properties of the original unit that a cursor needs. When a cursor writes, it reads
+/// nothing else.
 #[derive(Debug)]
 pub(super) struct Packaged {
     /// The bytes or packets; empty if the unit is not sent to the subscribers.
@@ -227,8 +229,8 @@ impl Packaged {
     }
 }
 
-/// State shared by all subscribers of one format and selection: the tracks they are sent and, unless they take units
-/// unpackaged, one [`Item`] for each unit of the ring, under the same sequence numbers.
+/// State that all subscribers of one format and selection share: the tracks that they are sent and, unless they take
+/// units unpackaged, an [`Item`] for each unit of the ring. Items have the sequence numbers of their units.
 #[derive(Debug)]
 pub struct Packager {
     key: FormatKey,

@@ -1,4 +1,5 @@
-//! The ring: access units in order of arrival, numbered consecutively, bounded in bytes, units and time.
+//! The ring: access units in the order of their arrival, numbered consecutively. Its bytes, its number of units and its
+//! time span are limited.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const TRACK_SILENT_MS: i64 = 10_000;
 /// continue.
 const PICTURELESS_MS: i64 = 3_000;
 
-/// An access unit with the tracks of its config epoch.
+/// An access unit, with the tracks of its config epoch.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The unit.
@@ -30,7 +31,7 @@ pub struct Entry {
     pub kind: Option<TrackKind>,
     /// DTS in milliseconds, used to measure lag and to apply the ring's limits.
     pub dts_ms: i64,
-    /// Time at which the unit's last byte reached this server, on whichever worker.
+    /// Time at which the last byte of the unit reached this server, on any worker.
     pub received: Instant,
     /// Wall clock at that time, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
@@ -73,7 +74,7 @@ struct Gop {
     /// Number of the GOP's key frame; `None` once it is no longer retained.
     key: Option<u64>,
     key_ms: i64,
-    /// Duration of the previous GOP in milliseconds; 0 until a whole GOP was seen.
+    /// Duration of the previous GOP in milliseconds; 0 until a whole GOP has been seen.
     previous_ms: i64,
 }
 
@@ -90,7 +91,7 @@ pub struct Ring {
     span_ms: Option<(i64, i64)>,
     /// Arrival time of the newest unit.
     received: Option<Instant>,
-    /// DTS of the newest picture of each video track that has had one, in milliseconds.
+    /// For each video track that has had a picture: DTS of the newest one, in milliseconds.
     pictures_ms: SmallVec<[(TrackId, i64); 1]>,
     limits: RingLimits,
 }
@@ -130,14 +131,14 @@ impl Ring {
         }
     }
 
-    /// Returns the arrival time of the newest unit, retained or not.
+    /// Returns the arrival time of the newest unit, even if the unit is no longer retained.
     #[must_use]
     pub const fn received(&self) -> Option<Instant> {
         self.received
     }
 
-    /// True if a video track has had no picture for [`PICTURELESS_MS`] while other tracks continued: it was
-    /// announced but never sent, or its source has paused it.
+    /// True if a video track has had no picture for [`PICTURELESS_MS`] while other tracks continued: the track was
+    /// announced but never sent, or the publisher has paused it.
     #[must_use]
     pub fn is_pictureless(&self, track: TrackId) -> bool {
         let Some((began_ms, newest_ms)) = self.span_ms else { return false };
@@ -158,8 +159,8 @@ impl Ring {
         }
     }
 
-    /// Drops everything before the newest key frame of each video track (`keep_gop`) or before the head, but nothing at or after `slowest`,
-    /// the position of the slowest cursor.
+    /// Drops all entries before the newest key frame of each video track (if `keep_gop` is set) or before the head.
+    /// Entries at or after `slowest`, the position of the slowest cursor, are kept in any case.
     pub fn trim(&mut self, keep_gop: bool, slowest: Option<u64>) {
         let start = if keep_gop { self.start().unwrap_or_else(|| self.head()) } else { self.head() };
         let keep_from = slowest.map_or(start, |slowest| slowest.min(start));
@@ -168,7 +169,7 @@ impl Ring {
         }
     }
 
-    /// Drops the oldest entries until at most `bytes` bytes, or one entry, are left.
+    /// Drops the oldest entries until no more than `bytes` bytes, or only one entry, are left.
     pub fn shrink(&mut self, bytes: usize) {
         while self.bytes > bytes && self.entries.len() > 1 {
             self.pop_front();

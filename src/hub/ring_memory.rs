@@ -1,4 +1,5 @@
-//! The memory of all rings of the process. Each worker accounts for its own rings; they share one sum, without a lock.
+//! The memory of all rings of the process. Each worker counts the bytes of its own rings. The workers share the sum
+//! without a lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -62,7 +63,7 @@ mod tests {
         let memory = RingMemory::new(800, 2);
         let (a, b) = (WorkerId(0), WorkerId(1));
         assert_eq!((memory.excess(a, 500), memory.excess(b, 300)), (0, 0));
-        // 900 bytes exceed the budget of 800. They are reduced to 700, of which each worker's share is 350.
+        // 900 bytes exceed the budget of 800. They are reduced to 700, and the share of each worker is 350.
         assert_eq!(memory.excess(a, 600), 200);
         assert_eq!(memory.excess(b, 300), 0, "it has less than its share");
         assert_eq!(memory.excess(a, 400), 0);

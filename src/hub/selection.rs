@@ -1,7 +1,7 @@
 //! The choice of a stream's tracks for a subscriber.
 //!
-//! A [`Selection`] is a rule, because tracks are added, removed and changed while it applies; [`Chosen`] is its
-//! result for the current tracks. Subscribers of one format with equal selections share a package.
+//! A [`Selection`] is a rule: it stays valid while tracks are added, removed and changed. [`Chosen`] is the result of
+//! the rule for the current tracks. Subscribers with the same format and equal selections share a package.
 
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ impl Chosen {
         self.of_kind(track.kind()).next().is_some_and(|first| first.id == track.id)
     }
 
-    /// Returns the chosen tracks as a set. Data tracks are included whether or not they exist.
+    /// Returns the chosen tracks as a set. It also contains possible data tracks, whether or not they exist.
     #[must_use]
     pub const fn set(&self) -> TrackSet {
         self.set
@@ -180,7 +180,7 @@ impl Chosen {
         self.videos
     }
 
-    /// The video track whose key frames a subscriber starts at; `None` if it can start anywhere.
+    /// The video track at whose key frames a subscriber starts; `None` if a subscriber can start at any unit.
     #[must_use]
     pub const fn lead(&self) -> Option<TrackId> {
         self.lead
@@ -203,7 +203,8 @@ impl Chosen {
     }
 }
 
-/// Returns the set of data tracks that a rule picks. Data tracks are not announced, so these are possible ids.
+/// Returns the set of data tracks that a rule selects. Data tracks are not announced, so the set has all ids that are
+/// possible.
 fn data_tracks(pick: Pick) -> TrackSet {
     match pick {
         Pick::Default => TrackSet::of(TrackId::DATA),
@@ -269,10 +270,10 @@ mod tests {
         assert_eq!(ids(Selection::DEFAULT, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::only(TrackKind::Audio, a0), &tracks, &fit), [a0]);
-        // Without a better track, the rarely supported one is chosen.
+        // If there is no better track, the track that is rarely supported is chosen.
         let alone = Arc::new(Tracks::new(1, [video(0), audio(0)]));
         assert_eq!(ids(Selection::DEFAULT, &alone, &fit), [v0, a0]);
-        // If one of several published tracks is widely supported, all of them are sent.
+        // If any published track is widely supported, all published tracks are sent.
         let two = Arc::new(Tracks::new(1, [audio(0), audio(1), derived()]));
         assert_eq!(ids(Selection::ALL, &two, &fit).len(), 2);
     }

@@ -61,7 +61,7 @@ pub struct Subscriber {
 struct Switch {
     /// The package to switch to.
     to: FormatIndex,
-    /// Number of the unit to switch at, once known: a key frame of the new lead video track.
+    /// Number of the unit at which to switch, once it is known. It is a key frame of the new lead video track.
     at: Option<u64>,
     /// Number of the first unit that was not yet searched for the key frame to switch at.
     searched: u64,
@@ -102,7 +102,7 @@ pub struct Stream {
     tracks: Arc<Tracks>,
     ring: Ring,
     formats: Vec<Option<Packager>>,
-    /// The point up to which the stream was flushed, and the time of its next flush.
+    /// The position up to which units were released for sending, and the time of the next release.
     pub flush: FlushState,
     untrimmed: u32,
     offer: Offer,
@@ -322,8 +322,8 @@ impl Stream {
 
     // ---- demand
 
-    /// Returns the wanted tracks if they have changed since the last call. If this worker mirrors the stream and wants any track, published
-    /// audio is included, so that a later viewer has audio from its key frame on.
+    /// Returns the wanted tracks if they have changed since the last call. If this worker mirrors the stream and wants
+    /// any track, published audio is also wanted, so that a later viewer has audio from its first key frame on.
     pub fn wanted_anew(&mut self) -> Option<TrackSet> {
         let mut wanted = self.wanted();
         if self.asked.holds {
@@ -413,8 +413,8 @@ impl Stream {
 
     // ---- subscribers
 
-    /// Subscribes `id` to a format, making the package if it is the first subscriber. `package` returns `None` for a subscriber that takes
-    /// units unpackaged. Returns `None` if the stream has too many formats.
+    /// Subscribes `id` to a format. For the first subscriber of the format, the package is made by `package`, which
+    /// returns `None` if the subscriber takes units unpackaged. Returns `None` if the stream has too many formats.
     pub fn subscribe(
         &mut self,
         id: SubscriptionId,
@@ -425,7 +425,8 @@ impl Stream {
         let format = self.format(key, package)?;
         self.subscribers.insert(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
-        // The backlog is sent at once, even if the head has not been flushed to the other subscribers yet.
+        // The new subscriber is sent the backlog at once, even if the newest units were not released for the other
+        // subscribers yet.
         self.flush.advance(self.ring.head());
         let (stream, paused, switch) = (self.id, false, None);
         Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
@@ -471,7 +472,8 @@ impl Stream {
         true
     }
 
-    /// Searches for the unit at which a switch can happen, and switches when the subscriber has reached it.
+    /// Searches for the unit at which a subscriber's pending switch can happen. Switches if the subscriber has reached
+    /// it.
     fn search_switch(&mut self, subscriber: &mut Subscriber) {
         let Some(switch) = &mut subscriber.switch else { return };
         let next = subscriber.cursor.next();
@@ -517,7 +519,8 @@ impl Stream {
         }
     }
 
-    /// Moves a subscriber to its next unit to send, up to a pending switch. Returns the number of units skipped.
+    /// Moves a subscriber to the next unit that it can be sent, but not past a pending switch. Returns the number of
+    /// units skipped.
     fn pass_over(&mut self, subscriber: &mut Subscriber) -> u64 {
         if subscriber.switch.is_some() {
             self.search_switch(subscriber);
@@ -548,7 +551,7 @@ impl Stream {
         subscriber.switch.is_some_and(|switch| switch.at == Some(subscriber.cursor.next()))
     }
 
-    /// Number of the unit up to which (exclusive) the subscriber is sent.
+    /// Number of the first unit that the subscriber may not be sent yet.
     fn until(&self, subscriber: &Subscriber) -> u64 {
         let switch_at = subscriber.switch.and_then(|switch| switch.at);
         self.flush.until().min(switch_at.unwrap_or(u64::MAX))
@@ -568,8 +571,8 @@ impl Stream {
         }
     }
 
-    /// Gathers the units to send to a subscriber, which follow the rest of a partly sent unit. Returns false if the
-    /// gather is full.
+    /// Adds the units to send to a subscriber to the gather. They follow the rest of a partly sent unit. Returns false
+    /// if the gather is full.
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {
@@ -601,13 +604,14 @@ impl Stream {
         subscriber.cursor.take_unit(&self.ring, packager, until)
     }
 
-    /// Returns, once, the bytes after the last unit of an ended stream, for a subscriber that has taken all units.
+    /// Returns the bytes that follow the last unit of an ended stream, for a subscriber that has taken all units.
+    /// Returns them only once.
     pub fn tail<'a>(&'a self, subscriber: &mut Subscriber) -> Option<&'a Parts> {
         let tail = self.packager(subscriber.format)?.tail()?;
         (!subscriber.paused && subscriber.cursor.pass_end(self.ring.head())).then_some(tail)
     }
 
-    /// Returns the logs of a subscriber's packets, if its format is one of packets.
+    /// Returns the logs of a subscriber's packets, if its format sends packets.
     #[must_use]
     pub fn logs(&self, subscriber: &Subscriber) -> Option<&dyn PacketLogs> {
         self.packager(subscriber.format)?.logs()
@@ -619,7 +623,8 @@ impl Stream {
         subscriber.cursor.has_rest() || (!subscriber.paused && subscriber.cursor.next() < self.flush.until())
     }
 
-    /// Drops entries before the newest key frame, but none that `slowest`, the position of the slowest cursor, still needs.
+    /// Drops entries before the newest key frame, except those that are still needed by the slowest cursor, which is at
+    /// `slowest`.
     pub fn trim(&mut self, slowest: Option<u64>) {
         let mirrors = self.mirrors.iter().map(Mirror::position);
         let slowest = slowest.into_iter().chain(mirrors).min();

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::sources::{Gather, Record};
 use crate::store::Kind;
 
-/// Largest document, in bytes: MongoDB's limit of 16 MiB, plus 16 KiB for its own additions.
+/// Maximum size of a document, in bytes: MongoDB's limit of 16 MiB, and 16 KiB for what MongoDB itself adds.
 const DOCUMENT_BYTES_MAX: usize = (16 << 20) + (16 << 10);
 /// Smallest document, in bytes.
 const DOCUMENT_BYTES_MIN: usize = 5;

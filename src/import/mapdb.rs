@@ -42,7 +42,7 @@ struct Line {
 #[derive(Debug, PartialEq)]
 enum Entry {
     Record(Record),
-    /// An entry of a map without records.
+    /// An entry of a map that contains no records.
     Other {
         map: String,
         key: String,

@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes the two ends of a connection; the first one is nonblocking.
+    /// Makes both ends of a connection. The first one is nonblocking.
     fn pair() -> (TcpStream, net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -114,7 +114,8 @@ mod tests {
         (TcpStream::from_std(near), listener.accept().unwrap().0)
     }
 
-    /// Writes all parts, as far as the socket accepts each time, while the peer reads. Returns the bytes received.
+    /// Writes all parts while the peer reads. Each time, writes as much as the socket accepts. Returns the bytes
+    /// that the peer received.
     fn arrives(files: &BlobFiles, parts: &[&[u8]]) -> Vec<u8> {
         let (mut near, mut far) = pair();
         let reader = std::thread::spawn(move || {

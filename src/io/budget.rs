@@ -109,7 +109,7 @@ pub(super) struct Permit {
     standing: Standing,
     /// Time of issue, in microseconds since the start.
     since: u64,
-    /// Index of the listener under which a TLS handshake is counted.
+    /// Index of the listener for which a TLS handshake is counted; `None` if none is.
     handshake: Option<usize>,
 }
 
@@ -190,7 +190,7 @@ impl Budget {
         Some(GiveWay { bucket: (most > QUIET_MAX).then_some(index), connections })
     }
 
-    /// Number of connections without those reserved for loopback.
+    /// Number of connections that are not reserved for loopback.
     const fn for_publishers(&self) -> usize {
         let kept = self.limits.connections / LOOPBACK_SHARE;
         // Some connections are reserved for loopback even if the limit is small, but none if the limit is one.
@@ -202,7 +202,7 @@ impl Budget {
         self.limits.connections - if kept < few { few } else { kept }
     }
 
-    /// Number of connections without those reserved for loopback and publishers.
+    /// Number of connections that are reserved neither for loopback nor for publishers.
     const fn for_all(&self) -> usize {
         self.for_publishers() - self.limits.connections / PUBLISHERS_SHARE
     }

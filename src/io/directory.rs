@@ -208,7 +208,7 @@ impl Joined {
     }
 }
 
-/// The listeners of a node that other nodes connect to.
+/// The listeners of a node to which other nodes connect.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listeners<'a> {
     /// Host to announce for a listener that is bound to all addresses.

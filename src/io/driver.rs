@@ -89,7 +89,7 @@ pub(super) struct Driver {
     sockets: Vec<Option<Socket>>,
     /// Connections over datagrams, by slot.
     peers: Vec<Option<UdpPeer>>,
-    /// UDP ports shared by many peers, which the owner reads.
+    /// UDP ports that many peers share. The owner reads them.
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
     /// Number of connections, readable by other threads.
     connections: Arc<AtomicU32>,
@@ -221,7 +221,7 @@ impl Driver {
         self.lingering.turn(now.mono, &mut self.buffer);
     }
 
-    /// Drains sessions, writes, and carries out the machine's actions, until nothing is left.
+    /// Drains sessions, writes, and carries out the machine's actions, until nothing is left to do.
     pub(super) fn drain<M: Machine>(&mut self, now: Now, machine: &mut M) {
         machine.finish_turn();
         let mut left = [(Writers::KeepUp, self.bounds.write_turn), (Writers::All, self.bounds.catch_up_turn)];
@@ -252,7 +252,7 @@ impl Driver {
         written
     }
 
-    /// Carries out the machine's actions. Returns false if there were none.
+    /// Carries out the actions of the machine. Returns false if there were none.
     pub(super) fn perform_all<M: Machine>(&mut self, now: Now, machine: &mut M) -> bool {
         let mut any = false;
         while let Some(output) = machine.poll_output(now) {

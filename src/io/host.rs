@@ -19,7 +19,7 @@ const SAMPLES: usize = 5;
 /// Microseconds of a clock tick in `/proc` (USER_HZ is 100 on every Linux).
 const TICK_US: u64 = 10_000;
 
-/// Starts the measuring thread, which ends with the process.
+/// Starts the thread that measures. It ends with the process.
 pub(super) fn start_watch(
     home: PathBuf,
     certificate: Expiry,
@@ -187,7 +187,8 @@ fn take_process(figures: &mut HostFigures, status: &str, stat: &str) {
     figures.process_cpu_us = ticks.sum::<u64>().saturating_mul(TICK_US);
 }
 
-/// Returns the interfaces in `/proc/net/dev` except loopback: received bytes are the first column, sent bytes the ninth.
+/// Returns the interfaces in `/proc/net/dev` except loopback. The first column has the received bytes, the ninth the
+/// sent bytes.
 fn interfaces(devices: &str) -> impl Iterator<Item = (&str, Traffic)> {
     devices.lines().filter_map(|line| {
         let (name, columns) = line.split_once(':')?;

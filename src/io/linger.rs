@@ -37,7 +37,7 @@ struct Lingering {
 }
 
 impl Lingering {
-    /// Closes this side once all bytes are sent. Returns false if the connection is broken.
+    /// Closes this side of the connection once all bytes are sent. Returns false if the connection is broken.
     fn shut(&mut self, now: Instant) -> bool {
         if self.shut {
             return true;

@@ -161,10 +161,10 @@ fn order_of_a_server(mut stream: &UnixStream, order: &Order, patience: Duration)
     Err(answer.get("message").and_then(Value::as_str).unwrap_or("the server refused").to_owned())
 }
 
-/// Makes the running server of a home drain, or cancels the drain.
+/// Orders the running server of a home to drain, or to stop draining.
 ///
 /// # Errors
-/// No server runs, or it refuses.
+/// No server is running, or it refuses.
 pub fn order_drain(options: &Options, is_leaving: bool) -> Result<(), String> {
     let home = std::path::absolute(&options.home).unwrap_or_else(|_| options.home.clone());
     let stream = UnixStream::connect(socket_file(&home))
@@ -172,7 +172,8 @@ pub fn order_drain(options: &Options, is_leaving: bool) -> Result<(), String> {
     order_of_a_server(&stream, &Order::Drain { is_leaving }, PATIENCE).map(drop)
 }
 
-/// Makes the running server back up its store. Returns the name of the copy, or `None` if no server runs.
+/// Orders the running server to back up its store. Returns the name of the copy, or `None` if no server is
+/// running.
 pub(super) fn back_up(home: &Path) -> Option<Result<String, String>> {
     match UnixStream::connect(socket_file(home)) {
         Ok(stream) => Some(

@@ -51,7 +51,7 @@ fn is_quoted(text: &str) -> bool {
     ends_inside && !escaped
 }
 
-/// True unless the character is a control character (C0, C1), changes the direction of text, or has no width.
+/// False if the character is a control character (C0, C1), changes the direction of text, or has no width.
 fn is_visible(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -91,7 +91,7 @@ impl MailSender {
 pub(super) struct Mailbox {
     queue: Receiver<Mail>,
     wakeup: Arc<Wakeup>,
-    /// Mail that arrived while the worker was falling asleep.
+    /// Mail that arrived while the worker was about to sleep.
     early: Option<Mail>,
 }
 

@@ -488,7 +488,7 @@ fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<
     })
 }
 
-/// Returns the limit in bytes of all rings together.
+/// Returns the limit, in bytes, of all rings together.
 fn ring_bytes(limits: Limits) -> usize {
     match limits.ring_memory {
         0 => host::memory().map_or(RING_BYTES, |bytes| bytes / RING_MEMORY_SHARE),

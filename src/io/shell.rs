@@ -175,7 +175,7 @@ impl Shell {
         WAKE
     }
 
-    /// Runs until the worker is drained and all closing messages are sent or timed out.
+    /// Runs until the worker is drained, and all closing messages are sent or have timed out.
     pub(super) fn run(mut self) {
         while !self.machine.drained || self.driver.has_lingering() {
             let patience = self.patience();

@@ -11,8 +11,8 @@ pub const DVR: &str = ".dvr";
 /// Suffix of the names of lists. A list lies beside the segments that it names.
 pub const LIST: &str = ".list";
 
-/// Tells whether a stream still writes to its folder: true until the stream's value is dropped, however the stream
-/// ends.
+/// Tells whether a stream still writes to its folder. It does until it drops the value that is observed here, in
+/// whatever way it ends.
 #[derive(Debug, Clone, Default)]
 pub struct Writer(Weak<()>);
 
@@ -46,9 +46,9 @@ pub enum DvrWork {
     Resume {
         /// The folder.
         folder: Vec<String>,
-        /// Folders of the application to which nothing was added for this long are removed.
+        /// Time after which folders of the application are removed if nothing was added to them.
         keep: Duration,
-        /// The stream, whose folder is kept while the stream exists.
+        /// The stream. Its folder is kept as long as the stream exists.
         writer: Writer,
     },
     /// Write a file in one step.
@@ -77,9 +77,9 @@ pub enum DvrWork {
         /// The folder.
         folder: Vec<String>,
     },
-    /// Remove folders of ended streams that viewers can no longer rewind to: those to which nothing was added for
-    /// the time given by the application's last [`Self::Resume`] or [`Self::Put`], or for a day if there was none
-    /// since the start.
+    /// Remove folders of ended streams to which viewers can no longer rewind, i.e. to which nothing was added for
+    /// some time. The application's last [`Self::Resume`] or [`Self::Put`] has set this time; it is a day if there
+    /// was none since the start.
     Sweep {
         /// The applications.
         apps: Vec<String>,

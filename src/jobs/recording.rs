@@ -44,7 +44,8 @@ pub enum RecordingOutcome {
     Finished(Finished),
     /// The recording was empty and has been removed.
     Empty,
-    /// The file contains data but is not a recording. It was kept in the same folder, under this name.
+    /// The file contains data but is not a recording. It was kept in the same folder and renamed to
+    /// this name.
     SetAside(String),
     /// The file was removed, or did not exist.
     Removed,

@@ -21,7 +21,7 @@ use std::time::Duration;
 const SLOW: Duration = Duration::from_secs(1);
 /// Maximum number of targets remembered, fast or slow; the oldest is forgotten first.
 const KNOWN_MAX: usize = 4096;
-/// Number of slow targets from which an application's new targets count as slow until proven fast.
+/// If an application has this many slow targets, its new targets count as slow until they have proven fast.
 const SUSPECT: usize = 4;
 
 /// The application and target that a thread, or a place in a queue, counts for.
@@ -87,12 +87,12 @@ impl Threads {
         if self.all < 2 { self.all } else { self.all - at_least_one(self.all * 3 / 8) }
     }
 
-    /// Returns the most threads of one target of an application.
+    /// Returns the maximum number of threads for one target of an application.
     const fn of_target_max(&self) -> usize {
         at_least_one(self.of_app_max() / 2)
     }
 
-    /// Returns the maximum number of threads of all slow targets together.
+    /// Returns the maximum number of threads for all slow targets together.
     const fn of_slow_max(&self) -> usize {
         at_least_one(self.all / 4)
     }
@@ -323,7 +323,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Computes the room of an application that holds `own` items; `others` lists the counts of all other registered applications.
+    /// Computes the room of an application that holds `own` items. `others` lists the number of items that each of the
+    /// other registered applications holds.
     #[must_use]
     pub fn new(limit: usize, own: usize, others: impl Iterator<Item = usize> + Clone) -> Self {
         let (mut active, mut idle, mut used) = (1_usize, 0_usize, own);

@@ -1,4 +1,5 @@
-//! Calls between two signalling sockets. Control pairs the sockets; their messages then go from one session to the other.
+//! Calls between two signalling sockets. Control pairs the sockets. After that, each session sends its messages to the
+//! other one.
 
 use crate::auth::access::Params;
 use crate::mail::NoSubscription;
@@ -11,7 +12,7 @@ pub enum CallEvent {
     Join {
         /// The call.
         key: StreamKey,
-        /// Credentials, checked like those of a viewer of the stream with the call's id.
+        /// Credentials. They are checked like those of a viewer of the stream whose id is the call's id.
         params: Params,
         /// Origin of the requesting page.
         origin: String,

@@ -1,4 +1,5 @@
-//! Ladders: the renditions of one programme, which are tracks of a stream or several streams, and the playlist that lists them.
+//! Ladders. A ladder consists of the renditions of one programme, which are tracks of one stream or several streams,
+//! and of the playlist that lists them.
 
 use std::any::Any;
 use std::fmt;
@@ -14,7 +15,8 @@ use crate::types::StreamKey;
 pub struct MainTrack {
     /// Stream key of the main track.
     pub key: StreamKey,
-    /// Folder below the application's `streams` that holds the main track's playlists, with a trailing slash; empty if there is none.
+    /// Folder below the application's `streams` that holds the main track's playlists, with a trailing slash; empty if
+    /// the playlists are directly in `streams`.
     pub folder: String,
 }
 
@@ -23,11 +25,12 @@ pub struct MainTrack {
 pub struct Laddered {
     /// Id of the main track. Permission to play the main track is permission to fetch the blob.
     pub main: Arc<str>,
-    /// Description of the rendition, carried by one of its blobs, which is replaced while the rendition continues.
+    /// Description of the rendition. One blob of each rendition carries it. While the rendition continues, that blob is
+    /// replaced by newer versions.
     pub rung: Option<Rung>,
 }
 
-/// A rendition, as described to the playlist that lists all renditions and to the other renditions of the ladder.
+/// A rendition, described for the playlist that lists all renditions and for the other renditions of the ladder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rung {
     /// The kind of sink that makes the rendition.
@@ -54,7 +57,7 @@ pub struct Rung {
     pub target: Option<Duration>,
     /// Times of the newest key frames of the rendition, in milliseconds.
     pub keys: Vec<i64>,
-    /// Beginnings of the newest segments; the last one is that of the segment being written.
+    /// Beginnings of the newest segments. The last one is the beginning of the segment that is being written.
     pub marks: Vec<Mark>,
     /// A value for other sinks of the same kind.
     pub annex: Option<Annex>,

@@ -24,10 +24,11 @@ pub enum Question {
         /// Maximum number of subscribers requested; control may return fewer.
         size: usize,
     },
-    /// Asks for the number of the stream's subscribers that play over a connection that control knows of: `{"count":1}`.
+    /// Asks how many subscribers play the stream over a connection that control knows of: `{"count":1}`.
     SubscriberCount,
     /// Asks for the live streams of a room: `{"streams":[..],"streamList":[{"streamId":..,"streamName":..,"metaData":..}]}`.
     Room,
-    /// Asks for resolution and rates of a live stream: `{"width":1,"height":1,"videoBitrate":1,"videoCodec":".."}`. 404 if it is not live.
+    /// Asks for the resolution and the bit rates of a live stream:
+    /// `{"width":1,"height":1,"videoBitrate":1,"videoCodec":".."}`. 404 if the stream is not live.
     Media,
 }

@@ -18,7 +18,8 @@ pub struct WatchedMail {
     pub former: Option<String>,
     /// Address of the viewer's client.
     pub peer: SocketAddr,
-    /// Parameters of the request, which hooks report, if it is the viewer's first one.
+    /// Parameters of the request. Hooks report them if this is the viewer's first
+    /// request.
     pub params: Params,
 }
 

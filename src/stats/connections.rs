@@ -111,7 +111,7 @@ pub struct ConnectionFigures {
     pub figures: Arc<dyn Figures>,
 }
 
-/// The name of a viewer, unique while the server runs.
+/// The name of a viewer. It is unique while the server runs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ViewerName {
     /// Subscription of a viewer that has a connection of its own.

@@ -1,4 +1,5 @@
-//! The two formats of `/metrics`: OpenMetrics 1.0, and Prometheus text (0.0.4), which is derived from it line by line.
+//! The two formats of `/metrics`: OpenMetrics 1.0, and Prometheus text (0.0.4). The latter is derived from the former,
+//! line by line.
 
 /// A format of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -38,7 +38,7 @@ pub struct Forwarding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardingIndex(usize);
 
-/// The forwarding histograms of a worker: one for each pair of ingest and egress that occurred.
+/// The forwarding histograms of a worker: one for each pair of ingest and egress that has occurred.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForwardingTable(Vec<Forwarding>);
 
@@ -176,7 +176,7 @@ pub struct Counters {
     pub key_frames_asked: u64,
     /// Derived tracks that were refused because too many were being transcoded.
     pub transcoders_refused: u64,
-    /// Sessions closed after a panic, and units from other workers on which a format panicked.
+    /// Number of sessions closed after a panic, and of units from other workers at which a format panicked.
     pub panics: u64,
     /// Time for which the loop was busy.
     pub busy: Duration,
@@ -310,7 +310,7 @@ pub struct StreamFigures {
 pub struct TranscoderFigures {
     /// Tracks being transcoded.
     pub running: u64,
-    /// Tracks left out because too many others are being transcoded.
+    /// Number of tracks that are left out because too many other tracks are being transcoded.
     pub wanting: u64,
 }
 

@@ -102,7 +102,7 @@ impl Kind {
         self.table()
     }
 
-    /// Returns the name of the table, and of its count in the file.
+    /// Returns the name of the kind's table. The table's record count in the file has the same name.
     const fn table(self) -> &'static str {
         match self {
             Self::Broadcast => "broadcasts",
@@ -119,7 +119,7 @@ impl Kind {
 pub struct Key {
     /// Kind of the record.
     pub kind: Kind,
-    /// Name of the application, without a slash; empty for records without one.
+    /// Name of the application, without a slash; empty for records that belong to no application.
     pub app: Arc<str>,
     /// Id, unique within kind and application.
     pub id: Arc<str>,

@@ -23,14 +23,14 @@ pub(super) struct Agenda {
 /// The sessions that may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writers {
-    /// Only sessions that keep up, i.e. whose last write took all their output.
+    /// Only sessions that keep up, i.e. whose last write sent all their output.
     KeepUp,
     /// All sessions: first those that keep up, then those that are catching up.
     All,
 }
 
-/// Sessions with output to write. Sessions that are catching up (new viewers, which need a GOP or more, and slow ones
-/// with a backlog) write after those that need only the newest frame, and never delay them.
+/// Sessions with output to write. Some sessions are catching up: new viewers, which need a GOP or more, and slow
+/// viewers with a backlog. They write after the sessions that need only the newest frame, and never delay them.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     keep_up: VecDeque<ConnId>,

@@ -1,4 +1,4 @@
-//! Viewer counts of the copies that other nodes make of this worker's streams, as those nodes report them.
+//! Viewers of the copies that other nodes make of this worker's streams, as reported by those nodes.
 
 use relay::Viewers;
 

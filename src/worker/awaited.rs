@@ -12,7 +12,7 @@ use crate::types::{ConnId, StreamKey};
 
 /// Maximum number of streams that one session may await.
 pub(super) const AWAITED_MAX: usize = 1024;
-/// Maximum number of entries of all sessions of a worker, some 30 MB.
+/// Maximum number of entries of all sessions of a worker. They take some 30 MB.
 const ENTRIES_MAX: usize = 100_000;
 
 /// Sessions by the streams that they await.

@@ -1,6 +1,6 @@
-//! Viewers without a connection that an operator has ended. Their requests are refused for a while, so that their
-//! players give up as if a connection had been closed. The table is bounded; when it is full, the oldest entry is
-//! removed.
+//! Viewers without a connection that an operator has ended. Their requests are refused for some time, so that
+//! their players give up, as they would if a connection was closed. The size of the table is limited. When it is
+//! full, the oldest entry is removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};

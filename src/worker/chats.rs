@@ -1,5 +1,5 @@
-//! Messages of viewers to all other viewers of their stream. The viewers of a stream or a room on one worker share a
-//! limit in bytes per second.
+//! Messages that a viewer sends to all other viewers of its stream. The viewers of a stream or room on one worker
+//! share a limit in bytes per second.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,15 +20,15 @@ struct Allowance {
     since: Instant,
 }
 
-/// The limits of all streams and rooms with messages of viewers.
+/// The limits of all streams and rooms in which viewers have sent messages.
 #[derive(Debug, Default)]
 pub(super) struct Chats {
     streams: BTreeMap<StreamKey, Allowance>,
 }
 
 impl Chats {
-    /// Returns true if a message may be sent to a stream. This limit is for viewers only; publishers and the API have
-    /// limits of their own.
+    /// Returns true if a message may be sent to a stream. This limit only applies to messages of viewers. Publishers
+    /// and the API have limits of their own.
     pub(super) fn takes(&mut self, now: Instant, stream: &StreamKey, message: &Message) -> bool {
         let Some(data) = message.content::<StreamData>() else { return true };
         match data.sender {

@@ -13,7 +13,7 @@ use crate::stats::Traffic;
 use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId, StreamKey};
 use media::{Codec, TrackId};
 
-/// Time after which a connection is closed if its socket accepts nothing while output waits.
+/// Time after which a connection is closed if its socket accepts nothing although output waits.
 const WRITE_STALL: Duration = Duration::from_secs(30);
 /// Time after which a push is closed if its socket accepts nothing. Shorter than [`WRITE_STALL`], because the push's
 /// supervisor opens a new connection.
@@ -22,7 +22,8 @@ const PUSH_STALL: Duration = Duration::from_secs(10);
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 /// Maximum number of publications and subscriptions of one session.
 pub(super) const ROLES_MAX: usize = 64;
-/// Maximum number of sessions that one session may create; more than the streams of an HTTP/2 connection.
+/// Maximum number of sessions that one session may create. It is larger than the maximum number of streams of an
+/// HTTP/2 connection.
 pub(super) const CHILDREN_MAX: usize = 128;
 
 /// The reason for which a session exists.
@@ -80,7 +81,7 @@ pub(super) struct Subscription {
 pub(super) enum SubscriptionState {
     /// Control was asked whether the stream may be played.
     Asked(Box<PlayAsk>),
-    /// The stream is being started; the request waits until then.
+    /// The stream is being started. The request waits for the stream until `until`.
     Held { ask: Box<PlayAsk>, until: Instant },
     /// The subscription is the view of a room: it lists the streams of a main track, and other subscriptions play
     /// them. `told` is true once control was notified.
@@ -140,7 +141,7 @@ pub(super) struct ByteLink {
     pub(super) flow: Flow,
     /// True if the shell was asked not to read.
     pub(super) reads_paused: bool,
-    /// The time since which output has been waiting for the socket.
+    /// Time since which output has been waiting for the socket; `None` if none waits.
     pub(super) waits_since: Option<Instant>,
     /// Bytes sent that were not reported to the session yet.
     pub(super) untold: usize,
@@ -194,7 +195,7 @@ pub(super) struct Schedule {
     pub(super) dirty: bool,
     /// True if the session is in the write queue.
     pub(super) writing: bool,
-    /// True if the last write did not take all output; the session then writes after those that keep up.
+    /// True if the last write did not send all output. The session then writes after those that keep up.
     pub(super) catches_up: bool,
     /// True if the session's sink has taken all available units. The session is queued again when there are more.
     pub(super) sated: bool,
@@ -238,7 +239,7 @@ impl Figures {
 pub(super) struct Family {
     pub(super) parent: Option<ConnId>,
     pub(super) children: Vec<ConnId>,
-    /// True if the session has taken part in calls; control is then notified of its end.
+    /// True if the session has taken part in calls. Control is then notified when the session ends.
     pub(super) calls: bool,
 }
 
@@ -257,7 +258,7 @@ pub(super) struct Conn {
     pub(super) publications: SmallVec<[Publication; 1]>,
     pub(super) subscriptions: SmallVec<[Subscription; 1]>,
     pub(super) schedule: Schedule,
-    /// The reason for closing, which happens once everything is sent.
+    /// The reason for closing. The session is closed once everything is sent.
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,
@@ -278,7 +279,7 @@ impl Conn {
         Self { bytes: Some(ByteLink::new(Flow::Connecting)), ..Self::bare(peer, session, now) }
     }
 
-    /// Replaces the byte stream by a new one, which is being established.
+    /// Replaces the byte stream by a new one, whose connection is being established.
     pub(super) fn reconnect(&mut self) {
         self.bytes = Some(ByteLink::new(Flow::Connecting));
     }
@@ -375,7 +376,7 @@ impl Conn {
             || (self.bytes.is_none() && self.datagrams.as_ref().is_some_and(no_path))
     }
 
-    /// Returns the time at which the connection is given up because its socket accepts nothing.
+    /// Returns the time at which the connection is closed if its socket continues to accept nothing.
     pub(super) fn stall_deadline(&self) -> Option<Instant> {
         let patience = match (&self.closing, self.purpose) {
             (Some(_), _) => CLOSE_STALL,

@@ -107,7 +107,8 @@ impl Worker {
         datagrams.not_passed = datagrams.not_passed.saturating_add(lost);
     }
 
-    /// Applies news from another worker about a path whose datagrams this worker receives.
+    /// Applies news about a path from another worker, which has the path's session. This worker receives the path's
+    /// datagrams.
     pub fn handle_path_news(&mut self, news: &PathNews) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == news.port) {
             demux.on_request().into_iter().for_each(|sessions| sessions.hear(news));
@@ -204,7 +205,7 @@ impl Worker {
         }
     }
 
-    /// Notes the address that a shared port is bound to.
+    /// Informs a shared port of the address that it is bound to.
     pub fn port_bound(&mut self, port: &'static Port, binding: Binding<'_>) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) {
             demux.on_request().into_iter().for_each(|sessions| sessions.bound(binding));
@@ -213,7 +214,7 @@ impl Worker {
 }
 
 impl Ports {
-    /// Creates the session for a datagram that the port's demultiplexer could not route to one.
+    /// Creates a session for a datagram that the port's demultiplexer could not route to any session.
     pub(super) fn begin_session(
         &mut self,
         turn: &mut Turn,

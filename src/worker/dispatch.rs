@@ -23,7 +23,7 @@ pub(super) const FLUSH_GRID: Duration = Duration::from_millis(4);
 pub(super) const UNSENT_BYTES_MIN: usize = 128 * 1024;
 
 impl Worker {
-    /// Ends a turn: drains every dirty session, then sends the streams that grew.
+    /// Ends a turn: drains every session that is marked dirty, then sends new units of streams.
     pub fn finish_turn(&mut self) {
         loop {
             while let Some(id) = self.turn.agenda.dirty.pop() {
@@ -235,7 +235,7 @@ impl Conns {
         live.holds.end_all_of(self, id);
         let Some(conn) = self.get_mut(id) else { return };
         conn.closing.get_or_insert(reason);
-        // A viewer that leaves still gets the rest of the current unit, but no further one.
+        // A viewer that leaves gets the rest of the unit that was partly sent, but no further unit.
         for subscription in &mut conn.subscriptions {
             if let Some(playing) = subscription.playing_mut() {
                 playing.subscriber.paused = true;

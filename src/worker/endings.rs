@@ -52,7 +52,7 @@ impl Conns {
         self.refused(id, verb, None, &key, reason);
     }
 
-    /// Logs a refusal. `protocol` is the one that the peer asked for, if it differs from the session's.
+    /// Logs a refusal. `protocol` is the protocol that the peer requested, if that is not the session's protocol.
     fn refused(
         &mut self,
         id: ConnId,
@@ -76,7 +76,8 @@ impl Conns {
     }
 }
 
-/// Logs one line per session: at info for media, at debug for the API, of which there may be thousands a second.
+/// Logs one line for each session: at level info if it carried media, at level debug for the API, which may have
+/// thousands of sessions a second.
 pub(super) fn log_end(conn: &Conn, reason: &str, now: Instant) {
     let figures = &conn.figures;
     let protocol = figures.protocol;

@@ -40,7 +40,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Creates a child session on behalf of another one.
+    /// Creates a child session on behalf of a session.
     pub(super) fn spawn(
         &mut self,
         turn: &mut Turn,
@@ -85,7 +85,7 @@ impl Conns {
         }
     }
 
-    /// Reports to a session that the session to which it sent a message does not exist.
+    /// Reports to a session that a session to which it has sent a message does not exist.
     pub(super) fn tell_session_ended(&mut self, turn: &mut Turn, teller: SessionRef, gone: SessionRef) {
         if teller.worker != turn.id {
             let mail = ToWorker::SessionEnded { teller, gone };
@@ -149,7 +149,7 @@ impl Ports {
 }
 
 impl Live {
-    /// Delivers a message of a session to all sessions of a stream or a room, on this and every other worker.
+    /// Delivers a message of a session to all sessions of a stream or a room, on this worker and on all others.
     fn tell_stream(
         &mut self,
         turn: &mut Turn,

@@ -1,4 +1,4 @@
-//! A worker's figures: a report each second while anything is live, and all counters on request.
+//! The figures of a worker: a report each second while any stream is live, and all counters on request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::stats::{
 };
 use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId};
 
-/// Interval of reports to control while anything is live; counts are at most this old.
+/// Interval of reports to control while any stream is live. The counts that control has are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of connections that one answer lists.
 const CONNECTIONS_MAX: usize = 1000;
@@ -40,7 +40,8 @@ pub(super) struct Meter {
     /// The totals of connections that have ended.
     pub(super) totals_ended: Vec<Totals>,
     pub(super) forwarding: ForwardingTable,
-    /// Units sent to viewers, whose delays are recorded with the next send.
+    /// Units that were sent to viewers and whose forwarding times are not recorded yet. They are recorded with the
+    /// next write.
     pub(super) forwarded: Vec<(ForwardingIndex, Forwarded)>,
     /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
@@ -171,7 +172,7 @@ impl Turn {
         })
     }
 
-    /// Returns the number of viewers of a stream whose formats are counted under this name.
+    /// Returns the number of a stream's viewers whose formats are counted under the name `counted_as`.
     fn viewers(&self, conns: &Conns, stream: &Stream, counted_as: Option<&'static str>) -> u32 {
         let is_viewer = |one: &&SubscriptionId| {
             let Some(conn) = conns.get(one.conn) else { return false };
@@ -284,7 +285,7 @@ impl Turn {
         self.tell(ToControl::Connections { worker: self.id, stream, connections, viewers });
     }
 
-    /// Returns the viewers of a stream that have a connection of their own, without pushes and sinks.
+    /// Returns the viewers of a stream that have a connection of their own. Pushes and sinks are not included.
     fn viewer_figures(&self, conns: &Conns, live: &Live, stream: StreamId) -> Vec<ViewerFigures> {
         let subscribers = live.streams.get(&stream).map(|stream| &stream.subscribers);
         let of_stream = subscribers.into_iter().flatten().filter_map(|one| {

@@ -4,7 +4,7 @@
 use super::Worker;
 
 impl Worker {
-    /// Returns the tables whose entries belong to connections and streams, with their sizes.
+    /// Returns the sizes of those tables whose entries belong to connections and streams.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         vec![

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use super::leases::Ledger;
 use crate::types::{StreamId, WorkerId};
 
-/// Viewers of all workers, as digests of stream, protocol and name. At most [`super::leases::LEASES_MAX`] from each
-/// worker.
+/// Viewers of all workers, as digests of stream, protocol and name. Each worker reports at most
+/// [`super::leases::LEASES_MAX`] of them.
 #[derive(Debug, Default)]
 pub(super) struct Incumbents {
     known: BTreeSet<u64>,
-    /// Number of drains that this worker has begun; also the number of the latest one.
+    /// Number of drains that this worker has begun. This is also the number of the latest drain.
     begun: u64,
     /// Number of the drain that the reports are for.
     drain: u64,
@@ -53,7 +53,8 @@ impl Incumbents {
         }
     }
 
-    /// True if a viewer is still served, i.e. one of its names was reported, or not all workers have reported.
+    /// True if a viewer is still served, because one of its names was reported or because not all workers have
+    /// reported yet.
     pub(super) fn serves(
         &self,
         workers: u16,

@@ -110,7 +110,8 @@ impl Ledger {
         }
     }
 
-    /// Renews or begins the lease of a viewer that made a request. `viewer` identifies it: its session token or its address.
+    /// Renews the lease of a viewer that has made a request, or begins it. `viewer` identifies the viewer: its session
+    /// token or its address.
     pub fn renew(
         &mut self,
         now: Instant,
@@ -139,7 +140,7 @@ impl Ledger {
         Renewed::New
     }
 
-    /// Keeps news for control until the lease of a viewer ends.
+    /// Stores news that control gets when the lease of a viewer ends.
     pub fn note(&mut self, viewer: (StreamId, &'static str, &str), news: Box<LeaseNews>) {
         let number = self.number_of(viewer);
         if let Some(lease) = number.and_then(|number| self.leases.get_mut(&number)) {
@@ -177,7 +178,7 @@ impl Ledger {
         })
     }
 
-    /// Returns stream, protocol and name of all viewers.
+    /// Returns the stream, the protocol and the name of each viewer.
     pub fn all(&self) -> impl Iterator<Item = (StreamId, &'static str, &str)> {
         self.index.keys().map(|key| (key.stream, key.protocol, &*key.viewer))
     }
@@ -348,8 +349,8 @@ mod tests {
         };
         assert_eq!((ask(0, "x", address(1)), ask(1, "y", address(2))), (Renewed::New, Renewed::New));
         assert_eq!((ask(2, "z", address(2)), ask(3, "y", address(2))), (Renewed::New, Renewed::Again));
-        // The ledger is full: `z` is now the oldest lease of its address; a new address finds no room and evicts
-        // nobody.
+        // The ledger is full, and `z` now has the oldest lease of its address. A viewer from a new address finds no
+        // room and evicts no other viewer.
         assert_eq!(ask(4, "v", address(3)), Renewed::Full);
         assert_eq!(ask(5, "w", address(2)), Renewed::New);
         assert_eq!((ask(6, "x", address(1)), ask(7, "y", address(2))), (Renewed::Again, Renewed::Again));
@@ -379,7 +380,7 @@ mod tests {
     }
 
     proptest! {
-        /// The indexes agree with each other after any sequence of events.
+        /// The indexes are consistent with each other after any sequence of events.
         #[test]
         fn the_indexes_agree(steps in prop::collection::vec((0u64..12, 0u8..6, 0u8..3, 0u64..5000), 1..200)) {
             let (mut ledger, mut now) = (Ledger::with_room(8), Instant::now());

@@ -1,4 +1,4 @@
-//! A worker's share in the memory budget of all rings, which also covers bytes made for single viewers.
+//! A worker's share of the memory budget of all rings. Bytes that are made for single viewers also count toward it.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Memory {
 }
 
 impl Worker {
-    /// Makes the rings of this worker count against a budget shared with other workers.
+    /// Makes the rings of this worker count toward a budget that it shares with other workers.
     #[must_use]
     pub fn with_ring_memory(mut self, budget: Arc<RingMemory>) -> Self {
         self.memory.budget = budget;
@@ -164,7 +164,7 @@ mod tests {
         rig.fill(3, 10);
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3)), (400, 300, 100));
         rig.fill(4, 24);
-        // The ring lost its key frame, so it was emptied: the rest would be useless.
+        // The ring has lost its key frame. It was emptied, because its remaining units would be useless.
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3), rig.kib_of(4)), (400, 0, 100, 240));
     }
 

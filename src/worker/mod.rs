@@ -122,7 +122,7 @@ pub enum Output {
         /// The job.
         job: Job,
     },
-    /// Resume reading a connection for which [`Worker::wants_bytes`] had returned false.
+    /// Continue to read a connection for which [`Worker::wants_bytes`] has returned false.
     Resume(ConnId),
     /// Limit the unsent bytes that the kernel holds for a connection.
     UnsentLimit {
@@ -295,7 +295,8 @@ impl Worker {
 
     /// Returns the next action for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
-        // A format can panic during a write, which follows the end of the turn.
+        // A format may have panicked during a write. Writes come after the end of the turn, so remove such sessions
+        // here.
         self.end_panicked();
         self.turn.agenda.outputs.pop_front()
     }

@@ -32,7 +32,7 @@ impl Orders {
         self.pushes_of.insert((stream, push));
     }
 
-    /// Forgets the connection of a push, unless the push has a newer one.
+    /// Forgets the connection of a push, unless the push already has a newer connection.
     pub(super) fn forget_push(&mut self, push: PushId, stream: StreamId, conn: ConnId) {
         if self.pushes.get(&push) == Some(&conn) {
             self.pushes.remove(&push);
@@ -112,8 +112,8 @@ impl Conns {
         }
     }
 
-    /// Closes the connection of a pull that continues at another server, and asks control for that server's
-    /// address.
+    /// Closes the connection of a pull that will continue at another server, and asks control for the address of
+    /// that server.
     pub(super) fn ask_next_server(&mut self, turn: &mut Turn, id: ConnId, server: NextServer) {
         let Some(conn) = self.get_mut(id) else { return };
         let Purpose::Pull { pull, attempt } = conn.purpose else { return };

@@ -15,7 +15,7 @@ use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply, RequestNews};
 use crate::types::{ConnId, Handle, StreamKey};
 
-/// Time for which control's positive answer about a viewer is reused.
+/// Time for which a positive answer of control about a viewer is used again.
 const KNOWN: Duration = Duration::from_secs(5);
 /// Maximum number of answers kept.
 const KNOWN_MAX: usize = 50_000;

@@ -117,8 +117,8 @@ impl Worker {
         self
     }
 
-    /// Publishes a blob of a live stream on all workers, or only on this one while too many bytes are on their way to
-    /// the others.
+    /// Publishes a blob of a live stream on all workers. While too many bytes are on their way to the other workers,
+    /// publishes it only on this one.
     pub fn publish_blob(&mut self, now: Now, mut blob: Blob) -> Published {
         self.turn.now = now;
         if let Some(kept) = self.polled.memory.as_ref().and_then(|memory| memory.keep(&blob.bytes)) {
@@ -374,7 +374,7 @@ impl Polled {
         }
         let number = stream.0.to_le_bytes();
         let bytes = number.iter().chain(protocol.as_bytes()).chain(viewer.as_bytes());
-        // FNV-1a, then a mixing round of MurmurHash3, which spreads the effect of the last bytes.
+        // FNV-1a, and then a mixing round of MurmurHash3, so that the last bytes affect all bits of the hash.
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });

@@ -137,7 +137,7 @@ impl Pair {
         published
     }
 
-    /// Publishes a blob whose type is not that of a playlist.
+    /// Publishes a blob that has another type than a playlist.
     fn publish_typed(&mut self, name: &str, content_type: &'static str) {
         self.publish_blob(Blob { content_type, viewers: Some("hls"), ..plain_blob(STREAM, name) });
     }
@@ -456,7 +456,8 @@ fn a_reload_waits_until_the_playlist_is_as_far_as_it_says() {
     pair.playlist(2, 7, 3);
     assert_eq!(body(&pair.answer(part).0), b"#EXTM3U 7.3");
     assert!(pair.answer(segment).0.is_empty());
-    // A part number beyond the end of a segment means a part of the next segment (RFC 8216bis 6.2.5.2).
+    // A part number beyond the last part of a segment means a part of the next segment (RFC 8216bis
+    // 6.2.5.2).
     let beyond = pair.ask(&target("_HLS_msn=7&_HLS_part=50"), from);
     pair.playlist(3, 8, 0);
     assert_eq!(

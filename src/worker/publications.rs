@@ -53,7 +53,7 @@ impl Live {
 }
 
 impl Worker {
-    /// Closes a publisher whose stream was taken over by a new one.
+    /// Closes a publisher because a new one has taken over its stream.
     pub(super) fn replaced(&mut self, id: ConnId, stream: StreamId) {
         let Some(conn) = self.conns.get(id) else { return };
         let Some(publication) = conn.publication_of(stream) else { return };
@@ -231,7 +231,8 @@ impl Live {
         }
     }
 
-    /// Appends a published or mirrored unit to the local ring. If a format panics at the unit, the unit is left out.
+    /// Appends a published or mirrored unit to this worker's ring. If a format panics at the unit, the unit is left
+    /// out.
     pub(super) fn append(
         &mut self,
         turn: &mut Turn,
@@ -314,7 +315,7 @@ impl Live {
         }
     }
 
-    /// Counts faults of a publisher's clock and notes the media time that the stream's clock added.
+    /// Counts faults of a publisher's clock. Records the media time that the stream's clock has added.
     pub(super) fn note_clock_news(
         &mut self,
         turn: &mut Turn,

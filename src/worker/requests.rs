@@ -1,4 +1,4 @@
-//! Requests of peers: those answered by control, and those for blobs.
+//! Requests of peers: those that control answers, and those for blobs.
 
 use super::Worker;
 use super::conns::Conns;

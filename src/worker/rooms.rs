@@ -25,7 +25,7 @@ pub(super) struct Rooms {
     main_of: BTreeMap<StreamId, StreamKey>,
     watchers: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
     watched: BTreeMap<SubscriptionId, Watched>,
-    /// Roles of live streams, for those that have one.
+    /// Roles of those live streams that have a role.
     roles: BTreeMap<StreamId, Arc<str>>,
 }
 
@@ -72,7 +72,7 @@ impl Rooms {
         self.members.get(main).into_iter().flatten().copied()
     }
 
-    /// Notes the role of a live stream. Returns its former role.
+    /// Sets the role of a live stream. Returns its former role.
     fn set_role(&mut self, stream: StreamId, role: Arc<str>) -> Arc<str> {
         let former =
             if role.is_empty() { self.roles.remove(&stream) } else { self.roles.insert(stream, role) };
@@ -170,7 +170,8 @@ impl Live {
         self.rooms.members(main).next().is_some()
     }
 
-    /// True if a session may play a stream without asking control, because it was admitted to the stream's main track.
+    /// True if a session may play a stream without asking control, because control has admitted the session to the
+    /// stream's main track.
     pub(super) fn is_in_room_of(&self, id: ConnId, key: &StreamKey) -> bool {
         let main = self.directory.get(key).and_then(|stream| self.rooms.main_of.get(stream));
         self.rooms.is_watched_by(id, main.unwrap_or(key))
@@ -243,7 +244,7 @@ impl Live {
         }
     }
 
-    /// True if a viewer of this role may see a stream of its room.
+    /// True if a viewer with the role `role` may see a stream of its room.
     pub(super) fn sees(&self, turn: &Turn, app: &str, role: &str, stream: StreamId) -> bool {
         let visibility = turn.apps.get(app).map(|app| &app.security.visibility);
         visibility.is_none_or(|visibility| visibility.sees(role, self.rooms.role(stream)))

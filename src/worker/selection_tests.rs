@@ -398,7 +398,7 @@ fn what_nobody_on_a_worker_selects_does_not_cross_to_it_but_sound() {
     scene.run(20);
     scene.join(1, Selection { audio: Pick::None, ..Selection::DEFAULT });
     scene.drive(0, 10);
-    // The first unit of any track carries the list of tracks; the mirror answers it with the tracks that it wants.
+    // The first unit, of any track, carries the list of tracks. The mirror answers with the tracks that it wants.
     scene.publish();
     scene.drive(1, 100);
     scene.drive(0, 100);

@@ -198,7 +198,8 @@ fn a_file_sink_writes_every_track_and_ends_with_its_stream() {
     rig.publish(TrackId::AUDIO, false, b"audio", &tracks);
     rig.publish(TrackId::VIDEO, false, b"next", &tracks);
     rig.do_jobs();
-    // Before the sink ends, it writes the rest, including audio that still waits for a video frame.
+    // Before the sink ends, it writes all units that it still has, including audio that waits for a
+    // video frame.
     rig.publish(TrackId::VIDEO, false, b"last", &tracks);
     rig.publish(TrackId::AUDIO, false, b"sound", &tracks);
     let sessions = rig.worker.connections();
@@ -217,7 +218,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
     let mut rig = Rig::new(0);
     let tracks = Arc::new(Tracks::new(1, [video(0)]));
     start_file_sink(&mut rig);
-    // Ten seconds of frames with a key frame each second, while the disk accepts nothing.
+    // Ten seconds of frames, with a key frame each second. The disk accepts nothing during this time.
     for n in 0..500 {
         rig.publish(TrackId::VIDEO, n % 50 == 0, &LARGE, &tracks);
         assert!(rig.jobs.len() <= 1, "one append at a time");
@@ -439,7 +440,7 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         rig.worker.handle_mail(rig.now, mail);
         rig.turn();
         assert!(rig.worker.live.producers.is_empty(), "moves: {moves}");
-        // The new source is told the demand of this worker.
+        // The new source gets the demand of this worker.
         let wanted = |mail: &ToWorker| matches!(mail, ToWorker::Mirror { wanted, .. } if wanted.contains(TrackId::DERIVED));
         assert_eq!(rig.mail.iter().any(wanted), moves);
     }
@@ -471,7 +472,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     rig.now.mono += Duration::from_millis(1);
     rig.say(&viewers[0], ask(None));
     assert_eq!((asked(&rig).len(), rig.worker.turn.meter.stats.key_frames_asked), (1, 3));
-    // A sink about to begin requests a key frame if the newest one is old.
+    // A sink that is about to begin requests a key frame if the newest key frame is old.
     let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(TrackId::VIDEO)));
     rig.publish(TrackId::VIDEO, true, b"key", &tracks);
     rig.now.mono += Duration::from_millis(1999);
@@ -509,7 +510,7 @@ fn demand_crosses_to_the_worker_of_the_publisher() {
     rig.mail.clear();
     rig.say(&viewer, Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(selection)));
     let wants = |mail: &ToWorker| {
-        // Both tracks are wanted until the switch has happened.
+        // The tracks of both selections are wanted until the switch has happened.
         matches!(mail, ToWorker::MirrorWants { wanted, .. } if wanted.contains(second) && wanted.contains(TrackId::VIDEO))
     };
     assert!(rig.mail.iter().any(wants), "{:?}", rig.mail);
@@ -655,7 +656,8 @@ fn a_message_to_a_stream_reaches_its_sessions_on_every_worker_and_nobody_else() 
         panic!("no other worker was told")
     };
     assert_eq!((from, &*stream.id), (SessionRef::new(WorkerId(0), sender.0), "s"));
-    // The message comes from another worker, whose session has the same id as one here.
+    // The message comes from a session of another worker. That session has the same id as one of this
+    // worker.
     let from = SessionRef { worker: WorkerId(1), ..from };
     rig.worker.handle_mail(rig.now, ToWorker::TellStream { from, stream, message: message.clone() });
     rig.turn();
@@ -672,7 +674,7 @@ fn sessions_speak_to_each_other_here_and_on_other_workers() {
     let to = SessionRef::new(WorkerId(0), two.0);
     rig.say(&one, Event::Family(FamilyEvent::Tell { to, message: message() }));
     assert!(two.1.replies()[0].starts_with("Family(Message"));
-    // A message to another worker is sent as mail, and one from there arrives as mail.
+    // A message to another worker is sent as mail, and a message from another worker arrives as mail.
     let far = SessionRef::new(WorkerId(1), one.0);
     rig.say(&one, Event::Family(FamilyEvent::Tell { to: far, message: message() }));
     assert!(matches!(rig.mail.pop(), Some(ToWorker::Tell { to, .. }) if to == far));

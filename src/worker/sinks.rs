@@ -139,7 +139,7 @@ impl Worker {
 }
 
 impl Live {
-    /// Creates the session of a sink, with the current settings of its application.
+    /// Creates the session of a sink with the current settings of the sink's application.
     pub(super) fn insert_sink(
         &self,
         turn: &mut Turn,

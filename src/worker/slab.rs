@@ -51,7 +51,7 @@ impl<T> Slab<T> {
         Some(ConnId { slot, generation })
     }
 
-    /// Removes and returns the value. Its id is invalid from then on.
+    /// Removes and returns a value. Its id is no longer valid after this.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<T> {
         let slot = self.slot_mut(id)?;
         let value = slot.value.take()?;

@@ -26,7 +26,7 @@ const SPEAKS: u8 = 50;
 const RESTS: u8 = 60;
 /// Maximum number of simultaneous speakers of a room.
 const SPEAKERS_MAX: usize = 6;
-/// Minimum difference in dB by which a new speaker must be louder than the one that it replaces.
+/// Minimum difference in dB by which a new speaker must be louder than the speaker that it replaces.
 const LOUDER: u8 = 6;
 /// Interval of reports about a speaker that continues to speak.
 const REPEAT: Duration = Duration::from_millis(500);
@@ -62,7 +62,7 @@ pub(super) struct Speakers {
 }
 
 impl Speakers {
-    /// Notes the loudness of a stream of a room. Returns the news for its viewers.
+    /// Processes the loudness of a stream of a room. Returns the news for the room's viewers.
     fn note(&mut self, now: Instant, room: &StreamKey, stream: StreamId, level: u8) -> News {
         self.rooms.entry(room.clone()).or_default().note(now, stream, level)
     }
@@ -202,7 +202,8 @@ mod tests {
         assert!(speakers.rooms.is_empty());
     }
 
-    /// Fifty participants shout over each other for a minute, each reporting its loudness four times a second.
+    /// Fifty participants shout at the same time for a minute. Each of them reports its loudness four times a
+    /// second.
     #[test]
     fn a_room_costs_its_viewers_a_bounded_number_of_messages() {
         let (start, mut speakers) = (Instant::now(), Speakers::default());

@@ -23,7 +23,7 @@ use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews, sinks};
 use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
-/// Time without a picture after which a publisher's video counts as stopped.
+/// Time after which a publisher's video counts as stopped if no picture arrives.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
 /// Age of a stream at which its publisher is assumed to send no video, if it has sent none so far.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
@@ -76,7 +76,7 @@ impl Live {
         own.into_iter().chain(self.details.renditions(main))
     }
 
-    /// True if a ladder has more than one rendition, of video or of sound.
+    /// True if a ladder has more than one video rendition or more than one audio rendition.
     pub(super) fn is_ladder(&self, main: &StreamKey) -> bool {
         let has_sounds = |stream| self.details.get(stream).is_some_and(|details| details.sounds > 1);
         self.ladder(main).map(|stream| self.details.videos(stream)).sum::<usize>() > 1
@@ -98,7 +98,7 @@ pub(super) struct Details {
 }
 
 impl Details {
-    /// Notes the record of a stream, replacing the former one.
+    /// Sets the record of a stream, in place of its former record.
     fn set(&mut self, stream: StreamId, details: StreamDetails) {
         self.remove(stream);
         if let Some(main) = &details.main {
@@ -562,7 +562,7 @@ mod tests {
         let mut told = Vec::new();
         for second in 0..200 {
             let now = start + Duration::from_secs(second);
-            // The track pauses for nine seconds, for fifteen, for fifteen again, and then for good.
+            // The track pauses for nine seconds, then for fifteen, again for fifteen, and then for good.
             let is_there = second < 1
                 || (10..20).contains(&second)
                 || (35..40).contains(&second)

@@ -159,7 +159,7 @@ impl Live {
         handle: Handle,
         ask: &PlayAsk,
     ) -> bool {
-        // Renditions of one programme do not form a room.
+        // Renditions of one programme are not a room.
         let is_room = self.is_room(&ask.key) && !self.details.has_renditions(&ask.key);
         let enters = ask.takes_subtracks && is_room && !self.is_in_room_of(id, &ask.key);
         if enters {
@@ -438,7 +438,8 @@ impl Live {
         self.settle_demand(turn, conns, stream_id);
     }
 
-    /// Ends a viewer that may no longer play. A partly sent unit is completed, then the session closes properly.
+    /// Ends a viewer that may no longer play. The rest of a partly sent unit is still sent; then the session is closed
+    /// as its protocol requires.
     pub(super) fn drop_viewer(
         &mut self,
         turn: &mut Turn,
@@ -606,7 +607,7 @@ impl Conns {
         self.enqueue_write(turn, id);
     }
 
-    /// Returns the wall clock at which a stream's clock was zero, if the subscriber is a node.
+    /// Returns the wall-clock time at which a stream's clock was zero, if the subscriber is a node.
     fn zero_for_node(&self, live: &Live, id: ConnId, subscription: Handle, stream: StreamId) -> Option<i64> {
         let playing = self.get(id)?.subscription(subscription)?.playing()?;
         let details = live.details.get(stream).filter(|_| playing.format.kind().is_for_nodes)?;
@@ -684,7 +685,7 @@ impl Conns {
     }
 }
 
-/// Returns the role in which a viewer plays a room; empty if none.
+/// Returns the role in which a viewer plays a room; empty if it has none.
 pub(super) fn role_of(ask: &PlayAsk) -> &str {
     ask.params.iter().find(|(name, _)| name == "role").map_or("", |(_, role)| role)
 }

@@ -28,7 +28,7 @@ pub(super) struct Turn {
     pub(super) blobs: Blobs,
     pub(super) agenda: Agenda,
     pub(super) meter: Meter,
-    /// True while no new viewers are admitted but existing ones stay.
+    /// True while new viewers are refused but existing ones may stay.
     pub(super) leaving: bool,
     /// True while the server is shutting down.
     pub(super) draining: bool,

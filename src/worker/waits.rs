@@ -48,7 +48,7 @@ impl Waits {
         self.waits.is_empty()
     }
 
-    /// Begins the wait of a session, replacing an earlier one.
+    /// Begins the wait of a session. If the session already waits, the earlier wait ends.
     pub(super) fn begin(&mut self, conn: ConnId, wait: Wait) {
         self.end(conn);
         self.due.insert((wait.until, conn));
@@ -71,7 +71,7 @@ impl Waits {
         self.names.contains_key(name)
     }
 
-    /// Returns the sessions whose wait for a blob ends when the blob has this progress.
+    /// Returns the sessions whose wait for a blob ends when the blob has reached `progress`.
     pub(super) fn reached(&self, name: &BlobName, progress: Progress) -> Vec<ConnId> {
         let waiting = self.names.get(name).into_iter().flatten();
         waiting.take_while(|(wanted, _)| *wanted <= progress).map(|(_, conn)| *conn).collect()

@@ -65,8 +65,8 @@ impl Worker {
         None
     }
 
-    /// Gathers the slices that a session sends over its byte stream: the rest of a partly sent unit, its own bytes,
-    /// then units.
+    /// Gathers the slices that a session sends over its byte stream: first the rest of a partly sent unit, then the
+    /// session's own bytes, then units.
     pub fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>) {
         let Some(conn) = self.conns.get(id) else { return };
         let Some(link) = &conn.bytes else { return };
@@ -148,7 +148,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Reports to a session how much of its byte stream was accepted.
+    /// Reports to a session how many bytes of its byte stream were accepted.
     pub(super) fn tell_sent(&mut self, turn: &Turn, id: ConnId, bytes: usize) {
         self.call(turn, id, |session, ctx| {
             if let Some(stream) = session.byte_stream() {

@@ -96,7 +96,7 @@ fn r_45_a_body_is_invited_only_when_it_is_taken() {
     assert_eq!(rig.text(), "HTTP/1.1 100 Continue\r\n\r\n");
     rig.feed("hello");
     assert_eq!((came(&mut rig), rig.connection.is_body_complete()), (5, true));
-    // A response sent before the body is accepted is the last one of the connection.
+    // If a response is sent before the body is accepted, the connection closes after the response.
     let mut rig = asked("Expect: 100-continue\r\nContent-Length: 5\r\n");
     rig.respond(Response::error(403, "no"));
     assert!(rig.text().starts_with("HTTP/1.1 403 ") && rig.text().contains("Connection: close"));
@@ -307,7 +307,8 @@ fn r_45_of_a_body_that_is_answered_before_its_end_no_more_is_held_than_what_came
     assert!(!rig.connection.wants_bytes());
 }
 
-/// Sends a PUT with these header lines and this beginning of its body. Returns the connection and the request.
+/// Sends a PUT with the header lines `lines` and the beginning `begun` of its body. Returns the connection and
+/// the request.
 fn put(lines: &str, begun: &str) -> (Rig, Option<Request>) {
     let mut rig = Rig::new();
     rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);

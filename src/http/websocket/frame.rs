@@ -175,7 +175,8 @@ impl std::ops::Deref for FrameHeadBytes {
     }
 }
 
-/// Returns the head of an unfragmented binary message from a server: at most 10 bytes, the same for every viewer.
+/// Returns the head of a server's unfragmented binary message. It has at most 10 bytes and is the same for all
+/// viewers.
 #[must_use]
 pub fn media_frame_head(length: usize) -> FrameHeadBytes {
     let length = u64::try_from(length).unwrap_or(u64::MAX);

@@ -21,10 +21,10 @@ pub fn is_upgrade(request: &Request) -> bool {
     request.headers.has_token("upgrade", "websocket")
 }
 
-/// Checks a request (§4.2.1). `origin_allowed` is called with the origin of the browser's page, if there is one.
+/// Checks a request (§4.2.1). `origin_allowed` is called with the origin of the browser's page, if the request has one.
 ///
 /// # Errors
-/// The response to send instead of the upgrade: 400, 403 or 426 (which names the supported version, §4.4).
+/// The response to send instead of the upgrade: 400, 403, or 426, which names the supported version (§4.4).
 pub fn accept(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> Result<Response, Response> {
     let bad = |text: &str| Err(Response::error(400, text));
     if request.version == Version::Http2 {
@@ -68,8 +68,8 @@ fn accept_stream(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -
     Ok(Response::empty(200))
 }
 
-/// True for 22 characters of base64 and two of padding. The spare bits of the last character are not checked, because some clients draw all
-/// 22 characters at random.
+/// True for 22 characters of base64 and two of padding. The unused bits of the last character are not checked, because
+/// some clients choose all 22 characters at random.
 fn is_key(key: &str) -> bool {
     let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'+' || b == b'/';
     key.len() == KEY_CHARS && key.strip_suffix("==").is_some_and(|digits| digits.bytes().all(is_base64))

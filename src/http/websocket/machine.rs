@@ -81,7 +81,7 @@ pub struct WebSocket {
     limits: Arc<Limits>,
     /// The source of a client's masking keys; `None` for a server.
     masks: Option<Random>,
-    /// State of tungstenite, created with the first message, because many peers never send one.
+    /// State of tungstenite. It is created with the first message, because many peers never send a message.
     library: Option<Box<WebSocketContext>>,
     held: BytesMut,
     /// Bytes of the fragmented message that tungstenite holds.
@@ -194,7 +194,7 @@ impl WebSocket {
     /// Queues a text message.
     ///
     /// # Errors
-    /// The peer does not read and too much output waits: the transport must be dropped.
+    /// The peer does not read, and too much output waits: the transport must be dropped.
     pub fn send_text(&mut self, now: Instant, text: &str) -> Result<(), Error> {
         self.send(now, Opcode::Text, Bytes::copy_from_slice(text.as_bytes()))
     }
@@ -245,7 +245,7 @@ impl WebSocket {
         Some(self.stall_deadline().map_or(life, |stall| stall.min(life)))
     }
 
-    /// True if the output of [`WebSocket::poll_transmit`] should be flushed and the transport then closed.
+    /// True if the output of [`WebSocket::poll_transmit`] should be flushed, and the transport should then be closed.
     #[must_use]
     pub const fn is_closing(&self) -> bool {
         self.closed

@@ -59,7 +59,7 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Maximum number of bytes that wait to be sent. If there are more, the connection is given up.
     pub queued_bytes: usize,
-    /// Maximum time without write progress while output waits for the peer.
+    /// Maximum time for which writes may make no progress while output waits.
     pub write_stall: Duration,
     /// Idle time after which a ping is sent.
     pub ping: Duration,
@@ -83,8 +83,9 @@ impl Default for Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A breach of the frame format (§5.2): a reserved bit or opcode, a missing or forbidden mask, a length that is not minimal, a long or
-    /// fragmented control frame, a fragment out of order, a malformed close frame.
+    /// The peer broke the frame format (§5.2): a reserved bit or opcode, a mask that is missing or forbidden, a length
+    /// that is not minimal, a control frame that is too long or fragmented, a fragment out of order, or a malformed
+    /// close frame.
     #[error("protocol error: {0}")]
     Protocol(&'static str),
     /// A text message or the reason of a close frame is not UTF-8 (§8.1).

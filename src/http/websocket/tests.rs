@@ -172,7 +172,7 @@ fn w_06_a_flood_of_pings_is_answered_with_the_newest() {
     rig.feed(&flood);
     let newest = (9984..10_000u32).flat_map(|n| [&[0x8a, 4][..], &n.to_be_bytes()].concat());
     assert_eq!(rig.received, newest.collect::<Vec<u8>>());
-    // A peer that reads nothing gets no further pongs.
+    // A peer that reads nothing gets no more pongs.
     for n in 0..100_000u32 {
         rig.socket.handle_bytes(rig.now, &frame(PING, &n.to_be_bytes()));
         rig.socket.poll_transmit(&mut SendQueue::new());

@@ -27,7 +27,7 @@ struct Viewer {
     subscriber: Subscriber,
     /// The text that was sent to the viewer.
     text: String,
-    /// True if the viewer was ever paused; units missed while paused do not count.
+    /// True if the viewer was ever paused. Units that it missed during a pause do not count.
     was_paused: bool,
 }
 
@@ -195,8 +195,8 @@ impl Model {
         viewer.text.push_str(std::str::from_utf8(&sent).unwrap());
     }
 
-    /// Checks that a viewer was sent whole units in order, beginning with a key frame, each after the parameters that
-    /// it needs, and that each gap was counted and ends with a key frame.
+    /// Checks that a viewer was sent whole units in order, beginning with a key frame, and each after the parameters
+    /// that it needs. Also checks that each gap was counted and that a key frame follows it.
     fn check(&self, viewer: &Viewer) {
         let (mut last, mut epoch) = (None::<usize>, None);
         let (mut prelude, mut numbers) = (None::<u32>, None);

@@ -148,7 +148,8 @@ fn a_change_happens_at_the_next_key_frame_for_a_viewer_that_is_behind() {
     assert!(scene.select(&mut viewer, only(v1())));
     assert_eq!(scene.stream.key_needed(&viewer), None, "the key frame to change at is there");
     assert_eq!(scene.read(&mut viewer), "<2@0>[0]<1@1>[1][11]");
-    // The viewer was too slow and has skipped the key frame of its switch: it switches at the next one.
+    // The viewer was too slow and has skipped the key frame at which it should have switched. It
+    // switches at the next key frame.
     assert!(scene.select(&mut viewer, only(V0)));
     scene.push(V0, 20, true);
     assert_eq!(scene.read(&mut viewer), "<1@20>[20]");
@@ -654,7 +655,7 @@ fn a_viewer_that_nothing_is_sent_of_is_not_behind() {
     assert!(!scene.stream.has_more(&viewer));
 }
 
-/// A format that sends each unit with the next one.
+/// A format that sends each unit together with the next one.
 #[derive(Debug, Default)]
 struct OneLate(Option<i64>);
 

@@ -46,7 +46,7 @@ impl<R: Read> Input<R> {
         self.array().map(|[byte]| byte)
     }
 
-    /// Reads a length in one of its four forms, or the encoding of a string.
+    /// Reads a length, which has one of four forms, or the encoding of a string.
     pub(super) fn encoded(&mut self) -> io::Result<Length> {
         let first = self.byte()?;
         match (first >> 6, first & 0x3f) {

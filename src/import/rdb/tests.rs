@@ -4,7 +4,7 @@ use super::*;
 /// Written by Redis 7.0 (version 10): values of all types, one hash as a listpack, one hash as a table with compressed
 /// strings, two databases.
 const OF_REDIS_7: &[u8] = include_bytes!("../../../tests/fixtures/import/redis-7.rdb");
-/// The same contents written by Valkey (version 11).
+/// The same contents, written by Valkey (version 11).
 const OF_VALKEY_8: &[u8] = include_bytes!("../../../tests/fixtures/import/valkey-8.rdb");
 
 fn all(bytes: &[u8], wanted: &[&str]) -> (Vec<(Found, Vec<u8>)>, io::Result<()>) {
@@ -231,7 +231,7 @@ fn other_files_are_refused_with_the_reason() {
 fn strings_are_unpacked() {
     for (packed, whole) in [
         (&b"\x02abc"[..], &b"abc"[..]),
-        // A copy that overlaps its own output, and a long copy.
+        // A copy that overlaps the output that it writes, and a long copy.
         (b"\x00a\x60\x00", b"aaaaaa"),
         (b"\x00a\xe0\x03\x00", b"aaaaaaaaaaaaa"),
         (b"", b""),

@@ -1,4 +1,4 @@
-//! The interface of a machine whose sessions the driver drives.
+//! The interface of a state machine whose sessions the driver drives.
 
 use std::io;
 use std::net::SocketAddr;

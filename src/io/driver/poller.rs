@@ -117,7 +117,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Simulates turns of one millisecond each. The process is stopped once, in a wait or in a turn.
+    /// Simulates turns of one millisecond each. The process is stopped once, either during a wait or during a turn.
     fn deferred(stop_in_wait: u64, stop_in_turn: u64, unread: impl Fn(u32) -> bool) -> Vec<bool> {
         let mut now = Instant::now();
         let mut held_up = HeldUp::new(now, Duration::ZERO);

@@ -79,7 +79,7 @@ impl Socket {
         }
     }
 
-    /// Returns the result of a connect, or `None` while still connecting.
+    /// Returns the result of a connect; `None` if the socket is still connecting.
     fn end_connect(&mut self, ending: bool) -> Option<io::Result<()>> {
         let stream = self.transport.stream();
         let result = match stream.take_error() {
@@ -146,7 +146,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Closes a connection. Queued bytes are sent while it lingers, unless `abort` is set.
+    /// Closes a connection. Unless `abort` is set, queued bytes are still sent while the connection lingers.
     pub(super) fn close_stream(&mut self, now: Instant, id: ConnId, abort: bool) {
         let Some(entry) = self.sockets.get_mut(slot_of(id)) else { return };
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };

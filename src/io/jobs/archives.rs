@@ -16,7 +16,7 @@ use super::files::{blame_append, checked, lead, nowhere, open_folder, open_or_ma
 use crate::io::sys;
 use crate::jobs::{AppendError, ArchiveWork};
 
-/// Prefix and suffix of a file's name until it is complete; hidden names are not served.
+/// Prefix and suffix of a file's name until the file is complete. Hidden names are not served.
 const UNFINISHED: (&str, &str) = (".", ".tmp_archive");
 
 pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
@@ -33,7 +33,7 @@ fn put(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
     put_in(&lead(root, path, open_or_make_folder)?, data)
 }
 
-/// Writes a file of this name in a folder in one step.
+/// Writes a file to a folder in one step.
 pub(super) fn put_in((folder, name): &(OwnedFd, CString), data: &[u8]) -> io::Result<()> {
     let (before, behind) = UNFINISHED;
     let unfinished = CString::new([before.as_bytes(), name.as_bytes(), behind.as_bytes()].concat())?;

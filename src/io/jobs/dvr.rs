@@ -27,7 +27,7 @@ use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST, Writer};
 
 /// Interval of searches for expired folders.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Maximum size of a list, which names a few segments.
+/// Maximum size of a list. A list names only a few segments.
 const LIST_BYTES_MAX: u64 = 256 << 10;
 /// Maximum number of lists in a folder, enough for a day of one-second segments.
 const LISTS_MAX: usize = 10_000;
@@ -54,7 +54,7 @@ impl Usage {
         self.folders.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// True if a stream writes to this folder, which must therefore be kept.
+    /// True if a stream writes to this folder. The folder must then be kept.
     fn is_live(&self, name: &str) -> bool {
         self.writers.get(name).is_some_and(Writer::is_there)
     }
@@ -336,7 +336,7 @@ fn resume(
 /// remaining files.
 fn read_lists(path: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Result<(Vec<Bytes>, u64)> {
     let mut names: Vec<String> = files(path).map(|(name, _)| name).collect();
-    // Sort by length first: the numbers have nine digits until 2033, then ten.
+    // Sort by length first, because the numbers have nine digits until 2033 and ten digits from then on.
     names.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     let mut lists = Vec::new();
     for name in names.iter().filter(|name| name.ends_with(LIST)).take(LISTS_MAX) {

@@ -135,7 +135,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// Adds the files of a folder and its subfolders, skipping links and hidden files. Returns false if there are too many.
+    /// Adds the files of a folder and of its subfolders. Links and hidden files are skipped. Returns false if there are
+    /// too many files.
     fn folder(&mut self, folder: &Path, below: &str, depth: usize) -> io::Result<bool> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;

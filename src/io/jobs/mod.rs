@@ -59,7 +59,7 @@ const PARTS: usize = 64;
 /// Niceness (0 to 19) of threads of low priority relative to the workers, so that workers get the processor first.
 const YIELD: i32 = 5;
 
-/// The submitter of a job, which gets the answer.
+/// The submitter of a job, to which the answer is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
     /// The control thread.
@@ -156,7 +156,7 @@ impl Load {
 
 type Loads = BTreeMap<Class, Load>;
 
-/// Handle of the service; cheap to clone. Dropping the last one ends the threads.
+/// A handle of the service, cheap to clone. When the last handle is dropped, the threads end.
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(Arc<Handle>);
 
@@ -426,7 +426,7 @@ mod tests {
         PasswordDigest, PasswordWork, Post, Receiver as For, RecordingWork, RelayWork,
     };
 
-    /// A gate that holds jobs back until it is opened.
+    /// A gate at which jobs wait until it is opened.
     #[derive(Default)]
     struct Gate {
         /// Number of jobs that have reached the gate, and whether it is open.
@@ -590,7 +590,7 @@ mod tests {
         assert!(matches!(submit(&jobs, 4, work(Class::FileWrite, 1)), Some(Outcome::Busy)));
         gate.open();
         assert_eq!(answers.iter().take(limits.threads + 4).count(), limits.threads + 4);
-        // A job larger than the limit is done if no other job waits.
+        // A job that is larger than the limit is done if no other job is waiting.
         assert!(submit(&jobs, 9, work(Class::FileWrite, limits.bytes + 1)).is_none());
         assert_eq!(answers.recv().unwrap().id, JobId(9));
     }

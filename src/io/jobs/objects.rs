@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 3;
 const SIGNED_FOR: Duration = Duration::from_secs(3600);
 /// The timeout of a request without a body.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Minimum rate of a body in bytes per second, from which its timeout is computed.
+/// Minimum rate of a body in bytes per second. The timeout of a body is computed from it.
 const RATE_MIN: u64 = 32 << 10;
 /// Maximum bytes read of a response.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;

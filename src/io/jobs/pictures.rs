@@ -252,8 +252,8 @@ impl Helper {
             error.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
         );
-        // A child that is already ending keeps its own status. A child that has only closed its socket is killed,
-        // so that waiting for it does not block.
+        // A child that is already ending keeps its own exit status. A child that has only closed its socket must be
+        // killed, so that waiting for its end does not block.
         let _ = self.child.kill();
         match self.child.wait() {
             Ok(status) if is_over => status.to_string(),
@@ -284,8 +284,8 @@ fn left(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Repeats a call that a signal has interrupted. An expired time limit is always reported as `TimedOut`, whatever
-/// error the system reports for it.
+/// Repeats a call that was interrupted by a signal. If the time limit has expired, the error is always `TimedOut`,
+/// whatever error the system reports.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -342,7 +342,7 @@ pub(super) mod tests {
         let ends = Pictures::of_program("/bin/true", PATIENCE);
         assert_eq!(died(&ends), "exit status: 0");
         assert!(ends.places.iter().all(|place| place.lock().unwrap().helper.is_none()));
-        // `yes` writes to its standard output, which is discarded: no answer arrives.
+        // `yes` writes only to its standard output, which is discarded, so no answer arrives.
         let hangs = Pictures::of_program("/usr/bin/yes", Duration::from_millis(50));
         assert_eq!(died(&hangs), "no answer in time");
         assert!(hangs.places.iter().all(|place| place.lock().unwrap().helper.is_none()));

@@ -43,7 +43,7 @@ const DEPTH_MAX: usize = 16;
 const BOXES_MAX: usize = 64;
 /// Number of bytes at the beginning of a file that identify its format.
 const FIRST_BYTES: usize = 256;
-/// Extension of a WebM file; other recordings are MP4.
+/// Extension of WebM files. All other recordings are MP4.
 const WEBM: &str = ".webm";
 /// Suffix of the name of a file that cannot be finished.
 const DAMAGED: &str = ".damaged";
@@ -71,7 +71,8 @@ pub(super) fn run(root: &Path, work: &RecordingWork) -> RecordingOutcome {
     done.unwrap_or_else(|error| RecordingOutcome::Failed(error.to_string()))
 }
 
-/// Finds unfinished recordings in and below the folders of applications. Unreadable folders are skipped, and no link is followed.
+/// Finds unfinished recordings in the folders of applications and their subfolders. Folders that cannot be read are
+/// skipped, and links are not followed.
 fn find(root: &Path, apps: &[String]) -> Vec<Vec<String>> {
     let mut folders: Vec<Vec<String>> =
         apps.iter().map(|app| vec![app.clone(), STREAMS.to_owned()]).collect();

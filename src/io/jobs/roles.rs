@@ -64,7 +64,7 @@ enum Authorization {
     File(String),
 }
 
-/// The credentials of the role, cached while they are valid.
+/// The credentials of the role. They are cached as long as they are valid.
 #[derive(Default)]
 pub(super) struct Roles {
     kept: Mutex<Option<RoleCredentials>>,

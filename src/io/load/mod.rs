@@ -176,10 +176,10 @@ impl Load {
         began.later(Instant::now())
     }
 
-    /// Opens a connection; `tag` is the owner's number for it.
+    /// Opens a connection. `tag` is the number that the owner gives it.
     ///
     /// # Errors
-    /// The system refuses, e.g. for lack of descriptors.
+    /// The system refuses, e.g. because there are no free descriptors.
     pub fn open(&mut self, to: &Arc<Destination>, peer: Box<dyn Peer>, tag: usize) -> io::Result<()> {
         let (stream, datagrams) = self.generator.next_ids();
         let path = PathId::default();
@@ -202,7 +202,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits for events until `limit` at most, and handles them.
+    /// Waits for events, but not longer than until `limit`, and handles them.
     ///
     /// # Errors
     /// The poll failed.

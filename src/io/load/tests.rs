@@ -221,7 +221,7 @@ fn connected(says: &'static [u8]) -> (Load, Witness, TcpStream) {
     (load, witness, server)
 }
 
-/// Runs a few turns, because the events of one wake-up are not reported again.
+/// Runs a few turns. The events of one wake-up are reported only once, so a single turn might not be enough.
 fn turn(load: &mut Load) {
     for _ in 0..5 {
         load.turn(Instant::now() + Duration::from_millis(50)).unwrap();

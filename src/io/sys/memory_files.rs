@@ -33,7 +33,7 @@ pub(crate) struct MemoryFiles {
     base: NonNull<u8>,
     /// The descriptors of the files by slot.
     slots: Box<[AtomicI32]>,
-    /// The slot at which the search for a free one begins.
+    /// The slot at which the search for a free slot begins.
     next: AtomicUsize,
 }
 

@@ -66,8 +66,8 @@ pub(in crate::io) fn provider() -> CryptoProvider {
     provider
 }
 
-/// Returns the system's trusted certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` override their location), or Mozilla's list if the system
-/// has none.
+/// Returns the system's trusted certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` override their location). If the
+/// system has none, returns Mozilla's list.
 pub(super) fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();

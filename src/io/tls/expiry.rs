@@ -16,7 +16,7 @@ use wire::Reader;
 use crate::types::Civil;
 
 const SEQUENCE: u8 = 0x30;
-/// Tag of the version, which certificates of version 1 lack.
+/// Tag of the version. Certificates of version 1 do not have this element.
 const VERSION: u8 = 0xa0;
 /// Tags of the two forms of a date: with a two-digit or a four-digit year.
 const UTC_TIME: u8 = 0x17;

@@ -15,7 +15,7 @@ use crate::types::Now;
 
 /// Time from a response to the next request.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Time without an event after which a comment is sent, so that proxies and peers see that the feed is alive.
+/// Time without an event after which a comment is sent, to show proxies and peers that the feed is alive.
 const SILENCE: Duration = Duration::from_secs(15);
 const MEDIA_TYPE: &str = "text/event-stream";
 

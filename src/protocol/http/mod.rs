@@ -207,7 +207,7 @@ impl HttpSession {
         self.link.tell(Event::Request(RequestEvent::Rest { request, secure }));
     }
 
-    /// Handler of uploads: control answers, or accepts the body, which is a file.
+    /// Handler of uploads. Control answers the request, or accepts its body, which is a file.
     fn upload(&mut self, ctx: &Context<'_>, asked: Asked) {
         let form = asked.request.header("content-type").and_then(http::Multipart::of);
         let Some(form) = form.filter(|_| self.link.connection.has_incoming_body()) else {
@@ -223,7 +223,7 @@ impl HttpSession {
         }));
     }
 
-    /// Handler of requests that control answers once, or as a feed of events.
+    /// Handler of requests that control answers either once, or repeatedly as a feed of events.
     fn feed(&mut self, ctx: &Context<'_>, asked: Asked) {
         if !feed::is_wanted(&asked.request) {
             return self.control(ctx, asked);
@@ -267,7 +267,7 @@ impl HttpSession {
         self.go_on(ctx, next);
     }
 
-    /// Handler of ACME challenges, whose answers an ACME client on this machine writes to a folder.
+    /// Handler of ACME challenges. An ACME client on this machine writes the answers to a folder.
     fn challenge(&mut self, ctx: &Context<'_>, asked: Asked) {
         let token = asked.name("token").to_owned();
         let Asked { request, fields, .. } = asked;

@@ -1,4 +1,4 @@
-//! The table of mounts on the HTTP ports: the API, then the mounts of other protocols
+//! The table of mounts on the HTTP ports. It has first the API, then the mounts of other protocols
 //! ([`Protocol::mounts`](crate::protocol::row::Protocol)), then files. The first mount that matches is used.
 
 use std::sync::LazyLock;
@@ -33,7 +33,7 @@ impl Asked {
         self
     }
 
-    /// Returns the value of a name in the mount's pattern; empty if there is none.
+    /// Returns the part of the path that the mount's pattern captures as `name`; empty if there is none.
     #[must_use]
     pub fn name(&self, name: &str) -> &str {
         self.captures.get(&self.request.path, name).unwrap_or_default()
@@ -54,7 +54,7 @@ static ROWS: LazyLock<Vec<Mount<Handler>>> =
 /// The table.
 pub(super) static MOUNTS: LazyLock<Mounts<Handler>> = LazyLock::new(|| Mounts(ROWS.as_slice()));
 
-/// Mounts of the API, which precede those of other protocols.
+/// Mounts of the API. They come before those of other protocols.
 const API: &[Mount<Handler>] = &[
     // The API has its own table of routes, `crate::control::rest`, which judges methods and bodies.
     Mount {

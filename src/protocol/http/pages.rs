@@ -208,14 +208,15 @@ mod tests {
         }
     }
 
-    /// The values of an attribute, or other texts that follow `opening` up to a quotation mark.
+    /// Returns the values of an attribute, or other texts between `opening` and the next quotation
+    /// mark.
     fn quoted<'a>(body: &'a str, opening: &'a str) -> impl Iterator<Item = &'a str> {
         body.split(opening).skip(1).filter_map(|rest| rest.split('"').next())
     }
 
     const LIBRARIES: [&str; 6] = ["dash.js", "hls.js", "mpegts.js", "preact.js", "qrcode.js", "rapidoc.js"];
 
-    /// The pages of this server, without those of libraries.
+    /// Returns the pages of this server, except those of libraries.
     fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
         let is_ours = |page: &&Page| !LIBRARIES.contains(&page.name);
         PAGES.iter().filter(is_ours).filter(move |page| page.name.ends_with(extension))

@@ -276,7 +276,7 @@ impl Polled {
     }
 }
 
-/// Returns the cache directives of a blob that expires. Shared caches may not keep it if viewers are checked.
+/// Returns the cache directives of a blob that expires. If viewers are checked, shared caches may not store the blob.
 fn while_fresh(ctx: &Context<'_>, app: Option<&AppSettings>, until: Instant) -> String {
     let seconds = until.saturating_duration_since(ctx.now.mono).as_secs();
     let is_for_all = app.is_some_and(|app| !app.security.play.any());
@@ -343,7 +343,7 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
 
 /// The blob for which a request must wait, if any.
 enum Wanted {
-    /// No event: the request can be answered at once.
+    /// No blob: the request can be answered at once.
     Now,
     Blob(WantedBlob),
     TooFar,

@@ -92,7 +92,7 @@ pub(super) fn shares_ports(server: &SessionSettings) -> bool {
 pub(in crate::protocol) enum Identify {
     /// By a cookie set with their first playlist.
     Cookie,
-    /// By the parameter [`VIEWER`] of the request, which playlists repeat.
+    /// By the parameter [`VIEWER`] of the request. Playlists repeat it in their URLs.
     Query,
     /// By address, user agent, and the session id that players send.
     Plain,

@@ -17,7 +17,7 @@ const MEDIA_BYTES_MAX: usize = 64 * 1024;
 /// A message of the connection to a stream.
 #[derive(Debug)]
 pub(super) enum ToStream {
-    /// The first message, whose sender is the parent.
+    /// The first message. Its sender is the parent.
     Begin,
     /// Bytes of the request's body.
     Body(Bytes),
@@ -34,7 +34,7 @@ pub(super) enum ToStream {
 pub(super) struct FromStream {
     /// A part of the response.
     pub(super) answer: StreamAnswer,
-    /// Number of bytes of the request's body by which the peer's window may grow.
+    /// Number of bytes of the request's body by which the peer's flow-control window may grow.
     pub(super) released: usize,
     /// True if the peer has been granted anything.
     pub(super) granted: bool,

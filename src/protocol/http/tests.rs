@@ -197,7 +197,7 @@ fn h_28_a_file_does_not_authenticate_who_is_sent_it() {
     }
 }
 
-/// A viewer that waits for the tracks of its stream.
+/// Adds a viewer that waits for the tracks of its stream.
 fn waiting(upgrade: &str) -> Rig {
     let mut rig = Rig::new();
     let request = format!("GET /live/x.flv HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n");
@@ -213,7 +213,7 @@ fn a_viewer_that_waits_for_tracks_is_told_why_there_is_nothing() {
         let mut rig = waiting(upgrade);
         rig.act(|session, ctx| session.handle_reply(ctx, ended(StreamEnd::Unpublished)));
         assert!(rig.sent().starts_with("HTTP/1.1 404 "));
-        // A drain ends the streams, and then the connections.
+        // A drain first ends the streams, and then the connections.
         for stream_first in [true, false] {
             let mut rig = waiting(upgrade);
             if stream_first {

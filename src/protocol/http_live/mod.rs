@@ -252,7 +252,7 @@ impl Package for FlvPackage {
     }
 }
 
-/// Encodes a tag's timestamp: the low 24 bits, then the high 8; it wraps after 32 bits (§E.4.1).
+/// Encodes a tag's timestamp: first the low 24 bits, then the high 8 bits. It wraps after 32 bits (§E.4.1).
 fn tag_time(ms: i64) -> [u8; 4] {
     let [high, a, b, c] = u32::try_from(ms & 0xffff_ffff).unwrap_or(0).to_be_bytes();
     [a, b, c, high]

@@ -33,7 +33,7 @@ const OVER_WS: &str = "ws-flv";
 enum Stage {
     /// The worker was asked.
     Asked,
-    /// Subscribed, and paused until the tracks are known.
+    /// The viewer is subscribed, and its subscription is paused until the tracks are known or `until` has passed.
     Waiting { until: Instant },
     /// Tags are sent as the body of the response.
     Body,

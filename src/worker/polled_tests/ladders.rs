@@ -38,7 +38,8 @@ fn a_ladder_is_begun_by_a_request_if_it_has_more_than_one_rendition() {
             pair.workers[1].handle_path(pair.now, waits, PathId::default(), PathEvent::Broken("reset"));
         }
     }
-    // The first rendition's blob makes the worker of the second rendition begin its sink, once.
+    // When the blob of the first rendition is published, the worker of the second rendition begins
+    // its sink, but only once.
     let begun = |pair: &Pair| pair.workers[1].polled.held_sinks();
     assert_eq!(begun(&pair), 0);
     for name in [".ladder/cam/cam/0", ".ladder/cam/cam/1"] {

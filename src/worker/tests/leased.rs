@@ -60,7 +60,7 @@ impl Many {
         self.deliver();
     }
 
-    /// Delivers mail between workers until there is none.
+    /// Delivers mail between workers until none is left.
     fn deliver(&mut self) {
         let mut mails = Vec::new();
         loop {

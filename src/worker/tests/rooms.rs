@@ -1,4 +1,4 @@
-//! Rooms: which sessions are notified of speakers, and which get a message.
+//! Rooms: which sessions are notified of speakers, and which sessions get a message.
 
 use super::*;
 use crate::mail::{DataSender, Message, StreamData};
@@ -192,7 +192,7 @@ fn roles_say_who_sees_whom_while_they_are_live() {
     let of =
         |lists: [&[&str]; 4]| lists.map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
     assert_eq!(told(), of([&["=ann"], &["=ann"], &["=cat"], &["=cat"]]));
-    // A participant that becomes visible is shown; viewers are not told of roles that they may not see.
+    // A participant that becomes visible is reported. Viewers are not notified of roles that they may not see.
     rig.up(12, "ben", "active_attendee");
     assert_eq!(told(), of([&["+ben"], &["+ben"], &[], &[]]));
     rig.up(12, "ben", "speaker");

@@ -150,7 +150,7 @@ fn a_crash_in_any_step_is_gone_on_from() {
     almost[from..from + 4].copy_from_slice(&u32::try_from(grown).unwrap().to_be_bytes());
     check(&Folder::new(&almost), "almost");
     check(&Folder::new(&plain), "plain");
-    // A copy was begun but not completed, and then the file gets its name.
+    // A copy was begun but not completed. When the file is finished again, it gets its final name.
     let folder = Folder::new(&file);
     fs::write(folder.0.join("live/streams/a.mp4.tmp_copy"), vec![7; 9_000_000]).unwrap();
     assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);
