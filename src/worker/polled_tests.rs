@@ -152,8 +152,7 @@ impl Pair {
         }
     }
 
-    /// Requests `target` from the second worker. Returns the response, and true if a file was requested
-    /// for it.
+    /// Requests `target` from the second worker. Returns the response, and true if a file was requested.
     fn get(&mut self, target: &str, from: [u8; 4]) -> (Vec<u8>, bool) {
         let id = self.ask(target, from);
         self.answer(id)
@@ -170,8 +169,7 @@ impl Pair {
         id
     }
 
-    /// Returns the response that a client got since the last call, and true if a file was requested for
-    /// it.
+    /// Returns the response that a client got since the last call, and true if it needs a file.
     fn answer(&mut self, id: ConnId) -> (Vec<u8>, bool) {
         self.drain();
         let wants_file = self.files.remove(&id);
@@ -456,8 +454,7 @@ fn a_reload_waits_until_the_playlist_is_as_far_as_it_says() {
     pair.playlist(2, 7, 3);
     assert_eq!(body(&pair.answer(part).0), b"#EXTM3U 7.3");
     assert!(pair.answer(segment).0.is_empty());
-    // A part number beyond the last part of a segment means a part of the next segment (RFC 8216bis
-    // 6.2.5.2).
+    // A part number beyond a segment's last part means a part of the next segment (RFC 8216bis 6.2.5.2).
     let beyond = pair.ask(&target("_HLS_msn=7&_HLS_part=50"), from);
     pair.playlist(3, 8, 0);
     assert_eq!(

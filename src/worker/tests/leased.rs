@@ -1,4 +1,4 @@
-//! Viewers without a connection, across many workers: each is counted by one worker, and control is notified once
+//! Viewers without a connection, across many workers: each is counted by one worker, and control is told once
 //! that the viewer came and once that it left.
 
 use std::collections::BTreeSet;
