@@ -375,7 +375,7 @@ impl Stream {
         is_current && (!self.demand_is_known() || self.demand.wanted.contains(track))
     }
 
-    /// Forgets the demand last reported; the new source has not heard it.
+    /// Forgets the demand that was last reported, because the new source does not know it.
     pub const fn forget_demand(&mut self) {
         self.demand.wanted = TrackSet::EMPTY;
     }

@@ -70,7 +70,8 @@ const FOLDER_MODE: libc::mode_t = 0o755;
 /// (`openat` with `O_NOFOLLOW`).
 pub(crate) fn open_beside(folder: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
     let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the descriptor is borrowed and therefore open, `name` ends with NUL, and the mode that O_CREAT asks for is given.
+    // SAFETY: the descriptor is borrowed and therefore open, `name` ends with NUL, and a mode is given, which
+    // O_CREAT needs.
     let opened = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, FILE_MODE) };
     if opened < 0 {
         return Err(io::Error::last_os_error());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// Folder of an application that contains the folders of streams that viewers can rewind. Its name begins with a
 /// dot, so its files are not served.
 pub const DVR: &str = ".dvr";
-/// Suffix of the names of lists. A list lies beside the segments that it names.
+/// Suffix of the names of lists. A list is in the folder of the segments that it names.
 pub const LIST: &str = ".list";
 
 /// Tells whether a stream still writes to its folder. It does until it drops the value that is observed here, in

@@ -7,7 +7,7 @@ use super::MainTrack;
 /// The members of a broadcast's record that workers use while its stream is live.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamDetails {
-    /// Control wants to know who plays the stream.
+    /// True if control must be notified of each viewer of the stream.
     pub tell_viewers: bool,
     /// True if control must be asked about each viewer that watches by separate requests, because the record limits the
     /// number of viewers.

@@ -139,7 +139,8 @@ pub enum ToControl {
     },
     /// The first unit of a granted publisher has arrived.
     SourceStarted(StreamId),
-    /// A viewer asks to play. Answered by [`ToWorker::PlayVerdict`], or by [`ToWorker::Pass`] if the viewer watches by separate requests.
+    /// A viewer asks to play. Answered by [`ToWorker::PlayVerdict`], or by [`ToWorker::Pass`] if the viewer watches by
+    /// separate requests.
     Play(Box<PlayRequest>),
     /// A viewer's subscription has begun.
     PlayStarted {
@@ -509,7 +510,7 @@ pub enum ToWorker {
     StopPull(PullId),
     /// The address at which a pull continues: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
-    /// A stream that viewers wait for will not come up; the viewers are refused.
+    /// A stream that viewers wait for will not become live; the viewers are refused.
     NotComing(StreamKey),
     /// A stream that is not live here is live at another node; sessions that wait for it may ask again.
     LiveElsewhere(StreamKey),

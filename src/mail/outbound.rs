@@ -13,9 +13,9 @@ pub enum Transport {
     Tls,
     /// TLS over TCP, to a node of the same cluster: both sides prove that they know the cluster's secret.
     NodeTls,
-    /// A UDP socket of its own, which sends to the target's address.
+    /// A UDP socket for this target only, which sends to the target's address.
     Udp,
-    /// A UDP socket of its own, bound to the target's address. The peer connects to it.
+    /// A UDP socket for this target only, bound to the target's address. The peer connects to it.
     UdpListener,
     /// No transport: the target is a file of this server.
     File,

@@ -73,7 +73,7 @@ impl Worker {
         self.after_drain(id);
     }
 
-    /// Resumes reading, closes if the session asked for it, and arms the deadline.
+    /// Resumes reading, closes if the session has requested this, and arms the deadline.
     pub(super) fn after_drain(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.closing.is_some() && !conn.has_own_bytes() {

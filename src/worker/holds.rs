@@ -111,7 +111,7 @@ impl Holds {
         }
     }
 
-    /// Refuses the viewers that wait for a stream that will not come up.
+    /// Refuses the viewers that wait for a stream that will not become live.
     pub(super) fn refuse_all_of(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for viewer in self.waiting_for(key) {
             self.refuse(turn, conns, viewer);

@@ -240,7 +240,7 @@ impl Polled {
         }
     }
 
-    /// Answers the requests that wait for playlists of a stream that will not come up.
+    /// Answers the requests that wait for playlists of a stream that will not become live.
     pub(super) fn end_blob_waits(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for conn in self.waits.of(key) {
             self.end_wait(conn);

@@ -115,7 +115,7 @@ impl Worker {
                     more |= stream.has_more(&playing.subscriber);
                 }
             }
-            // The session hears of these bytes only when its deadline fires. Calling the session with every frame
+            // The session is notified of these bytes only when its deadline fires. Calling the session with every frame
             // would cost more than the rest of this function.
             link.untold = link.untold.saturating_add(taken);
         }

@@ -24,7 +24,7 @@ pub(in crate::io) trait Machine {
     fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]);
     /// Takes a datagram of a session's own socket.
     fn handle_datagram(&mut self, now: Now, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]);
-    /// Handles that the socket accepts bytes again.
+    /// Called when the socket accepts bytes again.
     fn handle_writable(&mut self, now: Now, id: ConnId);
     /// Handles a failed write: the connection is broken, but unread bytes of the peer may remain.
     fn handle_write_error(&mut self, now: Now, id: ConnId, error: &io::Error);

@@ -115,7 +115,8 @@ impl MemoryFiles {
     fn map(&self, slot: usize, file: &OwnedFd, len: usize) -> io::Result<()> {
         let (address, file) = (self.address(slot).cast(), file.as_raw_fd());
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        // SAFETY: the slot is within the reservation, `len` within the slot, and nobody else has it: what is replaced is the reservation.
+        // SAFETY: the slot is within the reservation, `len` is within the slot, and the slot has no other user. The call
+        // therefore replaces only reserved addresses.
         let mapped = unsafe { libc::mmap(address, len, libc::PROT_READ, flags, file, 0) };
         if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -124,7 +125,8 @@ impl MemoryFiles {
 impl Drop for MemoryFiles {
     fn drop(&mut self) {
         let len = self.slots.len().saturating_mul(SLOT_BYTES);
-        // SAFETY: reserved by `new` with this length; all that is mapped in it has a reference to this value, so nothing is.
+        // SAFETY: `new` reserved these addresses with this length. Each mapping within them holds a reference to this
+        // value, so none exists when this value is dropped.
         unsafe { libc::munmap(self.base.as_ptr().cast(), len) };
     }
 }
@@ -140,7 +142,8 @@ struct Kept {
 
 impl AsRef<[u8]> for Kept {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped there while this value lives, of a file that is sealed: it neither changes nor becomes shorter.
+        // SAFETY: `len` bytes of a file are mapped there while this value lives. The file is sealed: it neither changes
+        // nor becomes shorter.
         unsafe { std::slice::from_raw_parts(self.files.address(self.slot), self.len) }
     }
 }
@@ -159,7 +162,8 @@ impl Drop for Kept {
 /// Reserves addresses without mapping anything: any free addresses, or, with `MAP_FIXED`, those from `at` on.
 fn reserve(at: *mut u8, len: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: without MAP_FIXED the kernel chooses addresses that are free; with it the caller has them, and no reference to what was there.
+    // SAFETY: without MAP_FIXED the kernel chooses addresses that are free; with it the caller owns
+    // the addresses, and holds no reference to the previous content.
     let base = unsafe { libc::mmap(at.cast(), len, libc::PROT_NONE, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -205,7 +209,8 @@ pub(crate) fn write_more(socket: BorrowedFd<'_>, slices: &[io::IoSlice<'_>]) -> 
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = slices.as_ptr().cast_mut().cast();
     message.msg_iovlen = slices.len() as _;
-    // SAFETY: the descriptor is open; an `IoSlice` is an `iovec` by its documentation, and the call only reads them and what they name.
+    // SAFETY: the descriptor is open; an `IoSlice` is an `iovec` by its documentation, and the call only reads
+    // the slices and the memory that they name.
     let sent =
         unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_MORE | libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())

@@ -100,7 +100,7 @@ impl FilePath {
         (is_name && apps.contains_key(app)).then_some(Self { segments, root: Some(Root::Beside(root)) })
     }
 
-    /// True if the file is below the application's `streams`, or in a folder of blobs beside it.
+    /// True if the file is below the application's `streams`, or in a folder of blobs next to `streams`.
     pub(super) const fn is_stream(&self) -> bool {
         self.root.is_some()
     }

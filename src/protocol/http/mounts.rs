@@ -51,7 +51,7 @@ const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 static ROWS: LazyLock<Vec<Mount<Handler>>> =
     LazyLock::new(|| API.iter().chain(registry::mounts()).chain(FILES).copied().collect());
 
-/// The table.
+/// The table of all mounts.
 pub(super) static MOUNTS: LazyLock<Mounts<Handler>> = LazyLock::new(|| Mounts(ROWS.as_slice()));
 
 /// Mounts of the API. They come before those of other protocols.

@@ -89,7 +89,7 @@ fn viewers_of_a_room_hear_who_speaks_on_every_worker() {
         })
         .collect();
     assert_eq!(mail, [(StreamId(11), 30), (StreamId(12), 90)]);
-    // A later viewer is told who is speaking.
+    // A viewer that joins later is notified of the current speakers.
     let late = rig.watcher();
     assert_eq!(speakers(&late), ["ann 30"]);
     rig.speak(&ann, 127);
