@@ -1,7 +1,7 @@
 //! A connection to the directory, and the commands and replies over it.
 //!
-//! All keys of a cluster have the same hash tag, `{NAME}`, and so share a slot. A commit that spans applications is therefore atomic, and
-//! all changes have one order.
+//! All keys of a cluster have the same hash tag, `{NAME}`, and therefore belong to the same slot. A commit that affects
+//! several applications is therefore atomic, and all changes have one order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::{Holder, Node, Presence, Profile, Subscribed};
 use crate::store::{Key, Kind, Op};
 use crate::types::{NodeId, StreamKey};
 
-/// Time limit of an answer.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Time limit for asking one sentinel.
 const SENTINEL_PATIENCE: Duration = Duration::from_secs(1);
-/// Longest wait for a change.
+/// Maximum time to wait for a change.
 pub(super) const WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of changes read at a time.
 const CHANGES_AT_ONCE: usize = 500;
 /// Bytes of the header before each key and value.
 const HEAD_BYTES: usize = 10;
 
-/// The address of a directory, with the names of its keys.
+/// The address of a directory, and the names of its keys.
 #[derive(Clone)]
 pub struct Address {
     place: Place,
@@ -41,7 +41,7 @@ pub struct Address {
 enum Place {
     /// A fixed server.
     Server(Client),
-    /// The master known to sentinels.
+    /// The server that sentinels currently name as the master.
     Sentinels {
         /// Sentinels, in the order in which they are asked.
         sentinels: Vec<Client>,
@@ -74,7 +74,7 @@ impl Place {
         })
     }
 
-    /// Returns a client for the current server.
+    /// Returns a client for the server to use now.
     fn client(&self) -> Result<Client, RedisError> {
         let (sentinels, master, server) = match self {
             Self::Server(client) => return Ok(client.clone()),
@@ -102,7 +102,7 @@ fn asked(sentinel: &Client, master: &str) -> Result<(String, u16), RedisError> {
     redis::cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).query(&mut connection)
 }
 
-/// Adds the default sentinel port, unless the host has one.
+/// Adds the default port of sentinels, unless the host has a port.
 fn with_port(host: &str) -> String {
     if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         host.to_owned()
@@ -118,7 +118,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Indexes into the list of keys, which ends with the tables of records.
+/// Indexes into the list of keys. The keys of the tables of records are at the end of the list.
 const SEQ: usize = 0;
 const CHANGES: usize = 1;
 const CLAIMS: usize = 2;
@@ -170,20 +170,20 @@ pub(super) struct Entry {
     pub(super) change: Change,
 }
 
-/// The contents of a change.
+/// The content of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     Records(Vec<Op>),
     Claim(StreamKey, Option<Holder>),
     Present(Presence),
-    /// A change of an unknown kind, made by a newer server.
+    /// A change of an unknown kind. A newer server has made it.
     Unknown,
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Claimed {
-    /// Granted under this token; `seq` is the number of the change.
+    /// Granted under this token. `seq` is the number of the change that the claim has made.
     Granted { token: u64, seq: u64 },
     /// Refused: this node has the id.
     Taken(NodeId),
@@ -223,7 +223,7 @@ impl Link {
         connection.set_read_timeout(Some(PATIENCE))?;
         connection.set_write_timeout(Some(PATIENCE))?;
         if matches!(address.place, Place::Sentinels { .. }) {
-            // A sentinel may briefly still name the former master.
+            // For a short time, a sentinel may still name the former master.
             let role: Vec<Value> = redis::cmd("ROLE").query(&mut connection)?;
             if role.first() != Some(&Value::BulkString(b"master".to_vec())) {
                 return Err((ErrorKind::Io, "the server that the sentinel names is no master").into());
@@ -242,7 +242,8 @@ impl Link {
         command.query(&mut self.connection)
     }
 
-    /// Returns the name of the directory's contents, which is set to `made` if absent, and the number of the last change.
+    /// Returns the name of the directory's contents, and the number of the last change. If there is no name yet, it is
+    /// set to `made`.
     pub(super) fn state(&mut self, made: &str) -> Result<(String, u64), RedisError> {
         let epoch = self.address.epoch().to_owned();
         redis::cmd("SET").arg(&epoch).arg(made).arg("NX").exec(&mut self.connection)?;
@@ -251,7 +252,7 @@ impl Link {
         Ok((found, seq.unwrap_or(0)))
     }
 
-    /// Returns a process number that was never used before.
+    /// Returns a number for this process that was never used before.
     pub(super) fn new_incarnation(&mut self) -> Result<u64, RedisError> {
         redis::cmd("INCR").arg(self.address.key(TOKEN)).query(&mut self.connection)
     }
@@ -281,7 +282,7 @@ impl Link {
         Ok(all.into_iter().filter_map(claim).collect())
     }
 
-    /// Returns the connections of subscribers at all nodes.
+    /// Returns the numbers of connections that subscribers have at each node.
     pub(super) fn presences(&mut self) -> Result<Vec<Presence>, RedisError> {
         let table = self.address.present();
         let all: Vec<(String, String)> = redis::cmd("HGETALL").arg(table).query(&mut self.connection)?;
@@ -297,7 +298,7 @@ impl Link {
         self.run(Script::Present, &[own.writer().as_bytes(), field.as_bytes(), value.as_bytes(), is_any])
     }
 
-    /// Removes the subscriber connections that earlier processes of this node reported.
+    /// Removes the numbers of subscribers' connections that earlier processes of this node have reported.
     ///
     /// # Errors
     /// The connection is lost.
@@ -312,7 +313,7 @@ impl Link {
         Ok(())
     }
 
-    /// Returns a batch of the changes after a number.
+    /// Returns some of the changes that follow the change `seq`, in order.
     pub(super) fn changes_behind(&mut self, seq: u64) -> Result<Vec<Entry>, RedisError> {
         let entries: Vec<(String, Vec<Vec<u8>>)> = redis::cmd("XRANGE")
             .arg(self.address.key(CHANGES))
@@ -324,7 +325,7 @@ impl Link {
         Ok(entries.into_iter().filter_map(|(id, fields)| entry_of(&id, &fields)).collect())
     }
 
-    /// Waits a while for a change after a number.
+    /// Waits up to [`WAIT`] for a change after the change `seq`.
     ///
     /// # Errors
     /// The connection is lost.
@@ -351,13 +352,14 @@ impl Link {
         self.run(Script::Burn, &[writer.as_bytes(), &encode(&[Op::Delete(key)])])
     }
 
-    /// Adds the records that are missing.
+    /// Adds those of the given records that are missing.
     pub(super) fn refill(&mut self, writer: &str, ops: &[Op]) -> Result<(), RedisError> {
         let _: u64 = self.run(Script::Refill, &[writer.as_bytes(), &encode(ops)])?;
         Ok(())
     }
 
-    /// Claims an id with a token above `floor`. A patient claim respects nodes with expired leases.
+    /// Claims an id, with a token above `floor`. A patient claim also respects claims of nodes whose leases have
+    /// expired.
     pub(super) fn claim(
         &mut self,
         own: &Process,
@@ -382,7 +384,8 @@ impl Link {
         }
     }
 
-    /// Asserts a claim made before the directory went away. Returns the number of the change, or 0.
+    /// Asserts a claim that was made before the directory went away. Returns the number of the change, or 0 if there
+    /// was none.
     pub(super) fn keep(
         &mut self,
         own: &Process,
@@ -418,7 +421,7 @@ impl Link {
         Ok(())
     }
 
-    /// Gives an id to a live node. Returns the number of the change, or 0.
+    /// Gives an id to another live node. Returns the number of the change, or 0 if there was none.
     pub(super) fn hand_over(
         &mut self,
         own: &Process,
@@ -439,7 +442,7 @@ impl Link {
         )
     }
 
-    /// Ends the claim of a node that has gone. Returns the number of the change, or 0.
+    /// Ends the claim of a node that is gone. Returns the number of the change, or 0 if there was none.
     pub(super) fn bury(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<u64, RedisError> {
         let (writer, name, token) = (own.writer(), key.to_string(), token.to_string());
         self.run(Script::Bury, &[writer.as_bytes(), name.as_bytes(), token.as_bytes()])
@@ -526,7 +529,7 @@ impl Profile {
         .to_string()
     }
 
-    /// Parses a profile; missing or mistyped members get defaults.
+    /// Parses a profile. Members that are missing or have the wrong type get defaults.
     fn of_json(text: &str) -> Self {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
         let text =
@@ -557,7 +560,8 @@ fn stream_of(name: &str) -> Option<StreamKey> {
     Some(StreamKey::new(app, id))
 }
 
-/// Parses the connections of a subscriber: stream, subscriber and node in lines; process and number.
+/// Parses the number of a subscriber's connections at a node. The field has the stream, the subscriber and the node in
+/// separate lines; the value has the number of the process and that of the connections.
 fn presence_of(field: &str, value: &str) -> Option<Presence> {
     let (rest, node) = field.rsplit_once('\n')?;
     let (key, subscriber) = rest.split_once('\n')?;
@@ -598,8 +602,8 @@ fn entry_of(id: &str, fields: &[Vec<u8>]) -> Option<Entry> {
     Some(Entry { seq, writer: plain("w"), change })
 }
 
-/// Encodes operations for the Redis scripts, one after another: table (one byte), 1 for put or 0 for delete, length of the key and of the
-/// value (32 bits each, big-endian), key, value.
+/// Encodes operations for the Redis scripts, one after another. Each consists of the table (one byte), 1 for put or 0
+/// for delete, the lengths of the key and of the value (32 bits each, big-endian), the key, and the value.
 fn encode(ops: &[Op]) -> Vec<u8> {
     let mut out = Vec::new();
     for op in ops {
@@ -617,7 +621,7 @@ fn encode(ops: &[Op]) -> Vec<u8> {
     out
 }
 
-/// Decodes operations from the form of [`encode`]; `None` if malformed.
+/// Decodes operations in the form that [`encode`] makes; `None` if they are malformed.
 fn decode(mut bytes: &[u8]) -> Option<Vec<Op>> {
     let mut ops = Vec::new();
     while !bytes.is_empty() {

@@ -1,11 +1,12 @@
-//! The directory that the nodes of a cluster share: the records, and which node publishes which id (docs/cluster.md).
+//! The directory that the nodes of a cluster share. It has the records, and says which node publishes which id
+//! (docs/cluster.md).
 //!
 //! This module has the messages between control and the threads that use the directory:
-//! 1. Control asks ([`Request`]) to claim ids and to give them back.
-//! 2. The directory reports changes of other nodes, claims, and the live nodes ([`News`]), in the directory's own
-//!    order.
+//! 1. Control sends a [`Request`] to claim ids and to release them.
+//! 2. The directory reports changes made by other nodes, claims, and the live nodes ([`News`]), in the order that the
+//! directory gives them.
 //!
-//! A node has a lease, which it renews. Its claims last as long as the lease, and need no renewal of their own.
+//! A node has a lease, which it renews. Its claims are valid as long as the lease, and are not renewed separately.
 
 mod link;
 mod scripts;
@@ -26,7 +27,7 @@ pub use shared::Shared;
 pub struct Node {
     /// Id of the node.
     pub id: NodeId,
-    /// Number of the current process; larger than those of the node's earlier processes.
+    /// Number of the node's current process. It is larger than the numbers of the node's earlier processes.
     pub incarnation: u64,
     /// True if the node's lease is valid.
     pub is_alive: bool,
@@ -37,7 +38,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Returns the prefix of URLs at which clients reach the node; empty if it has none.
+    /// Returns the prefix of URLs at which clients reach the node; empty if the node has no address.
     #[must_use]
     pub fn address(&self) -> String {
         let Profile { public, http, .. } = &self.profile;
@@ -71,7 +72,7 @@ pub struct Profile {
 /// The node that holds an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Fencing token: of two claims of an id, the one with the larger token is valid.
+    /// Fencing token: if there are two claims of an id, the one with the larger token is valid.
     pub token: u64,
     /// Incarnation of the node.
     pub incarnation: u64,
@@ -79,7 +80,7 @@ pub struct Holder {
     pub node: NodeId,
 }
 
-/// A number of connections of a subscriber.
+/// The number of connections that a subscriber has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscribed {
     /// The stream.
@@ -90,21 +91,21 @@ pub struct Subscribed {
     pub count: u32,
 }
 
-/// The connections of a subscriber at a node.
+/// The number of connections that a subscriber has at a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Presence {
     /// The node.
     pub node: NodeId,
-    /// Process of the node.
+    /// Number of the node's process that reported them.
     pub incarnation: u64,
-    /// Subscriber and number; none are zero.
+    /// The subscriber and the number of its connections; zero if it has none any more.
     pub subscribed: Subscribed,
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimAnswer {
-    /// The id belongs to this node, under this token.
+    /// The id now belongs to this node, under this token.
     Granted(u64),
     /// Another live node has the id.
     Taken(NodeId),
@@ -122,44 +123,47 @@ pub enum Request {
         /// Id to claim.
         key: StreamKey,
     },
-    /// Assert a claim after the directory was away. A token of 0 requests a new one, which is the largest. [`News::Claim`] has the outcome.
+    /// Assert a claim after the directory was away. Token 0 requests a new token, which is larger than all others. The
+    /// outcome is reported as [`News::Claim`].
     Keep {
         /// Id of the claim.
         key: StreamKey,
         /// Token of the claim.
         token: u64,
     },
-    /// Release an id, unless another claim is valid by then.
+    /// Release an id. Has no effect if another claim of the id is valid in the meantime.
     Release {
         /// Id to release.
         key: StreamKey,
         /// Token of the claim.
         token: u64,
     },
-    /// Give an id to another live node, which then holds it. [`News::Claim`] has the outcome, if any.
+    /// Give an id to another live node, which then holds it. The outcome, if there is one, is reported as
+    /// [`News::Claim`].
     HandOver {
         /// Id to give away.
         key: StreamKey,
-        /// Token of the claim; nothing happens if it is no longer current.
+        /// Token of the claim. If it is no longer valid, nothing happens.
         token: u64,
-        /// The node that gets the id, and its process.
+        /// The node that gets the id, and the number of its process.
         to: (NodeId, u64),
     },
-    /// End the claim of a node that has gone, unless it is no longer current. [`News::Claim`] has the outcome.
+    /// End the claim of a node that is gone, unless the claim is no longer valid. The outcome is reported as
+    /// [`News::Claim`].
     Bury {
         /// Id of the claim.
         key: StreamKey,
         /// Token of the claim.
         token: u64,
     },
-    /// Remove a record that must exist; answered with [`News::Burnt`].
+    /// Remove a record. It must exist; the answer is [`News::Burnt`].
     Burn {
         /// Number of the request, returned with the answer.
         ticket: u64,
         /// Record to remove.
         key: crate::store::Key,
     },
-    /// Restore records that a directory has lost; existing ones stay unchanged.
+    /// Restore records that the directory has lost. Records that exist are not changed.
     Refill(Vec<(crate::store::Key, bytes::Bytes)>),
     /// Publish the load of this node, in percent.
     Load {
@@ -168,9 +172,9 @@ pub enum Request {
         /// Used memory.
         memory: u8,
     },
-    /// Tell the other nodes at once whether this node is draining.
+    /// Inform the other nodes at once whether this node is draining.
     Draining(bool),
-    /// Tell the other nodes how many connections a subscriber has here.
+    /// Tell the other nodes how many connections a subscriber has at this node.
     Present(Subscribed),
     /// Forget a node that is not alive.
     Forget(NodeId),
@@ -179,7 +183,8 @@ pub enum Request {
 /// News from the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// Changes of records committed by another node. Own changes in progress come later in the directory's order.
+    /// Changes of records that another node has committed. Changes of this node that are not answered yet come later in
+    /// the directory's order.
     Foreign(Vec<Op>),
     /// The valid claim of an id.
     Claim {
@@ -188,11 +193,11 @@ pub enum News {
         /// Node that holds the id; `None` if free.
         holder: Option<Holder>,
     },
-    /// All claims; ids without one are free.
+    /// All valid claims. An id without a claim is free.
     Claims(Vec<(StreamKey, Holder)>),
-    /// Connections of a subscriber at a node.
+    /// Number of connections of a subscriber at a node.
     Present(Presence),
-    /// All connections of subscribers.
+    /// Numbers of connections of all subscribers at all nodes.
     Presences(Vec<Presence>),
     /// All known nodes.
     Nodes(Vec<Node>),

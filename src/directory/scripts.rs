@@ -1,7 +1,7 @@
-//! The scripts that change the directory. Each runs atomically, with the directory's clock.
+//! The scripts that change the directory. Each script runs atomically and uses the directory's clock.
 
-/// Common beginning of all scripts. Each change takes the next number, which is also the id of its entry in the stream of changes, so that
-/// readers notice a missing one.
+/// Beginning that all scripts have in common. Each change gets the next number. The number is also the id of the
+/// change's entry in the stream of changes, so that readers notice if an entry is missing.
 const PRELUDE: &str = r"
 local SEQ, CHANGES, CLAIMS, LEASES, NODES, TOKEN = unpack(KEYS, 1, 6)
 local WRITER = ARGV[1]
@@ -48,14 +48,16 @@ end
 return append('r', blob, '')
 ";
 
-/// Removes a record that must exist. Arguments as for [`COMMIT`], with one operation. Returns the number of the change, or 0.
+/// Removes a record, if it exists. Arguments as for [`COMMIT`], with one operation. Returns the number of the change,
+/// or 0 if there was no such record.
 const BURN: &str = r"
 local table, put, k, v, at = struct.unpack('>BBI4I4', ARGV[2], 1)
 if redis.call('HDEL', KEYS[7 + table], string.sub(ARGV[2], at, at + k - 1)) == 0 then return 0 end
 return append('r', ARGV[2], '')
 ";
 
-/// Restores records that the directory has lost, without overwriting. Arguments as for [`COMMIT`], without removals.
+/// Restores records that the directory has lost. Records that exist are not overwritten. Arguments as for [`COMMIT`],
+/// without removals.
 const REFILL: &str = r"
 local at, blob, made = 1, ARGV[2], {}
 while at <= #blob do
@@ -73,8 +75,8 @@ if #made == 0 then return 0 end
 return append('r', table.concat(made), '')
 ";
 
-/// Claims an id. Arguments: writer, id, node, incarnation, smallest token, 1 to respect expired leases. Returns a token, or 0 and the live
-/// node that has the id; then the number of the change.
+/// Claims an id. Arguments: writer, id, node, incarnation, smallest allowed token, and 1 to respect claims of nodes
+/// whose leases have expired. Returns a token, or 0 and the live node that has the id; then the number of the change.
 const CLAIM: &str = r"
 local field, node, incarnation = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call('HGET', CLAIMS, field)
@@ -88,7 +90,8 @@ redis.call('HSET', CLAIMS, field, claim)
 return {token, node, append('c', field, claim)}
 ";
 
-/// Asserts a claim made before the directory went away. Arguments as for [`CLAIM`], then the claim's token, or 0 for a new one.
+/// Asserts a claim that was made before the directory went away. Arguments as for [`CLAIM`], then the token of the
+/// claim, or 0 for a new token.
 const KEEP: &str = r"
 local field, node, incarnation, token = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6])
 local held = redis.call('HGET', CLAIMS, field)
@@ -104,7 +107,8 @@ redis.call('HSET', CLAIMS, field, claim)
 return append('c', field, claim)
 ";
 
-/// Ends a claim. Arguments: writer, id, node, incarnation, and token, or 0 for any token of the node.
+/// Ends a claim. Arguments: writer, id, node, incarnation, and the token of the claim, or 0 for a claim of the node
+/// with any token.
 const RELEASE: &str = r"
 local field = ARGV[2]
 local held = redis.call('HGET', CLAIMS, field)
@@ -117,7 +121,8 @@ end
 return 0
 ";
 
-/// Gives an id to a live node. Arguments: writer, id, node, incarnation, smallest token, and the token of the present claim.
+/// Gives an id to another live node. Arguments: writer, id, node, incarnation, smallest allowed token, and the token of
+/// the current claim.
 const HAND_OVER: &str = r"
 local field, node, incarnation = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call('HGET', CLAIMS, field)
@@ -127,7 +132,8 @@ redis.call('HSET', CLAIMS, field, claim)
 return append('c', field, claim)
 ";
 
-/// Sets the number of a subscriber's connections at a node. Arguments: writer, field, value, 0 for no connection.
+/// Sets the number of a subscriber's connections at a node. Arguments: writer, field, value, and 0 if there are no
+/// connections, else 1.
 const PRESENT: &str = r"
 if ARGV[4] == '1' then
   redis.call('HSET', KEYS[12], ARGV[2], ARGV[3])
@@ -137,7 +143,7 @@ end
 return append('p', ARGV[2], ARGV[3])
 ";
 
-/// Ends the claim of a node that has gone. Arguments: writer, id, token.
+/// Ends the claim of a node that is gone. Arguments: writer, id, token.
 const BURY: &str = r"
 local field = ARGV[2]
 local held = redis.call('HGET', CLAIMS, field)
@@ -148,8 +154,8 @@ redis.call('HDEL', CLAIMS, field)
 return append('c', field, '')
 ";
 
-/// Renews a lease. Arguments: writer, node, incarnation, length of the lease in milliseconds, profile. Returns whether the process is the
-/// newest of its node, the directory's time, all leases and all profiles.
+/// Renews a lease. Arguments: writer, node, incarnation, duration of the lease in milliseconds, profile. Returns
+/// whether the process is the newest of its node, the directory's time, all leases, and all profiles.
 const RENEW: &str = r"
 local node, incarnation = ARGV[2], ARGV[3]
 local lease = redis.call('HGET', LEASES, node)

@@ -1,13 +1,13 @@
-//! The directory as a store, and as a source of news about other nodes. A single thread owns it, so that everything
-//! stays in order.
+//! The directory as a store, and as a source of news about other nodes. A single thread owns it, so that all changes
+//! stay in order.
 //!
-//! 1. Each change has a number. This node tracks the number up to which all changes are reported ([`Shared::last`]).
-//! 2. A commit of this node gets a number, too. Earlier changes of other nodes are read and reported before the commit
-//!    is answered, so that all nodes see the changes in the same order.
-//! 3. If a number is missing, or the connection was lost, everything is read again. Only the differences are reported,
-//!    which are found by comparing digests of the records.
+//! 1. Each change has a number. This node keeps the number up to which it has reported all changes ([`Shared::last`]).
+//! 2. A commit of this node gets a number, too. Before the commit is answered, earlier changes of other nodes are read
+//! and reported, so that all nodes see the changes in the same order.
+//! 3. If a number is missing, or the connection was lost, everything is read again. Only differences are reported; they
+//! are found by comparing digests of the records.
 //! 4. A directory that is empty, or older than before, has lost data. The nodes restore all records that they still
-//!    have, and missing records do not count as removed.
+//! have. A record that is missing does not count as removed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -24,10 +24,10 @@ use crate::store::backup::Backup;
 use crate::store::{Copying, Error, Key, Kind, Op, Store};
 use crate::types::{NodeId, StreamKey};
 
-/// Maximum bytes of records restored at a time.
+/// Maximum number of bytes of records that are restored at a time.
 const REFILLED_AT_ONCE: usize = 4 << 20;
 
-/// Maximum number of changes reported together after a full read.
+/// Maximum number of changes that are reported together after everything was read again.
 const TOLD_AT_ONCE: usize = 64;
 
 /// The shared directory; see the module.
@@ -36,7 +36,7 @@ pub struct Shared {
     address: Address,
     own: Process,
     link: Option<Link>,
-    /// Name of the directory's contents.
+    /// Name of the directory's contents. If it changes, the contents are new.
     epoch: String,
     /// Number of the last reported change.
     last: u64,
@@ -45,18 +45,19 @@ pub struct Shared {
     digests: HashMap<Key, u64>,
     claims: Vec<(StreamKey, Holder)>,
     news: VecDeque<News>,
-    /// True if the directory has lost data that is not restored yet.
+    /// True if the directory has lost data that was not restored yet.
     is_lost: bool,
-    /// True if the news may be newer than the last commit.
+    /// True if the pending news may contain changes that are later than the last commit.
     is_ahead: bool,
     is_away: bool,
     lease: Duration,
-    /// End of the period, one lease long, during which leases that expired while the directory was away may still be renewed.
+    /// End of a period as long as one lease. During it, leases that expired while the directory was away may still be
+    /// renewed.
     returned: Option<Instant>,
 }
 
 impl Shared {
-    /// Connects, and takes a number for this process.
+    /// Connects to the directory, and gets a number for this process.
     ///
     /// # Errors
     /// The directory is unreachable.
@@ -99,7 +100,7 @@ impl Shared {
         &self.address
     }
 
-    /// Takes the claims found at the start.
+    /// Takes the claims that existed at the start.
     pub fn take_claims(&mut self) -> Vec<(StreamKey, Holder)> {
         mem::take(&mut self.claims)
     }
@@ -115,7 +116,7 @@ impl Shared {
         self.news.pop_front()
     }
 
-    /// Reads further changes; reconnects if necessary.
+    /// Reads further changes. Reconnects first if the connection was lost.
     pub fn read_on(&mut self) {
         let done = match self.link.take().filter(Link::is_open) {
             Some(mut link) => self.advance(&mut link, u64::MAX).map(|()| link),
@@ -135,7 +136,7 @@ impl Shared {
         }
     }
 
-    /// Releases the claims of this node, at shutdown.
+    /// Releases all claims of this node, at shutdown.
     pub fn close(&mut self) {
         if let Some(mut link) = self.link.take()
             && let Err(error) = link.goodbye(&self.own)
@@ -180,8 +181,8 @@ impl Shared {
             Request::Burn { ticket, .. } => {
                 self.news.push_back(News::Burnt { ticket, is_burnt: false });
             }
-            // Dropped: claims are reported again when the directory is back, and records that it has lost are restored
-            // then.
+            // These requests are dropped. When the directory is back, claims are reported again, and records that it
+            // has lost are restored.
             Request::Keep { .. }
             | Request::Release { .. }
             | Request::HandOver { .. }
@@ -254,20 +255,21 @@ impl Shared {
             link.refill(&self.own.writer(), &ops)?;
         }
         self.is_lost = false;
-        // Records that another node has restored already keep that node's version, which is read now.
+        // If another node has restored a record already, that node's version stays. It is read now.
         self.read_anew(link)
     }
 
-    /// Reports the changes up to a number, in order.
+    /// Reports the changes up to the number `until`, in order.
     fn advance(&mut self, link: &mut Link, until: u64) -> Result<(), RedisError> {
         while self.last < until {
             let entries = link.changes_behind(self.last)?;
             if entries.is_empty() {
-                // There are also no entries if the directory was emptied while connected.
+                // There are also no entries if the directory was emptied during the connection.
                 let (epoch, seq) = link.state(&self.new_epoch())?;
                 return if epoch == self.epoch && seq == self.last { Ok(()) } else { self.read_anew(link) };
             }
-            // Changes after `until` are not reported yet: they must follow the answer to the change with that number.
+            // Changes after `until` are not reported yet, because they must come after the answer to change number
+            // `until`.
             for entry in entries.into_iter().take_while(|entry| entry.seq <= until) {
                 if entry.seq != self.last.saturating_add(1) {
                     return self.read_anew(link);
@@ -309,7 +311,7 @@ impl Shared {
         }
     }
 
-    /// Reads everything, and reports the differences from earlier reports.
+    /// Reads everything, and reports how it differs from what was reported before.
     fn read_anew(&mut self, link: &mut Link) -> Result<(), RedisError> {
         let (epoch, seq) = link.state(&self.new_epoch())?;
         if epoch != self.epoch || seq < self.last {
@@ -352,7 +354,7 @@ impl Shared {
         let seq = link.commit(&self.own.writer(), ops)?;
         if seq != self.last.saturating_add(1) {
             self.advance(link, seq)?;
-            // If everything had to be read again, the news may include changes later than this commit.
+            // If everything had to be read again, the pending news may contain changes that are later than this commit.
             self.is_ahead = self.last > seq;
             return Ok(());
         }
@@ -361,8 +363,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns true, once, if news newer than the last commit is pending. The commit must then be answered before the
-    /// news is passed on, otherwise after it.
+    /// Returns true if the pending news may contain changes that are later than the last commit. The commit must then
+    /// be answered before the news is passed on; otherwise it is answered after it. The next call returns false.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }
@@ -392,7 +394,8 @@ impl Store for Shared {
         }
     }
 
-    /// Writes nothing, since the directory also has other nodes' records. Succeeds if the directory is reachable again.
+    /// Writes nothing, because the directory also has records of other nodes. Succeeds if the directory is reachable
+    /// again.
     fn rebuild(&mut self, _: &[(Key, Bytes)]) -> Result<(), Error> {
         if self.link.is_none() {
             self.read_on();
@@ -416,7 +419,7 @@ fn digest(value: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Converts an error for the store. The text has no passwords.
+/// Converts an error into one of the store. Its text contains no passwords.
 fn failed(error: &RedisError) -> Error {
     Error::Io { path: "the directory".to_owned(), reason: error.to_string() }
 }

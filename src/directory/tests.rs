@@ -1,4 +1,4 @@
-//! The directory against a real Redis server, which each test starts and ends.
+//! Tests of the directory with a real Redis server. Each test starts and ends a server.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of news")]
 
@@ -56,7 +56,7 @@ impl Redis {
         }
     }
 
-    /// Kills the server, as a power cut would.
+    /// Kills the server, with the effect of a power cut.
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -90,7 +90,7 @@ impl Drop for Redis {
     }
 }
 
-/// A node: its connection to the directory, and its records as control holds them.
+/// A node: its connection to the directory, and its records in the form in which control holds them.
 struct Peer {
     shared: Shared,
     records: BTreeMap<Key, Bytes>,
@@ -246,7 +246,8 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
         token,
         to: (node.clone(), incarnation),
     };
-    // A handover to a dead node, to another process of a node, or by an invalid claim has no effect.
+    // A handover has no effect if it is to a dead node, to another process of a node, or by a claim that
+    // is not valid.
     let dead = (c.shared.own().node.clone(), c.shared.own().incarnation);
     a.ask(give(token, (&dead.0, dead.1)));
     a.ask(give(token, (&to.0, to.1 + 1)));
@@ -271,7 +272,8 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
     assert!(!b.claims.contains_key(&key));
 }
 
-/// A change of another node directly after an own change must not be discarded as older.
+/// If a change of another node follows directly after a change of this node, it must not be discarded as
+/// older.
 #[test]
 fn b_20_nodes_that_commit_at_the_same_time_end_with_what_the_directory_has() {
     let redis = Redis::start();
@@ -356,7 +358,7 @@ fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
         assert!(node.others.contains(&News::Lost), "{:?}", node.others);
         assert_eq!(node.records, before, "nothing that is missing counts as removed");
     }
-    // Node b knows only that the directory is empty, and writes before any record is restored.
+    // Node b only knows that the directory is empty. It writes before any record is restored.
     assert!(b.commit(vec![put("live", "t", "newer")]));
     let all: Vec<_> = a.records.clone().into_iter().collect();
     a.ask(Request::Refill(all));
@@ -391,7 +393,7 @@ fn claims_whose_leases_ran_out_while_the_directory_was_away_are_respected_for_on
     assert!(b.sign(LEASE).nodes.iter().any(|node| node.id.as_str() == "a" && !node.is_alive));
     b.others.clear();
     assert_eq!(b.claim("s"), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
-    // A new process of the node has given up the claims of the earlier one.
+    // The claims of the node's earlier process are void, because the node has a new process.
     let again = redis.node("a");
     again.sign(LEASE);
     assert!(matches!(b.claim("s"), ClaimAnswer::Granted(_)));
@@ -480,7 +482,7 @@ fn an_id_is_one_node_s_while_its_lease_holds() {
     b.sign(LEASE);
     let ClaimAnswer::Granted(first) = a.claim("s") else { panic!("not granted") };
     assert_eq!(b.claim("s"), ClaimAnswer::Taken(NodeId::new("a").unwrap()));
-    // The same process claims the id again: the former token is no longer valid.
+    // The same process claims the id again. Its former token is no longer valid.
     let ClaimAnswer::Granted(second) = a.claim("s") else { panic!("not granted") };
     let key = StreamKey::new("live", "s");
     a.ask(Request::Release { key: key.clone(), token: first });
@@ -488,7 +490,8 @@ fn an_id_is_one_node_s_while_its_lease_holds() {
     a.ask(Request::Release { key: key.clone(), token: second });
     let ClaimAnswer::Granted(third) = b.claim("s") else { panic!("not granted") };
     assert!(first < second && second < third);
-    // With a new process of that node, the earlier one's claims are free, and it is no longer the newest.
+    // The node has a new process. The claims of its earlier process are void, and that process is no
+    // longer the newest.
     let again = redis.node("b");
     assert!(again.sign(LEASE).is_newest && !b.sign(LEASE).is_newest);
     assert!(matches!(a.claim("s"), ClaimAnswer::Granted(_)));

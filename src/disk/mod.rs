@@ -1,10 +1,10 @@
-//! Small files that must survive a power cut intact: settings, certificates, the list of known applications, copies
-//! of the store.
+//! Small files that must survive a power cut undamaged: settings, certificates, the list of known applications,
+//! copies of the store.
 //!
-//! A file is written under a temporary name beside its place and synced, then renamed into place, and its folder is
-//! synced. After a power cut before the last step the old file may remain; after it, the new one is there. Every
-//! such write goes through [`Disk`], so that a test can cut the power anywhere. Media files are written in another
-//! way (docs/recording.md).
+//! A file is first written under a temporary name in the same folder and synced. It is then renamed to its final
+//! name, and its folder is synced. If the power is cut before the last step, the old file may remain; after the
+//! last step, the new file is in place. Every such write uses [`Disk`], so that a test can cut the power at any
+//! step. Media files are written in another way (docs/recording.md).
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -15,9 +15,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The operations needed for durable files. Only the syncs guarantee that anything has reached the disk.
+/// The operations needed to write durable files. Only the sync operations guarantee that anything has reached the
+/// disk.
 pub trait Disk: fmt::Debug {
-    /// Writes a file, new or truncated.
+    /// Writes a file. An existing file is truncated first.
     ///
     /// # Errors
     /// The system's error.
@@ -29,13 +30,13 @@ pub trait Disk: fmt::Debug {
     /// The system's error.
     fn sync(&self, path: &Path) -> io::Result<()>;
 
-    /// Renames `from` to `to`. A file that is named `to` already is replaced.
+    /// Renames `from` to `to`. A file that is already named `to` is replaced.
     ///
     /// # Errors
     /// The system's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file; a missing file is not an error.
+    /// Removes a file. It is no error if the file is missing.
     ///
     /// # Errors
     /// The system's error.
@@ -84,17 +85,18 @@ impl Disk for SystemDisk {
     }
 }
 
-/// Replaces a whole file. After a power cut the old or the new file is there; once this has returned, the new one.
+/// Replaces a whole file. After a power cut, either the old or the new file is in place. Once this function has
+/// returned, it is the new one.
 ///
 /// # Errors
-/// The system's error. The old file is then in place, unless only the last sync failed.
+/// The system's error. The old file is then still in place, unless only the last sync failed.
 pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let beside = path.with_extension("new");
     disk.write(&beside, bytes, mode)?;
     put_in_place(disk, &beside, path)
 }
 
-/// Moves a file written beside its place into place; see [`replace`].
+/// Renames a file that was written in the same folder to its final name; see [`replace`].
 ///
 /// # Errors
 /// The system's error.
@@ -104,23 +106,23 @@ pub fn put_in_place(disk: &dyn Disk, beside: &Path, path: &Path) -> io::Result<(
     disk.sync_folder(folder_of(path))
 }
 
-/// The outcome of a change that is made.
+/// The outcome of a change that has been committed.
 #[derive(Debug)]
 pub enum Committed {
     /// Every file is in place.
     InPlace,
-    /// Some drafts are not in place yet, for this reason. The next [`Together::finish`] or [`Together::recover`]
-    /// continues.
+    /// Some drafts are not in place yet, for this reason. The next call of [`Together::finish`] or
+    /// [`Together::recover`] continues with them.
     Behind(io::Error),
 }
 
-/// Files that are replaced together: after a power cut either all are old or all are new.
+/// Files that are replaced together. After a power cut, they are either all old or all new.
 ///
-/// 1. Each is written as a draft beside its place ([`Together::begin`], [`Staging::stage`]).
-/// 2. A mark is written: from here on the change has happened ([`Together::commit`]).
-/// 3. The drafts are renamed into place, and the mark is removed.
+/// 1. Each file is written as a draft in the folder of its final name ([`Together::begin`], [`Staging::stage`]).
+/// 2. A mark is written. From then on the change counts as made ([`Together::commit`]).
+/// 3. The drafts are renamed to their final names, and the mark is removed.
 ///
-/// [`Together::recover`] completes the third step, or removes drafts that have no mark. It must run before the
+/// [`Together::recover`] completes the third step, or removes drafts if there is no mark. It must run before the
 /// files are read.
 #[derive(Debug)]
 pub struct Together<'a> {
@@ -130,35 +132,35 @@ pub struct Together<'a> {
 }
 
 impl<'a> Together<'a> {
-    /// Makes a set of files. The mark is placed beside the first one.
+    /// Makes a set of files. The mark lies in the folder of the first file.
     #[must_use]
     pub fn new(disk: &'a dyn Disk, files: Vec<&'a Path>) -> Self {
         let mark = files.first().map(|first| first.with_added_extension("commit")).unwrap_or_default();
         Self { disk, files, mark }
     }
 
-    /// Returns the path of a file's new version until it is in place.
+    /// Returns the path of the draft of a file.
     #[must_use]
     pub fn draft_of(path: &Path) -> PathBuf {
         path.with_added_extension("draft")
     }
 
-    /// Begins a change. The removal of an earlier mark is synced first: if that mark were still on the disk, a
-    /// crash could put only some of the new drafts in place.
+    /// Begins a change. First, the removal of an earlier mark is synced: if that mark were still on the disk, only
+    /// some of the new drafts might be put in place after a crash.
     ///
     /// # Errors
-    /// The system's error; nothing can be staged.
+    /// The system's error. Nothing can be staged then.
     pub fn begin(&self) -> io::Result<Staging<'_>> {
         self.disk.sync_folder(folder_of(&self.mark))?;
         Ok(Staging { disk: self.disk })
     }
 
-    /// Puts all drafts in place. A step that fails after the mark is written is retried once, and later by
+    /// Puts all drafts in place. If a step fails after the mark was written, it is retried once here, and later by
     /// [`Together::finish`].
     ///
     /// # Errors
-    /// The system's error; the change is not made. If this is not certain, because the mark or its removal could
-    /// not be synced, the text of the error says so.
+    /// The system's error. The change was not made. If this is uncertain, because the mark or its removal could not
+    /// be synced, the text of the error says so.
     pub fn commit(&self) -> io::Result<Committed> {
         let marked = replace(self.disk, &self.mark, b"the drafts beside this file are complete\n", 0o600);
         marked.map_err(|error| self.take_back(&error))?;
@@ -168,8 +170,8 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Removes a mark that may be on the disk, so that the next start does not make the change. Returns the error
-    /// to report.
+    /// Removes a mark that may be on the disk, so that the next start does not complete the change. Returns the
+    /// error to report.
     fn take_back(&self, error: &io::Error) -> io::Error {
         let remove =
             || self.disk.remove(&self.mark).and_then(|()| self.disk.sync_folder(folder_of(&self.mark)));
@@ -182,8 +184,8 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Removes staged files that were not committed. While a mark may be on the disk, drafts are kept, because all
-    /// of them are needed to apply it.
+    /// Removes drafts that were not committed. While the mark may be on the disk, drafts are kept, because
+    /// completing the change requires all of them.
     pub fn discard(&self) {
         let drafts = || self.files.iter().map(|path| Self::draft_of(path)).filter(|path| self.disk.has(path));
         if drafts().next().is_none() || self.disk.has(&self.mark) {
@@ -194,8 +196,8 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Completes a committed change that was cut off, or undoes an uncommitted one. Returns true if a change was
-    /// completed.
+    /// Completes a committed change that was cut off, or undoes a change that was not committed. Returns true if a
+    /// change was completed.
     ///
     /// # Errors
     /// The system's error.
@@ -207,8 +209,8 @@ impl<'a> Together<'a> {
         Ok(is_finished)
     }
 
-    /// Puts the drafts of a committed change in place. Returns false if there is none; drafts without a mark are
-    /// then left alone.
+    /// Puts the drafts of a committed change in place. Returns false if no change was committed. Drafts are then
+    /// not touched.
     ///
     /// # Errors
     /// The system's error.
@@ -216,7 +218,7 @@ impl<'a> Together<'a> {
         if !self.disk.has(&self.mark) {
             return Ok(false);
         }
-        // Without the mark on the disk, a change cut off by a power cut would not be completed.
+        // The mark must be on the disk first. Otherwise a power cut could leave the change half made.
         self.disk.sync_folder(folder_of(&self.mark))?;
         self.put_drafts_in_place().map(|()| true)
     }
@@ -227,7 +229,7 @@ impl<'a> Together<'a> {
             if self.disk.has(&draft) {
                 put_in_place(self.disk, &draft, path)?;
             } else if self.disk.has(path) {
-                // An earlier attempt may have renamed the file and failed afterwards.
+                // An earlier attempt may have renamed the file and then failed.
                 self.disk.sync_folder(folder_of(path))?;
             }
         }
@@ -236,7 +238,7 @@ impl<'a> Together<'a> {
     }
 }
 
-/// A change of files that belong together, while drafts may be written.
+/// A change of files that belong together, at the stage in which drafts may be written.
 #[derive(Debug)]
 pub struct Staging<'a> {
     disk: &'a dyn Disk,
@@ -269,7 +271,7 @@ pub fn make_folder(disk: &dyn Disk, path: &Path, mode: u32) -> io::Result<()> {
     disk.sync_folder(above)
 }
 
-/// The folder that a file is in.
+/// Returns the folder that contains a file.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }

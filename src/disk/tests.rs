@@ -1,4 +1,5 @@
-//! A disk in memory that loses power: any part of the unsynced changes may have reached it.
+//! A disk in memory that loses its power. Any part of the changes that were not synced may have reached the disk
+//! then.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use crypto::{Random, Seed};
 
 use super::*;
 
-/// A change that no sync has confirmed.
+/// A change that was not synced.
 #[derive(Debug, Clone)]
 enum Change {
     Content(usize, Vec<u8>),
@@ -31,8 +32,8 @@ struct State {
     operations: usize,
 }
 
-/// The disk. After the operations allowed by [`CutDisk::cut_after`] every further one fails, as if the process had
-/// ended.
+/// The disk. After the number of operations set by [`CutDisk::cut_after`], every further operation fails, as if the
+/// process had ended.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CutDisk(RefCell<State>);
 
@@ -57,7 +58,7 @@ impl CutDisk {
         let mut state = self.0.borrow().clone();
         let (mut contents, mut names) = (state.kept_contents.clone(), state.kept_names.clone());
         let mood = random.below(4);
-        // Names reach the journal in order, so a prefix of them arrives; contents arrive in any order.
+        // Names reach the disk's journal in order, so the first few of them arrive. Contents arrive in any order.
         let names_arrive = match mood {
             0 => 0,
             1 => u64::MAX,
@@ -68,7 +69,7 @@ impl CutDisk {
             match change {
                 Change::Content(inode, bytes) => {
                     contents.resize(contents.len().max(inode + 1), Vec::new());
-                    // A length may arrive without its content, which is then zeros.
+                    // The length of a file may arrive without its content, which is then zeros.
                     contents[inode] = match (mood, random.below(4)) {
                         (1, _) | (_, 0) => bytes,
                         (_, 1) => vec![0; bytes.len()],
@@ -195,7 +196,7 @@ struct Cuts {
     damaged: usize,
 }
 
-/// Replaces three files again and again, with the power cut after each operation, several times.
+/// Replaces three files repeatedly. The power is cut after each operation, several times.
 fn cut_everywhere(replace: impl Fn(&CutDisk, &Path, &[u8]) -> io::Result<()>) -> Cuts {
     let files =
         ["/h/conf/a.properties", "/h/conf/b.properties", "/h/conf/certificate.pem"].map(PathBuf::from);
@@ -243,7 +244,7 @@ fn b_15_the_power_goes_at_every_step_of_writing_files_and_each_is_whole() {
     assert_eq!(sum, Cuts { cuts: 1936, lost: 0, damaged: 0 });
 }
 
-/// The simulation detects each omitted step.
+/// Tests the simulation: it must detect that a step was omitted.
 #[test]
 fn b_15_a_step_left_out_loses_or_damages_files() {
     let beside = |path: &Path| path.with_extension("new");
@@ -271,8 +272,8 @@ fn together<'a>(disk: &'a CutDisk, files: &'a [PathBuf]) -> Together<'a> {
     Together::new(disk, files.iter().map(PathBuf::as_path).collect())
 }
 
-/// Changes three files that belong together again and again. The power is cut after each operation, and again while
-/// the next start recovers. `change` turns the files into those of a version.
+/// Changes three files that belong together, repeatedly. The power is cut after each operation, and again while the
+/// next start recovers. `change` writes a version of all three files.
 fn cut_together(change: impl Fn(&Together<'_>, &[PathBuf], usize) -> io::Result<()>) -> Cuts {
     let files = ["/h/conf/fullchain.pem", "/h/conf/chain.pem", "/h/conf/privkey.pem"].map(PathBuf::from);
     let content = |version: usize, file: usize| format!("{version} of {file} ").repeat(50).into_bytes();
@@ -303,7 +304,7 @@ fn cut_together(change: impl Fn(&Together<'_>, &[PathBuf], usize) -> io::Result<
             let found = (0..8).find(|version| is_version(*version));
             match found {
                 None if !has_none => sum.damaged += 1,
-                // The version found must be the last acknowledged one or the one after it.
+                // The version that is found must be the last one that was acknowledged, or the next one.
                 _ if !(acknowledged..=acknowledged + 1).contains(&found.map_or(0, |version| version + 1)) => {
                     sum.lost += 1;
                 }
@@ -332,7 +333,7 @@ fn b_19_files_that_belong_together_are_all_old_or_all_new_wherever_the_power_goe
     });
     assert_eq!(sum, Cuts { cuts: sum.cuts, lost: 0, damaged: 0 });
     assert!(sum.cuts > 3000, "{sum:?}");
-    // The simulation detects a change without a mark.
+    // Tests the simulation: it must detect a change that is made without a mark.
     let unmarked = cut_together(|together, files, version| {
         stage(together, files, version)?;
         together.put_drafts_in_place()
@@ -384,9 +385,9 @@ impl Disk for FaultyDisk {
     }
 }
 
-/// Makes a change during which these operations fail. Returns the reported outcome (`None` if it is left open), and
-/// whether the change is found later. If `finishes`, the server continues and finishes the change; otherwise the
-/// power is cut.
+/// Makes a change while the operations in `failing` fail. Returns the outcome that is reported (`None` if it is
+/// left open), and true if the change is found afterwards. With `finishes`, the server continues and finishes the
+/// change; otherwise the power is cut.
 fn told_and_found(failing: Range<usize>, finishes: bool, random: &mut Random) -> (Option<bool>, bool) {
     let files = ["/h/conf/fullchain.pem", "/h/other/chain.pem", "/h/conf/privkey.pem"].map(PathBuf::from);
     let content = |version: usize, file: usize| format!("{version} of {file} ").repeat(50).into_bytes();
@@ -440,8 +441,8 @@ fn b_19_what_is_said_of_a_change_on_a_faulty_disk_is_what_is_found_later() {
     assert!(made > 500 && failed > 500 && unsure < 700, "{made} {failed} {unsure}");
 }
 
-/// The mark of a change was removed but the removal not synced, and a draft of the next change follows; then the
-/// power is cut. The mark may be back.
+/// The mark of a change was removed, but the removal was not synced, and a draft of the next change is written.
+/// Then the power is cut. The mark may be there again after that.
 #[test]
 fn b_19_a_draft_is_written_when_the_mark_of_the_last_change_is_gone_for_good() {
     let files = ["/h/conf/fullchain.pem", "/h/other/chain.pem"].map(PathBuf::from);

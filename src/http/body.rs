@@ -7,27 +7,28 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::grammar::is_token;
 use super::{Error, Limits};
 
-/// Maximum number of hexadecimal digits in a chunk size; it then fits 64 bits.
+/// Maximum number of hexadecimal digits in a chunk size. A size with this many digits fits 64 bits.
 const SIZE_DIGITS_MAX: u32 = 16;
 
-/// Fields that frame or route a message. As trailers they would give it two readings (RFC 9110 §6.5.1).
+/// Fields that frame or route a message. They are refused as trailers, because a message with them could be read in two
+/// ways (RFC 9110 §6.5.1).
 const NO_TRAILERS: [&str; 5] = ["content-length", "transfer-encoding", "host", "connection", "upgrade"];
-/// Characters of a trailer's name that are kept: more than the longest of [`NO_TRAILERS`] has.
+/// Number of characters of a trailer's name that are kept: more than the longest name in [`NO_TRAILERS`] has.
 const TRAILER_NAME_KEPT: usize = 20;
 
-/// The framing of a body, from the head.
+/// The framing of a body, as given by the head of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// A body of this many bytes.
     Length(usize),
     /// The chunked coding.
     Chunked,
-    /// A body whose end the owner announces by [`BodyDecoder::end`].
+    /// A body of unknown length. The owner announces its end by [`BodyDecoder::end`].
     ToEnd,
 }
 
-/// The position within a chunk extension (RFC 9112 §7.1.1). Optional whitespace, which the grammar allows (BWS), is
-/// refused.
+/// The position within a chunk extension (RFC 9112 §7.1.1). Optional whitespace is refused, although the grammar allows
+/// it (BWS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     NameStart,
@@ -82,7 +83,7 @@ enum State {
     Done,
 }
 
-/// Decodes the framing of a body, split anywhere.
+/// Decodes the framing of a body. Its bytes may arrive in pieces of any size.
 #[derive(Debug)]
 pub struct BodyDecoder {
     state: State,
@@ -91,7 +92,8 @@ pub struct BodyDecoder {
     is_ended: bool,
     body_max: usize,
     extension_max: usize,
-    /// Bytes left for all extensions and trailers of the body, because framing must not be free.
+    /// Remaining number of bytes that extensions and trailers of the body may have in total, so that a peer cannot send
+    /// framing without end.
     overhead_left: usize,
     scanned: u64,
     /// Beginning of the name of the trailer field being read.
@@ -99,7 +101,7 @@ pub struct BodyDecoder {
 }
 
 impl BodyDecoder {
-    /// Makes a decoder. Allocates nothing for a length that the peer announced.
+    /// Makes a decoder. No memory is allocated for the length that the peer has announced.
     #[must_use]
     pub fn new(framing: Framing, limits: &Limits) -> Self {
         let state = match framing {
@@ -127,7 +129,8 @@ impl BodyDecoder {
         self
     }
 
-    /// Takes the bytes of the body from the front of `input`. Returns true when the body is complete; bytes after it stay.
+    /// Takes the bytes of the body from the front of `input`. Returns true when the body is complete. Bytes after the
+    /// body stay in `input`.
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<bool, Error> {
         while self.state != State::Done && !input.is_empty() {
             if self.state == State::ToEnd {
@@ -208,7 +211,7 @@ impl BodyDecoder {
         self.body.is_empty()
     }
 
-    /// Number of framing bytes examined, each once.
+    /// Number of bytes of framing examined so far. Each byte is examined once.
     #[must_use]
     pub const fn scanned(&self) -> u64 {
         self.scanned
@@ -269,12 +272,13 @@ impl BodyDecoder {
                 _,
             ) => Err(Error::Malformed("trailer field")),
             (State::SizeLf { .. } | State::DataCr | State::DataLf, _) => Err(Error::Malformed("chunk")),
-            // Handled above, and never stepped through byte by byte.
+            // These states are handled by the caller, not byte by byte.
             (State::Length { .. } | State::ToEnd | State::Data { .. } | State::Done, _) => Ok(state),
         }
     }
 
-    /// Takes a byte of a chunk size (RFC 9112 §7.1): at least one hexadecimal digit, at most [`SIZE_DIGITS_MAX`], nothing else.
+    /// Takes a byte of a chunk size (RFC 9112 §7.1). A size has at least one and at most [`SIZE_DIGITS_MAX`]
+    /// hexadecimal digits, and nothing else.
     fn size(&mut self, value: u64, digits: u32, byte: u8) -> Result<State, Error> {
         match (char::from(byte).to_digit(16), byte) {
             (Some(digit), _) if digits < SIZE_DIGITS_MAX => {
@@ -288,7 +292,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Takes a byte of a chunk extension (RFC 9112 §7.1.1), which is ignored but counts against the limits.
+    /// Takes a byte of a chunk extension (RFC 9112 §7.1.1). Extensions are ignored but count toward the limits.
     fn extension(&mut self, value: u64, bytes: usize, at: Option<Extension>) -> Result<State, Error> {
         let bytes = bytes.saturating_add(1);
         let at = at.filter(|_| bytes <= self.extension_max).ok_or(Error::Malformed("chunk extension"))?;

@@ -1,11 +1,13 @@
-//! The client side of HTTP/1.1: requests as text, and a machine that reads the response (RFC 9112 §4, §6, §7).
+//! The client side of HTTP/1.1: the text of requests, and a state machine that reads the response (RFC 9112 §4, §6,
+//! §7).
 //!
-//! 1. [`get`] or [`request`] is what is sent.
-//! 2. [`ResponseReader::handle_bytes`] takes any split of the answer; interim responses are skipped (RFC 9110 §15.2).
+//! 1. [`get`] or [`request`] returns the text to send.
+//! 2. [`ResponseReader::handle_bytes`] takes the response, in pieces of any size. Interim responses are skipped (RFC
+//! 9110 §15.2).
 //! 3. [`ResponseEvent::Head`], then [`ResponseEvent::Body`] as the bytes arrive, then [`ResponseEvent::End`].
 //!
-//! The server is not trusted: the sizes of head, interim responses and chunk framing are limited. Body bytes are
-//! handed out as they arrive, never collected. Redirects are not followed.
+//! The server is not trusted: the sizes of the head, of interim responses and of chunk framing are limited. Bytes of
+//! the body are passed on as they arrive and are never collected. Redirects are not followed.
 
 use std::collections::VecDeque;
 
@@ -36,7 +38,8 @@ pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
     )
 }
 
-/// Returns a GET request for an optional byte range, first to last inclusive (RFC 9110 §14.1), on a connection that stays open.
+/// Returns a GET request on a connection that stays open, with an optional range of bytes, from the first to the last
+/// byte inclusive (RFC 9110 §14.1).
 #[must_use]
 pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> String {
     let range = range.map_or_else(String::new, |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
@@ -46,7 +49,8 @@ pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> Strin
     )
 }
 
-/// Returns a GET request for all bytes from `first` on (RFC 9110 §14.1.2); the server closes after its response.
+/// Returns a GET request for all bytes from `first` on (RFC 9110 §14.1.2). The server closes the connection after its
+/// response.
 #[must_use]
 pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
     format!(
@@ -55,7 +59,8 @@ pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
     )
 }
 
-/// Returns a request, with a media type and a body if `content` is given; the server closes after its response.
+/// Returns a request after whose response the server closes the connection. `content`, if given, is a media type and a
+/// body.
 #[must_use]
 pub fn request(method: &str, authority: &str, path: &str, content: Option<(&str, &str)>) -> String {
     let (kind, body) = content.unwrap_or_default();
@@ -91,7 +96,7 @@ impl ResponseHead {
 pub enum ResponseEvent {
     /// The final response begins.
     Head(ResponseHead),
-    /// A part of the body, or after a switch of protocols any bytes of the connection.
+    /// A part of the body; after a switch of protocols, bytes of the new protocol.
     Body(Bytes),
     /// The end of the body.
     End,
@@ -144,11 +149,11 @@ impl ResponseReader {
         Self { stage: Stage::Head { scanned: 0, interim: 0 }, held: BytesMut::new(), events: VecDeque::new() }
     }
 
-    /// Takes bytes from the server, split anywhere. Bytes after the end of the response are dropped, because there is one request at a
-    /// time.
+    /// Takes bytes from the server, in pieces of any size. Bytes after the end of the response are dropped, because no
+    /// other request is pending.
     ///
     /// # Errors
-    /// The fault found in the bytes; nothing is read after it.
+    /// The fault found in the bytes. Later bytes are ignored.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(), ResponseError> {
         let outcome = self.read(bytes);
         if outcome.is_err() {
@@ -157,7 +162,7 @@ impl ResponseReader {
         outcome
     }
 
-    /// Notes that the server closed the connection.
+    /// Handles the end of the connection: the server has closed it.
     ///
     /// # Errors
     /// The response is not complete.
@@ -207,7 +212,7 @@ impl ResponseReader {
         match &mut self.stage {
             Stage::Framed(decoder) => {
                 let done = decoder.decode(&mut self.held);
-                // The bytes before a fault are valid, whether or not they arrived together with it.
+                // The bytes before a fault are valid, even if they arrived together with the fault.
                 let decoded = decoder.take_decoded();
                 self.body(decoded);
                 if done.map_err(ResponseError::Body)? {
@@ -232,7 +237,8 @@ impl ResponseReader {
     }
 }
 
-/// Returns the length of the head, if it is complete. No byte is scanned twice except the three that may begin its end.
+/// Returns the length of the head if it is complete. Bytes already scanned are not scanned again, except the last
+/// three, which may be the beginning of the head's end.
 fn find_end(held: &[u8], scanned: usize) -> Option<usize> {
     let from = scanned.saturating_sub(HEAD_END.len().saturating_sub(1));
     let at = held.get(from..)?.windows(HEAD_END.len()).position(|window| window == HEAD_END)?;
@@ -244,7 +250,7 @@ fn parse(head: &[u8]) -> Result<ResponseHead, ResponseError> {
     let mut response = httparse::Response::new(&mut headers);
     match response.parse(head) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        // Some parsers take an empty line that ends with LF alone for the end of the head, others do not.
+        // Some parsers take an empty line that ends with only LF as the end of the head, others do not. Refuse it.
         Ok(httparse::Status::Complete(_) | httparse::Status::Partial) => {
             return Err(ResponseError::Malformed("head"));
         }
@@ -267,7 +273,7 @@ fn stage_of(head: &ResponseHead) -> Result<Stage, ResponseError> {
     if head.status == SWITCHING_PROTOCOLS {
         return Ok(Stage::UntilClose);
     }
-    // Body bytes are handed out as they arrive, so a large announced length (of the body or of a chunk) takes no
+    // Bytes of the body are passed on as they arrive, so a large announced length of the body or of a chunk takes no
     // memory.
     let limits = Limits { body_bytes: usize::MAX, ..Limits::default() };
     if matches!(head.status, NO_CONTENT | NOT_MODIFIED) {
@@ -300,7 +306,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Status, body, whether complete.
+    /// Returns the status, the body, and whether the response is complete.
     fn read(answer: &[u8], cut: usize) -> Result<(u16, Vec<u8>, bool), ResponseError> {
         let mut reader = ResponseReader::new();
         for piece in answer.chunks(cut) {
@@ -381,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Earlier bytes of the same read must not count against the chunk.
+    /// Bytes that arrived earlier in the same read must not count against the length of the chunk.
     #[test]
     fn a_chunk_of_any_length_is_no_fault_however_it_came() {
         let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n4000000\r\nb";

@@ -1,8 +1,9 @@
 //! Content codings (RFC 9110 §8.4, §12.5.3): whether a client accepts gzip, and which responses are compressed.
 //!
-//! Small responses, and those that gzip does not make smaller, are sent as they are. So are responses from memory to browsers ([`encode`]):
-//! a page of another site can make a browser send requests, and the length of a compressed response reveals its content (docs/security.md).
-//! Content that is the same for everybody (pages, playlists, manifests) is compressed for browsers, too, and only once.
+//! Small responses, and responses that gzip would not make smaller, are not compressed. Nor are responses from memory
+//! to browsers ([`encode`]): a page of another site can make a browser send requests, and the length of a compressed
+//! response reveals its content (docs/security.md). Content that is the same for all clients (pages, playlists,
+//! manifests) is compressed only once, and for browsers, too.
 
 use std::io::Write;
 
@@ -15,9 +16,10 @@ use super::response::Response;
 
 /// Minimum content length in bytes that is compressed.
 pub const CODED_BYTES_MIN: usize = 1 << 10;
-/// Maximum content length in bytes that is compressed per response, so that a worker's turn stays short (docs/benchmarks.md).
+/// Maximum length in bytes of content that is compressed for a single response. It keeps a worker's turn short
+/// (docs/benchmarks.md).
 pub const CODED_BYTES_MAX: usize = 128 << 10;
-/// Maximum content length in bytes that is compressed once for all requests.
+/// Maximum length in bytes of content that is compressed once for all requests.
 pub const SHARED_BYTES_MAX: usize = 512 << 10;
 /// Name of the coding.
 const GZIP: &str = "gzip";
@@ -42,12 +44,12 @@ const OF_BROWSERS: [&str; 4] = ["cookie", "origin", "referer", "sec-fetch-site"]
 pub fn is_compressible(media_type: &str) -> bool {
     let plain = media_type.split(';').next().unwrap_or_default().trim();
     let is_text = plain.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
-    // Events are sent one by one, and would be delayed in an encoder.
+    // Server-sent events are sent one by one. An encoder would delay them.
     is_text && !plain.eq_ignore_ascii_case("text/event-stream")
         || TYPES.iter().any(|known| known.eq_ignore_ascii_case(plain))
 }
 
-/// True if the client accepts gzip with at least the weight of the identity coding.
+/// True if the client accepts gzip and does not prefer the identity coding.
 #[must_use]
 pub fn accepts_gzip(headers: &Headers) -> bool {
     let mut gzip = None::<u16>;
@@ -68,7 +70,8 @@ pub fn accepts_gzip(headers: &Headers) -> bool {
     gzip > 0 && identity.is_none_or(|identity| gzip >= identity)
 }
 
-/// Returns the weight in thousandths (RFC 9110 §12.4.2); 0 if it cannot be parsed, so that the content is not compressed.
+/// Returns the weight in thousandths (RFC 9110 §12.4.2). Returns 0 if the weight cannot be parsed, so that the content
+/// is not compressed.
 fn weight_of(parameters: &str) -> u16 {
     let parameters = parameters.trim();
     if parameters.is_empty() {
@@ -87,7 +90,8 @@ fn weight_of(parameters: &str) -> u16 {
     }
 }
 
-/// True if a response with content of the client's own may be compressed: the client accepts gzip and is no browser.
+/// True if a response with content for this client only may be compressed: the client accepts gzip and is not a
+/// browser.
 pub(super) fn takes_own_in_gzip(headers: &Headers) -> bool {
     accepts_gzip(headers) && !OF_BROWSERS.iter().any(|name| headers.count(name) > 0)
 }
@@ -100,7 +104,8 @@ pub fn gzip(content: &[u8]) -> Option<Bytes> {
     (packed.len() < content.len()).then(|| packed.into())
 }
 
-/// Returns the entity tag of the gzip representation, which must differ from that of the plain one (RFC 9110 §8.8.3.3).
+/// Returns the entity tag of the content in gzip. It must differ from the tag of the uncompressed content (RFC 9110
+/// §8.8.3.3).
 #[must_use]
 pub fn tag_in_gzip(etag: &str) -> String {
     etag.strip_suffix('"').map_or_else(|| etag.to_owned(), |start| format!("{start}-gz\""))
@@ -116,7 +121,7 @@ pub fn mark(headers: &mut Headers) {
     headers.push("Content-Encoding", GZIP);
 }
 
-/// Compresses a response from memory where allowed. Responses that have chosen a coding themselves are left alone.
+/// Compresses a response from memory if that is allowed. A response that has chosen a coding itself is not changed.
 pub(super) fn encode(response: &mut Response, takes_gzip: bool) {
     let headers = &response.headers;
     let is_sized = (CODED_BYTES_MIN..=CODED_BYTES_MAX).contains(&response.body.len());
@@ -222,7 +227,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_coded_once_or_says_that_it_could_be() {
-        // Rows: length in bytes, response fields, client accepts gzip; then: is compressed, has `Vary`.
+        // Columns: length in bytes, response fields, client accepts gzip; expected: is compressed, has `Vary`.
         for (bytes, fields, takes, coded, varies) in [
             (CODED_BYTES_MIN, &[][..], true, true, true),
             (CODED_BYTES_MIN, &[], false, false, true),

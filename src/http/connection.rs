@@ -1,5 +1,5 @@
-//! The machine: it takes bytes, hands out one request at a time, and takes the responses. The module's
-//! documentation shows the flow.
+//! The state machine of a connection: it takes bytes, returns one request at a time, and takes the responses. The
+//! documentation of [`super`] shows the flow.
 
 mod stream;
 
@@ -16,9 +16,10 @@ use super::request::{Method, Request};
 use super::response::{self, Answers, Delimiter, Exchange, Response};
 use super::{BodyLimits, Error, Intake, Limits};
 
-/// Input is taken in pieces of this size, so that each piece is parsed before more is held.
+/// Input is processed in pieces of this size. Each piece is parsed before the next one is held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// Maximum number of bytes that a shell may have read before it saw that no bytes are wanted; more is an overrun.
+/// Maximum number of bytes that a shell may have read before it noticed that no bytes are wanted. More bytes are an
+/// overrun.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 
 pub use stream::{End, StreamAnswer, StreamRequest};
@@ -26,9 +27,9 @@ pub use stream::{End, StreamAnswer, StreamRequest};
 /// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A request to answer with [`Connection::respond`]; the next one follows after that.
+    /// A request, to be answered with [`Connection::respond`]. The next request follows after the answer.
     Request(Request),
-    /// The connection has ended; the last event. An outstanding request will not be answered.
+    /// The connection has ended. This is the last event; an outstanding request can no longer be answered.
     Closed(CloseReason),
 }
 
@@ -64,11 +65,12 @@ pub struct Stats {
     pub bytes_in: u64,
     /// Bytes queued for the peer.
     pub bytes_out: u64,
-    /// Bytes of heads and chunk framing examined, each at most once however they arrive.
+    /// Bytes of heads and chunk framing that were examined. Each byte counts at most once, in whatever pieces it
+    /// arrives.
     pub scanned_bytes: u64,
-    /// Bytes held of requests not parsed yet and of an incomplete body.
+    /// Number of bytes held of requests that are not parsed yet and of an incomplete body.
     pub held_bytes: usize,
-    /// Bytes of answers that the peer has not taken yet.
+    /// Number of bytes of answers that the peer has not received yet.
     pub unsent_bytes: usize,
 }
 
@@ -77,8 +79,8 @@ pub struct Stats {
 pub enum BodyLength {
     /// A body of this many bytes.
     Known(u64),
-    /// The length is unknown: the body ends with the connection. Its bytes need not pass through the machine, but
-    /// must follow those returned by [`Connection::poll_transmit`].
+    /// The length is unknown: the body ends with the connection. Its bytes may bypass this state machine, but must be
+    /// sent after those returned by [`Connection::poll_transmit`].
     UntilClose,
 }
 
@@ -88,7 +90,7 @@ enum Stage {
     Head(Scanner),
     /// Inside a body.
     Body(Box<Pending>),
-    /// A request waits to be polled.
+    /// A request waits for [`Connection::poll_event`].
     Ready(Box<Request>, Exchange),
     /// A request waits to be answered.
     Outstanding(Exchange),
@@ -96,7 +98,7 @@ enum Stage {
     Streaming(Exchange, Streaming),
     /// The transport belongs to another protocol.
     Upgraded,
-    /// Reading has ended; the reason waits to be polled.
+    /// Reading has ended. The reason is held until it is polled.
     Closed(Option<CloseReason>),
 }
 
@@ -110,7 +112,7 @@ struct Incoming {
     /// Bytes decoded so far.
     bytes: u64,
     is_complete: bool,
-    /// Time of the last check of the peer's rate, and the bytes received until then.
+    /// Time at which the peer's rate was last checked, and the number of bytes received until then.
     paced: (Instant, u64),
 }
 
@@ -126,7 +128,7 @@ struct Pending {
 #[derive(Debug, Clone, Copy)]
 enum Streaming {
     Length(u64),
-    /// Input is discarded until the peer's end; counts the discarded bytes.
+    /// All further input is discarded until the peer ends its side. `ignored` counts the discarded bytes.
     Close {
         ignored: usize,
     },
@@ -134,8 +136,8 @@ enum Streaming {
 
 /// An HTTP/1.1 server connection.
 ///
-/// `Err` from an input means that the transport must be dropped without flushing. An error that is answered to the peer is not an `Err`:
-/// the answer is queued and [`Connection::is_closing`] turns true.
+/// If an input returns `Err`, the transport must be dropped without flushing. An error for which the peer gets an
+/// answer is not returned as `Err`: the answer is queued, and [`Connection::is_closing`] becomes true.
 #[derive(Debug)]
 pub struct Connection {
     limits: Arc<Limits>,
@@ -146,11 +148,11 @@ pub struct Connection {
     incoming: Option<Box<Incoming>>,
     held: BytesMut,
     out: Answers,
-    /// Bytes queued here or in the shell that are not written yet.
+    /// Number of bytes queued here or in the shell that were not written yet.
     unsent: usize,
-    /// Time of the last write progress, or at which `unsent` became nonzero.
+    /// Time at which a write last made progress, or at which `unsent` became nonzero.
     progress_at: Instant,
-    /// Start of the head timer or the idle timer.
+    /// Time at which the running head timer or idle timer began.
     waiting_since: Instant,
     /// True if the first byte of a head has arrived.
     collecting: bool,
@@ -187,7 +189,7 @@ impl Connection {
         self
     }
 
-    /// Takes bytes of the stream, split anywhere. They are ignored once the connection is closing.
+    /// Takes bytes of the stream, in pieces of any size. The bytes are ignored once the connection is closing.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         for piece in bytes.chunks(PIECE_BYTES) {
             if self.is_closing() {
@@ -233,7 +235,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Notes that the transport took `bytes` of the output of [`Connection::poll_transmit`].
+    /// Handles progress of a write: the transport took `bytes` bytes of the output of [`Connection::poll_transmit`].
     pub fn handle_sent(&mut self, now: Instant, bytes: usize) {
         if bytes == 0 || self.unsent == 0 {
             return;
@@ -247,18 +249,18 @@ impl Connection {
         self.drive(now);
     }
 
-    /// Notes that the peer ended its side. Held bytes are still parsed and answered.
+    /// Handles the end of the peer's side. Bytes received before it are still parsed and answered.
     pub fn handle_eof(&mut self, now: Instant) {
         self.peer_done = true;
         if matches!(self.stage, Stage::Streaming(_, Streaming::Close { .. })) {
-            // The peer may only have half-closed and still read, but nothing else would show that a viewer left.
+            // The peer may have closed only its side and still read, but there is no other sign that a viewer has left.
             self.finish(CloseReason::PeerClosed);
         }
         self.drive(now);
     }
 
-    /// True if the shell should read. False while a request is outstanding and enough input is held, while too much output waits for the
-    /// peer, and at the end.
+    /// True if the shell should read. False while a request is outstanding and enough input is held, while too much
+    /// output waits for the peer, and after the end.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         if self.peer_done || self.unsent > self.limits.queued_bytes {
@@ -276,7 +278,8 @@ impl Connection {
         }
     }
 
-    /// Answers the outstanding request; does nothing without one. `wall_ms` is Unix time in milliseconds, for `Date`.
+    /// Answers the outstanding request. Does nothing if there is none. `wall_ms` is the Unix time in milliseconds, for
+    /// `Date`.
     pub fn respond(&mut self, now: Instant, wall_ms: u64, response: Response) {
         let Stage::Outstanding(exchange) = self.stage else {
             return;
@@ -286,14 +289,15 @@ impl Connection {
         self.complete(now, exchange);
     }
 
-    /// True if the body of the outstanding request waits to be accepted. A response sent before that is the last one of the connection.
+    /// True if the body of the outstanding request was not accepted yet. If a response is sent before the body is
+    /// accepted, the connection closes after the response.
     #[must_use]
     pub fn has_incoming_body(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| !incoming.is_taken())
     }
 
-    /// Accepts the body of the outstanding request, which [`Connection::poll_body`] then returns. A body larger than `bytes_max` is
-    /// answered with 413, one slower than [`Limits::body_rate_min`] with 408.
+    /// Accepts the body of the outstanding request. [`Connection::poll_body`] then returns its bytes. A body larger
+    /// than `bytes_max` is answered with 413, and a body slower than [`Limits::body_rate_min`] with 408.
     pub fn take_body(&mut self, now: Instant, bytes_max: u64) {
         let Some(incoming) = &mut self.incoming else { return };
         incoming.bytes_max = Some(bytes_max);
@@ -317,22 +321,22 @@ impl Connection {
             return None;
         }
         if length_u64(&block) > length_of(self.limits.body_window_bytes) {
-            // The peer could not send while the window was full, so restart measuring its rate.
+            // The peer could not send while the window was full, so the measurement of its rate starts again.
             incoming.paced = (now, incoming.bytes);
         }
         self.drive(now);
         Some(block)
     }
 
-    /// True if an accepted body has ended and all of it was polled.
+    /// True if an accepted body is complete and all its bytes were polled.
     #[must_use]
     pub fn is_body_complete(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| incoming.is_complete && incoming.decoder.is_empty())
     }
 
-    /// Begins the answer to the outstanding request with `head`; the body follows in blocks ([`Connection::body`],
-    /// [`Connection::end_body`]). Returns false if no body may follow (HEAD, 204, 304) or no request is outstanding: the answer is then
-    /// complete.
+    /// Begins the answer to the outstanding request with `head`. The body follows in blocks ([`Connection::body`],
+    /// [`Connection::end_body`]). Returns false if no body may follow (HEAD, 204, 304), in which case the answer is
+    /// complete, or if no request is outstanding.
     pub fn begin(&mut self, now: Instant, wall_ms: u64, head: &Response, length: BodyLength) -> bool {
         let Stage::Outstanding(exchange) = self.stage else {
             return false;
@@ -357,7 +361,7 @@ impl Connection {
         true
     }
 
-    /// Sends a block of the current body. Bytes beyond the announced length are cut off.
+    /// Sends a block of the current body. Bytes beyond the announced length are dropped.
     pub fn body(&mut self, now: Instant, mut block: Bytes) {
         let Stage::Streaming(_, streaming) = &mut self.stage else {
             return;
@@ -371,7 +375,7 @@ impl Connection {
         }
     }
 
-    /// Ends the current body. If it is shorter than announced, the connection closes.
+    /// Ends the current body. If the body is shorter than announced, the connection closes.
     pub fn end_body(&mut self, now: Instant) {
         let Stage::Streaming(exchange, streaming) = self.stage else {
             return;
@@ -382,14 +386,15 @@ impl Connection {
         }
     }
 
-    /// True if the next block of the current body should be fetched, because little of it still waits for the peer.
+    /// True if the next block of the current body should be fetched, because few unsent bytes are left.
     #[must_use]
     pub fn wants_body(&self) -> bool {
         matches!(self.stage, Stage::Streaming(..)) && self.unsent <= self.limits.body_queued_bytes
     }
 
-    /// Answers the outstanding request with 101 and the fields of `head` (RFC 9110 §7.8). Returns the bytes read beyond the request; the
-    /// transport belongs to another machine once [`Connection::poll_transmit`] was called. `None` without an outstanding request.
+    /// Answers the outstanding request with 101 and the fields of `head` (RFC 9110 §7.8). Returns the bytes that were
+    /// read beyond the request, or `None` if no request is outstanding. After the next [`Connection::poll_transmit`],
+    /// the transport belongs to another state machine.
     pub fn upgrade(&mut self, now: Instant, wall_ms: u64, head: &Response) -> Option<Bytes> {
         let Stage::Outstanding(_) = self.stage else {
             return None;
@@ -400,8 +405,8 @@ impl Connection {
         Some(std::mem::take(&mut self.held).freeze())
     }
 
-    /// Closes the connection: at once if no request is outstanding, otherwise after the response. A body that is
-    /// sent in blocks is cut short.
+    /// Closes the connection: at once if no request is outstanding, otherwise after the response. A body that is being
+    /// sent in blocks is cut off.
     pub fn close(&mut self) {
         self.shutdown = true;
         match self.stage {
@@ -456,7 +461,7 @@ impl Connection {
         }
     }
 
-    /// True if the output of [`Connection::poll_transmit`] should be flushed and the transport then closed.
+    /// True if the output of [`Connection::poll_transmit`] should be flushed, and the transport should then be closed.
     #[must_use]
     pub const fn is_closing(&self) -> bool {
         matches!(self.stage, Stage::Closed(_))
@@ -480,7 +485,7 @@ impl Connection {
         }
     }
 
-    /// Decides whether the connection stays open after this response.
+    /// Decides whether the connection stays open after the response `head`.
     fn settle(&self, mut exchange: Exchange, head: &Response) -> Exchange {
         let asked_to_close = head.headers.has_token("connection", "close");
         let last = self.stats.requests >= self.limits.requests || (self.peer_done && self.held.is_empty());
@@ -489,7 +494,7 @@ impl Connection {
         exchange
     }
 
-    /// Continues after a response was queued: with the next request, or by closing.
+    /// Continues after a response was queued: takes the next request, or closes the connection.
     fn complete(&mut self, now: Instant, exchange: Exchange) {
         self.incoming = None;
         if !exchange.keep_alive {
@@ -502,7 +507,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// Parses as far as the held bytes and the output limit allow.
+    /// Parses the held bytes as far as possible, and as far as the output limit allows.
     fn drive(&mut self, now: Instant) {
         let parsed = match self.stage {
             Stage::Head(_) => self.drive_head(now),
@@ -518,7 +523,7 @@ impl Connection {
         }
     }
 
-    /// Parses a head. Returns true if parsing can continue only after more input, or after output has drained.
+    /// Parses a head. Returns true if nothing more can be parsed until more input arrives or output was sent.
     fn drive_head(&mut self, now: Instant) -> Result<bool, Error> {
         if !self.collecting && self.unsent > self.limits.queued_bytes {
             return Ok(true);
@@ -564,8 +569,8 @@ impl Connection {
             self.ready_without_body(now, head, decoder);
             return Ok(true);
         }
-        // RFC 9110 §10.1.1: not needed if the body is already arriving, and never sent for a body that is refused
-        // above.
+        // RFC 9110 §10.1.1: `100 Continue` is not needed if the body is already arriving. It is not sent for a body
+        // that was refused above.
         if head.expects_continue && decoder.is_empty() && decoder.scanned() == 0 {
             self.queue(now, Answers::invite);
         }
@@ -592,7 +597,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Decodes held bytes of a body that the application reads as it arrives, up to the window.
+    /// Decodes held bytes of a body that the application reads as it arrives, until the window is full.
     fn drive_incoming(&mut self) -> Result<bool, Error> {
         let Some(incoming) = &mut self.incoming else { return Ok(true) };
         let Some(bytes_max) = incoming.bytes_max else { return Ok(true) };
@@ -616,7 +621,7 @@ impl Connection {
             // The end of an HTTP/2 stream may arrive without bytes.
             incoming.is_complete |= incoming.decoder.decode(&mut BytesMut::new())?;
         }
-        // Bytes that are held because the window is full still have to be decoded.
+        // While the window is full, held bytes wait to be decoded.
         Ok(incoming.is_complete || !self.held.is_empty())
     }
 
@@ -627,7 +632,7 @@ impl Connection {
         incoming.decoder.len() > self.limits.body_window_bytes || !self.held.is_empty()
     }
 
-    /// Hands out the head of a request whose body waits to be accepted.
+    /// Passes on the head of a request whose body the application must accept first.
     fn ready_without_body(&mut self, now: Instant, head: Head, decoder: BodyDecoder) {
         self.incoming = Some(Box::new(Incoming {
             bytes: length_of(decoder.len()),
@@ -666,11 +671,11 @@ impl Connection {
         self.stage = Stage::Ready(Box::new(request), exchange);
     }
 
-    /// Answers an error, then closes (RFC 9112 §9.6).
+    /// Answers with an error, then closes the connection (RFC 9112 §9.6).
     fn reject(&mut self, now: Instant, error: Error) {
         if let Some(status) = error.status() {
-            // The request may have been a HEAD, whose response has no body. Sending one does no harm, because the
-            // connection ends with it.
+            // The request may have been a HEAD, whose response has no body. A body does no harm here, because the
+            // connection closes after it.
             let version = self.version();
             let exchange = Exchange { method: Method::Get, version, keep_alive: false, gzip: false };
             let mut answer = Response::error(status, &error.to_string());
@@ -722,7 +727,7 @@ impl Connection {
             Stage::Head(_) if self.collecting || self.stats.requests == 0 => {
                 self.waiting_since.checked_add(self.limits.head_time)
             }
-            // While a response is being sent, the stall timer is in charge.
+            // While a response is being sent, only the stall timer runs.
             Stage::Head(_) if self.unsent > 0 => None,
             Stage::Head(_) => self.waiting_since.checked_add(self.limits.idle),
             Stage::Body(pending) => pending.since.checked_add(self.body_time(pending.decoder.len())),
@@ -737,8 +742,8 @@ impl Connection {
         }
     }
 
-    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, longer
-    /// while its mean rate suffices, but never more than the total limit.
+    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, longer as
+    /// long as the mean rate is sufficient, but never more than the total limit.
     fn body_time(&self, decoded: usize) -> Duration {
         let decoded_ms = u64::try_from(decoded).unwrap_or(u64::MAX).saturating_mul(1000);
         let earned = decoded_ms.checked_div(u64::from(self.limits.body_rate_min)).unwrap_or(u64::MAX);

@@ -4,26 +4,26 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Headers, Method, Request, Response};
 
-/// Methods that a page of another origin may use, unless the mount says otherwise.
+/// Methods that pages of other origins may use, unless the mount has its own list.
 pub const METHODS: &str = "GET,POST,HEAD,OPTIONS,PUT,DELETE";
 /// Methods that do not change anything.
 const READ_METHODS: &str = "GET,HEAD,OPTIONS";
 /// Header fields that a page of another origin may send.
 pub const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
-/// Used instead of a list of fields: a page may send any field except those that proxies write.
+/// Used instead of a list of fields. It allows pages to send any field except those that proxies write.
 pub const ANY_FIELD: &str = "*";
-/// Schemes of app shells and local files. Such pages have the same origin, whoever wrote them.
+/// URL schemes of app shells and local files. All pages of such a scheme have the same origin, whoever wrote them.
 const SHELLS: [&str; 4] = ["file", "capacitor", "ionic", "tauri"];
 /// The lifetime of a preflight response, in seconds.
 const MAX_AGE: &str = "1800";
-/// Origin of the panel under development, which may send credentials.
+/// Origin of the panel during its development. Its pages may send credentials.
 const DEVELOPMENT: &str = "http://localhost:4200";
 
-/// The origins that are allowed, and the requests allowed to them.
+/// The allowed origins, and the requests that pages of these origins may make.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
-    /// Host names of this server, whose pages count as its own.
+    /// Host names of this server. Pages of these hosts count as the server's own pages.
     pub names: &'a [String],
     /// The allowed origins.
     pub origins: Origins<'a>,
@@ -40,10 +40,11 @@ pub struct Policy<'a> {
 pub enum Origins<'a> {
     /// For paths of applications: any origin; credentials are allowed only if the request has some.
     Anyone,
-    /// For an API of an application that is protected only by client addresses. All pages in browsers at an allowed
-    /// address share it, so only these origins are treated as in [`Self::Anyone`]; all others may only read.
+    /// For an API of an application that is protected only by client addresses. Every page in a browser at an allowed
+    /// address can reach the API, so only these origins are treated as in [`Self::Anyone`]. All others may only read.
     Readers(&'a [String]),
-    /// For management paths: only these origins, with credentials. Others get no CORS fields, so that their browsers refuse the response.
+    /// For management paths: only these origins are allowed, with credentials. Other origins get no CORS fields, so
+    /// that browsers withhold the response from their pages.
     Named(&'a [String]),
 }
 
@@ -56,7 +57,7 @@ pub enum Verdict {
     Fields(Vec<(&'static str, String)>),
 }
 
-/// Judges a request, before every other filter.
+/// Judges a request. Called before any other check of the request.
 #[must_use]
 pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     let Some(origin) = request.header("origin") else { return Verdict::Fields(Vec::new()) };
@@ -92,11 +93,12 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     }
 }
 
-/// The content security policy of pages, which an application may set for all its responses.
+/// Name of the field with the content security policy of pages. An application may set this policy for all its
+/// responses.
 pub const CONTENT_SECURITY_POLICY: &str = "Content-Security-Policy";
 
-/// Adds fields of a verdict, or of its path, to a response. Browsers enforce all content security policies that they get, so an
-/// application's policy replaces the built-in one.
+/// Adds the fields of a verdict or of a path to a response. Browsers enforce every content security policy that a
+/// response has, so an application's policy replaces the built-in one.
 pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     for (name, value) in fields {
         if *name == CONTENT_SECURITY_POLICY {
@@ -107,8 +109,8 @@ pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     }
 }
 
-/// Answers a preflight with 200 without passing it on: a preflight has no credentials, so every filter would refuse
-/// it.
+/// Answers a preflight with 200 and does not pass it on: a preflight carries no credentials, so every later check would
+/// refuse it.
 fn preflight(
     request: &Request,
     is_allowed: bool,
@@ -130,7 +132,8 @@ fn preflight(
     add(fields, &mut answer.headers);
     answer.headers.push("Access-Control-Max-Age", MAX_AGE);
     answer.headers.push("Access-Control-Allow-Methods", methods);
-    // `*` would not cover `Authorization`, nor any request with credentials.
+    // In a response, `*` would cover neither `Authorization` nor requests with credentials, so list the requested
+    // fields.
     let listed =
         if allowed == ANY_FIELD { asked().collect::<Vec<_>>().join(",") } else { allowed.to_owned() };
     if !listed.is_empty() {
@@ -150,7 +153,7 @@ fn origin_fields(
     };
     let asks = request.headers.all("access-control-request-headers").flat_map(|value| value.split(','));
     let carries = request.headers.iter().any(|(name, _)| is_secret(name));
-    // Any sandboxed page has an opaque origin, so it never gets credentials.
+    // Every sandboxed page has an opaque origin, whoever wrote it, so such an origin is never allowed credentials.
     let credentials =
         !is_opaque && (named || origin == DEVELOPMENT || carries || asks.map(str::trim).any(is_secret));
     if credentials {
@@ -168,7 +171,7 @@ fn refused() -> Verdict {
     Verdict::Answer(Box::new(Response::text(403, "")))
 }
 
-/// True if the origin does not identify the page's author.
+/// True if any author's page may have this origin.
 #[must_use]
 pub fn is_opaque(origin: &str) -> bool {
     origin == "null" || origin.split_once("://").is_some_and(|(scheme, _)| is_shell(scheme))
@@ -178,8 +181,8 @@ fn is_shell(scheme: &str) -> bool {
     SHELLS.iter().any(|shell| shell.eq_ignore_ascii_case(scheme))
 }
 
-/// True for `null`, or a scheme, a host and an optional port (RFC 6454 §7); pages of local files have no host. A path, escapes and
-/// unprintable characters are refused.
+/// True for `null`, and for a scheme with a host and an optional port (RFC 6454 §7). Only pages of local files have no
+/// host. Values with a path, escapes or unprintable characters are refused.
 #[must_use]
 pub fn is_origin(origin: &str) -> bool {
     if origin == "null" {
@@ -201,7 +204,8 @@ pub fn is_origin(origin: &str) -> bool {
     scheme_fits && host_fits && port_fits
 }
 
-/// True if the origin is this host. The scheme cannot be checked because a proxy may have terminated TLS: http and https count as the same.
+/// True if the origin is this host. A proxy may have terminated TLS, so the scheme cannot be compared: http and https
+/// count as the same.
 #[must_use]
 pub fn is_own(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
@@ -225,7 +229,7 @@ pub fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Header fields by which proxies say that they forward a request.
+/// Header fields that show that a proxy has forwarded a request.
 const FORWARDING: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
 
 /// True for a field that proxies write and servers may trust.
@@ -239,14 +243,15 @@ fn is_token(field: &str) -> bool {
     field.bytes().all(super::grammar::is_token)
 }
 
-/// True if a proxy says that it forwards the request.
+/// True if a proxy has marked the request as forwarded.
 #[must_use]
 pub fn is_passed_on(request: &Request) -> bool {
     FORWARDING.iter().any(|name| request.header(name).is_some())
 }
 
-/// True if the request does not come from a page of another site. A client that sends neither `Origin` nor `Sec-Fetch-Site` is no browser.
-/// `names` are this server's; pages of the `named` origins count as its own.
+/// True if the request does not come from a page of another site. A client that sends neither `Origin` nor
+/// `Sec-Fetch-Site` is not a browser. `names` are this server's names; pages of the origins in `named` count as its
+/// own.
 #[must_use]
 pub fn is_own_page(request: &Request, names: &[String], named: &[String]) -> bool {
     let is_named = |origin: &str| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
@@ -256,21 +261,22 @@ pub fn is_own_page(request: &Request, names: &[String], named: &[String]) -> boo
     }
 }
 
-/// True if the origin is this server's. The browser's `Sec-Fetch-Site`, which no page can write, takes precedence over the host, which a
-/// proxy may have replaced.
+/// True if the origin is this server's own. The browser's `Sec-Fetch-Site` decides if it is present, because no page
+/// can set it. Otherwise the origin is compared with `Host`, which a proxy may have replaced, and with the names of
+/// this server.
 fn is_own_origin(request: &Request, origin: &str, names: &[String]) -> bool {
     site_of(request).unwrap_or_else(|| {
         is_own(origin, request.header("host").unwrap_or_default()) || is_of_names(origin, names)
     })
 }
 
-/// Returns whether the request comes from a page of the same origin, or from no page, according to `Sec-Fetch-Site` (Fetch Metadata
-/// §2.2); `None` without that field.
+/// Returns true if the request comes from a page of the same origin or from no page, according to `Sec-Fetch-Site`
+/// (Fetch Metadata §2.2). `None` if the field is absent.
 fn site_of(request: &Request) -> Option<bool> {
     request.header("sec-fetch-site").map(|site| site == "same-origin" || site == "none")
 }
 
-/// True if the origin's host is one of these names, at any port.
+/// True if the origin's host is one of these names. Any port is allowed.
 fn is_of_names(origin: &str, names: &[String]) -> bool {
     let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
     authority.is_some_and(|authority| is_name(split_port(authority).0, names))
@@ -280,12 +286,13 @@ fn is_name(host: &str, names: &[String]) -> bool {
     names.iter().any(|name| bare(name).eq_ignore_ascii_case(bare(host)))
 }
 
-/// Removes the brackets of an IPv6 address; leaves other hosts as they are.
+/// Removes the brackets of an IPv6 address. Other hosts are returned unchanged.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// True if the request's `Host` names this machine: an address, `localhost` or a name of the server. Any other name may be DNS rebinding.
+/// True if the request's `Host` names this machine: an address, `localhost` or a name of the server. Any other name may
+/// be an attack by DNS rebinding.
 #[must_use]
 pub fn is_for_this_machine(request: &Request, names: &[String]) -> bool {
     request.header("host").is_none_or(|host| is_local(host, names))
@@ -430,7 +437,7 @@ mod tests {
                 assert_eq!(response.headers.get("access-control-allow-credentials"), None, "{origin}");
             }
         }
-        // An operator may name the origin of an app shell.
+        // An operator may put the origin of an app shell on the list.
         let named = ["capacitor://localhost".to_owned()];
         let asked = request(Method::Get, &[("Origin", &named[0])]);
         let Verdict::Fields(fields) = check(&asked, Cors::NAMED.policy(&[], &named, false)) else { panic!() };
@@ -528,8 +535,8 @@ mod tests {
             ("https://media.example.evil.example", "127.0.0.1:5080", None, false),
             ("ftp://media.example", "127.0.0.1:5080", None, false),
             ("null", "127.0.0.1:5080", None, false),
-            // A page of the same host at another port, and a page of a site that only this server believes to be
-            // its own.
+            // A page of the same host at another port; and a page of another site whose host this server takes for its
+            // own.
             ("https://media.example:9999", "media.example", Some("same-site"), false),
             ("https://media.example", "media.example", Some("cross-site"), false),
         ] {

@@ -1,5 +1,5 @@
-//! The request head (RFC 9112 §2 to §6, RFC 9110 §5). A scanner that reads each byte once finds its end, httparse
-//! parses it, and checks stricter than the RFC's follow where the RFC allows two readings.
+//! The request head (RFC 9112 §2 to §6, RFC 9110 §5). A scanner finds its end and reads each byte once; httparse parses
+//! it. Further checks are stricter than the RFCs where these allow two readings.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -13,17 +13,17 @@ use super::grammar::is_token;
 use super::request::{Headers, Method, Version};
 use super::{BodyLimits, Error, Intake, Limits, StreamRequest};
 
-/// Maximum length of a request line without its target: the longest known method, two spaces and the version.
+/// Maximum length of a request line, not counting its target: the longest known method, two spaces, and the version.
 const REQUEST_LINE_EXTRA: usize = 32;
 /// Maximum number of header lines that any [`Limits::headers`] can allow.
 const HEADERS_MAX: usize = 128;
 /// Maximum number of pairs in a query.
 const QUERY_PAIRS_MAX: usize = 256;
-/// Maximum number of digits of a Content-Length; 19 always fit 64 bits.
+/// Maximum number of digits of a Content-Length. A number of 19 digits always fits 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 
-/// Finds the end of a head that arrives in pieces, and refuses bare line ends and control characters as soon as
-/// they arrive.
+/// Finds the end of a head that arrives in pieces. Bare line ends and control characters are refused as soon as they
+/// arrive.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     at: usize,
@@ -44,8 +44,8 @@ impl Scanner {
         self.at
     }
 
-    /// Continues after the bytes scanned before; `bytes` is all of the head so far. Returns the range of the request line and the header
-    /// lines, with the empty line that ends them, or `None` if the head is incomplete.
+    /// Continues where the last call ended. `bytes` is all of the head received so far. Returns the range of the
+    /// request line and the header lines, including the empty line at their end, or `None` if the head is incomplete.
     pub(super) fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Error> {
         let mut head_start: usize = if self.blank_skipped { 2 } else { 0 };
         while let Some(&byte) = bytes.get(self.at) {
@@ -85,7 +85,8 @@ impl Scanner {
         Ok(None)
     }
 
-    /// Returns the number of following bytes that neither end a line nor violate a rule or a limit.
+    /// Returns the number of bytes from the current position that can be accepted without looking at each: they end no
+    /// line and violate no rule or limit.
     fn text_ahead(&self, bytes: &[u8], limits: &Limits) -> usize {
         if self.after_cr {
             return 0;
@@ -113,7 +114,7 @@ impl Scanner {
         if self.lines > 0 {
             return Ok(true);
         }
-        // RFC 9112 §2.2: old clients may send one empty line before the request line; more are refused.
+        // RFC 9112 §2.2: old clients may send an empty line before the request line. More than one is refused.
         if self.blank_skipped {
             return Err(Error::Malformed("empty request line"));
         }
@@ -134,14 +135,15 @@ pub(super) struct Head {
     pub(super) framing: Framing,
     /// The maximum size of the body in bytes.
     pub(super) body_bytes_max: usize,
-    /// The way in which the application gets the body.
+    /// Tells how the application gets the body.
     pub(super) intake: Intake,
     pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
 }
 
 impl Head {
-    /// Parses the range that [`Scanner::scan`] found. Faults are reported in the order of the text: request line, fields, framing.
+    /// Parses the range that [`Scanner::scan`] returned. Faults are reported in the order of the text: request line,
+    /// fields, framing.
     pub(super) fn parse(
         bytes: &[u8],
         limits: &Limits,
@@ -154,9 +156,9 @@ impl Head {
         Self::of_parts((method, target, version), fields, None, limits, bodies)
     }
 
-    /// Takes the head of an HTTP/2 stream, under the same rules as any other head. An extended CONNECT for a
-    /// WebSocket (RFC 8441 §5) becomes an equivalent GET with `Upgrade`; no HTTP/2 request can contain that field
-    /// itself (RFC 9113 §8.2.2).
+    /// Takes the head of an HTTP/2 stream, under the same rules as any other head. An extended CONNECT for a WebSocket
+    /// (RFC 8441 §5) becomes the equivalent GET with `Upgrade`. No HTTP/2 request can contain an `Upgrade` field of its
+    /// own (RFC 9113 §8.2.2).
     pub(super) fn of_stream(
         request: &StreamRequest,
         limits: &Limits,
@@ -189,8 +191,8 @@ impl Head {
         )
     }
 
-    /// Builds the head from the request line and the fields. `framed` is the framing of an HTTP/2 stream: whether there is a body, and the
-    /// announced length.
+    /// Builds the head from the request line and the fields. For an HTTP/2 stream, `framed` says whether there is a
+    /// body, and its length if announced; `None` for HTTP/1.1.
     fn of_parts(
         (method, target, version): (Method, &[u8], Version),
         fields: Fields<'_>,
@@ -275,7 +277,7 @@ fn known_method(method: &[u8]) -> Result<Method, Error> {
     }
 }
 
-/// Returns the framing of a stream's body, which is determined by its frames (RFC 9113 §8.1).
+/// Returns the framing of the body of an HTTP/2 stream. Its frames determine where the body ends (RFC 9113 §8.1).
 fn stream_framing((has_body, length): (bool, Option<u64>), body_bytes_max: usize) -> Result<Framing, Error> {
     match (has_body, length.map(usize::try_from)) {
         (false, _) => Ok(Framing::Length(0)),
@@ -314,7 +316,7 @@ impl<'a> Fields<'a> {
         Ok(Self { headers, lengths })
     }
 
-    /// Checks `Host` (RFC 9112 §3.2): exactly one in HTTP/1.1, with a valid host and port.
+    /// Checks `Host` (RFC 9112 §3.2). A request of HTTP/1.1 must have exactly one, with a valid host and port.
     fn check_host(&self, version: Version) -> Result<(), Error> {
         match (self.headers.count("host"), version) {
             (0, Version::Http10) => return Ok(()),
@@ -330,7 +332,8 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// Returns the framing of the body (RFC 9112 §6.3), without the repairs it allows: one length, or one `chunked`, or no body.
+    /// Returns the framing of the body (RFC 9112 §6.3): one length, or one `chunked`, or no body. The repairs that the
+    /// RFC allows are not made.
     fn framing(&self, version: Version, body_bytes_max: usize) -> Result<Framing, Error> {
         let mut codings = self.headers.all("transfer-encoding");
         let Some(coding) = codings.next() else {
@@ -358,8 +361,8 @@ impl<'a> Fields<'a> {
         Err(Error::Malformed("Transfer-Encoding"))
     }
 
-    /// Parses `Content-Length`: digits after at most one space. Lists, signs and stray whitespace are refused although they may be
-    /// repaired, because repairs are where two parsers differ.
+    /// Parses `Content-Length`: digits after at most one space. Lists, signs and other whitespace are refused. The RFC
+    /// allows a server to repair them, but two parsers may repair them differently.
     fn content_length(&self, body_bytes_max: usize) -> Result<Framing, Error> {
         let raw = match self.lengths.as_slice() {
             [] => return Ok(Framing::Length(0)),
@@ -381,7 +384,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The lines of a head, without their CR LF. The scanner has let no other CR pass.
+/// The lines of a head, without their CR LF. The scanner has refused every other CR.
 struct Lines<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lines<'a> {
@@ -395,7 +398,8 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Evaluates `Expect` (RFC 9110 §10.1.1): `100-continue` is ignored from an HTTP/1.0 peer, any other expectation is refused.
+/// Evaluates `Expect` (RFC 9110 §10.1.1). `100-continue` is ignored if the peer uses HTTP/1.0. Any other expectation is
+/// refused.
 fn expectation(headers: &Headers, version: Version) -> Result<bool, Error> {
     match headers.get("expect") {
         None => Ok(false),
@@ -425,7 +429,8 @@ fn split_target(
     Ok((path, query))
 }
 
-/// Accepts the absolute form (RFC 9112 §3.2.2) from clients that take this server for a proxy, if its host equals `Host`.
+/// Accepts a target in absolute form (RFC 9112 §3.2.2) if its host equals `Host`. Clients that take this server for a
+/// proxy send this form.
 fn absolute_form<'a>(target: &'a [u8], host: Option<&str>) -> Result<&'a [u8], Error> {
     let refused = Error::Malformed("request target");
     let scheme_end = target.windows(3).position(|w| w == b"://").ok_or(refused)?;
@@ -442,7 +447,7 @@ fn absolute_form<'a>(target: &'a [u8], host: Option<&str>) -> Result<&'a [u8], E
     }
 }
 
-/// Decodes a path once. Refuses each spelling that a later reader could mistake for another path.
+/// Decodes a path once. Refuses any spelling that a later parser could take for another path.
 ///
 /// # Errors
 /// The path has such a spelling.
@@ -484,8 +489,8 @@ fn escape_positions(bytes: &[u8]) -> impl Iterator<Item = bool> {
     })
 }
 
-/// Decodes a query as a form would encode it. Invalid escapes stay as they are and invalid UTF-8 becomes replacement characters; users of a
-/// value check it.
+/// Decodes a query in the encoding of forms. Invalid escapes are kept, and invalid UTF-8 becomes replacement
+/// characters; the users of a value must check the value.
 fn decode_query(raw: &[u8]) -> Result<Vec<(String, String)>, Error> {
     if raw.contains(&b'#') {
         return Err(Error::Malformed("request target"));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Times and sizes of one connection. The defaults are the server's; a listener may pass others.
+/// Times and sizes of one connection. The defaults are those of the server. A listener may have others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Time from accept, or from the first byte of a later request, to the end of its head.
+    /// Time from accept, or from the first byte of a later request, to the end of the request's head.
     pub head_time: Duration,
     /// Time from the end of the head to the end of the body.
     pub body_time: Duration,
@@ -13,7 +13,7 @@ pub struct Limits {
     pub body_rate_min: u32,
     /// Time during which a body may be slower than `body_rate_min`.
     pub body_rate_grace: Duration,
-    /// Maximum time without write progress while output waits for the peer.
+    /// Maximum time for which writes may make no progress while output waits.
     pub write_stall: Duration,
     /// Maximum idle time of a connection between requests.
     pub idle: Duration,
@@ -25,7 +25,7 @@ pub struct Limits {
     pub target_bytes: usize,
     /// Maximum body of a request, after removing the chunk framing.
     pub body_bytes: usize,
-    /// Maximum bytes held of a body that the application reads as it arrives; reading stops at this limit.
+    /// Maximum bytes held of a body that the application reads as it arrives. At this limit, nothing more is read.
     pub body_window_bytes: usize,
     /// Maximum length of one chunk extension (RFC 9112 §7.1.1).
     pub chunk_extension_bytes: usize,
@@ -33,11 +33,11 @@ pub struct Limits {
     pub trailer_bytes: usize,
     /// Maximum number of requests on a connection before the server closes it.
     pub requests: u64,
-    /// Maximum bytes of later requests held while one is outstanding; reading stops at this limit.
+    /// Maximum bytes held of later requests while a request is outstanding. At this limit, nothing more is read.
     pub held_bytes: usize,
-    /// Maximum bytes of responses that wait for the peer; reading and parsing stop at this limit.
+    /// Maximum bytes of responses that wait to be sent. At this limit, nothing more is read or parsed.
     pub queued_bytes: usize,
-    /// The next block of a body is fetched while fewer than this many bytes wait for the peer.
+    /// The next block of a body is fetched once fewer than this many bytes wait to be sent.
     pub body_queued_bytes: usize,
 }
 
@@ -66,7 +66,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Minimum number of bytes that must arrive in each `body_rate_grace` of a body that the application reads as it arrives.
+    /// Minimum number of bytes that must arrive in every period of `body_rate_grace`, for a body that the application
+    /// reads as it arrives.
     pub(super) fn streamed_bytes_min(&self) -> u64 {
         u64::from(self.body_rate_min).saturating_mul(self.body_rate_grace.as_secs())
     }

@@ -1,7 +1,7 @@
-//! Media types by file name extension (RFC 9110 §8.3), those of streams first.
+//! Media types by file name extension (RFC 9110 §8.3). Those of streams come first.
 
-/// Media types by extension, in lower case. All other files are sent as plain bytes, which a browser with `nosniff`
-/// downloads and does not execute.
+/// Media types by extension, in lower case. Files with any other extension are sent as plain bytes. With `nosniff`,
+/// a browser downloads such a file and does not execute it.
 const TYPES: &[(&str, &str)] = &[
     ("m3u8", "application/vnd.apple.mpegurl"),
     ("ts", "video/MP2T"),

@@ -1,5 +1,5 @@
-//! HTTP/1.1 server side as a sans-IO machine (RFC 9110 semantics, RFC 9112 messages). The same machine serves a
-//! single HTTP/2 stream ([`Connection::of_stream`]); another machine reads and writes the HTTP/2 frames.
+//! The server side of HTTP/1.1 as a sans-IO state machine (RFC 9110 semantics, RFC 9112 messages). The same machine
+//! also serves a single HTTP/2 stream ([`Connection::of_stream`]); another machine reads and writes the HTTP/2 frames.
 //!
 //! Message flow of one connection:
 //! 1. The shell accepts a transport and makes a [`Connection`], which starts the head timer.
@@ -60,7 +60,8 @@ pub use request::{Headers, Method, Request, Version};
 pub use resource::{Resource, Selection};
 pub use response::{Response, StreamHead, http_date, reason_phrase};
 
-/// An error that ends the connection. Except for the last two, the peer is first answered with [`Error::status`].
+/// An error that ends the connection. Except for the last two errors, the peer is first answered with
+/// [`Error::status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -91,10 +92,11 @@ pub enum Error {
     /// The version is neither HTTP/1.0 nor HTTP/1.1.
     #[error("HTTP version not supported")]
     VersionNotSupported,
-    /// The peer accepted no byte for [`Limits::write_stall`]. The transport must be dropped without flushing.
+    /// The peer has accepted no bytes for [`Limits::write_stall`]. The transport must be dropped without flushing.
     #[error("no write progress")]
     WriteStalled,
-    /// Bytes were handed over although [`Connection::wants_bytes`] was false. The transport must be dropped without flushing.
+    /// Bytes were passed in although [`Connection::wants_bytes`] was false. The transport must be dropped without
+    /// flushing.
     #[error("more bytes than wanted")]
     Overrun,
 }

@@ -1,6 +1,6 @@
-//! Mounts: rows of path, methods, body, cross-origin policy and handler. The rules of a row are enforced here, in
-//! the same way for all handlers: 405 with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16). Before the
-//! HTTP machine reads a body, it asks here for the maximum length (§15.5.14).
+//! Mounts: rows of path, methods, body, cross-origin policy and handler. The rules of a row are enforced here, in the
+//! same way for all handlers: 405 with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16). Before the HTTP
+//! state machine reads a body, it asks the mounts for the maximum length (§15.5.14).
 //!
 //! A path pattern consists of segments: a word matches itself, `{app}` an existing application, `{name}` any
 //! segment, `{name}.flv` a segment with that ending, and a final `{*}` the rest of the path, which may be empty.
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::{Method, Request, Response, cors};
 
-/// The capture that stands for an existing application's name.
+/// Name of the capture that matches only the name of an existing application.
 const APP: &str = "app";
 /// Matches the rest of a path.
 const REST: &str = "{*}";
@@ -36,17 +36,17 @@ pub struct Mount<H> {
 pub enum Methods {
     /// Any method; the handler decides.
     Any,
-    /// Only the methods listed, and HEAD where there is GET.
+    /// Only the methods listed, and HEAD if GET is listed.
     These(&'static [Method]),
 }
 
 /// The bodies of a row.
 #[derive(Debug, Clone, Copy)]
 pub enum BodyKind {
-    /// Any body that the connection accepts; the handler ignores or checks it.
+    /// Any body that the connection accepts. The handler ignores the body or checks it.
     Any,
-    /// Any body that the connection accepts. If the whole body arrived with the head, the handler gets both
-    /// together. Otherwise it gets the head first, and must accept the body.
+    /// Any body that the connection accepts. If the whole body has arrived together with the head, the handler gets
+    /// both together. Otherwise it gets the head first, and must then accept the body.
     AfterHead,
     /// POST, PUT and PATCH must carry one of these media types.
     Of {
@@ -55,7 +55,8 @@ pub enum BodyKind {
         /// Maximum length in bytes; longer bodies are refused before they are read.
         bytes_max: usize,
     },
-    /// Like [`Self::AfterHead`]; if the function selects the request by method and query, the body may have any length.
+    /// Like [`Self::AfterHead`]. In addition, if the function returns true for the method and query of a request, its
+    /// body may have any length.
     Streamed(fn(Method, &[(String, String)]) -> bool),
 }
 
@@ -64,11 +65,11 @@ pub enum BodyKind {
 pub struct Cors {
     /// The pages that may send requests.
     pub pages: Pages,
-    /// Methods that pages may use, as `Access-Control-Allow-Methods` lists them.
+    /// Methods that pages may use, in the form of `Access-Control-Allow-Methods`.
     pub methods: &'static str,
-    /// Header fields that pages may send, as `Access-Control-Allow-Headers` lists them, or [`cors::ANY_FIELD`].
+    /// Header fields that pages may send, in the form of `Access-Control-Allow-Headers`, or [`cors::ANY_FIELD`].
     pub fields: &'static str,
-    /// Response fields that pages may read, as `Access-Control-Expose-Headers` lists them.
+    /// Response fields that pages may read, in the form of `Access-Control-Expose-Headers`.
     pub exposed: Option<&'static str>,
 }
 
@@ -79,7 +80,8 @@ pub enum Pages {
     Any,
     /// Pages of the origins named by the operator.
     Named,
-    /// Pages of any origin if requests need a token; else pages of the named origins, and all others read-only.
+    /// If requests need a token: pages of any origin. Otherwise: pages of the named origins, and all other pages only
+    /// for reading.
     Tokens,
 }
 
@@ -91,10 +93,10 @@ impl Cors {
     pub const MEDIA: Self = Self { fields: cors::ANY_FIELD, ..Self::ANYONE };
     /// Pages of the origins named by the operator.
     pub const NAMED: Self = Self { pages: Pages::Named, ..Self::ANYONE };
-    /// Pages of any origin if requests need a token, else those of the named origins.
+    /// Pages of any origin if requests need a token. Otherwise, pages of the named origins.
     pub const TOKENS: Self = Self { pages: Pages::Tokens, ..Self::ANYONE };
 
-    /// Returns the policy for these server names, named origins, and whether requests need a token.
+    /// Returns the policy, given the names of the server, the named origins, and whether requests need a token.
     #[must_use]
     pub const fn policy<'a>(
         self,
@@ -117,7 +119,7 @@ impl Cors {
 pub struct Captures(Vec<(&'static str, Range<usize>)>);
 
 impl Captures {
-    /// Returns the part of `path` (the path that was matched) captured as `name`.
+    /// Returns the part of `path` that was captured as `name`. `path` must be the path that was matched.
     #[must_use]
     pub fn get<'p>(&self, path: &'p str, name: &str) -> Option<&'p str> {
         let (_, range) = self.0.iter().find(|(known, _)| *known == name)?;
@@ -130,19 +132,20 @@ pub trait BodyLimits: Debug + Sync {
     /// Returns the limit in bytes for a path, or `None` if the connection's own limit applies.
     fn body_bytes_max(&self, path: &str) -> Option<usize>;
 
-    /// Returns the way in which the application gets the body of a request.
+    /// Tells how the application gets the body of a request.
     fn intake(&self, method: Method, path: &str, query: &[(String, String)]) -> Intake;
 }
 
-/// The way in which the application gets the body of a request.
+/// The ways in which an application can get the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intake {
     /// The whole body is passed together with the head.
     Whole,
-    /// If the whole body has arrived when the head is passed to the application, both are passed together.
-    /// Otherwise the body is passed on as it arrives, once the application has accepted it. The body limit applies.
+    /// If the whole body has arrived by the time the head is passed to the application, head and body are passed
+    /// together. Otherwise the application must first accept the body, which is then passed on as it arrives. The body
+    /// limit applies.
     AfterHead,
-    /// The body is passed on as it arrives, once the application has accepted it, and may have any length.
+    /// The application must first accept the body, which is then passed on as it arrives and may have any length.
     Streamed,
 }
 
@@ -175,7 +178,7 @@ impl<H: Debug + Sync> BodyLimits for Mounts<H> {
 }
 
 impl<H> Mount<H> {
-    /// Returns the response to a request that the row's handler need not see.
+    /// Returns the response to a request that is answered without the row's handler; `None` if the handler must see it.
     #[must_use]
     pub fn refusal(&self, request: &Request) -> Option<Response> {
         let Methods::These(methods) = self.methods else { return None };
@@ -212,7 +215,7 @@ fn allow(methods: &[Method]) -> String {
 /// Matches a path against a pattern; `None` if it does not fit.
 fn captures(pattern: &'static str, path: &str, is_app: &impl Fn(&str) -> bool) -> Option<Captures> {
     let mut captures = Captures::default();
-    // `*`, which OPTIONS may request, matches only `{*}`.
+    // The path `*`, which OPTIONS may request, matches only the pattern `{*}`.
     let mut left = path.strip_prefix('/').map(|left| (1usize, left));
     for part in pattern.split('/').skip(1) {
         if part == REST {

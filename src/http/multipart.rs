@@ -1,12 +1,12 @@
-//! Forms with files (`multipart/form-data`, RFC 7578 over RFC 2046 §5.1), split anywhere. Content is handed out as
-//! it arrives; at most the head of a part or a delimiter is held back.
+//! Forms with files (`multipart/form-data`, RFC 7578 over RFC 2046 §5.1). The bytes may arrive in pieces of any size.
+//! Content is passed on as it arrives; at most the head of a part or a delimiter is held back.
 //!
 //! ```text
 //! "--" boundary CR LF head CR LF CR LF content ( CR LF "--" boundary CR LF head CR LF CR LF content )* CR LF "--" boundary "--"
 //! ```
 //!
-//! The maintained parsers read from streams of an async runtime; this one is a sans-IO machine. It is as strict as
-//! they are: it accepts no preamble and no space after a boundary, and requires a name in every head.
+//! The maintained parsers read from streams of an async runtime; this one is a sans-IO state machine. It is as strict
+//! as they are: it accepts no preamble and no space after a boundary, and requires a name in the head of each part.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -150,7 +150,7 @@ impl Multipart {
             self.stage = Stage::Delimited;
             return Some(data);
         }
-        // Held bytes at the end may be the beginning of a delimiter.
+        // The last held bytes may be the beginning of a delimiter, so they are kept.
         let kept = self.delimiter.len().saturating_sub(1);
         let sure = self.held.len().checked_sub(kept).filter(|sure| *sure > 0)?;
         Some(self.held.split_to(sure).freeze())
@@ -168,7 +168,8 @@ fn boundary_of(content_type: &str) -> Option<&str> {
     fits.then_some(boundary)
 }
 
-/// Returns the value of a parameter without its quotes; names and boundaries have no escapes.
+/// Returns the value of a parameter without its quotes. Escapes are not decoded, because names and boundaries have
+/// none.
 fn parameter<'a>(value: &'a str, wanted: &str) -> Option<&'a str> {
     let parameters = value.split(';').skip(1).filter_map(|part| part.split_once('='));
     let mut ours = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));

@@ -1,4 +1,4 @@
-//! The `Range` field (RFC 9110 §14): one range of bytes, or the whole.
+//! The `Range` field (RFC 9110 §14): a single range of bytes, or the whole content.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -7,14 +7,14 @@
 pub enum Range {
     /// The whole representation, because the field is absent or ignored.
     Whole,
-    /// A range of at least one byte, all within the length.
+    /// A range of at least one byte. It lies within the content.
     Part(std::ops::Range<u64>),
     /// No byte of the representation is selected: 416.
     Unsatisfiable,
 }
 
-/// Parses a field. Malformed fields, unknown units and multiple ranges are ignored, which RFC 9110 §14.2 allows.
-/// Multiple ranges would let a small request fetch more bytes than the file has (§17.15).
+/// Parses a `Range` field. A field is ignored if it is malformed, has an unknown unit, or has several ranges, as RFC
+/// 9110 §14.2 allows. With several ranges, a small request could fetch more bytes than the file has (§17.15).
 #[must_use]
 pub fn parse_range(field: &str, length: u64) -> Range {
     let Some((unit, set)) = field.split_once('=') else { return Range::Whole };
@@ -38,7 +38,8 @@ pub fn parse_range(field: &str, length: u64) -> Range {
     }
 }
 
-/// Parses a number, or `Some(None)` for an empty text; `None` if it is neither. A number beyond 64 bits is beyond every file.
+/// Parses a position: a number, or `Some(None)` for an empty text; `None` for anything else. A number that does not fit
+/// 64 bits is larger than any file.
 fn position(text: &str) -> Option<Option<u64>> {
     if text.is_empty() {
         return Some(None);

@@ -63,9 +63,9 @@ impl fmt::Display for Method {
 /// The HTTP versions supported (RFC 9112 §2.3, RFC 9113).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// HTTP/1.0: closes unless `Connection: keep-alive` is sent.
+    /// HTTP/1.0: the connection closes unless `Connection: keep-alive` is sent.
     Http10,
-    /// HTTP/1.1: stays open unless `Connection: close` is sent.
+    /// HTTP/1.1: the connection stays open unless `Connection: close` is sent.
     Http11,
     /// HTTP/2: each request has a stream of its own.
     Http2,
@@ -84,7 +84,7 @@ impl Headers {
         Self { fields: Vec::new() }
     }
 
-    /// Returns the first value of `name`. If a second one would matter, check [`Headers::count`] too.
+    /// Returns the first value of `name`. Where a second value would matter, check [`Headers::count`] too.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
@@ -143,9 +143,10 @@ pub struct Request {
     pub method: Method,
     /// Version of the request line.
     pub version: Version,
-    /// The request target as sent, for logs only. Do not route by it: it may spell a path other than `path`.
+    /// The request target as it was sent, for logs only. It must not be used for routing, because it may stand
+    /// for another path than `path`.
     pub target: String,
-    /// The path, percent-decoded once, with duplicate slashes joined. It starts with `/` (or is `*` for OPTIONS)
+    /// The path, percent-decoded once, with repeated slashes merged. It starts with `/` (or is `*` for OPTIONS),
     /// and contains no dot segment, control character, backslash, NUL or percent-encoded slash.
     pub path: String,
     /// Decoded pairs of the query, in order; `+` is decoded as a space.
@@ -154,7 +155,8 @@ pub struct Request {
     pub headers: Headers,
     /// Body without chunk framing; trailers are checked and dropped.
     pub body: Bytes,
-    /// True if a body waits to be accepted ([`super::Connection::take_body`]); `body` is then empty.
+    /// True if the body must be accepted before it is read ([`super::Connection::take_body`]). `body` is then
+    /// empty.
     pub body_waits: bool,
 }
 

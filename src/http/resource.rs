@@ -91,7 +91,7 @@ impl Resource {
     }
 
     /// True if `If-None-Match` or `If-Modified-Since` says that the client's copy is current (RFC 9110 §13.1.2,
-    /// §13.1.3). The date counts only if no tags are given.
+    /// §13.1.3). `If-Modified-Since` is ignored if `If-None-Match` is present.
     fn not_modified(&self, request: &Request) -> bool {
         if request.headers.count("if-none-match") > 0 {
             let weak = |tag: &str| tag == "*" || tag.trim_start_matches("W/") == self.etag;
@@ -101,8 +101,8 @@ impl Resource {
         matches!((since, self.modified()), (Some(since), Some(modified)) if modified <= since)
     }
 
-    /// True if `If-Range` matches or is absent (RFC 9110 §13.1.5). A part of a different version would be useless
-    /// to the client.
+    /// True if `If-Range` matches or is absent (RFC 9110 §13.1.5). If it does not match, the client has another
+    /// version, for which a part would be useless.
     fn range_applies(&self, request: &Request) -> bool {
         match request.header("if-range") {
             None => true,
@@ -111,14 +111,15 @@ impl Resource {
         }
     }
 
-    /// Returns the modification time in whole seconds, as an HTTP date has it.
+    /// Returns the modification time in whole seconds, the precision of an HTTP date.
     fn modified(&self) -> Option<SystemTime> {
         let seconds = self.modified_ms?.checked_div(1000)?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
     }
 }
 
-/// Returns the entity tags in a list. A tag that contains a comma would be split; this server's tags contain none.
+/// Returns the entity tags in a list. A tag that contains a comma would be split, but the tags of this server
+/// contain none.
 fn tags<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a str> {
     request.headers.all(name).flat_map(|value| value.split(',')).map(str::trim)
 }

@@ -12,24 +12,24 @@ use super::request::{Headers, Method, Version};
 /// The last second that the Date format can express (9999-12-31).
 const WALL_MS_MAX: u64 = 253_402_300_799_000;
 
-/// Fields that the connection writes itself. The application's values are dropped, because they could contradict
-/// the framing.
+/// Fields that the connection writes itself. Values of the application for these fields are dropped, because they could
+/// contradict the framing.
 const OWN_FIELDS: [&str; 5] =
     ["content-length", "transfer-encoding", "connection", "date", "x-content-type-options"];
 
-/// Connection-specific fields, which HTTP/2 forbids (RFC 9113 §8.2.2).
+/// Fields that belong to a connection of HTTP/1.1. HTTP/2 forbids them (RFC 9113 §8.2.2).
 const OF_CONNECTIONS: [&str; 4] = ["connection", "keep-alive", "upgrade", "sec-websocket-accept"];
 
-/// A complete response. Framing, `Date`, `Connection` and `X-Content-Type-Options` are added by the connection.
+/// A complete response. The connection adds framing, `Date`, `Connection` and `X-Content-Type-Options`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// Final status, 200 to 599; anything else is sent as 500.
     pub status: u16,
-    /// Header fields; `Connection: close` among them ends the connection after this answer.
+    /// Header fields. With `Connection: close`, the connection closes after this answer.
     pub headers: Headers,
     /// Body. It is not sent for HEAD, 204 and 304.
     pub body: Bytes,
-    /// Content-Length to send for HEAD if the body was not read for it.
+    /// Value of `Content-Length` in the response to a HEAD, if `body` was left empty.
     pub head_length: Option<u64>,
 }
 
@@ -93,11 +93,11 @@ pub(super) struct Exchange {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) keep_alive: bool,
-    /// True if a response with content of the client's own may be compressed.
+    /// True if a response whose content is for this client only may be compressed.
     pub(super) gzip: bool,
 }
 
-/// The way in which the end of the body is determined (RFC 9112 §6).
+/// The ways in which the end of a body can be determined (RFC 9112 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delimiter {
     /// `Content-Length`.
@@ -169,7 +169,7 @@ impl Answers {
         }
     }
 
-    /// Queues a head: the application's fields, then the connection's own.
+    /// Queues a head: first the fields of the application, then those of the connection.
     fn head(&mut self, status: u16, wall_ms: Option<u64>, headers: &Headers, own: &[(&str, &str)]) {
         let date = wall_ms.map(http_date);
         let dated = date.iter().map(|date| ("Date", date.as_str()));
@@ -198,8 +198,8 @@ impl Answers {
     }
 }
 
-/// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is absent if the machine answers by itself: it has no clock for
-/// `Date` (RFC 9110 §6.6.1).
+/// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is `None` if the connection answers by itself: it
+/// has no clock for `Date` (RFC 9110 §6.6.1).
 pub(super) fn write(out: &mut Answers, exchange: Exchange, wall_ms: Option<u64>, mut response: Response) {
     coding::encode(&mut response, exchange.gzip);
     let length = u64::try_from(response.body.len()).unwrap_or(u64::MAX);
@@ -233,8 +233,8 @@ pub(super) fn write_head(
     out.head(status, wall_ms, &response.headers, &own);
 }
 
-/// Queues a 101, after which the connection speaks another protocol (RFC 9110 §15.2.2). On an HTTP/2 stream the status is 200 (RFC 8441
-/// §5).
+/// Queues a 101. After it, the connection uses another protocol (RFC 9110 §15.2.2). On an HTTP/2 stream, the status is
+/// 200 (RFC 8441 §5).
 pub(super) fn write_upgrade(out: &mut Answers, wall_ms: u64, headers: &Headers) {
     let status = if matches!(out, Answers::Text(_)) { 101 } else { 200 };
     out.head(status, Some(wall_ms), headers, &[("Connection", "Upgrade")]);
@@ -247,7 +247,7 @@ pub fn http_date(wall_ms: u64) -> String {
     httpdate::fmt_http_date(at.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
-/// Writes a field with control characters replaced by spaces, because a line end in a value would split the response.
+/// Writes a field. Control characters become spaces, because a line end in a value would split the response.
 fn field(head: &mut String, name: &str, value: &str) {
     head.extend(name_chars(name));
     head.push_str(": ");

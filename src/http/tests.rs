@@ -1,5 +1,5 @@
-//! The rows of docs/robustness.md for HTTP/1.1, in virtual time, and the property that the meaning of a stream does
-//! not depend on how it is split.
+//! The rows of docs/robustness.md for HTTP/1.1, in virtual time. Also tests that the meaning of a stream does not
+//! depend on how it is split into pieces.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ impl Rig {
         self.deliver();
     }
 
-    /// Answers all requests that come, and returns them.
+    /// Answers all requests that arrive, and returns them.
     fn serve(&mut self) -> Vec<Request> {
         let mut requests = Vec::new();
         while let Some(request) = self.event() {
@@ -91,8 +91,8 @@ impl Rig {
     }
 }
 
-/// Feeds `input` followed by a canary request. The response has `status`, the connection closes, and the canary is
-/// not handled.
+/// Feeds `input` and after it another request. The response must have `status`, the connection must close, and the
+/// other request must not be handled.
 fn check_refused(input: &[u8], status: u16) {
     for split in [usize::MAX, 1, 7] {
         let mut rig = Rig::new();

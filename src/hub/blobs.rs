@@ -1,6 +1,6 @@
-//! The blobs of a worker, published by producers on any worker and found by application and name, so that requests
-//! are answered from memory. Bounded in bytes and in number: blobs that no playlist lists any more are dropped first,
-//! then the oldest. The blobs of a stream can be dropped together.
+//! The blobs of a worker. Producers on any worker publish them. Requests find them by application and name, and are
+//! answered from memory. Their bytes and their number are limited: blobs that no playlist lists any more are dropped
+//! first, then the oldest. All blobs of a stream can be dropped together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -14,15 +14,15 @@ use crate::types::StreamId;
 
 /// Maximum bytes of the blobs of one stream.
 pub const STREAM_BLOB_BYTES_MAX: usize = 64 << 20;
-/// Maximum bytes of all blobs of a worker. The bytes are shared with the other workers.
+/// Maximum bytes of all blobs of a worker. All workers share the bytes of a blob.
 pub const BLOB_BYTES_MAX: usize = 512 << 20;
 /// Maximum number of blobs of one stream: a playlist, and the segments and parts that it lists.
 pub const STREAM_BLOBS_MAX: usize = 1024;
 
 /// Memory reserved for blobs.
 pub trait BlobMemory: Debug + Send {
-    /// Copies the bytes into this memory. `None` if they do not belong here or there is no room; they then stay in
-    /// their present memory.
+    /// Copies the bytes into this memory. Returns `None` if the bytes do not belong in it or there is no room; the
+    /// blob then keeps its original bytes.
     fn keep(&self, bytes: &Bytes) -> Option<Bytes>;
 }
 
@@ -37,10 +37,11 @@ pub enum Published {
     Refused,
 }
 
-/// Bit in the numbers of blobs that others need, e.g. init segments. It sorts them after all others, so that they are
-/// dropped last.
+/// Bit that is set in the numbers of blobs that other blobs need, such as init segments. It makes them sort after all
+/// other blobs, so that they are dropped last.
 const NEEDED: u64 = 1 << 63;
-/// Bit in the numbers of blobs that a playlist still lists. It sorts them after those no longer listed.
+/// Bit that is set in the numbers of blobs that a playlist still lists. It makes them sort after those that are no
+/// longer listed.
 const NAMED: u64 = 1 << 62;
 
 /// The limits on bytes and numbers of blobs.
@@ -117,7 +118,7 @@ impl Blobs {
         &self.own
     }
 
-    /// Stores a blob in place of an older version. Drops blobs until the limits hold.
+    /// Stores a blob, which replaces an older version of it. Then drops blobs until the limits hold.
     pub fn publish(&mut self, blob: Arc<Blob>) -> Published {
         if blob.bytes.len() > self.caps.stream_bytes.min(self.caps.bytes) {
             return Published::Refused;
@@ -163,7 +164,8 @@ impl Blobs {
         }
     }
 
-    /// Marks a blob of the stream as no longer listed in a playlist, so that it is dropped before listed ones.
+    /// Marks a blob of the stream as no longer listed in any playlist. It is then dropped before blobs that are
+    /// listed.
     fn leave(&mut self, app: &str, name: &str, stream: StreamId) {
         let Some(number) = self.own_number(app, name, stream) else { return };
         let left = number & !(NAMED | NEEDED);
@@ -218,7 +220,7 @@ impl Blobs {
         held.map(|held| held.retired = true).is_some()
     }
 
-    /// Drops those blobs of ended streams that belong to this application and whose names `wanted` selects.
+    /// Drops the blobs of ended streams that belong to this application and whose names are selected by `wanted`.
     pub fn forget_retired(&mut self, app: &str, wanted: impl Fn(&str) -> bool) {
         let retired = self.streams.values().filter(|held| held.retired);
         let is_wanted = |number: &&u64| {
@@ -252,8 +254,8 @@ impl Blobs {
         self.names.get(app)?.get(name).copied()
     }
 
-    /// Drops the first blobs of a stream, then those of all streams, until the limits hold. The order is that of
-    /// their numbers, which puts needed blobs last.
+    /// Drops blobs until the limits hold: first those of the stream, then those of any stream. Blobs are dropped in
+    /// the order of their numbers, so needed blobs are dropped last.
     fn evict(&mut self, stream: StreamId) {
         while let Some(held) = self.streams.get(&stream)
             && (held.bytes > self.caps.stream_bytes || held.order.len() > self.caps.stream_blobs)

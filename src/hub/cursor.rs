@@ -1,5 +1,5 @@
-//! A subscriber's position in a ring. A subscriber has no queue: unsent units stay in the ring after its cursor,
-//! and it owns only the rest of a partly sent unit.
+//! A subscriber's position in a ring. A subscriber has no queue: unsent units stay in the ring, after the cursor. The
+//! cursor itself only holds the rest of a partly sent unit.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::{Chosen, Entry, Item, Packager, PacketLogs, Packets, Parts, Ring};
 pub enum Jump {
     /// The cursor is near enough to the head.
     None,
-    /// The cursor moved to the newest key frame, or without one to the head, and skipped this many units.
+    /// The cursor moved to the newest key frame, or to the head if there is no key frame, and skipped this many units.
     Skipped(u64),
 }
 
@@ -25,21 +25,23 @@ pub struct Cursor {
     next: u64,
     /// True if the cursor has passed a unit that a decoder can start at.
     started: bool,
-    /// Chosen video tracks that still wait for a key frame. A cursor that has not started also waits for one of its lead track.
+    /// Chosen video tracks that still wait for a key frame. A cursor that has not started also waits for a key frame of
+    /// its lead track.
     waits: TrackSet,
-    /// Chosen video tracks known to the cursor. A new one waits for its key frame.
+    /// Chosen video tracks that the cursor knows. A track that is not yet among them must first wait for its key frame.
     known: TrackSet,
     /// The [`Chosen::epoch`] whose prelude was last sent.
     epoch: u32,
-    /// DTS of the first unit sent, in milliseconds: the subscriber's zero in formats that start at zero for each subscriber.
+    /// DTS of the first unit sent, in milliseconds. In formats whose timestamps start at zero for each subscriber, this
+    /// is subtracted from all timestamps.
     zero_ms: Option<i64>,
     /// The rest of a unit that was partly sent.
     rest: VecDeque<Bytes>,
     rest_bytes: usize,
-    /// The unit that the rest belongs to, if its forwarding counts.
+    /// The unit that the rest belongs to; `None` if its forwarding time is not counted.
     rest_of: Option<Forwarded>,
-    /// Number of the first unit appended after the subscriber had caught up; earlier units were old and do not
-    /// count in forwarding times.
+    /// Number of the first unit appended after the subscriber had caught up. Earlier units were already old when they
+    /// were sent, so their forwarding times are not counted.
     fresh_from: u64,
 }
 
@@ -53,7 +55,7 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// Returns the figures of a unit that count when it is sent; `None` unless it is video or audio.
+    /// Returns the figures to count once the unit is sent; `None` unless it is video or audio.
     pub(super) fn of(entry: &Entry) -> Option<Self> {
         let kind = entry.kind.filter(|kind| *kind != TrackKind::Data)?;
         Some(Self { received: entry.received, video: kind == TrackKind::Video })
@@ -71,15 +73,16 @@ pub struct Delivery<'a> {
     pub logs: Option<&'a dyn PacketLogs>,
     prelude: Option<&'a Parts>,
     unit: Option<&'a Item>,
-    /// The subscriber's zero in milliseconds, in formats that have one.
+    /// Time in milliseconds that is subtracted from the timestamps sent to the subscriber, in formats that start at
+    /// zero.
     zero_ms: i64,
-    /// Set if the unit's forwarding counts.
+    /// Set if the unit's forwarding time is counted.
     pub forwarded: Option<Forwarded>,
 }
 
 impl<'a> Delivery<'a> {
-    /// Returns the bytes of the prelude, if the subscriber needs one, then those of the unit. Returns nothing if
-    /// the subscriber takes packets, or units unpackaged.
+    /// Returns the bytes of the prelude, if the subscriber needs it, and then those of the unit. Returns nothing if the
+    /// subscriber takes packets or takes units unpackaged.
     pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
         self.prelude.into_iter().chain(self.unit.and_then(Item::bytes))
     }
@@ -97,7 +100,8 @@ impl<'a> Delivery<'a> {
 }
 
 impl Cursor {
-    /// Starts at the newest key frame of the lead video track, or waits for the next one. Without a video track it starts at once.
+    /// Starts at the newest key frame of the lead video track. If there is none, waits for the next key frame. Starts
+    /// at once if the subscriber gets no video track.
     #[must_use]
     pub fn new(ring: &Ring, chosen: &Chosen) -> Self {
         let mut cursor = Self::default();
@@ -105,8 +109,8 @@ impl Cursor {
         cursor
     }
 
-    /// Starts at this entry, or at the first retained one after it. The subscriber already has the entries before
-    /// it.
+    /// Starts at this entry, or at the first later one that is retained. The subscriber already has all earlier
+    /// entries.
     #[must_use]
     pub(super) fn at(sequence: u64) -> Self {
         Self { next: sequence, started: true, ..Self::default() }
@@ -132,8 +136,8 @@ impl Cursor {
         self.waits = chosen.lead().map_or(TrackSet::EMPTY, |lead| chosen.videos().without(lead));
     }
 
-    /// Notes newly chosen video tracks. Each is sent from a key frame on, also if the cursor started before any
-    /// track was known.
+    /// Registers newly chosen video tracks. Each of them is sent from its next key frame on, even if the cursor started
+    /// before any track was known.
     pub(super) fn learn(&mut self, chosen: &Chosen) {
         let videos = chosen.videos();
         if videos != self.known {
@@ -142,8 +146,9 @@ impl Cursor {
         }
     }
 
-    /// Changes the selection from here on: at a key frame of its lead track, unless the lead stays the same. Tracks
-    /// that still wait for a key frame continue to wait. The first unit gets its prelude.
+    /// Changes the selection from the next unit on. If the lead track changes, the next unit must be a key frame of the
+    /// new lead track. Tracks that still wait for a key frame continue to wait. The prelude is sent before the next
+    /// unit.
     pub(super) fn switch(&mut self, from: &Chosen, to: &Chosen) {
         let running = from.videos().and(to.videos()).without_all(self.waits);
         self.waits = to.videos().without_all(running);
@@ -151,8 +156,8 @@ impl Cursor {
         self.epoch = 0;
     }
 
-    /// Resumes after a pause at the newest key frame, but never goes back in time: after a pause within one GOP the
-    /// cursor stays, and only the units received during the pause count as old.
+    /// Resumes after a pause at the newest key frame, but never moves back: if the pause was within one GOP, the cursor
+    /// stays where it is. In this case, only the units received during the pause count as old.
     pub fn resume(&mut self, ring: &Ring, chosen: &Chosen) {
         self.fresh_from = ring.head();
         let key = chosen.lead().and_then(|lead| ring.newest_key(lead));
@@ -161,8 +166,8 @@ impl Cursor {
         }
     }
 
-    /// Starts at any unit if no key frame can be awaited: without video, or if the lead track has no pictures. Video then begins with its
-    /// next key frame.
+    /// Starts at any unit if there is no key frame to wait for: the stream has no video, or the lead track has sent no
+    /// pictures. Video then begins at its next key frame.
     pub fn start_without_video(&mut self, ring: &Ring, chosen: &Chosen) {
         if self.started {
             return;
@@ -177,10 +182,10 @@ impl Cursor {
         }
     }
 
-    /// Jumps to the newest key frame if the units between the cursor and the head span more than `lag_ms`, or if
-    /// the ring has dropped the next unit. Without a newer key frame, a cursor that is only late stays, and one
-    /// whose next unit was dropped waits for the next key frame. A cursor without video jumps to the head, because
-    /// audio can start anywhere.
+    /// Jumps to the newest key frame if the units between the cursor and the head span more than `lag_ms`, or if the
+    /// ring has dropped the next unit. If there is no newer key frame, a cursor that only lags stays where it is, and a
+    /// cursor whose next unit was dropped waits for the next key frame. A cursor without video jumps to the head,
+    /// because audio can start anywhere.
     pub fn check_lag(&mut self, ring: &Ring, chosen: &Chosen, lag_ms: i64) -> Jump {
         let lost = self.next < ring.base();
         let late = match (ring.get(self.next), ring.head_ms()) {
@@ -201,7 +206,8 @@ impl Cursor {
         Jump::Skipped(skipped)
     }
 
-    /// Passes over units that cannot be decoded yet: with video, nothing is sent until a key frame of the lead track has come.
+    /// Skips units that cannot be decoded yet. If the subscriber has a video track, nothing is sent before a key frame
+    /// of the lead track.
     pub fn skip_undecodable(&mut self, ring: &Ring, chosen: &Chosen, until: u64) {
         while !self.started && self.next < until {
             let is_start = |entry: &Entry| entry.unit.key_frame && Some(entry.unit.track) == chosen.lead();
@@ -219,8 +225,8 @@ impl Cursor {
         !self.started || chosen.lead().is_some_and(|lead| self.waits.contains(lead))
     }
 
-    /// Returns true if a unit is sent to a subscriber for which the tracks in `waits` still wait for a key frame. A key frame ends the wait
-    /// of its track.
+    /// Returns true if a unit of `track` is sent to a subscriber. A unit of a track in `waits` is sent only if it is a
+    /// key frame, which also removes the track from `waits`.
     #[inline]
     const fn passes(waits: &mut TrackSet, track: TrackId, key_frame: bool) -> bool {
         if waits.is_empty() || !waits.contains(track) {
@@ -232,12 +238,12 @@ impl Cursor {
         key_frame
     }
 
-    /// Gathers the rest of a partly sent unit. Returns false if the gather is full.
+    /// Adds the rest of a partly sent unit to the gather. Returns false if the gather is full.
     pub fn gather_rest<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         self.rest.iter().all(|part| gather.push(part))
     }
 
-    /// Gathers units before `until`. Returns false if the gather is full.
+    /// Adds units before number `until` to the gather. Returns false if the gather is full.
     pub fn gather_units<'a>(&self, packager: &'a Packager, until: u64, gather: &mut Gather<'a>) -> bool {
         if !self.started {
             return true;
@@ -269,7 +275,8 @@ impl Cursor {
         std::mem::take(&mut self.rest)
     }
 
-    /// Accounts `sent` bytes against the rest of a partly sent unit. Returns the bytes left for the units after it.
+    /// Counts `sent` bytes toward the rest of a partly sent unit. Returns the number of bytes left over for the units
+    /// after it.
     pub fn rest_sent(&mut self, sent: usize, mut forwarded: impl FnMut(Forwarded)) -> usize {
         let mut sent = sent;
         while let Some(front) = self.rest.front_mut() {
@@ -288,8 +295,8 @@ impl Cursor {
         sent
     }
 
-    /// Accounts `sent` bytes against units, as [`Cursor::gather_units`] gathered them, and keeps the rest of a unit that was cut. Returns
-    /// the bytes left for what follows.
+    /// Counts `sent` bytes toward the units that [`Cursor::gather_units`] gathered, and keeps the rest of a partly sent
+    /// unit. Returns the number of bytes left over for data gathered after these units.
     pub fn units_sent(
         &mut self,
         packager: &Packager,
@@ -301,7 +308,7 @@ impl Cursor {
         while self.next < until && self.started {
             let Some(unit) = packager.unit(self.next) else { return sent };
             let mut waits = self.waits;
-            // A unit that is left out sets no subscriber's zero and moves no epoch.
+            // A unit that is left out neither sets the subscriber's zero time nor changes its epoch.
             if unit.item.is_empty() || !Self::passes(&mut waits, unit.track, unit.key_frame) {
                 self.next = self.next.saturating_add(1);
                 continue;
@@ -328,8 +335,8 @@ impl Cursor {
         sent
     }
 
-    /// Moves past the next unit with something to send, for a subscriber that takes whole units. The cursor keeps
-    /// no rest of the unit.
+    /// Moves past the next unit that has something to send, for a subscriber that takes whole units. No rest of the
+    /// unit is kept.
     pub fn take_unit<'a>(
         &mut self,
         ring: &'a Ring,
@@ -358,8 +365,8 @@ impl Cursor {
         None
     }
 
-    /// Moves past the end of a stream that ends at `head`. Returns false if the cursor has not reached the end, or
-    /// has passed it already.
+    /// Moves past the end of a stream that ends at `head`. Returns false if the cursor has not reached the end or has
+    /// already moved past it.
     pub(super) const fn pass_end(&mut self, head: u64) -> bool {
         let is_there = self.started && self.next == head;
         if is_there {
@@ -368,7 +375,7 @@ impl Cursor {
         is_there
     }
 
-    /// Returns the next entry of these tracks, for a mirror; entries before it are passed over.
+    /// Returns the next entry of one of these tracks, for a mirror. Moves past the entries before it.
     pub(super) fn peek_entry<'a>(&mut self, ring: &'a Ring, wanted: TrackSet) -> Option<&'a Entry> {
         while let Some(entry) = ring.get(self.next) {
             let is_wanted = wanted.contains(entry.unit.track);
@@ -406,7 +413,8 @@ impl Cursor {
         self.next = self.next.saturating_add(1);
     }
 
-    /// Passes over units that the format leaves out, because no write would ever move the cursor past them.
+    /// Moves past units for which the format sends no bytes. Otherwise the cursor would stay before them, because only
+    /// writes move it.
     pub fn skip_empty(&mut self, packager: &Packager, until: u64) {
         self.units_sent(packager, until, 0, |_| ());
     }

@@ -1,4 +1,4 @@
-//! The times at which units are sent: audio may wait for the next video frame, and writes may be merged.
+//! Decides when units are sent: audio may wait for the next video frame, and writes may be merged.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::Entry;
 use crate::config::AppSettings;
 use media::TrackKind;
 
-/// Time after a video unit during which video counts as flowing, so that audio may wait for the next one.
+/// If the last video unit is no older than this, audio may wait for the next video unit.
 const VIDEO_FLOWS: Duration = Duration::from_millis(500);
 
 /// The time at which an appended unit is sent.
@@ -18,10 +18,10 @@ pub enum Flush {
     By(Instant),
 }
 
-/// The point up to which a stream has been flushed, and the time of its next flush.
+/// The position up to which units have been released for sending, and the time of the next release.
 #[derive(Debug, Default)]
 pub struct FlushState {
-    /// Number of the unit up to which (exclusive) subscribers are sent.
+    /// Number of the first unit that is not released for sending yet.
     until: u64,
     /// Time by which waiting units must be sent.
     due: Option<Instant>,
@@ -33,7 +33,7 @@ pub struct FlushState {
 }
 
 impl FlushState {
-    /// Notes an appended unit and decides when it is sent.
+    /// Registers an appended unit, and decides when it is sent.
     pub(super) fn push(&mut self, now: Instant, entry: &Entry, settings: &AppSettings) -> Flush {
         let video = entry.kind == Some(TrackKind::Video);
         if video {
@@ -47,7 +47,7 @@ impl FlushState {
         if wait.is_zero() {
             return Flush::Now;
         }
-        // A due flush keeps its time: further units must not delay it.
+        // If a flush is already due, its time is not moved back: further units must not delay it.
         let at = self.due.map_or(now + wait, |at| at.min(now + wait));
         self.due = Some(at);
         Flush::By(at)
@@ -65,7 +65,7 @@ impl FlushState {
         self.until = self.until.max(head);
     }
 
-    /// Number of the unit up to which (exclusive) subscribers are sent.
+    /// Number of the first unit that is not released for sending yet.
     #[must_use]
     pub const fn until(&self) -> u64 {
         self.until
@@ -77,7 +77,8 @@ impl FlushState {
         self.due
     }
 
-    /// Returns true if a deadline at `at` must be armed, because no earlier one is; it counts as armed from then on.
+    /// Returns true if a deadline at `at` must be armed, because no earlier one is armed. The deadline then counts
+    /// as armed.
     pub fn arm(&mut self, at: Instant) -> bool {
         let earlier = self.armed.is_none_or(|armed| at < armed);
         if earlier {
@@ -86,12 +87,12 @@ impl FlushState {
         earlier
     }
 
-    /// Notes that the deadline armed at `at` has fired.
+    /// Registers that the deadline armed at `at` has fired.
     pub fn disarm(&mut self, at: Instant) {
         self.armed = self.armed.filter(|armed| *armed != at);
     }
 
-    /// Notes that the stream is in the list to flush. Returns false if it was already.
+    /// Notes that the stream is in the list of streams to flush. Returns false if it already was.
     pub const fn queue(&mut self) -> bool {
         !std::mem::replace(&mut self.queued, true)
     }

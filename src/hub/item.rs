@@ -1,8 +1,8 @@
 //! A packaged unit: bytes, or packets of a log.
 //!
-//! In most formats, subscribers share the bytes of a unit. Where each session numbers and encrypts its own packets,
-//! the sessions share the unencrypted packets instead. These are kept in a log per track ([`PacketLogs`]) until they
-//! need not be retransmitted any more.
+//! In most formats, subscribers share the bytes of a unit. In formats where each session numbers and encrypts its
+//! own packets, the sessions share the unencrypted packets. Each track has a log of these packets ([`PacketLogs`]),
+//! which keeps them as long as they may have to be retransmitted.
 
 use media::TrackId;
 use media::codec::Codec;
@@ -25,7 +25,7 @@ pub enum Item {
 pub struct Packets {
     /// The position of the packets in the log.
     pub unit: LoggedUnit,
-    /// Pictures that the unit refers to, and those that may refer to it.
+    /// Pictures that the unit refers to, and the pictures that may refer to it.
     pub needs: Dependency,
 }
 
@@ -77,6 +77,6 @@ pub trait PacketLogs: std::fmt::Debug {
     fn log(&self, track: TrackId) -> Option<&PacketLog>;
     /// Returns the codec of a track, and the RTP timestamp of its newest unit.
     fn edge(&self, track: TrackId) -> Option<(Codec, u32)>;
-    /// Returns the number of pictures that the format has left out since the last call, if there are any.
+    /// Returns the number of pictures that the format has left out since the last call; `None` if there were none.
     fn take_left_out(&self) -> Option<u64>;
 }

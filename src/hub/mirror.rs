@@ -1,4 +1,4 @@
-//! A stream's path to another worker: a cursor like a subscriber's, and a lane bounded in bytes.
+//! The path of a stream to another worker: a cursor like that of a subscriber, and a limit on the bytes in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use media::{TrackId, TrackKind, TrackSet};
 use super::{Cursor, Entry, Ring};
 use crate::types::{StreamId, WorkerId};
 
-/// Maximum bytes of one stream in flight to one worker. A larger key frame still passes alone.
+/// Maximum bytes of one stream in flight to one worker. A larger key frame is sent while nothing else is in flight.
 const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A unit on its way to a mirror.
@@ -18,9 +18,9 @@ pub struct MirroredUnit {
     pub stream: StreamId,
     /// The request that the unit answers. A unit for an earlier request is discarded.
     pub request: u64,
-    /// The unit and its tracks, as the source has them.
+    /// The unit and its tracks, as they are on the source worker.
     pub entry: Entry,
-    /// The unit's share of the lane, given back when it has entered the mirror's ring.
+    /// Share of the lane's bytes that the unit occupies, released when the unit has entered the mirror's ring.
     pub credit: Credit,
 }
 
@@ -33,7 +33,8 @@ pub struct Mirror {
     pub(super) request: u64,
     /// The tracks that the worker's subscribers select.
     pub wanted: TrackSet,
-    /// The wanted video tracks that are sent from their next key frame on, because the worker lacks the units before it.
+    /// Wanted video tracks that are sent from their next key frame on, because the receiving worker lacks the units
+    /// before it.
     waits: TrackSet,
     /// The units that the worker has from a former source.
     had: Had,
@@ -44,8 +45,8 @@ pub struct Mirror {
     missed: u64,
 }
 
-/// The part of a stream that a worker has: the last unit of each track. Units of different tracks are not ordered by time, so no single
-/// time separates the units it has from those it lacks.
+/// The part of a stream that a worker already has, described by the last unit of each track. Units of different tracks
+/// are not ordered by time, so a single time would not separate the units that the worker has from those that it lacks.
 #[derive(Debug, Default)]
 pub(super) struct Had {
     tracks: Vec<(TrackId, i64)>,
@@ -54,7 +55,7 @@ pub(super) struct Had {
 }
 
 impl Had {
-    /// Describes the units before number `until` whose times are not after those of their tracks.
+    /// Describes the units numbered below `until` whose times are not later than the time listed for their track.
     pub(super) const fn new(tracks: Vec<(TrackId, i64)>, until: u64) -> Self {
         Self { tracks, until }
     }
@@ -73,17 +74,18 @@ impl Had {
 /// A mirror's knowledge of the stream's tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knows {
-    /// The mirror lacks the tracks: the next unit of any track brings them.
+    /// The mirror does not know the tracks. The next unit, of any track, carries the list of tracks.
     Nothing,
-    /// The tracks are on their way; nothing more is sent until the mirror has reported the tracks that it wants. Holds the tracks of which
-    /// a key frame was sent.
+    /// The track list is on its way. Nothing more is sent until the mirror has reported which tracks it wants. Holds
+    /// the tracks of which a key frame was already sent.
     Soon(TrackSet),
     /// The mirror has the tracks.
     Tracks,
 }
 
 impl Mirror {
-    /// Begins at entry `at`, or at the next key frame if `None`. A mirror that wants no tracks does not know them yet.
+    /// Begins at entry `at`, or at the next key frame if `at` is `None`. If `wanted` is empty, the mirror does not know
+    /// the stream's tracks yet.
     pub(super) fn new(
         (to, request): (WorkerId, u64),
         wanted: TrackSet,
@@ -107,7 +109,7 @@ impl Mirror {
         (self.wanted, self.knows) = (wanted, Knows::Tracks);
     }
 
-    /// Returns the next wanted unit; units that the mirror has or cannot begin with are passed over.
+    /// Returns the next wanted unit. Skips units that the mirror already has or cannot begin with.
     fn peek_wanted<'a>(&mut self, ring: &'a Ring) -> Option<&'a Entry> {
         loop {
             let entry = self.cursor.peek_entry(ring, self.wanted)?;
@@ -123,8 +125,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the next unit, if the lane has room for it. A mirror that is late by more than `lag_ms`, because its
-    /// lane is full, continues at the newest key frame.
+    /// Returns the next unit if the lane has room for it. If the mirror lags by more than `lag_ms` because its lane is
+    /// full, it continues at the newest key frame.
     pub(super) fn next(&mut self, ring: &Ring, lag_ms: i64) -> Option<(Entry, Credit)> {
         self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
         let entry = match self.knows {
@@ -160,7 +162,7 @@ impl Mirror {
     }
 }
 
-/// The fill of one lane.
+/// Number of bytes in flight in one lane.
 #[derive(Debug, Clone, Default)]
 struct Lane {
     bytes: Arc<AtomicUsize>,
@@ -178,7 +180,7 @@ impl Lane {
     }
 }
 
-/// A unit's share of its lane, given back when dropped.
+/// Share of a lane's bytes that a unit occupies, released on drop.
 #[derive(Debug, Default)]
 pub struct Credit {
     lane: Arc<AtomicUsize>,
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!((sent, mirror.take_missed()), (vec![33, 66], 0));
     }
 
-    /// The audio of a time arrives after its video, as over MPEG-TS.
+    /// Over MPEG-TS, for example, the audio of a time arrives after the video of the same time.
     #[test]
     fn what_is_had_of_a_former_source_is_told_by_track() {
         let mut ring = Ring::new(RingLimits::with_lag_ms(5000));

@@ -1,8 +1,9 @@
 //! The hub: live streams as rings of access units, and the cursors of their subscribers.
 //!
-//! Each worker has one ring per stream. The publisher appends to it, and each subscriber has a cursor instead of a
-//! queue, so a thousand viewers cost a thousand numbers. Bytes that all subscribers of a format need are packaged
-//! once, beside the ring ([`Packager`]); a write to a subscriber only refers to these slices.
+//! Each worker has one ring per stream. The publisher appends to the ring. Each subscriber has a cursor instead of
+//! a queue, so a thousand viewers cost a thousand numbers. Bytes that all subscribers of a format need are
+//! packaged once, in addition to the ring ([`Packager`]). A write to a subscriber only refers to slices of these
+//! bytes.
 //!
 //! The hub names no protocol: a format is a [`Package`] that the protocol supplies.
 

@@ -1,12 +1,12 @@
-//! Bytes made for a single viewer each. They count against the ring memory of their worker until their last reference
-//! is dropped.
+//! Bytes that are made for a single viewer. They count toward the ring memory of their worker until the last
+//! reference to them is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Maximum bytes for single viewers that a worker holds. Beyond it no more are made, because they would displace
+/// Maximum bytes for single viewers that a worker holds. At this limit, no more are made, because they would displace
 /// units in rings.
 pub const OWN_TEXT_MAX: usize = 64 * 1024 * 1024;
 
@@ -22,7 +22,7 @@ struct Counted<T: AsRef<[u8]>> {
 }
 
 impl OwnText {
-    /// Wraps `bytes` so that they count until their last slice is dropped.
+    /// Wraps `bytes` so that they are counted until their last slice is dropped.
     #[must_use]
     pub fn count<T: AsRef<[u8]> + Send + 'static>(&self, bytes: T) -> Bytes {
         self.0.fetch_add(bytes.as_ref().len(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Packages each stream once per format, into bytes that all subscribers of the format share.
+//! Packages each stream once for each format. All subscribers of the format share the resulting bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use wire::Gather;
 use super::selection::{Chosen, Fit, Selection};
 use super::{Entry, Forwarded, Item, PacketLogs};
 
-/// Maximum age of a prelude, after which it is remade so that its timestamps stay near those of the units.
+/// Maximum age of a prelude in milliseconds. An older one is remade, so that its timestamps stay near those of the
+/// units.
 const PRELUDE_AGE_MS: i64 = 1000;
 
 /// Identifies a format. Subscribers with equal keys share a package.
@@ -19,9 +20,9 @@ const PRELUDE_AGE_MS: i64 = 1000;
 pub struct FormatKey {
     /// The protocol's name for the format.
     pub name: &'static str,
-    /// Distinguishes formats of one name. The low half is a form that any subscriber may choose (RTMP: the message
-    /// stream id). The high half lists capabilities of the subscriber beyond the plain format (RTMP: the FourCCs of
-    /// the player).
+    /// Distinguishes formats with the same name. The low half is a form that any subscriber may choose (RTMP: the
+    /// message stream id). The high half lists capabilities that the subscriber has beyond the plain format (RTMP:
+    /// the FourCCs of the player).
     pub variant: u64,
     /// The selected tracks.
     pub selection: Selection,
@@ -56,8 +57,8 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Overwrites the shared time with the time relative to `zero_ms`, the subscriber's zero. A time before it
-    /// becomes zero: audio may be slightly older than the video frame that the subscriber began with.
+    /// Overwrites the shared time with the time relative to `zero_ms`, the first time sent to the subscriber. An
+    /// earlier time becomes zero: audio may be slightly older than the video frame that the subscriber began with.
     fn restamp(self, slice: &mut [u8], zero_ms: i64) {
         let time = (self.write)(self.ms.saturating_sub(zero_ms).max(0));
         if let Some(place) = slice.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
@@ -66,8 +67,8 @@ impl Stamp {
     }
 }
 
-/// Slices to send in order. Three fit without an allocation: a one-chunk message has a head and a payload, and a file
-/// tag also a trailer.
+/// Slices, in the order in which they are sent. Up to three slices need no allocation: a message of one chunk has a
+/// head and a payload, and a file tag also has a trailer.
 #[derive(Debug, Clone, Default)]
 pub struct Parts {
     slices: SmallVec<[Bytes; 3]>,
@@ -84,14 +85,15 @@ impl Parts {
         Self { slices, len, stamps: SmallVec::new() }
     }
 
-    /// Makes parts with timestamps that are rewritten relative to each subscriber's zero.
+    /// Makes parts with timestamps that are rewritten for each subscriber, relative to the first time sent to the
+    /// subscriber.
     #[must_use]
     pub fn stamped(slices: impl IntoIterator<Item = Bytes>, stamps: impl IntoIterator<Item = Stamp>) -> Self {
         Self { stamps: stamps.into_iter().collect(), ..Self::new(slices) }
     }
 
-    /// Adds the slices to a gather, with timestamps relative to the subscriber's zero `zero_ms`. Returns false when
-    /// the gather is full.
+    /// Adds the slices to a gather, with timestamps relative to `zero_ms`, the first time sent to the subscriber.
+    /// Returns false when the gather is full.
     pub(super) fn gather<'a>(&'a self, zero_ms: i64, gather: &mut Gather<'a>) -> bool {
         self.slices.iter().enumerate().all(|(index, slice)| match self.stamp_of(index) {
             Some(stamp) => gather.push_made(slice, |made| stamp.restamp(made, zero_ms)),
@@ -140,22 +142,22 @@ impl Parts {
     }
 }
 
-/// A format: it turns units into bytes or packets, which must suit every subscriber with the format's key.
+/// A format. It turns units into bytes or packets that suit every subscriber with the format's key.
 pub trait Package: std::fmt::Debug + Send {
     /// Judges how well the format carries a track.
     fn fit(&self, track: &Track) -> Fit;
     /// Returns the bytes that a subscriber needs before its first unit of this epoch: parameter sets and metadata,
-    /// with the timestamp `dts_ms`.
+    /// with `dts_ms` as their timestamp.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
-    /// Returns the age at which the prelude is remade, with the next unit of a chosen track.
+    /// Returns the age from which the prelude is remade at the next unit of a chosen track.
     fn prelude_age_ms(&self) -> i64 {
         PRELUDE_AGE_MS
     }
-    /// Packages a unit of a chosen track. The item is empty if the format cannot carry the unit, or if it sends the
-    /// unit together with a later one. A cursor skips units without bytes, so an item may contain the bytes of
-    /// earlier units, but only if no subscriber leaves this item out: it must be audio, or of the first video track.
+    /// Packages a unit of a chosen track. The item is empty if the format cannot carry the unit or sends it together
+    /// with a later one. An item may therefore contain the bytes of earlier units. Such an item must be audio or
+    /// belong to the first video track, because every subscriber must receive it.
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item;
-    /// Returns the bytes of units held back for a next unit, because no unit follows.
+    /// Returns the bytes of units that were held back to be sent with a later unit, because no further unit follows.
     fn finish(&mut self) -> Parts {
         Parts::default()
     }
@@ -169,7 +171,7 @@ pub trait Package: std::fmt::Debug + Send {
     }
 }
 
-/// A package that leaves units as they were published, for sinks. The function judges how well the sink takes a
+/// A package for sinks that leaves units as they were published. The function judges how well the sink can use a
 /// track.
 #[derive(Debug, Clone, Copy)]
 pub struct AsPublished(pub fn(&Track) -> Fit);
@@ -202,7 +204,8 @@ struct Prelude {
     parts: Parts,
 }
 
-/// A packaged unit with the properties of the unit that a cursor needs. While writing, the cursor reads nothing else.
+/// A packaged unit, with those properties of the original unit that a cursor needs. When a cursor writes, it reads
+/// nothing else.
 #[derive(Debug)]
 pub(super) struct Packaged {
     /// The bytes or packets; empty if the unit is not sent to the subscribers.
@@ -215,7 +218,7 @@ pub(super) struct Packaged {
     pub(super) key_frame: bool,
     /// The unit's DTS in milliseconds.
     pub(super) dts_ms: i64,
-    /// The figures to count when the unit has been sent; `None` if its forwarding does not count.
+    /// Figures to count when the unit has been sent; `None` if its forwarding time is not counted.
     pub(super) forwarded: Option<Forwarded>,
 }
 
@@ -226,8 +229,8 @@ impl Packaged {
     }
 }
 
-/// State shared by all subscribers of one format and selection: the tracks they are sent and, unless they take units
-/// unpackaged, one [`Item`] for each unit of the ring, under the same sequence numbers.
+/// State that all subscribers of one format and selection share: the tracks that they are sent and, unless they take
+/// units unpackaged, an [`Item`] for each unit of the ring. Items have the sequence numbers of their units.
 #[derive(Debug)]
 pub struct Packager {
     key: FormatKey,
@@ -293,7 +296,7 @@ impl Packager {
         self.tail = self.package.as_mut().map(|package| package.finish()).unwrap_or_default();
     }
 
-    /// Drops the bytes of units that are held back for a next unit.
+    /// Drops the bytes that are held back to be sent with a later unit.
     pub(super) fn forget_held(&mut self) {
         if let Some(package) = self.package.as_mut() {
             drop(package.finish());
@@ -326,7 +329,7 @@ impl Packager {
         }
     }
 
-    /// The packaged unit with this number, if retained.
+    /// The packaged unit with this number, if it is retained.
     #[must_use]
     pub(super) fn unit(&self, sequence: u64) -> Option<&Packaged> {
         let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
@@ -468,7 +471,7 @@ pub(super) mod tests {
         push(&mut packager, 10, second);
         assert!(packager.unit(0).unwrap().item.is_empty() && !packager.unit(1).unwrap().item.is_empty());
         assert_eq!((packager.preludes.len(), packager.preludes[0].from), (1, 1));
-        // Its track ends: no track is chosen any more, and the caller is notified.
+        // The only chosen track ends: no track is chosen any more, and `push` reports the change.
         let gone = Entry { tracks: vp8_tracks(1), ..entry(20, true, 1) };
         assert!(packager.push(&gone));
         assert_eq!(packager.chosen().lead(), None);
@@ -484,7 +487,7 @@ pub(super) mod tests {
         packager.cut(1);
         assert!(packager.unit(0).is_some() && packager.unit(1).is_none());
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@0>"[..]));
-        // The next unit takes the cut unit's number and is packaged as if that had never existed.
+        // The next unit gets the number of the removed unit and is packaged as if the removed unit had never existed.
         packager.push(&entry(66, true, 1));
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@66>"[..]));
         packager.cut(0);

@@ -1,4 +1,5 @@
-//! The ring: access units in order of arrival, numbered consecutively, bounded in bytes, units and time.
+//! The ring: access units in the order of their arrival, numbered consecutively. Its bytes, its number of units and its
+//! time span are limited.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,14 +12,15 @@ use smallvec::SmallVec;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of units retained by a ring.
 const UNITS_MAX: usize = 4000;
-/// Distance in milliseconds by which a video track's last key frame may be older than the newest of another track.
-/// Beyond it the track counts as silent and retains no entries. Twice the track's previous GOP if that is longer.
+/// Milliseconds by which the last key frame of a video track may be older than the newest key frame of another track,
+/// or twice the track's previous GOP if that is longer. Beyond this, the track counts as silent, and no entries are
+/// retained for it.
 const TRACK_SILENT_MS: i64 = 10_000;
-/// Time in milliseconds without a picture, while other tracks continue, after which a video track is not waited
-/// for.
+/// Time in milliseconds after which a video track without pictures is no longer waited for, while other tracks
+/// continue.
 const PICTURELESS_MS: i64 = 3_000;
 
-/// An access unit with the tracks of its config epoch.
+/// An access unit, with the tracks of its config epoch.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The unit.
@@ -27,9 +29,9 @@ pub struct Entry {
     pub tracks: Arc<Tracks>,
     /// Kind of the unit's track; `None` if the tracks do not list it.
     pub kind: Option<TrackKind>,
-    /// DTS in milliseconds, for lag and limits.
+    /// DTS in milliseconds, used to measure lag and to apply the ring's limits.
     pub dts_ms: i64,
-    /// Time at which the unit's last byte reached this server, on whichever worker.
+    /// Time at which the last byte of the unit reached this server, on any worker.
     pub received: Instant,
     /// Wall clock at that time, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
@@ -53,7 +55,7 @@ pub struct RingLimits {
     pub bytes: usize,
     /// Maximum number of units.
     pub units: usize,
-    /// Media time that a viewer may lag, in milliseconds; two GOPs are retained on top.
+    /// Media time that a viewer may lag, in milliseconds. The ring retains this time and two GOPs more.
     pub lag_ms: i64,
 }
 
@@ -72,7 +74,7 @@ struct Gop {
     /// Number of the GOP's key frame; `None` once it is no longer retained.
     key: Option<u64>,
     key_ms: i64,
-    /// Duration of the previous GOP in milliseconds; 0 until a whole GOP was seen.
+    /// Duration of the previous GOP in milliseconds; 0 until a whole GOP has been seen.
     previous_ms: i64,
 }
 
@@ -89,7 +91,7 @@ pub struct Ring {
     span_ms: Option<(i64, i64)>,
     /// Arrival time of the newest unit.
     received: Option<Instant>,
-    /// DTS of the newest picture of each video track that has had one, in milliseconds.
+    /// For each video track that has had a picture: DTS of the newest one, in milliseconds.
     pictures_ms: SmallVec<[(TrackId, i64); 1]>,
     limits: RingLimits,
 }
@@ -129,14 +131,14 @@ impl Ring {
         }
     }
 
-    /// Returns the arrival time of the newest unit, retained or not.
+    /// Returns the arrival time of the newest unit, even if the unit is no longer retained.
     #[must_use]
     pub const fn received(&self) -> Option<Instant> {
         self.received
     }
 
-    /// True if a video track has had no picture for [`PICTURELESS_MS`] while other tracks continued: it was
-    /// announced but never sent, or its source has paused it.
+    /// True if a video track has had no picture for [`PICTURELESS_MS`] while other tracks continued: the track was
+    /// announced but never sent, or the publisher has paused it.
     #[must_use]
     pub fn is_pictureless(&self, track: TrackId) -> bool {
         let Some((began_ms, newest_ms)) = self.span_ms else { return false };
@@ -157,8 +159,8 @@ impl Ring {
         }
     }
 
-    /// Drops everything before the newest key frame of each video track (`keep_gop`) or before the head, but nothing at or after `slowest`,
-    /// the position of the slowest cursor.
+    /// Drops all entries before the newest key frame of each video track (if `keep_gop` is set) or before the head.
+    /// Entries at or after `slowest`, the position of the slowest cursor, are kept in any case.
     pub fn trim(&mut self, keep_gop: bool, slowest: Option<u64>) {
         let start = if keep_gop { self.start().unwrap_or_else(|| self.head()) } else { self.head() };
         let keep_from = slowest.map_or(start, |slowest| slowest.min(start));
@@ -167,7 +169,7 @@ impl Ring {
         }
     }
 
-    /// Drops the oldest entries until at most `bytes` bytes, or one entry, are left.
+    /// Drops the oldest entries until no more than `bytes` bytes, or only one entry, are left.
     pub fn shrink(&mut self, bytes: usize) {
         while self.bytes > bytes && self.entries.len() > 1 {
             self.pop_front();
@@ -218,7 +220,7 @@ impl Ring {
         self.gops.iter().find(|gop| gop.track == track)?.key
     }
 
-    /// Forgets the key frames of all tracks but these, because the others no longer reach this worker.
+    /// Forgets the key frames of all tracks except these, because the other tracks no longer reach this worker.
     pub fn keep_keys(&mut self, tracks: TrackSet) {
         self.gops.iter_mut().filter(|gop| !tracks.contains(gop.track)).for_each(|gop| gop.key = None);
     }
@@ -266,7 +268,8 @@ impl Ring {
             (Some(front), Some(back)) => back.dts_ms.saturating_sub(front.dts_ms),
             _ => 0,
         };
-        // Until a whole GOP was seen, the length of GOPs is unknown, and only bytes and units limit the ring.
+        // Until a whole GOP was seen, the length of a GOP is unknown. Only bytes and the number of units then limit the
+        // ring.
         let (previous_ms, gop_ms) = self.gop_ms();
         let span_max = self.limits.lag_ms.saturating_add(gop_ms.saturating_mul(2));
         self.entries.len() > 1
@@ -275,8 +278,9 @@ impl Ring {
                 || (previous_ms > 0 && span > span_max))
     }
 
-    /// Returns the longest complete GOP in milliseconds, and the longest with running ones included: an encoder with scene cuts may follow
-    /// a short GOP with one of many seconds, whose key frame must be retained.
+    /// Returns the duration in milliseconds of the longest complete GOP, and that of the longest GOP including those
+    /// that are not complete. An encoder with scene-cut detection may send a GOP of many seconds after a short one, and
+    /// the key frame of the long GOP must be retained.
     fn gop_ms(&self) -> (i64, i64) {
         let head_ms = self.head_ms().unwrap_or_default();
         self.gops.iter().fold((0, 0), |(previous, longest), gop| {

@@ -1,12 +1,13 @@
-//! The memory of all rings of the process. Each worker accounts for its own rings; they share one sum, without a lock.
+//! The memory of all rings of the process. Each worker counts the bytes of its own rings. The workers share the sum
+//! without a lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::types::WorkerId;
 
-/// Maximum bytes that a worker appends before it checks the sum again; less for a small budget.
+/// Maximum number of bytes that a worker appends before it checks the sum again. Smaller if the budget is small.
 const LOOK_BYTES: usize = 1024 * 1024;
-/// Divisor of the budget that is freed at a time, so that rings are not shrunk with every unit.
+/// Divisor of the budget: this fraction of it is freed at once, so that rings are not shrunk with every unit.
 const HEADROOM_SHARE: usize = 8;
 
 /// The budget of all rings.
@@ -30,8 +31,8 @@ impl RingMemory {
         (self.limit / 64).min(LOOK_BYTES)
     }
 
-    /// Notes the bytes that the rings of a worker retain, and returns how many it must free. If the sum is over the budget, at least one
-    /// worker has more than its even share; such workers free what exceeds their share, as far as needed.
+    /// Records the bytes that a worker's rings retain, and returns the number of bytes that the worker must free. If
+    /// the sum is over the budget, each worker that has more than an even share frees its excess, as far as needed.
     pub fn excess(&self, worker: WorkerId, held: usize) -> usize {
         if let Some(of_worker) = self.held.get(usize::from(worker.0)) {
             of_worker.store(held, Ordering::Relaxed);
@@ -47,7 +48,7 @@ impl RingMemory {
 }
 
 impl Default for RingMemory {
-    /// Makes a budget without a bound; only the caps of each ring apply.
+    /// Makes an unlimited budget, so that only the limits of each ring apply.
     fn default() -> Self {
         Self::new(usize::MAX, 0)
     }
@@ -62,7 +63,7 @@ mod tests {
         let memory = RingMemory::new(800, 2);
         let (a, b) = (WorkerId(0), WorkerId(1));
         assert_eq!((memory.excess(a, 500), memory.excess(b, 300)), (0, 0));
-        // 900 bytes exceed the budget of 800. They are reduced to 700, of which each worker's share is 350.
+        // 900 bytes exceed the budget of 800. They are reduced to 700, and the share of each worker is 350.
         assert_eq!(memory.excess(a, 600), 200);
         assert_eq!(memory.excess(b, 300), 0, "it has less than its share");
         assert_eq!(memory.excess(a, 400), 0);

@@ -1,7 +1,7 @@
 //! The choice of a stream's tracks for a subscriber.
 //!
-//! A [`Selection`] is a rule, because tracks are added, removed and changed while it applies; [`Chosen`] is its
-//! result for the current tracks. Subscribers of one format with equal selections share a package.
+//! A [`Selection`] is a rule: it stays valid while tracks are added, removed and changed. [`Chosen`] is the result of
+//! the rule for the current tracks. Subscribers with the same format and equal selections share a package.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 pub enum Fit {
     /// The format cannot carry the track.
     No,
-    /// The format carries the track in a form that many players do not support; another track of the kind is preferred.
+    /// The format carries the track in a form that many players do not support. Another track of the same kind is
+    /// preferred.
     Rarely,
     /// The format carries the track in a form that players support.
     Well,
@@ -29,10 +30,11 @@ impl Fit {
 /// The rule that picks the tracks of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pick {
-    /// The first track that the format carries best, or its largest rendition; a derived track if no published one fits as well.
+    /// The first of the published tracks that the format carries best, or its largest rendition. A derived track if no
+    /// published track fits as well.
     #[default]
     Default,
-    /// Every published track that the format can carry; a derived one if it fits better than each of them.
+    /// Every published track that the format can carry. A derived track if it fits better than all published ones.
     All,
     /// No track.
     None,
@@ -72,7 +74,7 @@ pub struct Selection {
     pub audio: Pick,
     /// Rule for data tracks.
     pub data: Pick,
-    /// True if silence is sent when the stream has no audio, provided that the application offers it.
+    /// True if the subscriber wants silence when the stream has no audio. It is sent if the application offers it.
     pub silence: bool,
 }
 
@@ -107,8 +109,9 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Resolves the selection against `tracks`. Changed ids or configurations of chosen tracks begin a new [`Chosen::epoch`]; other tracks
-    /// may change freely. Returns true if the set of chosen tracks has changed.
+    /// Resolves the selection against `tracks`. If the id or configuration of a chosen track changes, a new
+    /// [`Chosen::epoch`] begins. Changes of other tracks have no effect. Returns true if the set of chosen tracks has
+    /// changed.
     pub fn update(
         &mut self,
         selection: Selection,
@@ -159,13 +162,13 @@ impl Chosen {
         self.set.contains(id)
     }
 
-    /// True if this is the first chosen track of its kind, which formats with one track per kind write.
+    /// True if the track is the first chosen one of its kind. Formats with one track per kind send only this one.
     #[must_use]
     pub fn is_first(&self, track: &Track) -> bool {
         self.of_kind(track.kind()).next().is_some_and(|first| first.id == track.id)
     }
 
-    /// Returns the chosen tracks as a set. Data tracks are included whether or not they exist.
+    /// Returns the chosen tracks as a set. It also contains possible data tracks, whether or not they exist.
     #[must_use]
     pub const fn set(&self) -> TrackSet {
         self.set
@@ -177,7 +180,7 @@ impl Chosen {
         self.videos
     }
 
-    /// The video track whose key frames a subscriber starts at; `None` if it can start anywhere.
+    /// The video track at whose key frames a subscriber starts; `None` if a subscriber can start at any unit.
     #[must_use]
     pub const fn lead(&self) -> Option<TrackId> {
         self.lead
@@ -200,7 +203,8 @@ impl Chosen {
     }
 }
 
-/// Returns the set of data tracks that a rule picks. Data tracks are not announced, so these are possible ids.
+/// Returns the set of data tracks that a rule selects. Data tracks are not announced, so the set has all ids that are
+/// possible.
 fn data_tracks(pick: Pick) -> TrackSet {
     match pick {
         Pick::Default => TrackSet::of(TrackId::DATA),
@@ -266,10 +270,10 @@ mod tests {
         assert_eq!(ids(Selection::DEFAULT, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::ALL, &tracks, &fit), [v0, TrackId::DERIVED]);
         assert_eq!(ids(Selection::only(TrackKind::Audio, a0), &tracks, &fit), [a0]);
-        // Without a better track, the rarely supported one is chosen.
+        // If there is no better track, the track that is rarely supported is chosen.
         let alone = Arc::new(Tracks::new(1, [video(0), audio(0)]));
         assert_eq!(ids(Selection::DEFAULT, &alone, &fit), [v0, a0]);
-        // If one of several published tracks is widely supported, all of them are sent.
+        // If any published track is widely supported, all published tracks are sent.
         let two = Arc::new(Tracks::new(1, [audio(0), audio(1), derived()]));
         assert_eq!(ids(Selection::ALL, &two, &fit).len(), 2);
     }

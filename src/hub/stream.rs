@@ -24,13 +24,13 @@ pub struct FormatIndex(usize);
 
 /// Maximum number of formats of a stream on one worker.
 const FORMATS_MAX: usize = 64;
-/// Number of formats reserved for plain ones: one per message stream id that a viewer can choose, and some more. Viewers that invent sets
-/// of codecs cannot use these up.
+/// Number of formats reserved for plain ones: one for each message stream id that a viewer can choose, and a few more.
+/// Viewers that request many different sets of codecs cannot use up these formats.
 const PLAIN_FORMATS: usize = 16;
 /// Number of units after which a ring without key frames is trimmed.
 const TRIM_UNITS: u32 = 64;
-/// Maximum age of a stream's last unit for which bytes held back by a format are still sent. Beyond it they are
-/// dropped, both at the stream's end and when a returning publisher's tracks differ.
+/// Maximum age of a stream's last unit. If the last unit is older, bytes that a format holds back are dropped instead
+/// of sent, both when the stream ends and when the tracks of a returning publisher differ.
 const TAIL_AGE_MAX: Duration = Duration::from_secs(1);
 /// Minimum interval between requests for key frames of one track.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
@@ -61,9 +61,9 @@ pub struct Subscriber {
 struct Switch {
     /// The package to switch to.
     to: FormatIndex,
-    /// Number of the unit to switch at, once known: a key frame of the new lead video track.
+    /// Number of the unit at which to switch, once it is known. It is a key frame of the new lead video track.
     at: Option<u64>,
-    /// Number of the first unit not searched yet for such a key frame.
+    /// Number of the first unit that was not yet searched for the key frame to switch at.
     searched: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct Stream {
     tracks: Arc<Tracks>,
     ring: Ring,
     formats: Vec<Option<Packager>>,
-    /// The point up to which the stream was flushed, and the time of its next flush.
+    /// The position up to which units were released for sending, and the time of the next release.
     pub flush: FlushState,
     untrimmed: u32,
     offer: Offer,
@@ -112,9 +112,9 @@ pub struct Stream {
 /// The derived tracks offered to subscribers.
 #[derive(Debug, Default)]
 struct Offer {
-    /// The published tracks, and the same with the tracks that can be derived from them.
+    /// The published tracks; and the published tracks together with those that can be derived from them.
     completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
-    /// Derived tracks that are not offered, and until when.
+    /// Derived tracks that are not offered now, and the time until which they are not offered.
     left_out: Option<(TrackSet, Instant)>,
 }
 
@@ -123,7 +123,7 @@ struct Offer {
 struct Asked {
     /// Number of the last request.
     request: u64,
-    /// True while the request is in effect.
+    /// True while the request is active.
     holds: bool,
 }
 
@@ -166,8 +166,9 @@ impl Stream {
         }
     }
 
-    /// Returns the published tracks with those that can be derived from them, recomputed only when they changed. `retry` is the current
-    /// time if tracks that were left out may be offered again ([`Stream::leave_out_track`]).
+    /// Returns the published tracks and those that can be derived from them, recomputed only if the published ones
+    /// changed. `retry` is the current time if tracks that [`Stream::leave_out_track`] left out may be offered again,
+    /// else `None`.
     pub fn with_derived(
         &mut self,
         retry: Option<Instant>,
@@ -191,7 +192,7 @@ impl Stream {
         completed
     }
 
-    /// Stops offering a derived track until `until`, and then until a retry is allowed.
+    /// Stops offering a derived track until `until`. After that, it is offered again with the next allowed retry.
     pub fn leave_out_track(&mut self, track: TrackId, until: Instant) {
         self.offer = Offer { completed: None, left_out: Some((self.left_out().with(track), until)) };
     }
@@ -224,7 +225,7 @@ impl Stream {
         Pushed { flush, trim, rechosen, kind_added }
     }
 
-    /// Removes a unit from all packages after a panic in [`Stream::push`], so that it is not in some of them only.
+    /// Removes a unit from all packages after a panic in [`Stream::push`], so that no package contains it.
     pub fn leave_out(&mut self) {
         let head = self.ring.head();
         self.formats.iter_mut().flatten().for_each(|packager| packager.cut(head));
@@ -235,7 +236,7 @@ impl Stream {
         self.flush.flush(self.ring.head());
     }
 
-    /// Marks everything appended for sending, because nothing follows. Includes the bytes that formats hold back,
+    /// Marks everything appended for sending, because the stream has ended. Includes the bytes that formats hold back,
     /// unless the last unit is older than [`TAIL_AGE_MAX`].
     pub fn finish(&mut self, now: Instant) {
         self.flush();
@@ -251,8 +252,8 @@ impl Stream {
 
     // ---- mirrors
 
-    /// Begins a request for the stream to its source. Returns the request's number, and the DTS of the last unit of each track from a
-    /// former source.
+    /// Begins a request for the stream to the worker that has its publisher. Returns the request's number and, for each
+    /// track, the DTS of the last unit that this worker already has from a former source.
     pub fn ask_source(&mut self) -> (u64, Vec<(TrackId, i64)>) {
         let request = self.asked.request.saturating_add(1);
         self.asked = Asked { request, holds: true };
@@ -270,8 +271,8 @@ impl Stream {
         self.asked.holds
     }
 
-    /// Adds a mirror on another worker, by its request of this number. The mirror begins at the newest key frames,
-    /// or, after a former source, at the first units that it lacks (`after`).
+    /// Adds a mirror: the worker and the number of its request. The mirror begins at the newest key frames or, if the
+    /// worker already has units from a former source (`after`), at the first units that it lacks.
     pub fn add_mirror(&mut self, asker: (WorkerId, u64), wanted: TrackSet, after: Vec<(TrackId, i64)>) {
         self.remove_mirror(asker.0);
         let (start, head) = (self.ring.start(), self.ring.head());
@@ -305,7 +306,8 @@ impl Stream {
         self.mirrors.clear();
     }
 
-    /// Sends the next units to each mirror while it has room. Returns the units that mirrors missed since the last call.
+    /// Sends the next units to each mirror until its lane is full. Returns the number of units that mirrors missed
+    /// since the last call.
     pub fn feed_mirrors(&mut self, mut send: impl FnMut((WorkerId, u64), Entry, Credit)) -> u64 {
         let lag_ms = self.lag_ms();
         let mut missed = 0_u64;
@@ -320,8 +322,8 @@ impl Stream {
 
     // ---- demand
 
-    /// Returns the wanted tracks if they have changed since the last call. If this worker mirrors the stream and wants any track, published
-    /// audio is included, so that a later viewer has audio from its key frame on.
+    /// Returns the wanted tracks if they have changed since the last call. If this worker mirrors the stream and wants
+    /// any track, published audio is also wanted, so that a later viewer has audio from its first key frame on.
     pub fn wanted_anew(&mut self) -> Option<TrackSet> {
         let mut wanted = self.wanted();
         if self.asked.holds {
@@ -333,8 +335,9 @@ impl Stream {
         (std::mem::replace(&mut self.demand.wanted, wanted) != wanted).then_some(wanted)
     }
 
-    /// Returns the tracks that a mirror requests from its source. Empty while it knows no tracks: it is sent one unit, which brings them,
-    /// and then reports its demand ([`Stream::demand_is_known`]).
+    /// Returns the tracks that a mirror requests from its source. Empty while the mirror does not know the stream's
+    /// tracks. The source then sends one unit, which carries the list of tracks, and the mirror requests tracks after
+    /// that ([`Stream::demand_is_known`]).
     pub fn wanted_of_source(&mut self) -> TrackSet {
         self.forget_demand();
         if self.demand_is_known() { self.wanted_anew().unwrap_or_default() } else { TrackSet::EMPTY }
@@ -345,7 +348,7 @@ impl Stream {
         self.tracks().iter().filter(is_sound).map(|track| track.id).collect()
     }
 
-    /// True if the tracks are known, and with them the wanted ones.
+    /// True if the stream's tracks are known, so that it is also known which of them are wanted.
     #[must_use]
     pub fn demand_is_known(&self) -> bool {
         !self.tracks().is_empty()
@@ -363,15 +366,16 @@ impl Stream {
         counts
     }
 
-    /// True if a mirror accepts a unit of this track: of any track until it knows the tracks, then only of those that it has requested.
-    /// Late units of other tracks would be followed by a gap, and answers to an earlier request may repeat units.
+    /// True if a mirror accepts a unit of this track that was sent for this request. Until the mirror knows the tracks,
+    /// it accepts units of any track, afterwards only those of requested tracks. Late units of other tracks would be
+    /// followed by a gap, and answers to an earlier request may repeat units.
     #[must_use]
     pub fn takes_mirrored(&self, request: u64, track: TrackId) -> bool {
         let is_current = self.asked.holds && self.asked.request == request;
         is_current && (!self.demand_is_known() || self.demand.wanted.contains(track))
     }
 
-    /// Forgets the demand last reported; the new source has not heard it.
+    /// Forgets the demand that was last reported, because the new source does not know it.
     pub const fn forget_demand(&mut self) {
         self.demand.wanted = TrackSet::EMPTY;
     }
@@ -383,8 +387,8 @@ impl Stream {
         here.chain(self.mirrors.iter().map(|mirror| mirror.wanted)).fold(TrackSet::EMPTY, TrackSet::or)
     }
 
-    /// Returns true if a key frame of a track may be requested now, and counts it as requested: further ones are merged for
-    /// [`KEY_FRAME_INTERVAL`].
+    /// Returns true if a key frame of a track may be requested now, and counts it as requested. Returns false for
+    /// [`KEY_FRAME_INTERVAL`] after that.
     pub fn may_ask_key_frame(&mut self, now: Instant, track: TrackId) -> bool {
         let recent = |at: Instant| now.saturating_duration_since(at) < KEY_FRAME_INTERVAL;
         self.demand.key_asked.retain(|(_, at)| recent(*at));
@@ -409,8 +413,8 @@ impl Stream {
 
     // ---- subscribers
 
-    /// Subscribes `id` to a format, making the package if it is the first subscriber. `package` returns `None` for a subscriber that takes
-    /// units unpackaged. Returns `None` if the stream has too many formats.
+    /// Subscribes `id` to a format. For the first subscriber of the format, the package is made by `package`, which
+    /// returns `None` if the subscriber takes units unpackaged. Returns `None` if the stream has too many formats.
     pub fn subscribe(
         &mut self,
         id: SubscriptionId,
@@ -421,13 +425,15 @@ impl Stream {
         let format = self.format(key, package)?;
         self.subscribers.insert(id);
         let cursor = Cursor::new(&self.ring, self.packager(format)?.chosen());
-        // The backlog is sent at once, even if the head has not been flushed to the other subscribers yet.
+        // The new subscriber is sent the backlog at once, even if the newest units were not released for the other
+        // subscribers yet.
         self.flush.advance(self.ring.head());
         let (stream, paused, switch) = (self.id, false, None);
         Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
     }
 
-    /// Makes a subscriber begin at the key frame from which the ring is retained, like new viewers, even if it takes no video.
+    /// Makes a subscriber begin at the oldest key frame that a new viewer would begin at, even if the subscriber takes
+    /// no video.
     pub fn begin_with_backlog(&self, subscriber: &mut Subscriber) {
         if let Some(start) = self.ring.start() {
             subscriber.cursor = Cursor::at(start);
@@ -443,8 +449,9 @@ impl Stream {
         }
     }
 
-    /// Changes a subscriber's selection: at once if the lead video track stays the same, else at its next key frame. Until then the former
-    /// tracks are sent. Returns false if the stream has too many formats.
+    /// Changes a subscriber's selection: at once if the lead video track stays the same, else at the next key frame of
+    /// the new lead track. Until the change, the former tracks are sent. Returns false if the stream has too many
+    /// formats.
     pub fn select(
         &mut self,
         subscriber: &mut Subscriber,
@@ -465,7 +472,8 @@ impl Stream {
         true
     }
 
-    /// Searches for the unit at which a switch can happen, and switches when the subscriber has reached it.
+    /// Searches for the unit at which a subscriber's pending switch can happen. Switches if the subscriber has reached
+    /// it.
     fn search_switch(&mut self, subscriber: &mut Subscriber) {
         let Some(switch) = &mut subscriber.switch else { return };
         let next = subscriber.cursor.next();
@@ -498,12 +506,12 @@ impl Stream {
         }
     }
 
-    /// Prepares a write to a subscriber: jumps if it lags, and passes over units that cannot be decoded. Returns the number of units
-    /// skipped.
+    /// Prepares a write to a subscriber: its cursor jumps ahead if it lags, and moves past units that cannot be
+    /// decoded. Returns the number of units skipped.
     pub fn prepare(&mut self, subscriber: &mut Subscriber) -> u64 {
         let skipped = self.pass_over(subscriber);
-        // If the switch is reached before anything is sent, switch now: an empty write is not followed by another
-        // one.
+        // If the switch is reached before anything is sent, switch now. Otherwise nothing would be written, and an
+        // empty write does not cause another one.
         if self.switches_at(subscriber) {
             skipped.saturating_add(self.pass_over(subscriber))
         } else {
@@ -511,7 +519,8 @@ impl Stream {
         }
     }
 
-    /// Moves a subscriber to its next unit to send, up to a pending switch. Returns the number of units skipped.
+    /// Moves a subscriber to the next unit that it can be sent, but not past a pending switch. Returns the number of
+    /// units skipped.
     fn pass_over(&mut self, subscriber: &mut Subscriber) -> u64 {
         if subscriber.switch.is_some() {
             self.search_switch(subscriber);
@@ -520,7 +529,7 @@ impl Stream {
         let chosen = packager.chosen();
         let skipped = match subscriber.cursor.check_lag(&self.ring, chosen, self.lag_ms()) {
             Jump::None => 0,
-            // Units that the subscriber did not want while paused are not missed.
+            // Units skipped during a pause do not count as missed.
             Jump::Skipped(_) if subscriber.paused => 0,
             Jump::Skipped(units) => {
                 subscriber.jumps = subscriber.jumps.saturating_add(1);
@@ -542,7 +551,7 @@ impl Stream {
         subscriber.switch.is_some_and(|switch| switch.at == Some(subscriber.cursor.next()))
     }
 
-    /// Number of the unit up to which (exclusive) the subscriber is sent.
+    /// Number of the first unit that the subscriber may not be sent yet.
     fn until(&self, subscriber: &Subscriber) -> u64 {
         let switch_at = subscriber.switch.and_then(|switch| switch.at);
         self.flush.until().min(switch_at.unwrap_or(u64::MAX))
@@ -562,8 +571,8 @@ impl Stream {
         }
     }
 
-    /// Gathers the units to send to a subscriber, which follow the rest of a partly sent unit. Returns false if the
-    /// gather is full.
+    /// Adds the units to send to a subscriber to the gather. They follow the rest of a partly sent unit. Returns false
+    /// if the gather is full.
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {
@@ -573,7 +582,8 @@ impl Stream {
         }
     }
 
-    /// Accounts sent bytes in the order in which they were gathered. Returns the bytes left for what follows.
+    /// Counts `bytes` sent bytes toward the units in the order in which they were gathered. Returns the number of bytes
+    /// left over.
     pub fn sent(&self, subscriber: &mut Subscriber, bytes: usize, forwarded: impl FnMut(Forwarded)) -> usize {
         let until = self.until(subscriber);
         match self.packager(subscriber.format) {
@@ -594,13 +604,14 @@ impl Stream {
         subscriber.cursor.take_unit(&self.ring, packager, until)
     }
 
-    /// Returns, once, the bytes after the last unit of an ended stream, for a subscriber that has taken all units.
+    /// Returns the bytes that follow the last unit of an ended stream, for a subscriber that has taken all units.
+    /// Returns them only once.
     pub fn tail<'a>(&'a self, subscriber: &mut Subscriber) -> Option<&'a Parts> {
         let tail = self.packager(subscriber.format)?.tail()?;
         (!subscriber.paused && subscriber.cursor.pass_end(self.ring.head())).then_some(tail)
     }
 
-    /// Returns the logs of a subscriber's packets, if its format is one of packets.
+    /// Returns the logs of a subscriber's packets, if its format sends packets.
     #[must_use]
     pub fn logs(&self, subscriber: &Subscriber) -> Option<&dyn PacketLogs> {
         self.packager(subscriber.format)?.logs()
@@ -612,7 +623,8 @@ impl Stream {
         subscriber.cursor.has_rest() || (!subscriber.paused && subscriber.cursor.next() < self.flush.until())
     }
 
-    /// Drops entries before the newest key frame, but none that `slowest`, the position of the slowest cursor, still needs.
+    /// Drops entries before the newest key frame, except those that are still needed by the slowest cursor, which is at
+    /// `slowest`.
     pub fn trim(&mut self, slowest: Option<u64>) {
         let mirrors = self.mirrors.iter().map(Mirror::position);
         let slowest = slowest.into_iter().chain(mirrors).min();
@@ -623,14 +635,14 @@ impl Stream {
         self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
     }
 
-    /// True if a subscriber here or on a mirroring worker is sent the stream.
+    /// True if the stream has a subscriber on this worker or is mirrored to another worker.
     #[must_use]
     pub fn is_watched(&self) -> bool {
         !self.subscribers.is_empty() || !self.mirrors.is_empty()
     }
 
-    /// Shrinks the ring to at most `bytes`. If that loses the key frames and there are no subscribers, the ring is cleared, because no
-    /// viewer could begin with the rest.
+    /// Shrinks the ring to at most `bytes`. If its key frames are lost and it has no subscribers, the ring is cleared,
+    /// because a new viewer could not begin with the remaining units.
     pub fn shrink(&mut self, bytes: usize) {
         self.ring.shrink(bytes);
         if !self.is_watched() && self.ring.start().is_none() {

@@ -1,4 +1,5 @@
-//! A dump of MongoDB, as written by `mongodump`: a folder per database, with a file of BSON documents per collection, compressed or not.
+//! A dump of MongoDB, as `mongodump` writes it: a folder for each database. For each collection, it contains a file of
+//! BSON documents, which may be compressed.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 use super::sources::{Gather, Record};
 use crate::store::Kind;
 
-/// Largest document, in bytes: MongoDB's limit of 16 MiB, plus 16 KiB for its own additions.
+/// Maximum size of a document, in bytes: MongoDB's limit of 16 MiB, and 16 KiB for what MongoDB itself adds.
 const DOCUMENT_BYTES_MAX: usize = (16 << 20) + (16 << 10);
 /// Smallest document, in bytes.
 const DOCUMENT_BYTES_MIN: usize = 5;
@@ -20,7 +21,8 @@ const DEPTH_MAX: usize = 32;
 /// Bytes of a length field.
 const LENGTH_BYTES: u64 = 4;
 
-/// Databases of an application: suffix of the name, collection, and kind of records.
+/// Databases of an application. Each row has the suffix of the database's name, the collection, and the kind of its
+/// records.
 const OF_APPS: [(&str, &str, Kind); 4] = [
     ("", "broadcast", Kind::Broadcast),
     ("VoD", "vod", Kind::Vod),
@@ -30,7 +32,7 @@ const OF_APPS: [(&str, &str, Kind); 4] = [
 /// Database and collection of users.
 const USERS: (&str, &str) = ("serverdb", "user");
 
-/// Reads the records of an application's database, or of users.
+/// Reads the records in the database of an application or, if `database` is `None`, the users.
 pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_>) {
     let collections: Vec<(String, &str, Kind)> = match database {
         Some(name) => {
@@ -54,7 +56,7 @@ pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_
     }
 }
 
-/// Finds the file of a collection. Older servers capitalise its name.
+/// Returns the path of the file of a collection. Older servers write the collection's name with a capital letter.
 fn file_of(folder: &Path, collection: &str) -> Option<PathBuf> {
     let wanted = |path: &Path| {
         let name = path.file_name()?.to_str()?;
@@ -68,7 +70,7 @@ fn file_of(folder: &Path, collection: &str) -> Option<PathBuf> {
     found.into_iter().next()
 }
 
-/// Reads all documents. Those passed on before an error are complete.
+/// Reads all documents. If there is an error, the documents that were already passed on are complete.
 pub(super) fn documents(
     mut input: impl Read,
     mut give: impl FnMut(Map<String, Value>) -> bool,
@@ -88,7 +90,7 @@ pub(super) fn documents(
         let Some(length) = length.filter(fits) else {
             return Err(broken(format!("document {number} has no length that one can have")));
         };
-        // Memory is reserved only for data that has arrived.
+        // Memory is allocated only for data that has arrived.
         let rest = u64::try_from(length).unwrap_or(0).saturating_sub(LENGTH_BYTES);
         (&mut input).take(rest).read_to_end(&mut bytes)?;
         if bytes.len() < length {
@@ -124,7 +126,7 @@ fn array(array: &RawArray, depth: usize) -> Result<Value, String> {
     Ok(Value::Array(items))
 }
 
-/// Converts a value; `None` for types that no member has.
+/// Converts a value; `None` if no member of a record has this type.
 fn json(value: RawBsonRef<'_>, depth: usize) -> Result<Option<Value>, String> {
     Ok(Some(match value {
         RawBsonRef::Double(number) => whole(number).map_or_else(|| number.into(), Value::from),
@@ -150,7 +152,7 @@ fn json(value: RawBsonRef<'_>, depth: usize) -> Result<Option<Value>, String> {
     }))
 }
 
-/// Converts a double without a fraction to an integer, since shells and scripts write all numbers as doubles.
+/// Converts a double without a fraction to an integer, because shells and scripts write all numbers as doubles.
 fn whole(number: f64) -> Option<i64> {
     let text = format!("{number:.0}");
     let fits = number.is_finite() && number.fract() == 0.0 && number.abs() < 9e15;

@@ -1,5 +1,6 @@
-//! Files of the old installation. Recordings are hard-linked, so that they take no extra space; pages and certificates are copied, because
-//! they may be edited in place. Symbolic links are not followed, and no file of the old installation is opened for writing.
+//! Files of the old installation. Recordings are hard-linked, so that they take no extra space. Pages and certificates
+//! are copied, because they may be edited in place. Symbolic links are not followed, and no file of the old
+//! installation is opened for writing.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -17,12 +18,12 @@ const DEPTH_MAX: usize = 16;
 /// Extension of a file that is still being copied.
 const PARTIAL: &str = "import-partial";
 
-/// The method of importing files.
+/// The way in which files are imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bring {
-    /// Hard link, or a copy where the file system cannot link.
+    /// Make a hard link, or a copy if the file system cannot make the link.
     Link,
-    /// Copy.
+    /// Make a copy.
     Copy,
 }
 
@@ -31,7 +32,7 @@ pub(super) enum Bring {
 pub(super) struct Brought {
     pub(super) linked: usize,
     pub(super) copied: usize,
-    /// Files that already existed in the home.
+    /// Number of files that were not imported because they already existed in the home.
     pub(super) left: usize,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Folder<'a> {
     pub(super) dry_run: bool,
     /// Name in the report.
     pub(super) place: &'a str,
-    /// Decides by path below this folder whether to skip a file or folder.
+    /// Decides by its path below this folder whether a file or folder is skipped.
     pub(super) is_skipped: &'a dyn Fn(&[String]) -> bool,
 }
 
@@ -62,7 +63,7 @@ impl fmt::Debug for Folder<'_> {
 }
 
 impl Folder<'_> {
-    /// Imports all files of the folder and its subfolders that `wanted` accepts by path.
+    /// Imports all files of the folder and its subfolders whose path `wanted` accepts.
     pub(super) fn bring(
         &self,
         wanted: &dyn Fn(&[String], &mut Report) -> bool,
@@ -148,7 +149,7 @@ fn length(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())
 }
 
-/// Imports a file, unless the home has a file of that name.
+/// Imports a file, unless the home already has a file of that name.
 pub(super) fn bring(from: &Path, to: &Path, how: Bring, dry_run: bool) -> io::Result<Brought> {
     let linked = Brought { linked: 1, ..Brought::default() };
     let copied = Brought { copied: 1, ..Brought::default() };
@@ -158,7 +159,7 @@ pub(super) fn bring(from: &Path, to: &Path, how: Bring, dry_run: bool) -> io::Re
         Err(_) => {}
     }
     if dry_run {
-        // A dry run checks that the file is readable, too.
+        // A dry run also checks that the file can be read.
         File::open(from)?;
         return Ok(if how == Bring::Link { linked } else { copied });
     }
@@ -171,7 +172,7 @@ pub(super) fn bring(from: &Path, to: &Path, how: Bring, dry_run: bool) -> io::Re
     Ok(copied)
 }
 
-/// Copies a file completely: it has a temporary name until all bytes are on the disk.
+/// Copies a file. The copy has a temporary name until all its bytes are on the disk.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut source = options.read(true).custom_flags(libc::O_NOFOLLOW).open(from)?;
@@ -183,7 +184,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let target = options.write(true).create(true).truncate(true).mode(mode & 0o644).open(&beside);
     let copied = target.and_then(|mut target| {
         io::copy(&mut source, &mut target)?;
-        // Players and lists show the modification time.
+        // The modification time is kept, because players and lists show it.
         target.set_modified(source.metadata()?.modified()?)
     });
     copied.and_then(|()| disk::put_in_place(&SystemDisk, &beside, to)).inspect_err(|_| {

@@ -7,13 +7,13 @@ use std::path::{Component, Path, PathBuf};
 use super::report::Report;
 use crate::config::{self, Error, Property, is_app_name};
 
-/// Application of the old panel.
+/// The application that contains the old panel.
 const ROOT: &str = "root";
 /// Folders of an application that do not hold pages.
 const NOT_PAGES: [&str; 4] = ["WEB-INF", "META-INF", "streams", "previews"];
 /// Extensions of files for Java servers.
 const OF_JAVA: [&str; 6] = ["jsp", "jspx", "war", "jar", "class", "java"];
-/// Files of the certificate: keys and defaults.
+/// Files of the certificate. Each row has the key of the setting, and the default path.
 const CERTIFICATE: [(&str, &str); 3] = [
     ("http.ssl_certificate_file", "conf/fullchain.pem"),
     ("http.ssl_certificate_chain_file", "conf/chain.pem"),
@@ -55,7 +55,8 @@ impl OldApp {
 }
 
 impl Installation {
-    /// Reads the folder. Applications with unreadable settings are reported and skipped, because defaults would make them unprotected.
+    /// Reads the folder. Applications whose settings cannot be read are reported and skipped, because with default
+    /// settings they would be unprotected.
     pub(super) fn read(folder: &Path, report: &mut Report) -> Result<Self, String> {
         let webapps = folder.join("webapps");
         let server_file = folder.join("conf").join("red5.properties");
@@ -92,7 +93,7 @@ impl Installation {
         Ok(Self { folder: folder.to_owned(), settings, apps })
     }
 
-    /// Returns the existing certificate files that are named by paths relative to the installation.
+    /// Returns those certificate files that exist and are named by a path relative to the installation.
     pub(super) fn certificate_files(&self) -> Vec<PathBuf> {
         let named = CERTIFICATE.iter().map(|(key, default)| value(&self.settings, key).unwrap_or(default));
         let files: BTreeSet<PathBuf> = named
@@ -103,7 +104,7 @@ impl Installation {
         files.into_iter().collect()
     }
 
-    /// Reports files beside the settings that cannot be imported.
+    /// Reports files, other than settings, that cannot be imported.
     pub(super) fn list_leftovers(&self, report: &mut Report) {
         if self.certificate_files().is_empty() && self.folder.join("conf/keystore.jks").is_file() {
             let text =
@@ -120,7 +121,7 @@ impl Installation {
     }
 }
 
-/// True if a file of an application, by its path, belongs to a page.
+/// True if the file of an application with this path belongs to a page.
 pub(super) fn is_page(names: &[String]) -> bool {
     let first = names.first().map_or("", String::as_str);
     !NOT_PAGES.iter().any(|folder| folder.eq_ignore_ascii_case(first))

@@ -1,5 +1,5 @@
-//! An export of MapDB: for each database a file of lines, each a JSON object with map, key and value of an entry. The exporter is
-//! `packaging/mapdb-export`.
+//! An export of MapDB. For each database, there is a file of lines. Each line is a JSON object with the map, the key
+//! and the value of an entry. The exporter is `packaging/mapdb-export`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -13,7 +13,7 @@ use crate::store::Kind;
 
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
-/// File name of the users, and extension of all files.
+/// File name for the users, and extension of all files.
 const USERS: &str = "server";
 const ENDING: &str = "jsonl";
 
@@ -26,7 +26,7 @@ const MAPS: [(&str, Kind); 5] = [
     ("serverdb", Kind::User),
 ];
 
-/// Maps whose entries are not imported, with a description.
+/// Maps whose entries are not imported but listed, with a description of an entry.
 const LISTED: [(&str, &str); 1] =
     [("CONFERENCE_ROOM", "a conference room of an older server: rooms are broadcasts here")];
 
@@ -42,19 +42,19 @@ struct Line {
 #[derive(Debug, PartialEq)]
 enum Entry {
     Record(Record),
-    /// An entry of a map without records.
+    /// An entry of a map that contains no records.
     Other {
         map: String,
         key: String,
     },
 }
 
-/// Returns the file of an application's database, or of users.
+/// Returns the path of the file with the database of an application or, if `database` is `None`, with the users.
 pub(super) fn file_of(folder: &Path, database: Option<&str>) -> PathBuf {
     folder.join(format!("{}.{ENDING}", database.unwrap_or(USERS)))
 }
 
-/// Reads the records of an application's database, or of users.
+/// Reads the records in the database of an application or, if `database` is `None`, the users.
 pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_>) {
     let path = file_of(folder, database);
     let file = match File::open(&path) {
@@ -80,7 +80,7 @@ pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_
     faults.iter().for_each(|fault| gather.fault(&path, fault));
 }
 
-/// Maximum number of faults in a file; with more, the file has another format.
+/// Maximum number of faults in a file. A file with more faults must have another format.
 const FAULTS_MAX: usize = 1000;
 
 /// Reads all lines.

@@ -1,13 +1,14 @@
 //! `millstream import DIR`: converts an installation of Ant Media Server to a home of this server (docs/import.md).
 //!
 //! 1. The folder of the installation is examined ([`installation`]): settings, applications, files.
-//! 2. Settings become files of the home, including restrictions that keep an application from starting.
-//! 3. The store is opened, which fails while a server runs.
+//! 2. Settings become files of the home. This includes restrictions that prevent an application from starting.
+//! 3. The store is opened. This fails while a server is running.
 //! 4. Certificates and pages are copied, and recordings are linked ([`files`]).
-//! 5. Records ([`sources`]) are committed, from an export of MapDB ([`mapdb`]), a dump of MongoDB ([`dump`]) or Redis ([`redis`], [`rdb`]).
+//! 5. The records ([`sources`]) are committed. They are read from an export of MapDB ([`mapdb`]), or from a dump of
+//! MongoDB ([`dump`]) or Redis ([`redis`], [`rdb`]).
 //!
-//! The installation is not changed. Existing data of the home stays, so that a second run only adds what is missing. Everything that will
-//! work differently is listed in one table ([`report`]).
+//! The installation is not changed. Data that already exists in the home is kept, so that a second run only adds what
+//! is missing. Everything that will work differently is listed in one table ([`report`]).
 
 mod dump;
 mod files;
@@ -38,7 +39,7 @@ use sources::{Record, Sources};
 
 /// Maximum number of records committed together.
 const COMMITTED_AT_ONCE: usize = 1000;
-/// Extension of a recording that the old server has not finished.
+/// Extension of a recording that the old server did not finish.
 const UNFINISHED: &str = ".tmp_extension";
 
 /// The options of an import.
@@ -48,7 +49,7 @@ pub struct Order {
     pub from: PathBuf,
     /// Folder of the exported or dumped records.
     pub records: Option<PathBuf>,
-    /// Redis server, or its file, with the records.
+    /// The Redis server, or the file of one, that contains the records.
     pub redis: Option<RedisSource>,
     /// True to copy recordings instead of linking them.
     pub copy: bool,
@@ -59,7 +60,7 @@ pub struct Order {
 /// An open store of the home.
 pub type Opened = Box<dyn Store>;
 
-/// The outside world, as needed by an import.
+/// Access to the outside that an import needs.
 pub struct Tools<'a> {
     /// Current time, in Unix milliseconds.
     pub now_ms: u64,
@@ -94,7 +95,8 @@ pub fn run(
     done
 }
 
-/// Refuses a home within the installation, and the reverse, because the import would change the installation.
+/// Refuses a home inside the installation, and an installation inside the home. In both cases the import would change
+/// the installation.
 fn keep_apart(from: &Path, home: &Path) -> Result<(), String> {
     let from = from.canonicalize().map_err(|error| format!("{}: {error}", from.display()))?;
     let absolute = std::path::absolute(home).unwrap_or_else(|_| home.to_owned());
@@ -142,7 +144,7 @@ impl Import<'_> {
         if self.options.is_home() && self.order.dry_run {
             known = (self.tools.read)(&Config::read(self.options).map_err(words)?)?.into_iter().collect();
         } else if self.options.is_home() {
-            // If a server runs in the home, the home is not touched at all.
+            // If a server is running in the home, nothing in the home is changed.
             store = Some(self.open_store()?);
         }
         self.bring_settings(&old).map_err(words)?;
@@ -383,7 +385,7 @@ impl Import<'_> {
         }
     }
 
-    /// Reports a record whose file does not exist.
+    /// Reports a record if its file does not exist.
     fn look_for_file(&mut self, place: &str, what: &str, path: &[String]) {
         let below = |root: &Path| path.iter().fold(root.join("webapps"), |path, name| path.join(name));
         if !below(&self.order.from).is_file() && !below(&self.options.home).is_file() {
@@ -412,7 +414,7 @@ impl Import<'_> {
     }
 }
 
-/// Returns the name of a record in the report. For a token, whose id is secret, the stream.
+/// Returns the name of a record for the report. For a token, this is the stream, because the token's id is secret.
 fn name_of(kind: Kind, record: &serde_json::Map<String, serde_json::Value>) -> String {
     let member = match kind {
         Kind::Broadcast | Kind::Token => "streamId",

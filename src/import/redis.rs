@@ -1,7 +1,8 @@
-//! Records in Redis, read from the running server or its RDB file: one Redisson hash for each map of the reference.
+//! Records in Redis. They are read from a running server or from its RDB file. Each map of the reference is one
+//! Redisson hash.
 //!
-//! Redisson encodes strings with its codec: Kryo since 3.19, JBoss Marshalling before that, or plain text or JSON if configured. Other
-//! encodings are reported and skipped.
+//! Redisson encodes strings with a codec: Kryo since 3.19, JBoss Marshalling before that, or plain text or JSON if so
+//! configured. Strings in other encodings are reported and skipped.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +17,7 @@ use super::sources::{Gather, Record};
 use super::{mapdb, rdb};
 use crate::store::Kind;
 
-/// Hashes of an application: suffix of the database's name, and kind of records.
+/// Hashes of an application. Each row has the suffix of the database's name, and the kind of its records.
 const OF_APPS: [(&str, Kind); 4] = [
     ("Broadcasts", Kind::Broadcast),
     ("Vods", Kind::Vod),
@@ -35,9 +36,9 @@ const VALUE_BYTES_MAX: usize = 8 << 20;
 const LINE_BYTES_MAX: u64 = 4 << 10;
 /// Maximum number of values in one list.
 const VALUES_MAX: usize = 100_000;
-/// Maximum bytes and values in one answer.
+/// Maximum number of bytes, and of values, in one answer.
 const ANSWER_MAX: usize = 256 << 20;
-/// Entries requested at a time.
+/// Number of entries requested at a time.
 const AT_ONCE: &str = "200";
 /// Maximum number of faults reported for one hash.
 const FAULTS_MAX: usize = 1000;
@@ -55,7 +56,7 @@ impl RedisSource {
     /// Parses `redis://...` or the path of a file.
     ///
     /// # Errors
-    /// The text is in another form; the error states the expected one.
+    /// The text has another form. The error states the forms that are expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "" => Err("must be redis://HOST or the path of an RDB file".to_owned()),
@@ -86,7 +87,7 @@ impl Address {
     /// Parses `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`.
     ///
     /// # Errors
-    /// The text is in another form; the error states the expected one.
+    /// The text has another form. The error states the form that is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || "must be redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]".to_owned();
         let url = url::Url::parse(text).map_err(|_| bad())?;
@@ -113,7 +114,7 @@ impl Address {
     }
 }
 
-/// Reads the records of an application's database, or of users.
+/// Reads the records in the database of an application or, if `database` is `None`, the users.
 pub(super) fn read(source: &RedisSource, database: Option<&str>, gather: &mut Gather<'_>) {
     let hashes: Vec<(String, Kind)> = match database {
         Some(name) => OF_APPS.iter().map(|(end, kind)| (format!("{name}{end}"), *kind)).collect(),
@@ -138,7 +139,7 @@ fn read_server(address: &Address, hashes: Vec<(String, Kind)>, gather: &mut Gath
     }
 }
 
-/// Reads a file. If several databases have the same hash, the first one counts.
+/// Reads a file. If several databases have a hash of the same name, only the first one is used.
 fn read_file(path: &Path, hashes: &[(String, Kind)], gather: &mut Gather<'_>) {
     let names: Vec<String> = hashes.iter().map(|(name, _)| name.clone()).collect();
     let mut databases: Vec<Option<u64>> = vec![None; hashes.len()];
@@ -177,7 +178,7 @@ fn regular_file(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is not a regular file")) }
 }
 
-/// Takes a value of a hash. Returns false if no more are wanted.
+/// Takes a value of a hash. Returns false if no more values are wanted.
 fn take(kind: Kind, value: &[u8], gather: &mut Gather<'_>, faults: &mut Vec<String>) -> bool {
     match text(value).and_then(|text| mapdb::object(&text)) {
         Ok(record) => return gather.give(Record { kind, record }),
@@ -227,7 +228,7 @@ impl<S: Read + Write> Connection<S> {
         Ok(())
     }
 
-    /// Passes on the values of a hash, possibly some of them twice; stops if `give` returns false.
+    /// Passes on the values of a hash, some of them perhaps twice. Stops if `give` returns false.
     fn values(&mut self, hash: &str, mut give: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
         let mut cursor = b"0".to_vec();
         loop {
@@ -260,7 +261,7 @@ impl<S: Read + Write> Connection<S> {
         self.reply(2, &mut ANSWER_MAX.clone())
     }
 
-    /// Parses an answer with nested lists, up to a depth and within `room`.
+    /// Parses an answer. Lists may be nested up to `depth` levels, and the answer must fit into `room`.
     fn reply(&mut self, depth: usize, room: &mut usize) -> io::Result<Reply> {
         let mut line = Vec::new();
         (&mut self.0).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
@@ -302,9 +303,9 @@ fn broken() -> io::Error {
 /// Decodes text written by a codec of Redisson.
 fn text(bytes: &[u8]) -> Result<String, String> {
     match bytes {
-        // Kryo: the class String, then its length in characters, or plain ASCII with a mark at its end.
+        // Kryo: the class String, then either the length in characters, or plain ASCII whose end is marked.
         [3, rest @ ..] => kryo(rest),
-        // JBoss Marshalling: its version, then one of three lengths in characters.
+        // JBoss Marshalling: its version, then the length in characters in one of three forms.
         [4, 0x3e, length, rest @ ..] => java(rest, if *length == 0 { 0x100 } else { usize::from(*length) }),
         [4, 0x3f, high, low, rest @ ..] => {
             let length = usize::from(u16::from_be_bytes([*high, *low]));
@@ -339,11 +340,12 @@ fn kryo(bytes: &[u8]) -> Result<String, String> {
         length |= usize::from(byte & 0x7f) << shift;
         (goes_on, rest) = (byte & 0x80 != 0, behind);
     }
-    // The encoded length is the number of characters plus 1; zero stands for null.
+    // The encoded length is the number of characters plus 1. Zero means null.
     java(rest, length.checked_sub(1).filter(|_| !goes_on).ok_or_else(cut)?)
 }
 
-/// Decodes Java's modified UTF-8: surrogates are encoded separately, and zero takes two bytes. Expects `length` UTF-16 units.
+/// Decodes Java's modified UTF-8, in which surrogates are encoded separately and zero takes two bytes. Expects `length`
+/// UTF-16 units.
 fn java(bytes: &[u8], length: usize) -> Result<String, String> {
     let bad = || "the text is damaged".to_owned();
     let mut units: Vec<u16> = Vec::new();
@@ -365,7 +367,7 @@ fn java(bytes: &[u8], length: usize) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// A server that answers everything with these bytes.
+    /// A server whose answer is always these bytes.
     struct Says<'a>(&'a [u8], Vec<u8>);
 
     impl Read for Says<'_> {
@@ -400,7 +402,7 @@ mod tests {
         let long = format!("{{\"x\":\"{}\"}}", "abcdefghij".repeat(300));
         let euro = format!("{{\"x\":\"{}\"}}", "a\u{fc}cde\u{20ac}ghij".repeat(30));
         let huge = format!("{{\"x\":\"\u{1f600}{}\"}}", "abcdefghij".repeat(7000));
-        // The emoji's surrogate pair as Java writes it: each half encoded separately.
+        // The surrogate pair of the emoji as Java writes it: each half is encoded separately.
         let halves =
             [&b"{\"x\":\"\xed\xa0\xbd\xed\xb8\x80"[..], "abcdefghij".repeat(7000).as_bytes(), b"\"}"]
                 .concat();

@@ -1,22 +1,23 @@
-//! The table of everything that will not work as before.
+//! The table that lists everything that will not work as before.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Maximum number of subjects named in one row.
+/// Maximum number of subjects that one row names.
 const NAMED_MAX: usize = 8;
 /// Maximum number of rows of the table.
 const ROWS_MAX: usize = 5000;
 /// Maximum number of characters of a subject.
 const SUBJECT_CHARS_MAX: usize = 100;
 
-/// A table of subjects by place and reason, ordered by the first use of each reason.
+/// A table of subjects, grouped by place and reason. Rows are in the order in which their
+/// reasons were first used.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     rows: Vec<Row>,
-    /// Row numbers by place and reason.
+    /// Numbers of the rows, by place and reason.
     places: BTreeMap<(String, String), usize>,
-    /// True if rows are missing.
+    /// True if rows were omitted because there were too many.
     cut: bool,
     /// Number of subjects that could not be read or written.
     failed: usize,

@@ -1,4 +1,4 @@
-//! Records of the old installation, from any source.
+//! Records of the old installation, read from any kind of source.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::report::Report;
 use super::{dump, mapdb, redis};
 use crate::store::Kind;
 
-/// Maximum number of records of one database; the store holds fewer.
+/// Maximum number of records that are read from one database. The store can hold fewer.
 const RECORDS_MAX: usize = 5_000_000;
 
 /// A record of the reference.
@@ -18,12 +18,12 @@ pub(super) struct Record {
     pub(super) record: Map<String, Value>,
 }
 
-/// Sources of records.
+/// The sources of records.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sources<'a> {
     /// Folder with an export of MapDB, a dump of MongoDB, or both.
     pub(super) folder: Option<&'a Path>,
-    /// A Redis server, or its file.
+    /// A Redis server, or the file of one.
     pub(super) redis: Option<&'a redis::RedisSource>,
 }
 
@@ -46,25 +46,26 @@ impl Gather<'_> {
         true
     }
 
-    /// Reports an entry that is not imported.
+    /// Reports an entry that will not be imported.
     pub(super) fn leave(&mut self, key: &str, what: &str) {
         self.report.add(self.place, key, format!("left out: {what}"));
     }
 
-    /// Reports an unreadable file.
+    /// Reports a file that cannot be read.
     pub(super) fn fault(&mut self, path: &Path, reason: &str) {
         self.report.fail(self.place, &path.display().to_string(), reason);
     }
 }
 
 impl Sources<'_> {
-    /// Returns the records of an application's database, or of users.
+    /// Returns the records in the database of an application or, if `database` is `None`,
+    /// the users.
     pub(super) fn read(&self, place: &str, database: Option<&str>, report: &mut Report) -> Vec<Record> {
         let mut gather = Gather { records: Vec::new(), report, place };
         if let Some(folder) = self.folder {
             mapdb::read(folder, database, &mut gather);
             dump::read(folder, database, &mut gather);
-            // The default output folder of mongodump.
+            // `mongodump` writes to this folder by default.
             dump::read(&folder.join("dump"), database, &mut gather);
         }
         if let Some(source) = self.redis {

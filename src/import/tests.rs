@@ -79,7 +79,7 @@ impl Move {
             let all = crate::store::check_copy(&config.store_file()).map_err(|error| error.to_string())?;
             Ok(all.into_iter().map(|(key, _)| key).collect())
         };
-        // Hashing a password is slow, and is tested elsewhere.
+        // Hashing a password is slow, and is tested in another place.
         let hash =
             |digest: &PasswordDigest| format!("hash of {}", String::from_utf8_lossy(digest.as_bytes()));
         let tools = Tools { now_ms: NOW_MS, open: &open, read: &read, hash: &hash };
@@ -88,7 +88,7 @@ impl Move {
         Ok((done, String::from_utf8(table).unwrap()))
     }
 
-    /// Returns each record of the store: kind, application, id, JSON.
+    /// Returns all records of the store. Each has its kind, application, id and JSON.
     fn records(&self) -> Vec<(Kind, String, String, serde_json::Value)> {
         let all = RedbStore::open_existing(&self.home().join("data/store.redb")).unwrap().load().unwrap();
         let shown = |(key, bytes): &(Key, bytes::Bytes)| {
@@ -99,7 +99,8 @@ impl Move {
     }
 }
 
-/// Returns everything below a folder: path, modification time of files, contents.
+/// Returns everything in a folder and its subfolders: paths, modification times of files, and
+/// contents.
 fn everything(folder: &Path) -> Vec<(PathBuf, i64, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -263,7 +264,7 @@ fn c_19_a_dry_run_says_the_same_and_changes_nothing() {
     let (done, real) = at.run(&at.order("export")).unwrap();
     assert_eq!(table, real);
     assert_eq!(said.strip_prefix("would be "), Some(done.as_str()));
-    // A dry run changes nothing in an existing home either.
+    // A dry run does not change anything in an existing home either.
     let before = everything(&at.home());
     let (said, _) = at.run(&Order { dry_run: true, ..at.order("dump") }).unwrap();
     assert!(said.contains("0 broadcasts") && said.contains("were there: 4 broadcasts"), "{said}");
@@ -354,7 +355,7 @@ fn copies_are_files_of_their_own() {
     assert!(!everything(&at.home()).iter().any(|(path, ..)| path.to_string_lossy().contains("partial")));
 }
 
-/// The reference's own settings files do not keep a server from starting.
+/// The settings files of the reference do not prevent a server from starting.
 #[test]
 fn the_reference_s_own_files_are_imported() {
     let at = Move::new();

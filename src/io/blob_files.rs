@@ -1,6 +1,8 @@
-//! Large blobs as files in memory, so that the kernel need not copy a segment for each of its many viewers.
+//! Large blobs are kept as files in memory, so that the kernel need not copy a segment for each of its many
+//! viewers.
 //!
-//! Writing a file costs as much as sending the blob to one viewer. Over TLS the file is read like any other memory.
+//! Writing such a file costs as much as sending the blob to one viewer. Over TLS, the file is read as any other
+//! memory is.
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::AsFd;
@@ -14,11 +16,11 @@ use crate::hub::BlobMemory;
 
 /// Minimum size of a blob that is kept in a file.
 const BLOB_BYTES_MIN: usize = 64 * 1024;
-/// Minimum remainder of a blob that is sent from its file; copying less is faster.
+/// Minimum number of bytes that are sent from a file. A smaller remainder of a blob is copied, which is faster.
 const SEND_BYTES_MIN: usize = 8 * 1024;
-/// Maximum number of files: as many blobs of [`BLOB_BYTES_MIN`] as the limit of all blobs allows.
+/// Maximum number of files. This many blobs of [`BLOB_BYTES_MIN`] reach the limit on the bytes of all blobs.
 const FILES_MAX: usize = 8192;
-/// Divisor of the process's descriptor limit that gives the maximum number of files.
+/// The maximum number of files is the process's descriptor limit divided by this.
 const FILES_SHARE: u64 = 32;
 
 /// The blob files of the process; `None` if the system does not support them.
@@ -26,7 +28,7 @@ const FILES_SHARE: u64 = 32;
 pub(super) struct BlobFiles(Option<Arc<MemoryFiles>>);
 
 impl BlobFiles {
-    /// Makes the files for a process with this limit of descriptors, if known.
+    /// Makes the files for a process that may open this many descriptors, if known.
     pub(super) fn new(descriptors: Option<u64>) -> Self {
         let share = usize::try_from(descriptors.unwrap_or(0) / FILES_SHARE).unwrap_or(FILES_MAX);
         let files = MemoryFiles::new(FILES_MAX.min(share));
@@ -58,7 +60,7 @@ impl BlobFiles {
             match result {
                 Ok(some) => taken = taken.saturating_add(some),
                 Err(error) if taken == 0 => return Err(error),
-                // The error returns with the next write.
+                // The next write will return the error again.
                 Err(_) => return Ok(taken),
             }
             if result.is_ok_and(|some| some < offered) || slices.is_empty() {
@@ -84,8 +86,8 @@ impl BlobFiles {
             {
                 Err(error)
             }
-            // Some kernels, sandboxes or sockets cannot do this. A fault of the socket itself shows again in this
-            // write.
+            // Some kernels, sandboxes or sockets do not support this. If the socket itself is at fault, this write
+            // will fail, too.
             Some(Err(_)) | None => stream.write(bytes),
         }
     }
@@ -104,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes the two ends of a connection; the first one is nonblocking.
+    /// Makes both ends of a connection. The first one is nonblocking.
     fn pair() -> (TcpStream, net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -112,7 +114,8 @@ mod tests {
         (TcpStream::from_std(near), listener.accept().unwrap().0)
     }
 
-    /// Writes all parts, as far as the socket accepts each time, while the peer reads. Returns the bytes received.
+    /// Writes all parts while the peer reads. Each time, writes as much as the socket accepts. Returns the bytes
+    /// that the peer received.
     fn arrives(files: &BlobFiles, parts: &[&[u8]]) -> Vec<u8> {
         let (mut near, mut far) = pair();
         let reader = std::thread::spawn(move || {

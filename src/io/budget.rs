@@ -1,13 +1,14 @@
 //! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed: workers share
 //! counters.
 //!
-//! A peer is unauthenticated until it has proved its permission (a login, a valid token, an accepted publisher) or is sent a stream; an
-//! answered request proves nothing. Addresses are hashed into a fixed table of counters with a key of this process. Two addresses that
-//! share a counter share its limit, which makes the limit stricter and never wider.
+//! A peer is unauthenticated until it has proved its permission (by a login, a valid token, or as an accepted
+//! publisher) or is sent a stream. That its requests were answered proves nothing. Each address is mapped to a counter
+//! in a table of fixed size, by a hash with a key of this process. If two addresses share a counter, they share its
+//! limit, which makes the limit stricter and never wider.
 //!
-//! Some connections are reserved for loopback, and others for listeners of publishers; viewers may use neither. A
-//! crowded server still admits newcomers, and closes unauthenticated connections instead, beginning with those of
-//! the address that has most of them ([`GiveWay`]).
+//! Some connections are reserved for loopback, and others for listeners of publishers. Viewers may use neither. A
+//! crowded server still admits new peers and closes unauthenticated connections to make room, beginning with those of
+//! the address that has the most ([`GiveWay`]).
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
@@ -22,28 +23,31 @@ use crate::stats::Refused;
 
 /// Number of address counters; a power of two.
 const BUCKETS: usize = 8192;
-/// Divisor of the limit on unauthenticated peers: above this part of the limit, some of them give way to newcomers.
+/// Divisor of the limit on unauthenticated peers. If more than this fraction of the limit is used, some unauthenticated
+/// peers are closed to make room.
 const CROWDED_FROM: u32 = 2;
-/// Divisor of the unreserved connections: when fewer than this part are free, unauthenticated peers give way.
+/// Divisor of the unreserved connections. If fewer than this fraction are free, unauthenticated peers are closed to
+/// make room.
 const FULL_SHARE: usize = 16;
-/// Divisor of all connections that gives the number reserved for loopback, i.e. for the operator.
+/// Divisor of all connections that gives the number reserved for loopback, so that the operator can always connect.
 const LOOPBACK_SHARE: usize = 64;
 /// Minimum number of connections reserved for loopback.
 const LOOPBACK_MIN: usize = 2;
 /// Divisor of all connections that gives the number reserved for listeners of publishers.
 const PUBLISHERS_SHARE: usize = 16;
-/// An address with more unauthenticated connections than this counts as loud. With fewer, the count may be due to
-/// several addresses that share the counter.
+/// An address with more unauthenticated connections than this counts as loud. A smaller count may be the sum of several
+/// addresses that share the counter.
 const QUIET_MAX: u32 = 8;
-/// Divisor of all connections that gives the maximum number of authenticated connections of an address, unless the
-/// setting gives a number. A network behind one address, or a cache, may have thousands of viewers but must not use
-/// up all connections.
+/// Divisor of all connections that gives the maximum number of authenticated connections of one address, if the
+/// settings give no number. The address of a whole network, or of a cache, may have thousands of viewers, but must not
+/// use up all connections.
 const AUTHENTICATED_SHARE: usize = 4;
-/// Divisor of an address's unauthenticated connections that gives how many are closed at a time, so that the next
-/// newcomers find room.
+/// Divisor of an address's unauthenticated connections that gives how many of them are closed at a time, so that the
+/// next new peers find room.
 const GIVE_WAY_SHARE: usize = 16;
 
-/// Maximum number of simultaneous TLS handshakes on one listener (docs/robustness.md). A handshake begins when the ClientHello is complete.
+/// Maximum number of simultaneous TLS handshakes on one listener (docs/robustness.md). A handshake counts from the
+/// moment when its ClientHello is complete.
 const HANDSHAKES_MAX: u32 = 256;
 /// Maximum number of simultaneous TLS handshakes of one address.
 const HANDSHAKES_PER_ADDRESS: u32 = 32;
@@ -53,20 +57,20 @@ struct Bucket {
     unauthenticated: AtomicU32,
     authenticated: AtomicU32,
     handshakes: AtomicU32,
-    /// Time, in microseconds since the start, up to which the allowance of new connections is used up (GCRA).
+    /// Time up to which the allowance of new connections is used up (GCRA), in microseconds since the start.
     used_until: AtomicU64,
 }
 
-/// Unauthenticated connections to close to make room, oldest first.
+/// The unauthenticated connections to close to make room, the oldest ones first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GiveWay {
-    /// Counter of the loudest address; `None` if no address is loud.
+    /// Counter of the address with the most connections; `None` if no address is loud.
     bucket: Option<usize>,
     /// Number of connections to close.
     pub(super) connections: usize,
 }
 
-/// The way in which a permit is counted.
+/// The kind of peer that a permit is counted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// Not counted per address.
@@ -105,7 +109,7 @@ pub(super) struct Permit {
     standing: Standing,
     /// Time of issue, in microseconds since the start.
     since: u64,
-    /// Index of the listener under which a TLS handshake is counted.
+    /// Index of the listener for which a TLS handshake is counted; `None` if none is.
     handshake: Option<usize>,
 }
 
@@ -134,7 +138,7 @@ impl Budget {
         now: Instant,
     ) -> Result<Permit, Refused> {
         let connections = self.connections.fetch_add(1, Ordering::AcqRel);
-        // From here on, dropping the permit releases the counts taken.
+        // From here on, dropping the permit also releases what was counted so far.
         let mut permit = Permit {
             budget: Arc::clone(self),
             standing: Standing::Exempt,
@@ -170,7 +174,7 @@ impl Budget {
         Ok(permit)
     }
 
-    /// Returns the connections that should give way to a newcomer that was just admitted; `None` if there is room.
+    /// Returns the connections to close to make room, after a new peer was admitted; `None` if there is enough room.
     pub(super) fn give_way(&self) -> Option<GiveWay> {
         let unauthenticated = self.unauthenticated.load(Ordering::Acquire);
         let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);
@@ -186,10 +190,10 @@ impl Budget {
         Some(GiveWay { bucket: (most > QUIET_MAX).then_some(index), connections })
     }
 
-    /// Number of connections without those reserved for loopback.
+    /// Number of connections that are not reserved for loopback.
     const fn for_publishers(&self) -> usize {
         let kept = self.limits.connections / LOOPBACK_SHARE;
-        // Even a small limit reserves some connections for loopback, except a limit of one.
+        // Some connections are reserved for loopback even if the limit is small, but none if the limit is one.
         let few = if self.limits.connections / 2 < LOOPBACK_MIN {
             self.limits.connections / 2
         } else {
@@ -198,7 +202,7 @@ impl Budget {
         self.limits.connections - if kept < few { few } else { kept }
     }
 
-    /// Number of connections without those reserved for loopback and publishers.
+    /// Number of connections that are reserved neither for loopback nor for publishers.
     const fn for_all(&self) -> usize {
         self.for_publishers() - self.limits.connections / PUBLISHERS_SHARE
     }
@@ -216,8 +220,8 @@ impl Budget {
         usize::try_from(hash % (BUCKETS as u64)).unwrap_or(0)
     }
 
-    /// Applies the generic cell rate algorithm: each connection costs its interval, and up to `burst` may be ahead. Returns true if the
-    /// connection is allowed.
+    /// Applies the generic cell rate algorithm: each connection uses up one interval of time, and up to `burst`
+    /// intervals may be used in advance. Returns true if the connection is allowed.
     fn take_rate(&self, bucket: &Bucket, now: Instant) -> bool {
         let interval = 1_000_000 / u64::from(self.limits.new_connections_per_second.max(1));
         let ahead = interval.saturating_mul(u64::from(self.limits.new_connections_burst));
@@ -231,8 +235,8 @@ impl Budget {
 }
 
 impl Permit {
-    /// Marks the peer as authenticated, as a publisher or not. The error: its address has too many authenticated connections, or the
-    /// remaining ones are reserved for publishers.
+    /// Marks the peer as authenticated, as a publisher or not. Fails if its address has too many authenticated
+    /// connections, or if only connections reserved for publishers are left.
     pub(super) fn authenticated(&mut self, publishes: bool) -> Result<(), Refused> {
         let connections = usize_of(self.budget.connections.load(Ordering::Acquire));
         let Standing::Unauthenticated(index) = self.standing else { return Ok(()) };
@@ -249,13 +253,13 @@ impl Permit {
         Ok(())
     }
 
-    /// Returns the time of issue if the connection is among those that should give way.
+    /// Returns the time of issue if the connection is one of those to close to make room.
     pub(super) fn gives_way(&self, way: GiveWay) -> Option<u64> {
         let Standing::Unauthenticated(index) = self.standing else { return None };
         way.bucket.is_none_or(|bucket| bucket == index).then_some(self.since)
     }
 
-    /// Counts a TLS handshake on a listener, unless the permit counts one already.
+    /// Counts a TLS handshake on a listener, unless the permit already counts one.
     pub(super) fn begin_handshake(&mut self, listener: &'static str) -> Result<(), Busy> {
         if self.handshake.is_some() {
             return Ok(());
@@ -367,7 +371,7 @@ mod tests {
         budget.admit(peer.parse().unwrap(), false, now)
     }
 
-    /// An address for each number.
+    /// Returns a different address for each number.
     fn nth(n: u32) -> SocketAddr {
         SocketAddr::new(IpAddr::from((0x0a00_0000 | n).to_be_bytes()), 1)
     }
@@ -483,7 +487,7 @@ mod tests {
         assert!(loud.iter().all(|permit| permit.gives_way(way).is_some()));
         assert!(quiet.iter().filter(|permit| permit.gives_way(way).is_some()).count() < 8, "its own");
         drop((quiet, loud));
-        // If no peer is loud, the oldest of all peers gives way.
+        // If no address is loud, the oldest of all unauthenticated peers is closed.
         let later = now + Duration::from_secs(1);
         let crowd: Vec<_> = (0..1000).filter_map(|n| budget.admit(nth(n), false, later).ok()).collect();
         assert_eq!((crowd.len(), budget.give_way().unwrap().bucket), (999, None));
@@ -505,7 +509,7 @@ mod tests {
         assert!(viewers.iter().all(|permit| permit.gives_way(way).is_some()));
         let mut publishers: Vec<_> = (0..100).map_while(|n| admit(true, nth(1000 + n)).ok()).collect();
         assert_eq!(publishers.len(), 40);
-        // A peer on a publishers' listener that turns out to be a viewer may not use a reserved connection.
+        // A peer on a publishers' listener may not use a reserved connection if it turns out to be a viewer.
         assert_eq!(publishers[0].authenticated(false), Err(Refused::Connections));
         assert_eq!(publishers[1].authenticated(true), Ok(()));
         let local: Vec<_> =

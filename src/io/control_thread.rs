@@ -1,8 +1,9 @@
-//! The thread of control handles mail, sends mail, and waits for one deadline. Blocking work is done by the store's
-//! thread and by the job service.
+//! The thread of control. It handles mail, sends mail, and waits for one deadline at a time. Blocking work is done by
+//! the store's thread and by the job service.
 //!
-//! After the process was held up (stopped, or suspended with its machine), deadlines wait a moment. What arrived in
-//! the meantime is still in the sockets of workers and jobs, which first read it and then report to control.
+//! If the process was held up (stopped, or suspended together with its machine), deadlines are delayed for a moment.
+//! Input that arrived in the meantime is still in the sockets of workers and jobs. They read it first and then report
+//! to control.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -23,13 +24,13 @@ use crate::stats::HostFigures;
 use crate::store;
 use crate::types::{ConnId, SessionRef, WorkerId};
 
-/// Maximum number of messages handled in one turn, in which admission precedes API requests.
+/// Maximum number of messages handled in one turn. Within a turn, admission is handled before API requests.
 const TURN_MESSAGES_MAX: usize = 256;
-/// Maximum wait for mail. A wait that took much longer than it should reveals that the process was paused.
+/// Maximum time to wait for mail. If a wait takes much longer, the process was held up.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// Excess over the expected duration of a wait or a turn from which the process counts as held up, as in `driver::poller`.
+/// If a wait or a turn takes this much longer than expected, the process counts as held up, as in `driver::poller`.
 const HELD_UP: Duration = Duration::from_secs(1);
-/// Time for which deadlines wait then.
+/// Time for which deadlines are delayed after the process was held up.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Mail of the control thread.
@@ -51,19 +52,19 @@ pub(super) enum ControlMail {
         email: String,
         /// The hash of the password.
         hash: String,
-        /// Receives the answer.
+        /// Receiver of the answer.
         reply: Sender<String>,
     },
     /// An order from the command line or from a signal.
     Order {
         /// The order.
         order: Order,
-        /// Receives the answer.
+        /// Receiver of the answer.
         reply: Sender<String>,
     },
     /// Figures of the machine.
     Host(Box<HostFigures>),
-    /// The watchdog checks that mail is handled.
+    /// A check of the watchdog whether control still handles its mail.
     Pulse(Answer),
     /// Drain the server (SIGTERM).
     Drain,
@@ -74,7 +75,7 @@ pub(super) enum ControlMail {
 pub(super) struct ControlSender(Sender<ControlMail>);
 
 impl ControlSender {
-    /// Sends mail. It is lost only if the control thread has ended with the server.
+    /// Sends mail. The mail is lost only if the control thread has ended, at the end of the server.
     pub(super) fn send(&self, mail: ControlMail) {
         let _ = self.0.send(mail);
     }
@@ -94,7 +95,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Number of that worker; real workers are at most 1024.
+    /// Id of the worker that does not exist; real workers number at most 1024.
     const WORKER: WorkerId = WorkerId(u16::MAX);
 
     fn begin(&mut self, reply: Sender<String>) -> SessionRef {
@@ -114,15 +115,15 @@ impl Local {
 
 /// Detects that the process was held up, and delays deadlines for [`CATCH_UP`].
 ///
-/// Each pause delays deadlines. A deadline that was already delayed once is handled before another pause can delay
-/// it again, so deadlines are always handled in the end, however slow the machine is.
+/// Each time the process is held up, deadlines are delayed. A deadline that was already delayed once is handled before
+/// it can be delayed again, so all deadlines are handled in the end, however slow the machine is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldUp {
     /// Time at which the last wait ended.
     woke: Instant,
-    /// Time until which deadlines wait; `None` if they do not.
+    /// Time until which deadlines are delayed; `None` if they are not.
     until: Option<Instant>,
-    /// True if a deadline became due while deadlines waited, and has not been handled since.
+    /// True if a deadline has become due while deadlines were delayed, and was not handled since.
     is_owed: bool,
 }
 
@@ -131,7 +132,7 @@ impl HeldUp {
         Self { woke: now, until: None, is_owed: false }
     }
 
-    /// Notes a wait from `began` to `ended` that should have taken at most `patience`.
+    /// Processes a wait from `began` to `ended` that should have taken at most `patience`.
     fn waited(&mut self, began: Instant, ended: Instant, patience: Duration) {
         let turn = began.saturating_duration_since(self.woke);
         let waited = ended.saturating_duration_since(began);
@@ -141,12 +142,12 @@ impl HeldUp {
         self.woke = ended;
     }
 
-    /// Returns when a deadline is judged.
+    /// Returns the time at which a deadline is handled.
     fn judged(&self, due: Instant) -> Instant {
         self.until.map_or(due, |until| due.max(until))
     }
 
-    /// True if the deadline `due` is to be judged now.
+    /// True if the deadline `due` must be handled now.
     fn is_due(&mut self, now: Instant, due: Option<Instant>) -> bool {
         self.until = self.until.filter(|until| *until > now);
         let is_past = due.is_some_and(|due| due <= now);
@@ -155,7 +156,7 @@ impl HeldUp {
     }
 }
 
-/// The control machine and the receivers of its outputs.
+/// The state machine of control, and the receivers of its outputs.
 pub(super) struct ControlThread {
     pub(super) control: Control,
     pub(super) mail: Receiver<ControlMail>,
@@ -169,7 +170,7 @@ pub(super) struct ControlThread {
 }
 
 impl ControlThread {
-    /// Runs until control reports that all is drained.
+    /// Runs until control reports that the server is drained.
     pub(super) fn run(mut self) {
         if self.deliver() {
             return;
@@ -196,7 +197,7 @@ impl ControlThread {
         }
     }
 
-    /// Returns the time, and how long to wait for mail.
+    /// Returns the current time, and the time to wait for mail.
     fn patience(&self) -> (Instant, Duration) {
         let now = clock::now().mono;
         let due = self.control.poll_timeout().map(|due| self.held_up.judged(due));
@@ -241,7 +242,7 @@ impl ControlThread {
         }
     }
 
-    /// Carries out the outputs of control. Returns true when all is drained.
+    /// Carries out the outputs of control. Returns true when the server is drained.
     pub(super) fn deliver(&mut self) -> bool {
         while let Some(output) = self.control.poll_output() {
             match output {
@@ -278,7 +279,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// A thread that works and waits, in milliseconds.
+    /// A simulated thread that alternates between work and waiting.
     struct Turns {
         held_up: HeldUp,
         now: Instant,
@@ -290,8 +291,8 @@ mod tests {
             Self { held_up: HeldUp::new(now), now }
         }
 
-        /// Simulates a turn and the wait after it. `is_due`: a deadline is due at the end. Returns true if the
-        /// deadline is handled then.
+        /// Simulates a turn and the wait after it. `is_due` says whether a deadline is due at the end of the wait.
+        /// Returns true if the deadline is handled then.
         fn turn(&mut self, worked: u64, waited: u64, patience: Duration, is_due: bool) -> bool {
             let began = self.now + ms(worked);
             self.now = began + ms(waited);
@@ -300,8 +301,8 @@ mod tests {
             self.held_up.is_due(now, is_due.then_some(now))
         }
 
-        /// Simulates a turn followed by a deadline. Returns the time for which the deadline is delayed, or `None`
-        /// if it is handled at once.
+        /// Simulates a turn after which a deadline is due. Returns the time by which the deadline is delayed, or
+        /// `None` if it is handled at once.
         fn due(&mut self, worked: u64, waited: u64) -> Option<Duration> {
             let is_judged = self.turn(worked, waited, ms(5), true);
             (!is_judged).then(|| self.held_up.judged(self.now) - self.now)
@@ -331,7 +332,7 @@ mod tests {
             assert_eq!(turns.due(1, 998), Some(ms(1)));
             assert_eq!(turns.due(1, 5), None);
         }
-        // A deadline that was cancelled is not owed.
+        // A deadline that was cancelled while deadlines were delayed no longer counts.
         assert_eq!(turns.due(1, 20_000), Some(CATCH_UP));
         assert!(!turns.turn(1, 5, ms(5), false));
         assert_eq!(turns.due(1, 20_000), Some(CATCH_UP));

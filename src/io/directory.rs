@@ -1,7 +1,7 @@
-//! The threads of a node that talk to the cluster's directory, each over its own connection:
+//! The threads of a node that talk to the cluster's directory. Each has its own connection:
 //! 1. `store` makes commits and claims, and reads the changes of other nodes, all in one order.
-//! 2. `directory` waits for changes, and then wakes `store`.
-//! 3. `lease` renews the node's lease. It does nothing else, so that no load delays it.
+//! 2. `directory` waits for changes in the directory, and wakes `store` when there are any.
+//! 3. `lease` renews the node's lease. It has no other task, so no load can delay it.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -18,9 +18,9 @@ use crate::directory::{Address, Link, News, Process, Profile, Request, Shared};
 use crate::store::{self, Error, RedbStore, Store};
 use crate::types::NodeId;
 
-/// Pause before a lost connection is tried again.
+/// Pause before a lost connection is opened again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Number of renewals within the duration of a lease.
+/// Number of times that a lease is renewed within its duration.
 const SIGNS_PER_LEASE: u32 = 4;
 
 /// Mail of the store's thread.
@@ -30,7 +30,7 @@ pub(super) enum DirectoryMail {
     Store(store::Request),
     /// A request to the directory.
     Directory(Request),
-    /// The directory may have changed; the answer is the number of the newest change reported so far.
+    /// The directory may have changed. The answer is the number of the newest change reported so far.
     Bell(SyncSender<u64>),
     /// The server has ended.
     End,
@@ -61,7 +61,8 @@ impl StoreSender {
     }
 }
 
-/// Ends the store's thread. Closing the channel would not, because the directory's threads hold senders of it too.
+/// Ends the store's thread. To close the channel would not be enough, because the directory's threads also hold
+/// senders.
 impl Drop for StoreSender {
     fn drop(&mut self) {
         if let Self::Shared(sender) = self {
@@ -70,10 +71,10 @@ impl Drop for StoreSender {
     }
 }
 
-/// The records of a server, before its threads run.
+/// The records of a server before its threads are started.
 #[derive(Debug)]
 pub(super) enum Records {
-    /// In the store of a server alone.
+    /// In the store of a single server.
     Alone(Box<RedbStore>),
     /// In the directory of a cluster.
     Shared(Box<Joined>),
@@ -94,7 +95,8 @@ impl Records {
         }
     }
 
-    /// Opens the store, or connects to the directory, for a tool that does not join the cluster as a node.
+    /// Opens the store or connects to the directory, for a tool that uses the records but is not a node of the
+    /// cluster.
     pub(super) fn visit(config: &Config) -> Result<Self, Error> {
         match config.server.cluster() {
             Some(cluster) => Ok(Self::Shared(Box::new(Joined::visit(&cluster)?))),
@@ -109,8 +111,8 @@ impl Records {
         }
     }
 
-    /// Returns the sender to the store's thread, and the body of that thread. Registers the addresses of this
-    /// node's HTTP listener and relay for the other nodes.
+    /// Returns the sender to the store's thread, and the function that the thread runs. Publishes the addresses of
+    /// this node's HTTP listener and relay to the other nodes.
     pub(super) fn start(
         self,
         listeners: Listeners<'_>,
@@ -131,7 +133,7 @@ impl Records {
     }
 }
 
-/// The connections of a node at start-up.
+/// The connections of a node, before its threads are started.
 #[derive(Debug)]
 pub(super) struct Joined {
     shared: Shared,
@@ -179,7 +181,7 @@ impl Joined {
         Ok((joined, membership))
     }
 
-    /// Starts the threads beside the store's own.
+    /// Starts the other threads: all but the store's own.
     fn start(
         self,
         listeners: Listeners<'_>,
@@ -189,7 +191,8 @@ impl Joined {
         let Self { shared, lease, profile } = self;
         locked(&profile, |profile| {
             profile.http = listeners.public(listeners.http);
-            // Addresses set by the operator take precedence: they may belong to an address translator.
+            // Addresses that the operator has set take precedence, because they may belong to an address
+            // translator.
             if profile.relay.is_empty() {
                 profile.relay = listeners.public(listeners.relay);
             }
@@ -205,10 +208,10 @@ impl Joined {
     }
 }
 
-/// The listeners of a node that other nodes connect to.
+/// The listeners of a node to which other nodes connect.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listeners<'a> {
-    /// Host to announce for listeners bound to all addresses.
+    /// Host to announce for a listener that is bound to all addresses.
     pub(super) host: &'a str,
     /// The listener of HTTP.
     pub(super) http: Option<SocketAddr>,
@@ -217,7 +220,7 @@ pub(super) struct Listeners<'a> {
 }
 
 impl Listeners<'_> {
-    /// Returns `host:port` of a listener as other nodes reach it; empty if there is no listener.
+    /// Returns `host:port` at which other nodes reach a listener; empty if there is no listener.
     fn public(&self, listener: Option<SocketAddr>) -> Arc<str> {
         let Some(address) = listener else { return Arc::default() };
         if !address.ip().is_unspecified() {
@@ -234,7 +237,7 @@ impl Listeners<'_> {
 struct Directory {
     shared: Shared,
     profile: Arc<Mutex<Profile>>,
-    /// Makes the lease's thread renew the lease at once; ends that thread when dropped.
+    /// A message makes the lease's thread renew the lease at once. Dropping the sender ends that thread.
     signs: Sender<()>,
 }
 
@@ -252,7 +255,7 @@ fn host_name() -> Option<NodeId> {
 }
 
 impl Directory {
-    /// Body of the store's thread: handles requests in order until the server ends.
+    /// The function that the store's thread runs: handles requests in order until the server ends.
     fn run(mut self, queue: &Receiver<DirectoryMail>, control: &ControlSender) {
         while let Ok(mail) = queue.recv() {
             match mail {
@@ -295,7 +298,7 @@ impl Directory {
     }
 }
 
-/// Wakes the store's thread when the directory changes, and about every second.
+/// Wakes the store's thread when the directory has changed, and about every second in any case.
 fn ring(address: &Address, mail: &Sender<DirectoryMail>) {
     let (mut link, mut last) = (None, 0);
     loop {
@@ -318,13 +321,13 @@ fn ring(address: &Address, mail: &Sender<DirectoryMail>) {
     }
 }
 
-/// The thread that renews the node's lease.
+/// State of the thread that renews the node's lease.
 struct Signs {
     address: Address,
     own: Process,
     lease: Duration,
     profile: Arc<Mutex<Profile>>,
-    /// Requests to renew the lease at once.
+    /// Each message is an order to renew the lease at once.
     ordered: Receiver<()>,
 }
 

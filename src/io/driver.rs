@@ -1,17 +1,17 @@
-//! The loop that drives sessions over mio, for a worker of the server or a thread of the load generator: polling,
-//! sockets and buffers. It carries out the actions of a [`Machine`] and reports events to it. It handles bytes and
-//! knows nothing of media.
-//!
-//! The owner runs the turns. Between these steps it handles its own sources of work (mail, listeners, shared
+//! The loop that drives sessions over mio, for a worker of the server or for a thread of the load generator: polling,
+//! sockets and buffers. It carries out the actions of a [`Machine`] and reports events to it. It moves bytes and knows
+//! nothing of media.
+//! The owner calls these steps in each turn. Between them, it handles its own sources of work (mail, listeners, shared
 //! ports):
-//! 1. [`Driver::poll`] waits;
+//! 1. [`Driver::poll`] waits for events;
 //! 2. [`Driver::take_events`] handles the events that the kernel reports;
 //! 3. [`Driver::read_ready`] reads the bytes and datagrams that have arrived;
 //! 4. [`Driver::finish`] handles deadlines, writes, outputs, and lingering connections.
 //!
-//! Sockets are edge-triggered. A readable socket stays on the ready list until a read has emptied it, with a bound
-//! per turn, so that one busy peer cannot starve the others. A socket that refuses bytes is left alone until the
-//! kernel reports it writable. `streams` implements this for byte streams, `datagrams` for datagrams.
+//! Sockets are edge-triggered. A readable socket stays on the ready list until a read has emptied it. The bytes read
+//! from it in one turn are limited, so that a busy peer cannot starve the others. A socket that has refused bytes is
+//! not written to until the kernel reports it writable. `streams` implements this for byte streams, `datagrams` for
+//! datagrams.
 
 mod datagrams;
 mod handshakes;
@@ -45,11 +45,11 @@ use poller::Poller;
 pub(super) use streams::Moved;
 use streams::Socket;
 
-/// First token that belongs to no connection. Shared ports use the first of these tokens, the owner's sockets the
-/// others.
+/// First token that belongs to no connection. Shared ports use the tokens from here on; the owner's sockets use those
+/// after them.
 const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
 
-/// Bounds on the work done at a time.
+/// Limits on the work done in one turn or in one call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Maximum bytes of one read.
@@ -58,8 +58,8 @@ pub(super) struct Bounds {
     pub(super) read_turn: usize,
     /// Maximum bytes written in one turn before sockets are read again.
     pub(super) write_turn: usize,
-    /// Maximum bytes written in one turn for sessions that are catching up, in addition to all others. New output
-    /// of sessions that keep up is delayed by this at most.
+    /// Maximum bytes written in one turn for sessions that are catching up, in addition to those for all other
+    /// sessions. Such writes delay new output of sessions that keep up by at most this many bytes.
     pub(super) catch_up_turn: usize,
     /// Maximum receive calls on one UDP socket in one turn.
     pub(super) receives_turn: usize,
@@ -67,7 +67,8 @@ pub(super) struct Bounds {
     pub(super) handshakes_turn: u32,
     /// True if UDP sockets of sessions get large buffers for bursts.
     pub(super) udp_bursts: bool,
-    /// Time for which deadlines wait after the process was held up, because other threads may still pass on input.
+    /// Time for which deadlines are delayed after the process was held up, because other threads may still pass on
+    /// input.
     pub(super) settle: Duration,
 }
 
@@ -80,7 +81,7 @@ pub(super) struct Writing {
     pub(super) blob_files: BlobFiles,
 }
 
-/// The loop.
+/// The loop that drives sessions.
 #[derive(Debug)]
 pub(super) struct Driver {
     poller: Poller,
@@ -88,13 +89,13 @@ pub(super) struct Driver {
     sockets: Vec<Option<Socket>>,
     /// Connections over datagrams, by slot.
     peers: Vec<Option<UdpPeer>>,
-    /// UDP ports shared by many peers, which the owner reads.
+    /// UDP ports that many peers share. The owner reads them.
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
     /// Number of connections, readable by other threads.
     connections: Arc<AtomicU32>,
     ready: VecDeque<ConnId>,
     lingering: Lingerers,
-    /// Number of TLS handshakes that this turn may still advance.
+    /// Number of TLS handshakes that may still be advanced in this turn.
     handshakes: u32,
     /// The handshakes in progress, by listener.
     shaking: BTreeMap<&'static str, Handshakes>,
@@ -104,7 +105,7 @@ pub(super) struct Driver {
     pub(super) batch: Batch,
     /// Buffer for datagrams to send.
     datagrams: Datagrams,
-    /// Connections for other workers.
+    /// Connections that are to be handed over to other workers.
     moved: Vec<(WorkerId, Moved)>,
 }
 
@@ -137,7 +138,8 @@ impl Driver {
 
     // ---- the steps of a turn
 
-    /// Returns the time to wait: zero if there is work, else until the next deadline of the machine or of `others`.
+    /// Returns the time to wait for events: zero if there is work, else the time until the next deadline of the machine
+    /// or in `others`.
     pub(super) fn patience<M: Machine>(
         &self,
         machine: &M,
@@ -152,7 +154,7 @@ impl Driver {
         waits.chain(self.lingering.period()).min()
     }
 
-    /// True if there is work that does not need an event.
+    /// True if there is work to do without waiting for an event.
     pub(super) fn has_work<M: Machine>(&self, machine: &M) -> bool {
         self.ports.iter().any(|(_, port)| port.readable)
             || !self.ready.is_empty()
@@ -164,7 +166,7 @@ impl Driver {
         self.poller.wait(patience)
     }
 
-    /// Handles the events of the last poll; `others` is called for tokens of the owner's sockets.
+    /// Handles the events of the last poll. `others` is called with the tokens of the owner's own sockets.
     pub(super) fn take_events<M: Machine>(
         &mut self,
         now: Now,
@@ -201,8 +203,8 @@ impl Driver {
         }
     }
 
-    /// Handles deadlines, writes, actions of the machine, and closed connections that linger. After the process was held up, deadlines wait
-    /// until pending input was read.
+    /// Handles deadlines, writes, actions of the machine, and closed connections that linger. After the process was
+    /// held up, deadlines are delayed until pending input was read.
     pub(super) fn finish<M: Machine>(&mut self, now: Now, machine: &mut M) {
         let unread = !self.ready.is_empty() || self.ports.iter().any(|(_, port)| port.readable);
         if self.poller.defers_deadlines(unread) {
@@ -219,7 +221,7 @@ impl Driver {
         self.lingering.turn(now.mono, &mut self.buffer);
     }
 
-    /// Drains sessions, writes, and carries out the machine's actions, until nothing is left.
+    /// Drains sessions, writes, and carries out the machine's actions, until nothing is left to do.
     pub(super) fn drain<M: Machine>(&mut self, now: Now, machine: &mut M) {
         machine.finish_turn();
         let mut left = [(Writers::KeepUp, self.bounds.write_turn), (Writers::All, self.bounds.catch_up_turn)];
@@ -235,7 +237,8 @@ impl Driver {
         }
     }
 
-    /// Lets these sessions write until `bytes` bytes are written or none has more. Returns the number of bytes.
+    /// Lets the sessions selected by `who` write, until `bytes` bytes are written or no session has more. Returns the
+    /// number of bytes written.
     fn write_up_to<M: Machine>(&mut self, now: Now, machine: &mut M, who: Writers, bytes: usize) -> usize {
         let mut written = 0_usize;
         while written < bytes
@@ -249,7 +252,7 @@ impl Driver {
         written
     }
 
-    /// Carries out the machine's actions. Returns false if there were none.
+    /// Carries out the actions of the machine. Returns false if there were none.
     pub(super) fn perform_all<M: Machine>(&mut self, now: Now, machine: &mut M) -> bool {
         let mut any = false;
         while let Some(output) = machine.poll_output(now) {
@@ -259,7 +262,7 @@ impl Driver {
         any
     }
 
-    /// Returns the connections for other workers.
+    /// Returns the connections that are to be handed over to other workers.
     pub(super) fn take_moved(&mut self) -> Vec<(WorkerId, Moved)> {
         std::mem::take(&mut self.moved)
     }
@@ -313,7 +316,8 @@ impl Driver {
         self.socket(id)?.permit.as_mut()
     }
 
-    /// Closes unauthenticated connections that should give way. Returns their number.
+    /// Closes unauthenticated connections to make room, those that `way` selects. Returns the number of connections
+    /// closed.
     pub(super) fn give_way<M: Machine>(&mut self, now: Now, machine: &mut M, way: GiveWay) -> usize {
         let sockets = self.sockets.iter().enumerate().filter_map(|(slot, socket)| {
             let socket = socket.as_ref()?;
@@ -327,7 +331,7 @@ impl Driver {
         oldest.sort_unstable();
         oldest.truncate(way.connections);
         for (_, slot, generation) in &oldest {
-            // Without a permit, the connection no longer counts and is not chosen again before it is closed.
+            // Without its permit, the connection no longer counts and is not selected again before it is closed.
             if let Some(Some(socket)) = self.sockets.get_mut(*slot) {
                 socket.permit = None;
             }
@@ -352,7 +356,7 @@ impl Driver {
     }
 }
 
-/// The index of a connection in the lists.
+/// Returns the index of a connection in the lists of sockets and peers.
 fn slot_of(id: ConnId) -> usize {
     usize::try_from(id.slot).unwrap_or(usize::MAX)
 }
@@ -366,7 +370,7 @@ fn put<T>(slots: &mut Vec<Option<T>>, id: ConnId, item: T) -> bool {
     slots.get_mut(slot).map(|entry| *entry = Some(item)).is_some()
 }
 
-/// Packs a connection's id into a token: the slot in the low half, the generation (31 bits) in the high one.
+/// Packs a connection's id into a token: the slot into the low half, the generation (31 bits) into the high half.
 fn token_of(id: ConnId) -> Token {
     let packed = (u64::from(id.generation) << 32) | u64::from(id.slot);
     Token(usize::try_from(packed).unwrap_or(0))

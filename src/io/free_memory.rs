@@ -1,8 +1,9 @@
-//! Returns the free memory of a thread to the system.
+//! Returns memory that a thread no longer uses to the system.
 //!
 //! The allocator keeps the last empty page of each block size, up to 4 MiB each, for the thread that used it. It
-//! frees such a page only after the thread has collected several times ([`ROUNDS`]) or allocated much. After a
-//! flood an idle thread would keep these pages forever. Therefore each thread that serves peers collects once a
+//! frees such a page only after the thread has collected several times ([`ROUNDS`]) or has allocated much. After
+//! a flood of peers, an idle thread would therefore keep these pages forever. So each thread that serves peers
+//! collects once a second while it works, and for some seconds afterwards.
 //! second while it works, and for some seconds afterwards.
 
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use super::sys;
 
 /// The interval of collections.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Number of collections after the last work. The allocator frees an empty page in the 16th at the latest.
+/// Number of collections after the last work. The allocator frees an empty page at the 16th collection at the
+/// latest.
 const ROUNDS: u8 = 17;
 
 /// The schedule of collections of one thread.
@@ -26,20 +28,20 @@ impl FreeMemory {
         Self { due: now, rounds: 0 }
     }
 
-    /// Returns when the thread must wake for the next collection; `None` if all are done.
+    /// Returns the time at which the thread must wake for the next collection; `None` if no collection is left.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (self.rounds > 0).then_some(self.due)
     }
 
-    /// Notes a turn of the thread, and collects if a collection is due.
+    /// Registers a turn of the thread, and collects if a collection is due.
     pub(super) fn handle_turn(&mut self, now: Instant) {
         if self.is_due(now) {
             sys::return_memory();
         }
     }
 
-    /// True if a collection is due, which then counts as done. An earlier turn was made for other work, so the
-    /// collections start again to return the memory of that work.
+    /// True if a collection is due, which then counts as done. A turn before that time was made for other work.
+    /// The count of collections then starts again, so that the memory of that work is returned, too.
     fn is_due(&mut self, now: Instant) -> bool {
         if self.rounds == 0 {
             self.due = now + PERIOD;
@@ -58,8 +60,8 @@ impl FreeMemory {
 mod tests {
     use super::*;
 
-    /// Simulates a thread that works at `work` and otherwise wakes only for collections. Returns the times of the
-    /// collections.
+    /// Simulates a thread that works at the times `work` and otherwise wakes only to collect. Returns the times
+    /// of the collections.
     fn collections(work: &[Duration]) -> Vec<Duration> {
         let start = Instant::now();
         let mut memory = FreeMemory::new(start);

@@ -1,4 +1,5 @@
-//! Measures the machine every second: `/proc`, the speed of its links in `/sys`, and the file system of the home folder.
+//! Measures the machine every second: from `/proc`, the speed of its links from `/sys`, and the file system of the home
+//! folder.
 
 use std::collections::VecDeque;
 use std::fs::read_to_string;
@@ -18,7 +19,7 @@ const SAMPLES: usize = 5;
 /// Microseconds of a clock tick in `/proc` (USER_HZ is 100 on every Linux).
 const TICK_US: u64 = 10_000;
 
-/// Starts the measuring thread, which ends with the process.
+/// Starts the thread that measures. It ends with the process.
 pub(super) fn start_watch(
     home: PathBuf,
     certificate: Expiry,
@@ -36,7 +37,7 @@ pub(super) fn start_watch(
     thread::Builder::new().name("host".into()).spawn(watch).map(drop)
 }
 
-/// Counters whose differences are used.
+/// Counters of processor time. Only their differences are used.
 #[derive(Debug, Clone, Copy)]
 struct Ticks {
     at: Instant,
@@ -49,10 +50,10 @@ struct Watch {
     home: PathBuf,
     /// Figures that do not change while the server runs.
     fixed: HostFigures,
-    /// CPU load in percent: of the machine, of this process.
+    /// CPU load of the machine and of this process, in percent.
     loads: VecDeque<(u64, u64)>,
     last: Option<Ticks>,
-    /// Bytes that the interfaces had sent and received at the end of each of the last seconds.
+    /// Bytes that the network interfaces have sent and received, at the end of each of the last seconds.
     traffic: VecDeque<(Instant, Traffic)>,
 }
 
@@ -137,7 +138,8 @@ impl Watch {
     }
 }
 
-/// Returns the memory in bytes that this process may use: the machine's, or the limit of its control group if lower.
+/// Returns the number of bytes of memory that this process may use: the memory of the machine, or the limit of its
+/// control group if that is lower.
 pub(super) fn memory() -> Option<usize> {
     let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     memory_of(&read("/proc/meminfo"), &groups.map(read))
@@ -185,7 +187,8 @@ fn take_process(figures: &mut HostFigures, status: &str, stat: &str) {
     figures.process_cpu_us = ticks.sum::<u64>().saturating_mul(TICK_US);
 }
 
-/// Returns the interfaces in `/proc/net/dev` except loopback: received bytes are the first column, sent bytes the ninth.
+/// Returns the interfaces in `/proc/net/dev` except loopback. The first column has the received bytes, the ninth the
+/// sent bytes.
 fn interfaces(devices: &str) -> impl Iterator<Item = (&str, Traffic)> {
     devices.lines().filter_map(|line| {
         let (name, columns) = line.split_once(':')?;
@@ -196,7 +199,7 @@ fn interfaces(devices: &str) -> impl Iterator<Item = (&str, Traffic)> {
     })
 }
 
-/// Returns busy and total ticks of all cores.
+/// Returns the busy ticks and all ticks, each summed over all cores.
 fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().find(|line| line.starts_with("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();

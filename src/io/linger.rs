@@ -1,8 +1,8 @@
-//! Connections that linger after their close: queued bytes are sent, further input is read and discarded. Closing a socket with unread
-//! bytes makes the kernel reset it, and the peer could lose the closing message.
+//! Connections that linger after they were closed: queued bytes are sent, and further input is read and discarded. If a
+//! socket with unread bytes is closed, the kernel resets the connection, and the peer may lose the closing message.
 //!
-//! The queued bytes are those that TLS holds and the kernel has not accepted yet: up to 64 KiB, for which a slow
-//! peer needs time. Bytes that the kernel has accepted are sent by the kernel itself.
+//! Queued bytes are those that TLS holds because the kernel has not accepted them yet: up to 64 KiB, for which a slow
+//! peer needs time. Bytes that the kernel has accepted are sent by the kernel.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -13,31 +13,31 @@ use super::budget::Permit;
 use super::tls::Transport;
 use crate::worker::CLOSE_STALL;
 
-/// Time for which a connection lingers once all bytes are sent.
+/// Time for which a connection lingers after all bytes are sent.
 const LINGER: Duration = Duration::from_secs(1);
-/// Time limit for sending all bytes, however steadily the peer reads.
+/// Time limit for sending all bytes, even if the peer reads steadily.
 const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// The interval at which lingering connections are checked.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Maximum number of lingering connections; further ones are closed at once.
+/// Maximum number of lingering connections. Further connections are closed at once.
 const CONNECTIONS_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Lingering {
     transport: Transport,
-    /// Time at which the connection is given up; moves on while the peer accepts bytes.
+    /// Time at which the connection is given up. It is moved to a later time while the peer accepts bytes.
     until: Instant,
-    /// The latest time that `until` moves to.
+    /// The latest time to which `until` is moved.
     flush_until: Instant,
-    /// The value of `flushed` bytes when `until` last moved.
+    /// Number of bytes flushed when `until` was last moved.
     flushed: u64,
-    /// True if this side of the connection is closed.
+    /// True if this side of the connection was closed.
     shut: bool,
     _permit: Option<Permit>,
 }
 
 impl Lingering {
-    /// Closes this side once all bytes are sent. Returns false if the connection is broken.
+    /// Closes this side of the connection once all bytes are sent. Returns false if the connection is broken.
     fn shut(&mut self, now: Instant) -> bool {
         if self.shut {
             return true;
@@ -76,12 +76,12 @@ impl Lingerers {
         self.connections.is_empty()
     }
 
-    /// Returns the interval of checks, or `None` without connections.
+    /// Returns the interval of checks; `None` if no connections linger.
     pub(super) fn period(&self) -> Option<Duration> {
         (!self.connections.is_empty()).then_some(PERIOD)
     }
 
-    /// Takes over a connection. `ended` is true if the peer has closed its side and nothing is left to read.
+    /// Adds a connection. `ended` is true if the peer has closed its side and nothing is left to read.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -112,7 +112,7 @@ impl Lingerers {
         }
     }
 
-    /// Sends queued bytes, discards input, and drops connections that are done.
+    /// Sends queued bytes, discards input, and drops connections that need not linger any longer.
     pub(super) fn turn(&mut self, now: Instant, buffer: &mut [u8]) {
         if self.connections.is_empty() || now < self.due {
             return;
@@ -122,7 +122,7 @@ impl Lingerers {
             now < lingering.until
                 && lingering.shut(now)
                 && match lingering.transport.stream_mut().read(buffer) {
-                    // The peer's side is closed; ours may still be open.
+                    // The peer has closed its side; this side may still be open.
                     Ok(0) => !lingering.shut,
                     Ok(_) => true,
                     Err(error) => {
@@ -145,8 +145,8 @@ mod tests {
     use super::*;
     use crate::io::blob_files::BlobFiles;
 
-    /// Makes a server's transport that holds more than the kernel accepts. Returns it with its client, the client's
-    /// socket, and the number of bytes on the way.
+    /// Makes a server's transport that holds more bytes than the kernel accepts. Returns it with its client, the
+    /// client's socket, and the number of bytes that are on their way.
     fn stuck() -> (Transport, ClientConnection, std::net::TcpStream, usize) {
         let folder = TempFolder::new();
         let [certificate, chain, key] = ["c.pem", "chain.pem", "k.pem"].map(|name| folder.join(name));
@@ -239,7 +239,7 @@ mod tests {
         let end = now + FLUSH_MAX;
         let mut lingerers = Lingerers::new(now);
         lingerers.add(now, transport, None, false);
-        // Each check counts as progress, whether or not the kernel had room.
+        // Each check counts as progress, even if the kernel had no room.
         while now < end {
             let _ = stream.read(&mut [0; 16]);
             now += PERIOD;

@@ -1,5 +1,5 @@
-//! Listening sockets: one per worker and protocol, sharing a port, so that the kernel spreads connections (TCP) and
-//! peers (UDP) over them.
+//! Listening sockets. Each worker has one for each protocol. They share a port, so that the kernel distributes
+//! connections (TCP) and peers (UDP) over the workers.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,13 +10,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Returns the address to bind first; without a host, all addresses of both families.
+/// Returns the address to try first. Without a host, this is the unspecified IPv6 address, which means all addresses of
+/// both families.
 pub(super) fn address_of(host: Option<IpAddr>, port: u16) -> SocketAddr {
     SocketAddr::new(host.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port)
 }
 
-/// Binds `count` listeners to one port. Port 0 chooses a free one. `None` as host means all addresses of both families, or of IPv4 if the
-/// machine has no IPv6.
+/// Binds `count` listeners to one port. Port 0 means any free port. If `host` is `None`, they are bound to all
+/// addresses of both families, or of IPv4 only if the machine has no IPv6.
 pub(super) fn listen(
     host: Option<IpAddr>,
     port: u16,
@@ -40,18 +41,20 @@ pub(super) fn bind_udp(
     Ok((bound, sockets.into_iter().map(Into::into).collect()))
 }
 
-/// Opens a UDP socket for one connection: bound where it waits for its peer, or connected to the peer.
+/// Opens a UDP socket for one connection. It is bound to the address at which it waits for its peer, or connected to
+/// the peer.
 pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::Result<std::net::UdpSocket> {
     let address = bind.or(to).ok_or(io::ErrorKind::InvalidInput)?;
     let socket = socket(address, Type::DGRAM)?;
     if let Some(bind) = bind {
         match bind.ip() {
-            // The socket receives only datagrams to the group, which other programs may have joined as well.
+            // The socket receives only datagrams that are sent to the group. Other programs may have joined the group,
+            // too.
             IpAddr::V4(group) if group.is_multicast() => {
                 socket.set_reuse_address(true)?;
                 socket.bind(&bind.into())?;
-                // The group is joined on the interface that the routes choose. A machine without routes receives
-                // only from its own programs.
+                // The group is joined on the interface that the routing table selects. A machine without routes
+                // receives only from its own programs.
                 let joined = socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED);
                 joined.or_else(|_| socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST))?;
             }
@@ -81,8 +84,8 @@ fn bind(host: Option<IpAddr>, port: u16, count: usize, kind: Type) -> io::Result
 
 fn bind_all(wanted: SocketAddr, count: usize, kind: Type) -> io::Result<(SocketAddr, Vec<Socket>)> {
     let first = socket(wanted, kind)?;
-    // The first socket binds without SO_REUSEPORT, with which it could share a port that another program already
-    // listens on. It sets the option afterwards, so that its siblings can join.
+    // The first socket is bound without SO_REUSEPORT: with that option, it could share a port on which another program
+    // already listens. The option is set afterwards, so that the other sockets can be bound to the same port.
     first.bind(&wanted.into())?;
     let bound = first.local_addr()?.as_socket().unwrap_or(wanted);
     let mut sockets = vec![first];
@@ -105,7 +108,7 @@ fn socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     socket.set_nonblocking(true)?;
     if kind == Type::STREAM {
-        // Not for UDP, where this option would let another socket take over the port.
+        // This option is not set for UDP, where it would let another socket take over the port.
         socket.set_reuse_address(true)?;
     }
     if address.is_ipv6() {
@@ -141,7 +144,7 @@ mod tests {
         let sender = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         let to = SocketAddr::new(group.ip(), port).into();
         if sender.send_to(b"hello", &to).is_err() {
-            // The machine has no route to the group.
+            // The machine may have no route to the group, so send over loopback.
             sender.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
             sender.send_to(b"hello", &to).unwrap();
         }

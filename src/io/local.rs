@@ -1,5 +1,5 @@
-//! `data/control.sock`, the socket over which the command line talks to a running server, with one line of JSON
-//! each way. Only the operator can open it (mode 0600, in a folder of mode 0700).
+//! `data/control.sock`, the socket over which the command line talks to a running server. Each side sends one
+//! line of JSON. Only the operator can open the socket (mode 0600, in a folder of mode 0700).
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -44,8 +44,8 @@ fn socket_file(home: &Path) -> PathBuf {
     home.join("data").join("control.sock")
 }
 
-/// Starts the thread, which ends with the process. A leftover socket is removed; since this server holds the
-/// store's lock, no other server uses it.
+/// Starts the thread of the socket, which ends with the process. A socket file that already exists is removed.
+/// No other server uses it, because this server holds the lock of the store.
 pub(super) fn start(home: &Path, control_sender: ControlSender) -> io::Result<()> {
     let path = socket_file(home);
     match fs::remove_file(&path) {
@@ -103,10 +103,10 @@ pub enum AddUserError {
     Failed(String),
 }
 
-/// Adds an administrator through the running server, or directly to the store if none runs.
+/// Adds an administrator through the running server, or directly to the store if no server runs.
 ///
 /// # Errors
-/// The reason the user was not added; nothing is changed then.
+/// The reason why the user was not added. Nothing was changed then.
 pub fn add_user(options: &Options, email: &str, plain: &str) -> Result<(), AddUserError> {
     let failed = |error: &dyn ToString| AddUserError::Failed(error.to_string());
     let has_both_sides =
@@ -146,7 +146,7 @@ fn ask(stream: &UnixStream, email: &str, hash: String) -> Result<(), AddUserErro
     order_of_a_server(stream, &order, PATIENCE).map(drop).map_err(AddUserError::Failed)
 }
 
-/// Sends an order to the running server. Returns its answer, or the reason for its refusal.
+/// Sends an order to the running server. Returns its answer, or the reason why it refused the order.
 fn order_of_a_server(mut stream: &UnixStream, order: &Order, patience: Duration) -> Result<Value, String> {
     let failed = |error: io::Error| format!("the server does not answer: {error}");
     let line = serde_json::to_string(order).unwrap_or_default() + "\n";
@@ -161,10 +161,10 @@ fn order_of_a_server(mut stream: &UnixStream, order: &Order, patience: Duration)
     Err(answer.get("message").and_then(Value::as_str).unwrap_or("the server refused").to_owned())
 }
 
-/// Makes the running server of a home drain, or cancels the drain.
+/// Orders the running server of a home to drain, or to stop draining.
 ///
 /// # Errors
-/// No server runs, or it refuses.
+/// No server is running, or it refuses.
 pub fn order_drain(options: &Options, is_leaving: bool) -> Result<(), String> {
     let home = std::path::absolute(&options.home).unwrap_or_else(|_| options.home.clone());
     let stream = UnixStream::connect(socket_file(&home))
@@ -172,7 +172,8 @@ pub fn order_drain(options: &Options, is_leaving: bool) -> Result<(), String> {
     order_of_a_server(&stream, &Order::Drain { is_leaving }, PATIENCE).map(drop)
 }
 
-/// Makes the running server back up its store. Returns the name of the copy, or `None` if no server runs.
+/// Orders the running server to back up its store. Returns the name of the copy, or `None` if no server is
+/// running.
 pub(super) fn back_up(home: &Path) -> Option<Result<String, String>> {
     match UnixStream::connect(socket_file(home)) {
         Ok(stream) => Some(
@@ -189,7 +190,7 @@ pub(super) fn open_store(config: &Config) -> Result<RedbStore, store::Error> {
     if config.used { RedbStore::open_existing(&path) } else { RedbStore::open(&path) }
 }
 
-/// Writes the line of the audit log that the running server would write.
+/// Writes the line to the audit log that a running server would write.
 fn audit_user(config: &Config, email: &str, error: Option<&String>) {
     let settings = config.server.log;
     if !settings.audit {

@@ -1,5 +1,6 @@
-//! The log: to standard error and to `log/millstream.log`, errors also to `log/millstream-error.log`; the audit log to `log/audit.log`
-//! only. Bounded queues lose lines rather than stall a worker.
+//! The log. It is written to standard error and to `log/millstream.log`; errors are also written to
+//! `log/millstream-error.log`. The audit log is written only to `log/audit.log`. The queues are bounded: lines are lost
+//! rather than a worker delayed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -24,22 +25,23 @@ use super::log_line::{Line, is_error};
 use crate::config::LogSettings;
 use crate::control::AUDIT;
 
-/// Maximum number of waiting lines; further ones are lost.
+/// Maximum number of lines that wait to be written. Further lines are lost.
 const QUEUE_LINES: usize = 16_384;
-/// Size at which a file is closed and the next one is started.
+/// Size at which a file is closed and the next file is begun.
 const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
-/// Mode of log files: lines contain names and addresses, so that only the server's group may read them.
+/// Mode of log files. Lines contain names and addresses, so only the server's user and group may read them.
 const FILE_MODE: u32 = 0o640;
 /// Number of files kept: the current one and its predecessors.
 const FILES: u32 = 10;
 
-/// Number of requests so far to reopen the files.
+/// Number of times so far that reopening the files was requested.
 static REOPENED: AtomicU32 = AtomicU32::new(0);
 
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Starts logging, as text or as one JSON object per line. Dropping the guards writes the waiting lines.
+/// Starts logging, as text or as one JSON object per line. When the returned guards are dropped, the waiting lines are
+/// written.
 pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     let output = Output {
         file: RotatedFile::open(directory.join("millstream.log")),
@@ -51,7 +53,7 @@ pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     let limit = LogLimit::new(writer.clone(), settings.json);
     let lines = layer(writer, settings.json).with_filter(filter_fn(|line| line.target() != AUDIT));
     let audit = layer(audit, settings.json).with_filter(filter_fn(|line| line.target() == AUDIT));
-    // If a second server starts in one process (in tests), the first subscriber remains.
+    // If a second server starts in the same process (in tests), the subscriber of the first one stays in use.
     let (filter, handle) = reload::Layer::new(filter(settings.level));
     if tracing_subscriber::registry().with(filter).with(limit).with(lines).with(audit).try_init().is_ok() {
         let _ = FILTER.set(handle);
@@ -59,8 +61,8 @@ pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     [guard, audit_guard]
 }
 
-/// Writes the audit lines that `tell` logs, in a process without a log: a command of an administrator while no
-/// server runs.
+/// Writes the audit lines that `tell` logs. Used in a process that has no log, for a command of an administrator while
+/// no server runs.
 pub(super) fn audit_alone(directory: &Path, settings: LogSettings, tell: impl FnOnce()) {
     let file = AuditFile(RotatedFile::of_administrator(directory, directory.join("audit.log")));
     let (writer, guard) = NonBlockingBuilder::default().lossy(false).finish(file);
@@ -81,7 +83,7 @@ where
     }
 }
 
-/// Makes the filter of a level, which the environment overrides. The audit log is always on.
+/// Makes the filter of a level. The environment may override the level. The audit log is always written.
 fn filter(level: &str) -> EnvFilter {
     let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     match format!("{AUDIT}=info").parse() {
@@ -90,7 +92,8 @@ fn filter(level: &str) -> EnvFilter {
     }
 }
 
-/// Reopens each file by its name before its next line, because it may have been renamed (SIGUSR1, SIGHUP).
+/// Makes each file be opened again by its name before its next line, because it may have been renamed (SIGUSR1,
+/// SIGHUP).
 pub fn reopen() {
     REOPENED.fetch_add(1, Ordering::Relaxed);
     tracing::info!("log reopened");
@@ -103,7 +106,7 @@ pub(super) fn set_level(level: &str) {
     }
 }
 
-/// The audit log's file, created with the first line.
+/// The file of the audit log. It is created with its first line.
 #[derive(Debug)]
 struct AuditFile(RotatedFile);
 
@@ -122,7 +125,7 @@ impl Write for AuditFile {
     }
 }
 
-/// The files of the log. A full disk or a closed standard error loses lines and has no other effect.
+/// The files of the log. If the disk is full or standard error is closed, lines are lost, with no other effect.
 #[derive(Debug)]
 struct Output {
     file: RotatedFile,
@@ -135,7 +138,7 @@ impl Write for Output {
         self.file.follow(REOPENED.load(Ordering::Relaxed));
         let _ = self.file.write_line(line);
         if is_error(line) {
-            // Errors are rare: the file is created with the first one, and opened anew for each.
+            // Errors are rare. Their file is created with the first error, and is opened again for each one.
             self.errors.reopen();
             let _ = self.errors.write_line(line);
             self.errors.file = None;
@@ -170,10 +173,10 @@ impl RotatedFile {
         Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX, reopened: 0 }
     }
 
-    /// Opens the file for an administrator, who may be a different user than the server's. A new file gets the
-    /// owner of the folder, so that the server can use it. Links are not followed, because the server's user could
-    /// plant a link to a file of the administrator. The file is not rotated, because that would leave a new file
-    /// owned by the administrator.
+    /// Opens the file for an administrator, who may be a different user than the server's. A new file gets the owner of
+    /// the folder, so that the server can use it. Links are not followed, because the server's user could place a link
+    /// to one of the administrator's files. The file is not rotated, because the new file would belong to the
+    /// administrator.
     fn of_administrator(directory: &Path, path: PathBuf) -> Self {
         let mut options = OpenOptions::new();
         options.append(true).mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW);
@@ -204,7 +207,7 @@ impl RotatedFile {
         self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
     }
 
-    /// Reopens the file if that was requested since.
+    /// Reopens the file if reopening was requested since it was opened.
     fn follow(&mut self, reopened: u32) {
         if self.reopened != reopened {
             self.reopened = reopened;

@@ -1,4 +1,5 @@
-//! The fields of a log line. Values chosen by peers (ids, hosts, agents) can neither look like other fields nor hide text.
+//! The fields of a log line. Values that peers choose (ids, hosts, agents) must not look like other fields or hide
+//! text.
 
 use std::fmt::{self, Debug, Write};
 
@@ -38,7 +39,7 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| is_visible(c) && !matches!(c, ' ' | '=' | '"' | '\\'))
 }
 
-/// True if the text has the form of `Debug`: in quotes, with every inner quote escaped.
+/// True if the text has the form that `Debug` writes: in quotes, with every inner quote escaped.
 fn is_quoted(text: &str) -> bool {
     let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return false };
     let mut escaped = false;
@@ -50,7 +51,7 @@ fn is_quoted(text: &str) -> bool {
     ends_inside && !escaped
 }
 
-/// True unless the character is a control character (C0, C1), changes the direction of text, or has no width.
+/// False if the character is a control character (C0, C1), changes the direction of text, or has no width.
 fn is_visible(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -1,7 +1,8 @@
-//! Limits the log lines of one kind per second, so that a peer that provokes a line per packet fills neither the disk nor the screen.
+//! Limits the number of log lines of one kind per second, so that a peer that causes a line with each packet fills
+//! neither the disk nor the screen.
 //!
-//! A kind is a place in the source code. Places are hashed into a fixed table of counters without a lock; two places that share a counter
-//! share its limit.
+//! A kind is a place in the source code. Places are mapped by a hash to a fixed table of counters, without a lock. Two
+//! places that share a counter share its limit.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -18,18 +19,19 @@ use crate::control::AUDIT;
 
 /// Maximum lines of one kind per second.
 const LINES_PER_SECOND: u64 = 100;
-/// Number of counters; a power of two, and far more than there are places.
+/// Number of counters: a power of two, and far more than there are places that log.
 const KINDS: usize = 4096;
-/// Number of bits of a counter that hold the lines of its second.
+/// Number of bits of a counter that hold the number of lines.
 const LINE_BITS: u32 = 32;
 
-/// Limits the lines that each place of the code logs in a second. Further lines are omitted, and a notice says how many.
+/// Limits the lines that each place of the code logs in a second. Further lines are omitted, and a notice states how
+/// many.
 pub(super) struct LogLimit {
     began: Instant,
-    /// Counters: the second in the high half, its lines in the low half.
+    /// Counters. The high half holds a second, the low half the number of lines in it.
     kinds: Box<[AtomicU64]>,
-    /// Output for notices of omitted lines. Its lock is taken only for the first line of a new second after a
-    /// flood, and only if it is free.
+    /// Output for notices about omitted lines. Its lock is taken only for the first line of a new second after lines
+    /// were omitted, and only if it is free.
     out: Mutex<NonBlocking>,
     /// True if lines are JSON.
     json: bool,
@@ -41,7 +43,8 @@ impl LogLimit {
         Self { began: Instant::now(), kinds, out: Mutex::new(out), json }
     }
 
-    /// Returns whether a line of this kind may be written in this second, and how many were omitted in the last one.
+    /// Returns whether a line of this kind may be written in this second, and the number of lines that were omitted in
+    /// the last second.
     fn admit(&self, kind: usize, second: u64) -> (bool, u64) {
         let Some(counter) = self.kinds.get(kind % KINDS) else { return (true, 0) };
         let step = |old: u64| {
@@ -57,7 +60,7 @@ impl LogLimit {
         }
     }
 
-    /// Writes the notice of omitted lines in one write, because each write is a line of its own in the queue.
+    /// Writes the notice about omitted lines with a single write, because the queue takes each write as a line.
     fn tell(&self, left_out: u64, level: &Level, target: &str) {
         if let Ok(mut out) = self.out.try_lock() {
             let text = format!("{left_out} more lines like the next one were left out");
@@ -78,12 +81,12 @@ impl LogLimit {
 impl<S: Subscriber> Layer<S> for LogLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        // Actions are always logged; failures are limited like all other lines.
+        // Audit lines about actions are always logged. Those about failures are limited like all other lines.
         if metadata.target() == AUDIT && *metadata.level() == Level::INFO {
             return true;
         }
         let place = std::ptr::from_ref(metadata).addr() / size_of::<usize>();
-        // Multiplication by the golden ratio spreads equally spaced places.
+        // Multiplication by the golden ratio spreads places that are equally spaced.
         let kind = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - KINDS.trailing_zeros());
         let (admitted, left_out) = self.admit(kind, self.began.elapsed().as_secs());
         if left_out > 0 {
@@ -108,7 +111,7 @@ mod tests {
         assert_eq!((limit.admit(7, 4), limit.admit(7, 4)), ((true, 900), (true, 0)));
     }
 
-    /// Keeps each write apart, as the queue does.
+    /// Keeps each write separate, as the queue does.
     #[derive(Clone, Default)]
     struct Writes(Arc<Mutex<Vec<String>>>);
 

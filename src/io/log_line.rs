@@ -1,4 +1,5 @@
-//! A log line in the format that panels read: `2026-11-22 10:06:15,178 [worker-0] INFO  millstream::control - message`. The time is UTC.
+//! A log line in the format that panels read: `2026-11-22 10:06:15,178 [worker-0] INFO  millstream::control - message`.
+//! The time is UTC.
 
 use std::fmt::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +11,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::types::Civil;
 
-/// Formats events as such lines.
+/// Formats events as lines in this format.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line;
 

@@ -1,8 +1,9 @@
-//! A worker's mailbox, to which other threads send: one queue for both lanes, and a waker that is used only while
-//! the worker sleeps.
+//! The mailbox of a worker, to which other threads send. It has one queue for two lanes, and a waker that is used
+//! only while the worker sleeps.
 //!
-//! The lanes differ in what may enter: control mail always may, whereas mirrored units need the credit of their
-//! [`MirroredUnit`]. Both share one order, so that a unit never overtakes the news of its stream.
+//! The lanes differ in what may be sent: mail of the control lane is always accepted, while a mirrored unit needs
+//! credit, which its [`MirroredUnit`] contains. Both lanes share one order, so that a unit never arrives before
+//! the news of its stream.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::protocol::{Listener, PathNews};
 pub(super) enum Mail {
     /// Mail of the control lane.
     Control(ToWorker),
-    /// A unit of the media lane, whose fill is bounded by the units' credits.
+    /// A unit of the media lane. The credits of the units limit the bytes in the lane.
     Mirrored(MirroredUnit),
     /// A connection that another worker accepted.
     Socket(Handover),
@@ -34,11 +35,11 @@ pub(super) enum Mail {
     Datagrams(Passed),
     /// News from another worker about a path whose datagrams this worker receives.
     Path(PathNews),
-    /// New TLS configurations for new connections.
+    /// New TLS configurations, used for new connections.
     Tls(Configs),
-    /// Make room for a newcomer at another worker.
+    /// Close connections to make room for a new peer of another worker.
     GiveWay(GiveWay),
-    /// The watchdog checks that mail is handled.
+    /// A check of the watchdog whether the worker still handles its mail.
     Pulse(Answer),
 }
 
@@ -49,16 +50,16 @@ pub(super) struct Handover {
     pub(super) peer: SocketAddr,
     pub(super) listener: &'static Listener,
     pub(super) permit: Permit,
-    /// Bytes that were received already.
+    /// Bytes that were already received.
     pub(super) received: Bytes,
 }
 
-/// Sleep state of the worker. Waking a sleeping thread costs some microseconds on both sides; sending to an awake
-/// one needs no signal.
+/// Records whether the worker sleeps. Waking a sleeping thread costs some microseconds on both sides; a thread
+/// that is awake needs no signal.
 #[derive(Debug)]
 struct Wakeup {
     asleep: AtomicBool,
-    /// Number of messages sent but not yet taken out.
+    /// Number of messages that were sent and not yet taken out.
     waiting: AtomicUsize,
     waker: Waker,
 }
@@ -71,12 +72,12 @@ pub(super) struct MailSender {
 }
 
 impl MailSender {
-    /// Sends mail, which is never refused. It is lost only if the worker has ended.
+    /// Sends mail. Mail is never refused, and is lost only if the worker has ended.
     pub(super) fn post(&self, mail: Mail) {
         self.wakeup.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = self.queue.send(mail);
-        // SeqCst pairs with `Mailbox::may_sleep`: either the sleeper sees the mail, or this thread sees that the
-        // worker sleeps.
+        // SeqCst pairs with `Mailbox::may_sleep`: either the worker sees the mail before it sleeps, or this
+        // thread sees that the worker sleeps.
         if self.wakeup.asleep.swap(false, Ordering::SeqCst)
             && let Err(error) = self.wakeup.waker.wake()
         {
@@ -90,7 +91,7 @@ impl MailSender {
 pub(super) struct Mailbox {
     queue: Receiver<Mail>,
     wakeup: Arc<Wakeup>,
-    /// Mail that arrived while the worker was falling asleep.
+    /// Mail that arrived while the worker was about to sleep.
     early: Option<Mail>,
 }
 
@@ -114,7 +115,8 @@ impl Mailbox {
         self.wakeup.waiting.load(Ordering::Relaxed)
     }
 
-    /// Announces sleep. Returns false if there is mail, so that the worker must not wait.
+    /// Announces that the worker is about to sleep. Returns false if there is mail, in which case the worker must
+    /// not sleep.
     pub(super) fn may_sleep(&mut self) -> bool {
         self.wakeup.asleep.store(true, Ordering::SeqCst);
         self.early = self.queue.try_recv().ok();
@@ -153,7 +155,7 @@ mod tests {
                 want += 1;
             }
             if want < 20_000 && mailbox.may_sleep() {
-                // Wait without a deadline, so that a lost wake-up makes the test hang.
+                // Wait without a deadline. If the wake-up is lost, the test hangs.
                 poll.poll(&mut events, None).unwrap();
                 mailbox.awake();
             }

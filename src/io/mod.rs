@@ -1,5 +1,5 @@
-//! The only module with sockets, system calls, threads and clocks. It drives the machines: [`shell`] drives a worker each, `control_thread`
-//! the control machine, `jobs` does blocking work, `host` measures the machine.
+//! The only module with sockets, system calls, threads and clocks. It drives the state machines: a [`shell`] drives
+//! each worker, and `control_thread` drives control. `jobs` does blocking work, and `host` measures the machine.
 
 mod blob_files;
 mod budget;

@@ -1,7 +1,7 @@
 //! Messages to the service manager (sd_notify(3)): the server is ready, is draining, or is alive.
 //!
-//! A manager with a watchdog (`WatchdogSec=` of systemd) ends a server that is silent for too long. The server signals that it is alive
-//! only if each worker and control have handled a message since the last signal.
+//! A service manager with a watchdog (`WatchdogSec=` of systemd) ends a server that is silent for too long. The server
+//! signals that it is alive only if control and each worker have handled a message since the last signal.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -19,12 +19,12 @@ use super::control_thread::{ControlMail, ControlSender};
 use super::mailbox::{Mail, MailSender};
 use crate::types::WorkerId;
 
-/// The variable that names the manager's socket: a path, or an abstract name after `@`.
+/// The variable that names the manager's socket: a path, or `@` and an abstract name.
 const SOCKET: &str = "NOTIFY_SOCKET";
 /// The variables of the watchdog: its timeout in microseconds, and the process that it watches.
 const WATCHDOG: &str = "WATCHDOG_USEC";
 const WATCHDOG_PROCESS: &str = "WATCHDOG_PID";
-/// Number of signals within the watchdog's timeout.
+/// Number of signals sent within the watchdog's timeout.
 const SIGNS: u32 = 2;
 
 /// The service manager that started this process.
@@ -51,12 +51,12 @@ impl ServiceManager {
             None => SocketAddr::from_pathname(name)?,
         };
         let socket = UnixDatagram::unbound()?;
-        // A manager that does not read must not block the server.
+        // The server must not block if the manager does not read.
         socket.set_nonblocking(true)?;
         Ok(Self { socket, address })
     }
 
-    /// Reports that everything listens.
+    /// Reports that all listeners are open.
     pub fn ready(&self, status: &str) {
         self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")));
     }
@@ -97,7 +97,8 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Starts the thread that signals that the server is alive, if there is a watchdog. It ends with the server.
+    /// Starts the thread that signals that the server is alive, if there is a watchdog. The thread ends with the
+    /// server.
     pub(super) fn start(self, manager: Arc<ServiceManager>) -> io::Result<()> {
         let Some(interval) = interval() else { return Ok(()) };
         let watch = move || {
@@ -109,8 +110,8 @@ impl Pulse {
         thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
     }
 
-    /// Asks each thread once and waits for all answers, however long that takes. Logs the threads that have not answered within `patience`.
-    /// Returns false when the server has ended.
+    /// Sends a check to each thread and waits for all answers, however long that takes. Logs which threads have not
+    /// answered within `patience`. Returns false if the server has ended.
     fn round(&self, patience: Duration) -> bool {
         let (answer, answers) = channel();
         for worker in &self.workers {
@@ -175,7 +176,7 @@ mod tests {
         let pulse = Pulse { workers: vec![first, second], control };
         let (done, ended) = channel();
         let round = thread::spawn(move || {
-            // Without any patience, the round logs a line and goes on waiting.
+            // With a patience of zero, the round logs a line and continues to wait.
             done.send(pulse.round(Duration::ZERO)).unwrap();
             (pulse, done)
         });
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(ended.recv(), Ok(true));
         drop(of_control);
 
-        // If a thread ends instead of answering, the watch ends.
+        // If a thread ends without an answer, the watch ends.
         let (pulse, done) = round.join().unwrap();
         let round = thread::spawn(move || done.send(pulse.round(Duration::ZERO)).unwrap());
         assert!(mail.recv().is_ok());
@@ -216,7 +217,7 @@ mod tests {
                 assert_eq!(std::str::from_utf8(&bytes[..length]), Ok(want));
             }
         }
-        // If the receiver is missing or does not read, that is only logged.
+        // A receiver that is missing or does not read only causes a log line.
         ServiceManager::at(OsStr::new("/nowhere/notify")).unwrap().ready("");
         assert!(ServiceManager::at(OsStr::new(&"x".repeat(200))).is_err());
     }

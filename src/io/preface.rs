@@ -1,10 +1,10 @@
-//! Accepted connections whose proxy has yet to name its client (`server.proxy_protocol`). Until the header is complete there is no session,
-//! because everything about a session depends on its peer.
+//! Accepted connections whose proxy has not yet named its client (`server.proxy_protocol`). There is no session until
+//! the header is complete, because everything about a session depends on its peer.
 //!
 //! 1. A connection from an address that is not a trusted proxy is refused at once.
-//! 2. The header is peeked at in the kernel's buffer and read only once it is complete, so that nothing after it is
-//!    touched: TLS may begin there.
-//! 3. If a header is malformed or late, the connection is closed, with one line in the log.
+//! 2. The header is examined in the kernel's buffer, and read only once it is complete. The bytes after it are not
+//! touched, because TLS may begin there.
+//! 3. If a header is malformed or late, the connection is closed, and one line is logged.
 
 mod header;
 
@@ -20,9 +20,9 @@ use super::budget::Permit;
 use crate::protocol::Listener;
 use header::{HEADER_BYTES_MAX, Header, Malformed};
 
-/// Time limit for a header. Proxies send it with the first segment.
+/// Time limit for a header. A proxy sends the header with its first segment.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum waiting connections of a worker; beyond it the oldest is refused.
+/// Maximum number of waiting connections of a worker. If there are more, the oldest one is refused.
 const WAITING_MAX: usize = 1024;
 
 /// A connection that waits for its header.
@@ -39,18 +39,18 @@ pub(super) struct Accepted {
     /// The address of the proxy.
     pub(super) peer: SocketAddr,
     pub(super) listener: &'static Listener,
-    /// The permit of the proxy, which is replaced by that of the client.
+    /// The permit of the proxy. It is later replaced by one for the client.
     pub(super) permit: Permit,
 }
 
 /// Connections that wait for their header.
 #[derive(Debug)]
 pub(super) struct Prefaces {
-    /// Token of the first place; further places count down from it.
+    /// Token of the first place. The tokens of further places count down from it.
     first: usize,
     places: Vec<Option<Waiting>>,
     free: Vec<usize>,
-    /// Deadlines, places and numbers of the connections, oldest first.
+    /// Deadlines, places and numbers of the waiting connections, oldest first.
     order: VecDeque<(Instant, usize, u64)>,
     begun: u64,
     readable: Vec<usize>,
@@ -70,7 +70,8 @@ impl Prefaces {
         }
     }
 
-    /// Handles an event if its token is that of a place, and returns whether it is. There are never more than [`WAITING_MAX`] places.
+    /// Handles an event if its token is that of a place. Returns true if it is. There are never more than
+    /// [`WAITING_MAX`] places.
     pub(super) fn take_event(&mut self, token: Token) -> bool {
         let Some(place) = self.first.checked_sub(token.0).filter(|place| *place < WAITING_MAX) else {
             return false;
@@ -102,8 +103,8 @@ impl Prefaces {
         Ok(())
     }
 
-    /// Returns the connections whose header is complete, with their client, and the number refused since the last call: late, malformed, or
-    /// too many.
+    /// Returns the connections whose header is complete, each with its client, and the number of connections refused
+    /// since the last call because their header was late or malformed, or because too many waited.
     pub(super) fn turn(&mut self, now: Instant, registry: &Registry) -> (Vec<(Accepted, SocketAddr)>, u32) {
         let mut ready = Vec::new();
         for place in std::mem::take(&mut self.readable) {
@@ -168,7 +169,7 @@ pub(super) fn note_refused(listener: &Listener, peer: SocketAddr, why: &str) {
 }
 
 impl Accepted {
-    /// Takes the header out of the socket; `None` if it is incomplete.
+    /// Takes the header out of the socket; `None` if the header is incomplete.
     fn take_header(&mut self) -> Result<Option<Header>, &'static str> {
         let mut buffer = [0; HEADER_BYTES_MAX];
         let seen = loop {
@@ -183,7 +184,7 @@ impl Accepted {
         let bytes = buffer.get(..seen).unwrap_or_default();
         let header = header::read(bytes).map_err(|Malformed(why)| why)?;
         if let Some(header) = header {
-            // The header was seen in the kernel's buffer, so that a single read takes all of it.
+            // The whole header is in the kernel's buffer, so a single read takes all of it.
             let whole = buffer.get_mut(..header.bytes).unwrap_or_default();
             self.stream.read_exact(whole).map_err(|_| "the connection broke")?;
         }

@@ -1,9 +1,9 @@
-//! The process that makes pictures of key frames: this program again, with no rights but to compute.
+//! The process that makes pictures of key frames: this program again, with no privileges except to compute.
 //!
-//! The decoders process bytes from strangers, and one of the decoders is in C++. They therefore run in a process
-//! without rights: no files but the socket that it was started with, no network, no environment, no way to start
-//! another process or to gain rights, and limited memory and time ([`sys::confine`]). It reads requests and writes
-//! answers until the socket is closed.
+//! The decoders process bytes from strangers, and one of the decoders is written in C++. They therefore run in a
+//! process without privileges: it has no files except the socket with which it was started, no network and no
+//! environment, cannot start another process or gain privileges, and has limited memory and time
+//! ([`sys::confine`]). It reads requests and writes answers until the socket is closed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,10 +13,10 @@ use picture::{Answer, Error, HEAD_BYTES, REQUEST_BYTES_MAX, Request, length_of};
 
 use super::sys;
 
-/// Exit code of a process that could not give up its rights.
+/// Exit code of a process that could not give up its privileges.
 pub const UNCONFINED: u8 = 70;
 
-/// Gives up all rights, and makes pictures until standard input ends. Returns the exit code.
+/// Gives up all privileges, and makes pictures until standard input ends. Returns the exit code.
 #[must_use]
 pub fn run() -> u8 {
     match sys::confine::confine() {

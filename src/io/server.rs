@@ -1,4 +1,4 @@
-//! The whole server as one value: binds everything, starts the threads, and reports its end.
+//! The whole server as one value: binds the ports, starts the threads, and reports how the server ends.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -33,22 +33,23 @@ use crate::store::{self, Key, Store, backup};
 use crate::types::WorkerId;
 use crate::worker::TranscoderBudget;
 
-/// Divisor of the memory that gives the default limit of rings. Sessions, sockets, the store and other programs need the rest.
+/// The default limit of all rings is the machine's memory divided by this. Sessions, sockets, the store and other
+/// programs need the rest.
 const RING_MEMORY_SHARE: usize = 4;
 /// Limit of rings if the machine's memory is unknown.
 const RING_BYTES: usize = 1024 * 1024 * 1024;
-/// Number of port numbers requested from the kernel until one is free for UDP and TCP.
+/// Maximum number of port numbers that are requested from the kernel to find one that is free for both UDP and TCP.
 const FREE_PORT_ATTEMPTS: u32 = 32;
-/// Number of descriptors that connections never get: listeners, the store, the log.
+/// Number of descriptors that connections never use: they are for listeners, the store and the log.
 const FILES_KEPT: usize = 64;
-/// Number of descriptors that must be free when everything listens, because the API reads and writes files.
+/// Number of descriptors that must be free after all listeners are open, because the API reads and writes files.
 const FILES_RESERVED: usize = 8;
-/// Divisor of the descriptors that are reserved for files, pushes, pulls and jobs.
+/// Divisor of all descriptors that gives the number reserved for files, pushes, pulls and jobs.
 const FILES_KEPT_SHARE: usize = 8;
-/// Number of records of the store that are decoded at a time while the next are read.
+/// Number of records of the store that are decoded together, while the next ones are read.
 const RESTORED_AT_ONCE: usize = 1024;
 
-/// The reason why the server did not start. Nothing is left running.
+/// The reason why the server did not start. No thread of it is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A port could not be bound.
@@ -94,11 +95,11 @@ impl StartError {
 /// A notice of a running server to its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// A signal was received; sent by the owner's own signal handler.
+    /// A signal was received. The owner's own signal handler sends this.
     Signal(i32),
-    /// All sessions of a drain have ended, or its time is over: the server is to be shut down.
+    /// All sessions of a drain have ended, or the time for the drain is over. The server should now be shut down.
     Left,
-    /// A thread of the server has ended: expected after a drain, a crash otherwise.
+    /// A thread of the server has ended. After a drain this is expected; otherwise the thread has crashed.
     ThreadEnded,
 }
 
@@ -111,7 +112,7 @@ pub enum StopReason {
     Died,
 }
 
-/// Notifies the owner of the end of a thread, however it ends.
+/// Notifies the owner when a thread ends, whether it returns or panics.
 struct Farewell(Sender<Notice>);
 
 impl Drop for Farewell {
@@ -132,11 +133,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store, binds the ports and starts the threads. When it returns, all ports listen. `notices`
-    /// reports the end of each thread. The settings are read again from `options` later.
+    /// Opens the store, binds the ports and starts the threads. When this function returns, all ports accept
+    /// connections. `notices` gets a message when a thread ends. The settings can later be read again from `options`.
     ///
     /// # Errors
-    /// A port in use, a store that is locked or damaged, or a system without resources.
+    /// A port is in use, the store is locked or damaged, or the system lacks resources.
     pub fn start(config: &Config, options: &Options, notices: &Sender<Notice>) -> Result<Self, StartError> {
         let open_files = raise_open_files();
         let (mut records, membership) = Records::open(config)?;
@@ -185,8 +186,8 @@ impl Server {
             free_memory: FreeMemory::new(clock::now().mono),
         };
         local::start(&config.home, control_sender.clone())?;
-        // The workers get the applications by mail before they accept connections, so that a client that connects
-        // as soon as a port is open does not find the application missing.
+        // The workers must know the applications before they accept connections. Otherwise a client that connects as
+        // soon as a port is open might not find its application.
         control_thread.deliver();
 
         let shells = Shells {
@@ -235,7 +236,7 @@ impl Server {
 
     /// Stops admitting new sessions, and reports [`Notice::Left`] when the existing ones have ended.
     pub fn leave(&self) {
-        // No reply is needed; the log says whether the server was draining already.
+        // The reply is not needed. The log says whether the server was draining already.
         let (reply, _) = channel();
         self.pulse.control.send(ControlMail::Order { order: Order::Drain { is_leaving: true }, reply });
     }
@@ -254,7 +255,7 @@ impl Server {
         self.pulse.clone().start(manager)
     }
 
-    /// The number of threads that report their end.
+    /// The number of threads that report when they end.
     #[must_use]
     pub const fn threads(&self) -> usize {
         self.workers.len() + 2
@@ -263,7 +264,7 @@ impl Server {
     /// Waits for the threads to end.
     #[must_use]
     pub fn join(self) -> StopReason {
-        // The control thread ends once everything is drained, which also closes the store's queue.
+        // The control thread ends once everything is drained. That closes the store's queue, too.
         let threads = [self.control_thread].into_iter().chain(self.workers).chain([self.store]);
         let died = threads.map(JoinHandle::join).filter(Result::is_err).count();
         if died == 0 { StopReason::Drained } else { StopReason::Died }
@@ -314,7 +315,7 @@ impl Shells {
     }
 }
 
-/// Returns the function that delivers answers of the job service.
+/// Returns the function that delivers answers of the job service to their submitters.
 fn deliver(control_sender: &ControlSender, workers: &[MailSender]) -> Arc<Deliver> {
     let (control_sender, workers) = (control_sender.clone(), workers.to_vec());
     Arc::new(move |asker, done| match asker {
@@ -327,7 +328,7 @@ fn deliver(control_sender: &ControlSender, workers: &[MailSender]) -> Arc<Delive
     })
 }
 
-/// Starts a thread whose end is reported.
+/// Starts a thread. `notices` gets a message when it ends.
 fn start_thread(
     name: &str,
     notices: &Sender<Notice>,
@@ -348,8 +349,8 @@ struct Sockets {
     ports: Vec<(&'static Port, UdpSocket, u16)>,
 }
 
-/// Binds a port for these workers, and the listener beside it under the same number. A number chosen by the kernel
-/// for one of them may be in use for the other; then another number is tried.
+/// Binds a port for each of these workers, and `beside`, a listener with the same port number. If the kernel selects a
+/// number for one of them that is in use for the other, another number is tried.
 fn bind_port(
     of_workers: &mut [Sockets],
     (shared, beside): (&'static Port, Option<&'static Listener>),
@@ -406,7 +407,8 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
     Ok((addresses, of_workers))
 }
 
-/// Makes the TLS settings for connections between nodes. Without a cluster secret the key is random and there is no listener.
+/// Makes the TLS settings for connections between nodes. If there is no cluster secret, the key is random, and no
+/// listener is opened for nodes.
 fn nodes(config: &Config, seed: &Seed) -> Result<NodeConfigs, CertificateError> {
     match node_secret(&config.server) {
         Some(secret) => NodeConfigs::of_secret(secret.as_bytes()),
@@ -418,8 +420,8 @@ fn nodes(config: &Config, seed: &Seed) -> Result<NodeConfigs, CertificateError> 
     }
 }
 
-/// Loads the certificate, or makes a self-signed one if there is none. If the files are unusable, TLS listeners run with a temporary
-/// certificate, and the files are watched.
+/// Loads the certificate, or makes a self-signed one if there is none. If the files cannot be used, TLS listeners use a
+/// temporary certificate, and the files are watched for a change.
 fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), CertificateError> {
     let [certificate, chain, key] = config.certificate_files();
     let files = CertificateFiles { certificate, chain, key };
@@ -453,7 +455,7 @@ fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), Certifica
     Ok((files, configs))
 }
 
-/// Raises the limit of open files as far as allowed; `None` if it could not be read.
+/// Raises the limit of open files as far as allowed, and returns it; `None` if it could not be read.
 fn raise_open_files() -> Option<u64> {
     sys::raise_open_files()
         .inspect_err(|error| tracing::warn!(%error, "limit of open files not readable"))
@@ -465,8 +467,8 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Restores control from the store. Records are decoded while more are read, so at most a few thousand exist in
-/// both forms.
+/// Restores control from the store. Records are decoded while further ones are read, so that at most a few thousand of
+/// them are in memory in both forms.
 fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<Control, StartError> {
     let (sender, batches) = sync_channel::<Result<Vec<(Key, Bytes)>, store::Error>>(2);
     let records = batches.into_iter().map(|batch| Ok(Restored::decode(&batch?)?));
@@ -479,14 +481,14 @@ fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<
                     let _ = sender.send(Ok(mem::take(&mut batch)));
                 }
             });
-            // The receiver has stopped if a record could not be decoded.
+            // Sending fails only if the receiver has stopped, because a record could not be decoded.
             let _ = sender.send(read.map(|()| batch));
         });
         Ok(Control::new(clock::now(), config, records, seed)?)
     })
 }
 
-/// Returns the limit in bytes of all rings together.
+/// Returns the limit, in bytes, of all rings together.
 fn ring_bytes(limits: Limits) -> usize {
     match limits.ring_memory {
         0 => host::memory().map_or(RING_BYTES, |bytes| bytes / RING_MEMORY_SHARE),
@@ -494,7 +496,7 @@ fn ring_bytes(limits: Limits) -> usize {
     }
 }
 
-/// Returns the limits with no more connections than the descriptors allow.
+/// Returns the limits, with the number of connections reduced to what the descriptors allow.
 fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limits {
     let Some(files) = open_files else { return limits };
     let files = usize::try_from(files).unwrap_or(usize::MAX);
@@ -507,8 +509,9 @@ fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limi
     Limits { connections, ..limits }
 }
 
-/// Returns the number of connections that this many descriptors allow; files, pushes, pulls, jobs and the store
-/// need some of them. If there are very few, half are for connections, as far as the descriptors in use allow.
+/// Returns the number of connections that this many descriptors allow. Files, pushes, pulls, jobs and the store need
+/// some of the descriptors. If there are very few descriptors, half of them are for connections, as far as the
+/// descriptors in use allow.
 const fn connections_within(files: usize, in_use: usize) -> usize {
     let left = files.saturating_sub(FILES_KEPT + files / FILES_KEPT_SHARE);
     let wanted = if left > files / 2 { left } else { files / 2 };
@@ -518,7 +521,7 @@ const fn connections_within(files: usize, in_use: usize) -> usize {
 
 /// Returns the number of open descriptors.
 fn files_in_use() -> usize {
-    // Reading this folder uses a descriptor itself.
+    // Reading this folder uses one descriptor itself.
     std::fs::read_dir("/proc/self/fd").map_or(FILES_KEPT, |files| files.count().saturating_sub(1))
 }
 
@@ -547,7 +550,7 @@ fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> Contro
     }
 }
 
-/// Returns the addresses of the machine's interfaces, loopback included.
+/// Returns the addresses of the machine's network interfaces, including loopback.
 fn own_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {
         Ok(interfaces) => interfaces.into_iter().map(|interface| interface.ip()).collect(),
@@ -558,8 +561,8 @@ fn own_addresses() -> Vec<IpAddr> {
     }
 }
 
-/// Returns the name of this server in records (hostAddress, docs/rest.md): from the environment, else the first private IPv4 address, else
-/// any address that is not loopback.
+/// Returns the name of this server in records (hostAddress, docs/rest.md): the one set in the environment, else the
+/// first private IPv4 address, else any address except loopback.
 fn host_address(own: &[IpAddr]) -> String {
     let is_private = |address: &&IpAddr| matches!(address, IpAddr::V4(v4) if v4.is_private());
     let fallback = || own.iter().find(|address| !address.is_loopback());

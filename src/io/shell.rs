@@ -1,5 +1,5 @@
-//! The shell of a worker: everything around the loop that drives its sessions (`driver`), i.e. mail, listeners and
-//! admitted peers, shared ports, jobs, and the drain.
+//! The shell of a worker. The loop that drives the worker's sessions is `driver`; the shell does everything else: mail,
+//! listeners, the admission of peers, shared ports, jobs, and the drain.
 
 mod forwarding;
 mod machine;
@@ -35,37 +35,38 @@ use forwarding::Forwarding;
 pub(super) use forwarding::{Inbox, Inboxes, Passed};
 use machine::{Colleagues, WorkerMachine};
 
-/// The token of the wake-up.
+/// The token of the event that wakes the worker.
 const WAKE: Token = Token(usize::MAX);
-/// The token of the first listener; further ones count down from it.
+/// The token of the first listener. The tokens of further listeners count down from it.
 const LISTENERS: usize = usize::MAX - 1;
-/// The token of the first connection whose proxy has not named its client yet; further ones count down from it.
+/// The token of the first connection whose proxy has not named its client yet. The tokens of further ones count down
+/// from it.
 const PREFACES: usize = LISTENERS - (1 << 16);
-/// Bounds of a worker's turn.
+/// Limits of a worker's turn.
 const BOUNDS: Bounds = Bounds {
     read: 64 * 1024,
     read_turn: 256 * 1024,
     write_turn: 8 * 1024 * 1024,
     catch_up_turn: 512 * 1024,
     receives_turn: ports::RECEIVES_TURN,
-    // The arithmetic of handshakes must not delay media.
+    // The cryptography of handshakes must not delay media.
     handshakes_turn: 4,
     udp_bursts: false,
     settle: Duration::ZERO,
 };
-/// Time for which deadlines wait after the process was held up, so that other workers can pass on datagrams.
+/// Time for which deadlines are delayed after the process was held up, so that other workers can pass on datagrams.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Maximum bytes of other workers' datagrams handled in one turn; the last mail may exceed it.
+/// Maximum bytes of datagrams from other workers that are handled in one turn. The last mail may exceed this.
 const PASSED_TURN: usize = 256 * 1024;
 /// Maximum number of connections accepted from one listener in one turn.
 const ACCEPT_TURN: usize = 64;
-/// Pause after the process ran out of descriptors.
+/// Pause in accepting connections after the process has run out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Slack of the load balancing: a worker hands a new connection over if it has more than the least loaded worker plus 25 % plus this
-/// number.
+/// Tolerance of the load balancing. A worker hands a new connection over if it has more connections than the least
+/// loaded worker, plus 25 %, plus this number.
 const HANDOVER_SLACK: u32 = 8;
 
-/// The parts of a shell.
+/// The parts from which a shell is made.
 pub(super) struct Parts {
     pub(super) id: WorkerId,
     pub(super) poll: Poll,
@@ -103,7 +104,7 @@ pub(super) struct Budgets {
     pub(super) blob_files: BlobFiles,
     /// Listeners whose connections begin with a PROXY header.
     pub(super) proxied: Proxied,
-    /// The bytes of datagrams on their way to each worker.
+    /// For each worker, the number of bytes of datagrams that are on their way to it.
     pub(super) inboxes: Inboxes,
 }
 
@@ -174,7 +175,7 @@ impl Shell {
         WAKE
     }
 
-    /// Runs until the worker is drained and all closing messages are sent or timed out.
+    /// Runs until the worker is drained, and all closing messages are sent or have timed out.
     pub(super) fn run(mut self) {
         while !self.machine.drained || self.driver.has_lingering() {
             let patience = self.patience();
@@ -200,7 +201,7 @@ impl Shell {
         }
     }
 
-    /// Returns the time to wait. Other threads wake a worker only if it has announced sleep.
+    /// Returns the time to wait for events. Other threads wake a worker only if it has announced that it sleeps.
     fn patience(&mut self) -> Option<Duration> {
         if self.driver.has_work(&self.machine) || !self.mailbox.may_sleep() {
             return Some(Duration::ZERO);
@@ -215,8 +216,8 @@ impl Shell {
     }
 
     fn mail(&mut self, now: Now) {
-        // Datagrams that arrive in the meantime wait for the next turn, because other workers can send faster than
-        // this one handles.
+        // Datagrams that arrive during this loop wait for the next turn, because other workers may send faster than
+        // this one can handle.
         let (mut left, mut passed_left) = (self.mailbox.waiting(), PASSED_TURN);
         while left > 0
             && passed_left > 0
@@ -242,8 +243,8 @@ impl Shell {
                     let _ = answer.send(Some(self.id));
                 }
                 Mail::Socket(handover) => {
-                    // The connection was counted at its handover, so that a burst is spread. Its socket counts it
-                    // again.
+                    // The connection was counted when it was handed over, so that a burst of connections is spread. Its
+                    // socket will be counted again, so undo that first count.
                     if let Some(load) = self.load() {
                         load.fetch_sub(1, Ordering::Relaxed);
                     }
@@ -268,7 +269,7 @@ impl Shell {
             for accepted in 0.. {
                 if accepted == ACCEPT_TURN {
                     self.pending_accept = true;
-                    // The next turn must not sleep, so that it continues to accept.
+                    // Do not sleep in the next turn, so that accepting continues.
                     self.accept_paused_until = Some(now.mono);
                     break;
                 }
@@ -314,7 +315,7 @@ impl Shell {
         }
     }
 
-    /// Admits the clients named by proxies.
+    /// Admits the clients that proxies have named.
     fn take_prefaces(&mut self, now: Now) {
         let (ready, refused) = self.prefaces.turn(now.mono, self.driver.registry());
         (0..refused).for_each(|_| self.machine.worker.note_refused(Refused::Preface));
@@ -333,12 +334,12 @@ impl Shell {
         }
     }
 
-    /// Passes an admitted connection to the worker that should have it.
+    /// Passes an admitted connection to the least loaded worker, or keeps it.
     fn admitted(&mut self, now: Now, handover: Handover) {
         self.make_room(now);
         let listener = handover.listener;
-        // A connection to a listener beside a port stays here: only its first bytes show which worker has its
-        // session.
+        // A connection to a listener beside a shared port stays on this worker: only its first bytes show which worker
+        // has the session it belongs to.
         let target = if listener.beside.is_none() { self.less_loaded() } else { None };
         match target
             .and_then(|index| Some((self.machine.colleagues.workers.get(index)?, self.loads.get(index)?)))
@@ -351,7 +352,7 @@ impl Shell {
         }
     }
 
-    /// Hands connections over to the workers that have their sessions.
+    /// Hands connections over to the workers that have the sessions they belong to.
     fn post_moved(&mut self) {
         for (to, moved) in self.driver.take_moved() {
             let index = usize::from(to.0);
@@ -364,8 +365,8 @@ impl Shell {
         }
     }
 
-    /// Makes unauthenticated connections give way to the peer just admitted, if the server is crowded. If this worker has none, the others
-    /// search theirs.
+    /// If the server is crowded, closes unauthenticated connections to make room for the peer that was just admitted.
+    /// If this worker has none, the other workers look for some.
     fn make_room(&mut self, now: Now) {
         let Some(way) = self.budget.give_way() else { return };
         if self.driver.give_way(now, &mut self.machine, way) == 0 {
@@ -373,7 +374,7 @@ impl Shell {
         }
     }
 
-    /// Returns the least loaded worker, if this one has clearly more connections.
+    /// Returns the least loaded worker if this worker has clearly more connections.
     fn less_loaded(&self) -> Option<usize> {
         let own = self.load()?.load(Ordering::Relaxed);
         let loads = self.loads.iter().map(|load| load.load(Ordering::Relaxed));
@@ -384,7 +385,8 @@ impl Shell {
 
     fn begin(&mut self, now: Now, handover: Handover) {
         let Handover { stream, peer, listener, permit, received } = handover;
-        // This slot may have been freed in this turn: close its former socket before the slot is reused.
+        // The slot of the new connection may have been freed in this turn. Its former socket must be closed before the
+        // slot is used again.
         self.driver.perform_all(now, &mut self.machine);
         let _ = stream.set_nodelay(true);
         let transport = self.accepted(stream, listener);

@@ -1,4 +1,5 @@
-//! `millstream store ...`: tools for the store of a server that does not run, and backups of one that does (docs/store.md).
+//! `millstream store ...`: tools for the store of a server that is not running, and backups of one that is running
+//! (docs/store.md).
 
 #[cfg(test)]
 mod tests;
@@ -22,21 +23,21 @@ use crate::control::{Restored, StoredRecords, found_recording};
 use crate::disk::{self, SystemDisk};
 use crate::store::{self, Key, Kind, Op, RedbStore, Store, Task, backup, salvage};
 
-/// Maximum number of recordings that one run lists.
+/// Maximum number of recordings that one run finds.
 const FOUND_MAX: usize = 1_000_000;
 /// Maximum depth of folders.
 const DEPTH_MAX: usize = 16;
-/// Range of random ids, numbers of eleven digits.
+/// Number of possible random numbers in an id, which have eleven digits.
 const ID_NUMBERS: u64 = 100_000_000_000;
 /// Number of records committed together.
 const COMMITTED_AT_ONCE: usize = 1000;
 /// Extensions of playable files.
 const PLAYABLE: [&str; 3] = ["mp4", "webm", "flv"];
 
-/// Runs a task. Returns the text to print.
+/// Runs a task, and returns the text to print.
 ///
 /// # Errors
-/// The reason of a failure, in one line, with advice.
+/// The reason of the failure, in one line, with advice.
 pub fn run(options: &Options, task: &Task, out: &mut dyn Write) -> Result<String, String> {
     let config = Config::read(options).map_err(|error| error.to_string())?;
     if !options.is_home() && !config.used {
@@ -138,7 +139,7 @@ fn back_up(config: &Config, to: Option<&Path>) -> Result<String, String> {
     Ok(format!("backed up: {} and {}", copy.display(), to.display()))
 }
 
-/// Writes a JSON object per line: kind, application, id, record. It contains secrets.
+/// Writes one JSON object per line: kind, application, id, record. The records contain secrets.
 fn export(all: &[(Key, Bytes)], out: &mut dyn Write) -> io::Result<()> {
     for (key, bytes) in all {
         let record: serde_json::Value = serde_json::from_slice(StoredRecords::json_of(bytes))?;
@@ -166,7 +167,7 @@ fn rescue(store: &Path, from: &Path) -> Result<String, String> {
 }
 
 fn reindex(config: &Config) -> Result<String, store::Error> {
-    // The operator has requested this, so a missing store is created.
+    // The operator has requested this task, so a store that is missing is created.
     let mut store = RedbStore::open(&config.store_file())?;
     let all = store.load()?;
     let mut known: Vec<Vec<String>> =
@@ -191,7 +192,7 @@ fn reindex(config: &Config) -> Result<String, store::Error> {
     Ok(format!("listed: {} recordings that had no record, beside {} records", found.len(), all.len()))
 }
 
-/// Finds the playable files below a folder of an application. No link is followed.
+/// Finds the playable files below a folder of an application. Links are not followed.
 fn look(app: &Path, names: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     let folder = names.iter().fold(app.to_path_buf(), |folder, name| folder.join(name));
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -216,7 +217,8 @@ fn record_of(folder: &Path, app: &str, below: &[String], random: &mut Random) ->
     let data = file.metadata().ok()?;
     let written = data.modified().ok()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let date_ms = i64::try_from(written.as_millis()).unwrap_or(i64::MAX);
-    // Ids as control makes them: the time first, so that recordings sort in order, then a random number.
+    // An id has the same form as one made by control: first the time, so that recordings sort in order, then a random
+    // number.
     let id = format!("{date_ms:013}{:011}", random.below(ID_NUMBERS));
     let (key, bytes) = found_recording(app, below, &id, date_ms, jobs::finished(&file, data.len()));
     Some(Op::Put(key, bytes))

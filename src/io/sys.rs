@@ -1,4 +1,4 @@
-//! System calls that no dependency wraps. The only module with `unsafe`.
+//! System calls that no dependency wraps. Only this module contains `unsafe`.
 #![allow(unsafe_code, reason = "thin calls into libc; each block states why it is sound")]
 
 pub(super) mod confine;
@@ -10,8 +10,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(crate) use memory_files::{MemoryFiles, write_more};
 
-/// Limits the bytes of a TCP connection that the kernel holds unsent (`TCP_NOTSENT_LOWAT`): writes are refused above it, so that a slow
-/// peer's backlog stays in the shared ring.
+/// Limits the unsent bytes that the kernel holds for a TCP connection (`TCP_NOTSENT_LOWAT`). Beyond the limit, writes
+/// are refused, so that the backlog of a slow peer stays in the shared ring.
 pub(crate) fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value)
@@ -44,8 +44,8 @@ fn option(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int) -> io
     if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes the kernel fragment datagrams that are too large for a path, like other SRT implementations, because nothing here discovers path
-/// MTUs.
+/// Makes the kernel fragment datagrams that are too large for a path. Other SRT implementations do the same, and this
+/// server does not discover the MTU of a path.
 pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
     if option(socket, libc::SOL_SOCKET, libc::SO_DOMAIN)? == libc::AF_INET6 {
@@ -55,8 +55,8 @@ pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Frees the empty pages that the allocator keeps for the calling thread, and returns memory to the system that has
-/// been free for a second. The allocator itself does so only on allocations, so idle threads would keep hundreds of
-/// megabytes after a flood. Memory outside of pages is shared by all threads, so any thread can return it.
+/// been free for a second. The allocator does this by itself only when memory is allocated, so idle threads would keep
+/// hundreds of megabytes after a flood. All threads share memory outside of pages, so any thread can return it.
 pub(crate) fn return_memory() {
     // SAFETY: the call takes no pointers, and may be made by any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(false) }
@@ -66,15 +66,17 @@ pub(crate) fn return_memory() {
 const FILE_MODE: libc::mode_t = 0o644;
 const FOLDER_MODE: libc::mode_t = 0o755;
 
-/// Opens the file of a name in a folder, or creates it if `O_CREAT` is among the flags; a link is an error (`openat` with `O_NOFOLLOW`).
+/// Opens the file with this name in a folder, or creates it if `O_CREAT` is set in `flags`. A link is an error
+/// (`openat` with `O_NOFOLLOW`).
 pub(crate) fn open_beside(folder: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
     let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: the descriptor is borrowed and therefore open, `name` ends with NUL, and the mode that O_CREAT asks for is given.
+    // SAFETY: the descriptor is borrowed and therefore open, `name` ends with NUL, and a mode is given, which
+    // O_CREAT needs.
     let opened = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, FILE_MODE) };
     if opened < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    // SAFETY: the call has just made this descriptor, and no other code knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
 
@@ -85,7 +87,8 @@ pub(crate) fn make_folder_beside(folder: BorrowedFd<'_>, name: &CStr) -> io::Res
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Renames a file within a folder; an existing target is an error (`renameat2` with `RENAME_NOREPLACE`).
+/// Renames a file within a folder. It is an error if a file with the new name exists (`renameat2` with
+/// `RENAME_NOREPLACE`).
 pub(crate) fn rename_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> io::Result<()> {
     let folder = folder.as_raw_fd();
     // SAFETY: the descriptor is borrowed and therefore open, and both names end with NUL.
@@ -94,7 +97,7 @@ pub(crate) fn rename_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> i
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Renames a file within a folder, replacing the target (`renameat`).
+/// Renames a file within a folder. A file that has the new name is replaced (`renameat`).
 pub(crate) fn replace_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> io::Result<()> {
     let folder = folder.as_raw_fd();
     // SAFETY: the descriptor is borrowed and therefore open, and both names end with NUL.
@@ -109,8 +112,8 @@ pub(crate) fn remove_beside(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Moves the content of a file from `offset` on by `bytes`, without copying it (`fallocate` with `FALLOC_FL_INSERT_RANGE`); both must be
-/// multiples of the file system's block size.
+/// Moves the content of a file from `offset` on by `bytes` bytes toward the end, without copying it (`fallocate` with
+/// `FALLOC_FL_INSERT_RANGE`). Both numbers must be multiples of the file system's block size.
 pub(crate) fn insert_range(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
     let number = |value: u64| libc::off_t::try_from(value).unwrap_or(libc::off_t::MAX);
     // SAFETY: the descriptor is borrowed and therefore open; the rest are numbers.
@@ -120,7 +123,7 @@ pub(crate) fn insert_range(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io:
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns total, free and usable bytes of the file system of a path.
+/// Returns the total, the free and the usable bytes of the file system that contains `path`.
 pub(crate) fn disk_space(path: &std::path::Path) -> io::Result<(u64, u64, u64)> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
@@ -129,13 +132,13 @@ pub(crate) fn disk_space(path: &std::path::Path) -> io::Result<(u64, u64, u64)> 
     if unsafe { libc::statvfs(path.as_ptr(), figures.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has succeeded and therefore filled it.
+    // SAFETY: the call has succeeded and has therefore filled `figures`.
     let figures = unsafe { figures.assume_init() };
     let bytes = |blocks: u64| blocks.saturating_mul(figures.f_frsize);
     Ok((bytes(figures.f_blocks), bytes(figures.f_bfree), bytes(figures.f_bavail)))
 }
 
-/// Raises the soft limit of open files to the hard one. Returns the resulting limit.
+/// Raises the soft limit of open files to the hard limit. Returns the resulting limit.
 pub(crate) fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit that the call fills.

@@ -1,5 +1,6 @@
-//! UDP sockets: they receive batches and send runs of datagrams of equal length (quinn-udp). Datagrams that the
-//! system does not accept are lost, as others may be on the way; the protocols above repair that.
+//! UDP sockets. They receive datagrams in batches, and send runs of datagrams of equal length (quinn-udp). Datagrams
+//! that the system does not accept are lost, as others may be lost on their way; the protocols that use the socket
+//! repair losses.
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
@@ -14,13 +15,13 @@ use wire::Datagrams;
 use super::sys;
 use crate::protocol::Remote;
 
-/// Maximum messages of one receive call. Each may hold many datagrams of one sender (UDP_GRO).
+/// Maximum number of messages of one receive call. Each message may hold many datagrams of one sender (UDP_GRO).
 const BATCH: usize = 16;
-/// Maximum bytes of a message: the largest that segmentation offload makes.
+/// Maximum number of bytes of a message: the largest message that segmentation offload makes.
 const MESSAGE_BYTES: usize = 65_536;
-/// Number of consecutive runs refused by the kernel after which runs are no longer tried.
+/// Number of consecutive runs that the kernel must refuse before runs are no longer tried.
 const REFUSALS_MAX: u32 = 32;
-/// Socket buffer sizes of a shared port; `net.core.rmem_max` and `wmem_max` bound them.
+/// Sizes of the socket buffers of a shared port. `net.core.rmem_max` and `wmem_max` limit them.
 const PORT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
 /// Received datagrams.
@@ -49,15 +50,16 @@ pub(super) struct UdpSocket {
     pub(super) socket: mio::net::UdpSocket,
     peer: Option<SocketAddr>,
     state: UdpSocketState,
-    /// Maximum datagrams of one send (UDP_SEGMENT). Missing support of a network device shows only when sending.
+    /// Maximum number of datagrams of one send call (UDP_SEGMENT). Only sending shows that a network device does not
+    /// support runs.
     segments: Cell<usize>,
-    /// Consecutive runs refused.
+    /// Number of consecutive runs that the kernel has refused.
     refusals: Cell<u32>,
     /// True if the kernel may have datagrams to read.
     pub(super) readable: bool,
     /// Time of the last read.
     pub(super) read_at: Option<Instant>,
-    /// Time until which the loop does not poll the socket.
+    /// Time until which events of the socket are switched off.
     pub(super) muted_until: Option<Instant>,
 }
 
@@ -75,7 +77,7 @@ impl UdpSocket {
         Ok(Self { socket, peer, state, segments, refusals, readable: true, read_at: None, muted_until: None })
     }
 
-    /// Makes a socket for many peers, with buffers for their bursts as far as the system grants them.
+    /// Makes a socket for many peers. Its buffers are as large as the system allows, so that they can hold bursts.
     pub(super) fn for_many(socket: std::net::UdpSocket) -> io::Result<Self> {
         let this = Self::new(socket)?;
         let reference = UdpSockRef::from(&this.socket);
@@ -90,7 +92,8 @@ impl UdpSocket {
         Ok(this)
     }
 
-    /// Receives up to a batch of messages. Returns their number; `WouldBlock` if there are none.
+    /// Receives up to one batch of messages. Returns the number of messages; fails with `WouldBlock` if there are
+    /// none.
     pub(super) fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
         if batch.buffer.is_empty() {
             batch.buffer = vec![0; BATCH * MESSAGE_BYTES];
@@ -105,7 +108,8 @@ impl UdpSocket {
         received
     }
 
-    /// Sends all datagrams. Returns the bytes that the system accepted, and the number of datagrams that it did not.
+    /// Sends all datagrams. Returns the number of bytes that the system accepted, and the number of datagrams that
+    /// it did not accept.
     pub(super) fn send(&self, to: Remote, datagrams: &Datagrams) -> (usize, usize) {
         let (mut taken, mut lost, mut from) = (0usize, 0usize, 0);
         while let Some(run) = datagrams.run(from, self.segments.get()) {
@@ -119,7 +123,7 @@ impl UdpSocket {
         (taken, lost)
     }
 
-    /// Sends one datagram, or a run of datagrams of `segment` bytes.
+    /// Sends one datagram, or a run of datagrams of `segment` bytes each.
     pub(super) fn send_run(&self, to: Remote, bytes: &[u8], segment: usize) -> io::Result<()> {
         if segment >= bytes.len() {
             return self.send_once(to, bytes, None);
@@ -144,8 +148,9 @@ impl UdpSocket {
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
-    /// Counts a refused run whose datagrams were then accepted one by one, so that the address was not at fault.
-    /// The cause may be a single path (a tunnel, a small MTU), so runs are given up only after several refusals.
+    /// Counts a run that was refused although its datagrams were then accepted one by one, which shows that the
+    /// address was not at fault. The cause may be a single path (a tunnel, a small MTU), so runs are given up only
+    /// after several refusals.
     fn note_refusal(&self, error: &io::Error) {
         self.refusals.set(self.refusals.get().saturating_add(1));
         if self.refusals.get() >= REFUSALS_MAX && self.segments.replace(1) > 1 {
@@ -153,13 +158,13 @@ impl UdpSocket {
         }
     }
 
-    /// Returns the address that the socket was connected to when it was created.
+    /// Returns the address to which the socket was connected when it was created.
     pub(super) const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 }
 
-/// True if the error may be caused by the run; EINVAL and EMSGSIZE are also reported for bad addresses.
+/// True if the run may be the cause of the error. EINVAL and EMSGSIZE are also reported for bad addresses.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// The folder of an application that contains the folders of such streams. Names that begin with a dot are not
-/// served.
+/// Folder of an application that contains the folders of streams that viewers can rewind. Its name begins with a
+/// dot, so its files are not served.
 pub const DVR: &str = ".dvr";
-/// Suffix of the names of lists. A list lies beside the segments that it names.
+/// Suffix of the names of lists. A list is in the folder of the segments that it names.
 pub const LIST: &str = ".list";
 
-/// Tells whether a stream still writes to its folder: true until the stream's value is dropped, however the stream
-/// ends.
+/// Tells whether a stream still writes to its folder. It does until it drops the value that is observed here, in
+/// whatever way it ends.
 #[derive(Debug, Clone, Default)]
 pub struct Writer(Weak<()>);
 
@@ -38,17 +38,17 @@ impl PartialEq for Writer {
 
 impl Eq for Writer {}
 
-/// Work on the files of one stream, or on folders that ended streams have left. A path is relative to the root
-/// folder and begins with the application's name; links are not followed.
+/// Work on the files of one stream, or on the folders of ended streams. A path is relative to the root folder and
+/// begins with the application's name; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DvrWork {
     /// Read the lists of an earlier run, and remove all files that they do not name.
     Resume {
         /// The folder.
         folder: Vec<String>,
-        /// Folders of the application to which nothing was added for this long are removed.
+        /// Time after which folders of the application are removed if nothing was added to them.
         keep: Duration,
-        /// The stream, whose folder is kept while the stream exists.
+        /// The stream. Its folder is kept as long as the stream exists.
         writer: Writer,
     },
     /// Write a file in one step.
@@ -59,7 +59,7 @@ pub enum DvrWork {
         name: String,
         /// Complete content.
         data: Bytes,
-        /// Maximum bytes of all such folders of the application. To make room for a file, folders of ended streams
+        /// Maximum bytes of the application's [`DVR`] folder. To make room for a file, folders of ended streams
         /// are removed.
         cap: u64,
         /// As for [`Self::Resume`].
@@ -77,9 +77,9 @@ pub enum DvrWork {
         /// The folder.
         folder: Vec<String>,
     },
-    /// Remove folders of ended streams that viewers can no longer rewind to: those to which nothing was added for
-    /// the time given by the application's last [`Self::Resume`] or [`Self::Put`], or for a day if there was none
-    /// since the start.
+    /// Remove folders of ended streams to which viewers can no longer rewind, i.e. to which nothing was added for
+    /// some time. The application's last [`Self::Resume`] or [`Self::Put`] has set this time; it is a day if there
+    /// was none since the start.
     Sweep {
         /// The applications.
         apps: Vec<String>,
@@ -102,8 +102,8 @@ impl DvrWork {
 pub struct DvrDone {
     /// Lists of a former run, the oldest first.
     pub lists: Vec<Bytes>,
-    /// Bytes in the folders of the application's streams that write.
+    /// Total bytes in the folders of the application's streams that are still writing.
     pub app_bytes: u64,
-    /// Streams that write.
+    /// Number of the application's streams that are still writing.
     pub folders: u64,
 }

@@ -47,16 +47,16 @@ pub enum AppendTo {
         /// Names below the root folder, the file's last. Links are not followed.
         path: Vec<String>,
     },
-    /// A new or existing file; an existing one is appended to.
+    /// A file that is created if it is missing. An existing file is appended to.
     Path {
         /// Names below the root folder, the file's last. Links are not followed.
         path: Vec<String>,
     },
-    /// As `New`, under the first free name of `a.mp4`, `a_1.mp4`, `a_2.mp4`, ... A name is free if neither it nor
-    /// its unfinished form exists. The new file has the unfinished form of the name, with the suffix
-    /// [`super::UNFINISHED`].
+    /// A new file, as for `New`. It gets the first free name of `a.mp4`, `a_1.mp4`, `a_2.mp4`, ... A name is free if
+    /// neither a file with this name nor an unfinished one exists. The file is created under the unfinished form of the
+    /// name, which has the suffix [`super::UNFINISHED`].
     Recording {
-        /// Names below the root folder, the first of those names last.
+        /// Names below the root folder. The last one is the first file name to try (`a.mp4`).
         path: Vec<String>,
     },
     /// An open file from an earlier append.

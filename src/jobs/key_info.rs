@@ -40,7 +40,7 @@ pub struct KeyInfoLines {
 }
 
 impl KeyInfoLines {
-    /// Reads a key info file. A relative path of the key begins at the folder of `file`.
+    /// Reads a key info file. If the path of the key is relative, it begins at the folder of `file`.
     ///
     /// # Errors
     /// The line that cannot be used, and the reason.

@@ -1,4 +1,4 @@
-//! Jobs: work that may block, as values. Machines submit them; threads in [`crate::io`] run them.
+//! Jobs: values that describe work that may block. State machines submit them; threads in [`crate::io`] do the work.
 //!
 //! 1. A submitter makes a [`Job`]: a [`JobId`] of its own choice and the [`Work`].
 //! 2. The job service queues the job by [`Class`]. Each class has its own threads and queue, so that a full or hanging class does not block
@@ -49,7 +49,7 @@ pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 pub use relay::RelayWork;
 use shares::Payer;
 
-/// Identifies a job among those of its submitter, which chooses the id.
+/// Identifies a job among all jobs of its submitter, which chooses the id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
@@ -58,7 +58,8 @@ pub struct JobId(pub u64);
 pub struct Job {
     /// Id, returned in [`JobDone`].
     pub id: JobId,
-    /// Application that the job counts for ([`shares`]); `None` for the server itself. Sessions may leave this to their worker.
+    /// Application for which the job counts ([`shares`]); `None` for the server itself. A session may leave this out;
+    /// its worker then sets it.
     pub app: Option<Arc<str>>,
     /// The work to do.
     pub work: Work,
@@ -194,7 +195,8 @@ impl Work {
         }
     }
 
-    /// Returns the network peer that the work depends on: the zone of a name, else the host. Empty for local work.
+    /// Returns the network peer on which the work depends: for a host name its zone, otherwise the host. Empty for
+    /// local work.
     #[must_use]
     pub fn target(&self) -> String {
         let of_url = |url: &url::Url| {
@@ -253,7 +255,8 @@ impl Work {
     }
 }
 
-/// Returns the last two labels of a name. Names in the same zone share a name server, which answers for all or for none.
+/// Returns the last two labels of a host name. Names in the same zone have the same name servers, so either all of them
+/// can be resolved or none.
 fn zone(host: &str) -> &str {
     let host = host.trim_end_matches('.');
     let mut dots = host.rmatch_indices('.').map(|(at, _)| at.saturating_add(1));
@@ -364,7 +367,7 @@ impl Outcome {
         if let Self::Archived(result) = self { result } else { Err(AppendError::Failed) }
     }
 
-    /// Returns the outcome of work on the files of a stream that viewers can go back in.
+    /// Returns the outcome of work on the files of a stream that viewers can rewind.
     ///
     /// # Errors
     /// The reason why the work failed or is incomplete.
@@ -396,7 +399,7 @@ impl Outcome {
     #[must_use]
     pub fn node(self) -> NodeOutcome {
         let reason = self.reason();
-        // Only a job that no thread has taken has certainly sent nothing.
+        // Nothing was sent for certain only if no thread has taken the job (`Busy`).
         let is_sent = !matches!(self, Self::Busy);
         if let Self::Node(outcome) = self {
             outcome
@@ -457,7 +460,7 @@ impl Outcome {
 /// Jobs that share threads and a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Host names; a silent name server blocks a thread until a timeout.
+    /// Resolving of host names. A name server that does not answer blocks a thread until a timeout.
     Resolve,
     /// Hooks that notify receivers.
     Hook,
@@ -469,7 +472,7 @@ pub enum Class {
     Admin,
     /// Reading of served files.
     FileRead,
-    /// Appends to files, which a busy disk seldom delays.
+    /// Appends to files. A busy disk seldom delays them.
     FileWrite,
     /// Waits for data to reach the disk.
     FileSync,
@@ -479,9 +482,9 @@ pub enum Class {
     Relay,
     /// Files uploaded to object storage.
     Object,
-    /// Calls of the API that other nodes answer; a hanging one blocks a thread until a timeout.
+    /// Calls of the API that other nodes answer. A node that hangs blocks a thread until a timeout.
     Node,
-    /// Pictures of key frames. If the process that makes one hangs, a thread is blocked for some seconds.
+    /// Pictures of key frames. If the process that makes a picture hangs, it blocks a thread for some seconds.
     Picture,
     /// Computations of sessions and sinks.
     Compute,
@@ -490,18 +493,18 @@ pub enum Class {
 /// Limits of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of threads, which are started on demand.
+    /// Maximum number of threads. They are started on demand.
     pub threads: usize,
-    /// Maximum number of waiting jobs; further ones get [`Outcome::Busy`].
+    /// Maximum number of waiting jobs. Further jobs are answered with [`Outcome::Busy`].
     pub queue: usize,
     /// Maximum bytes held by waiting jobs ([`Work::bytes`]). A single waiting job may exceed this.
     pub bytes: usize,
 }
 
 impl Limits {
-    /// True if another job may wait in addition to `used` others, of which `own` belong to the same application (0
-    /// for the server itself). An application may use no more places than it leaves free. If the queue is no longer
-    /// than the number of threads, the submitter divides the places instead.
+    /// True if another job may wait. `used` jobs wait already; `own` of them belong to the same application (0 for the
+    /// server itself). An application may use no more places than it leaves free. This does not apply if the queue is
+    /// no longer than the number of threads; the submitter then divides the places.
     #[must_use]
     pub const fn has_room(self, used: usize, own: usize) -> bool {
         let free = self.queue.saturating_sub(used);
@@ -533,9 +536,9 @@ impl Class {
     pub const fn limits(self) -> Limits {
         const MIB: usize = 1 << 20;
         let (threads, queue, bytes) = match self {
-            // A name whose server does not answer blocks a thread for ten seconds.
+            // A host name whose name server does not answer blocks a thread for ten seconds.
             Self::Resolve => (64, 4096, MIB),
-            // Control submits only as many as there are threads, and queues the rest itself.
+            // Control submits only as many jobs as there are threads. It queues all others itself.
             Self::Hook => (16, 16, 16 * MIB),
             Self::Admission => (32, 32, 16 * MIB),
             Self::Password => (2, 64, MIB),
@@ -547,7 +550,7 @@ impl Class {
             Self::Recording => (2, 4096, MIB),
             // A server that does not answer blocks a thread until the timeout.
             Self::Relay => (16, 1024, 64 * MIB),
-            // A job may take hours; control queues those for which there is no thread.
+            // A job may take hours. Control queues the jobs for which there is no free thread.
             Self::Object => (8, 256, MIB),
             // A node that hangs blocks a thread for some seconds; slow targets share a quarter of the threads.
             Self::Node => (16, 512, 16 * MIB),
@@ -558,7 +561,8 @@ impl Class {
         Limits { threads, queue, bytes }
     }
 
-    /// True if the threads have lower priority than workers, because their work is long and may wait some milliseconds.
+    /// True if the threads of the class have lower priority than workers: their work takes long, and may be delayed by
+    /// some milliseconds.
     #[must_use]
     pub const fn yields(self) -> bool {
         matches!(self, Self::Compute | Self::Picture | Self::Recording)

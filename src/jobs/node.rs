@@ -24,8 +24,9 @@ pub struct NodeWork {
 pub enum NodeOutcome {
     /// The node's answer.
     Answered(Answer),
-    /// The node was not reached and does not know the call; with the reason.
+    /// The call was certainly not done: it was not sent, or the node refused it. The text
+    /// is the reason.
     NotSent(String),
-    /// Unknown whether the call was done; with the reason.
+    /// The call may or may not have been done. The text is the reason.
     Failed(String),
 }

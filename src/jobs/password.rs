@@ -1,12 +1,12 @@
 //! Hashing of passwords.
 //!
-//! Clients of the management API send the MD5 of a password in hexadecimal, and no other form is accepted (docs/rest.md). A salted, slow
-//! hash of that is stored.
+//! Clients of the management API send the MD5 of a password in hexadecimal; no other form is accepted (docs/rest.md).
+//! The server stores a salted, slow hash of that MD5.
 
 use std::fmt;
 
-/// Fewest characters of a new password, enforced where the plain text is known: in `millstream user add` and in the panel. The API sees
-/// only the MD5.
+/// Minimum number of characters of a new password. It is enforced where the plain text is known: in `millstream user
+/// add` and in the panel. The API only gets the MD5.
 pub const PASSWORD_CHARS_MIN: usize = 8;
 /// MD5 of the empty text.
 const OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
@@ -46,7 +46,8 @@ pub enum PasswordWork {
         /// Random salt, used only once.
         salt: [u8; 16],
     },
-    /// Compare with a stored text. An empty text takes the same time and never matches.
+    /// Compare the password with a stored text. If that is empty, the comparison takes the same time and never
+    /// succeeds.
     Verify {
         /// Password.
         digest: PasswordDigest,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::auth::HookUrl;
 use crate::auth::access::Secret;
 
-/// The purpose of a receiver; each has its own threads.
+/// The purpose of a receiver. Each purpose has its own threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
     /// Notifications.
@@ -45,7 +45,7 @@ pub struct Post {
     pub timeout: Duration,
 }
 
-/// Hides the body, which has credentials of peers.
+/// Hides the body, because it contains credentials of peers.
 impl fmt::Debug for Post {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Post");

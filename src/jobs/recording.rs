@@ -11,7 +11,7 @@ pub enum RecordingWork {
         /// Names below the root folder, the finished file's last.
         path: Vec<String>,
     },
-    /// Sync a complete upload to the disk, and give it its name.
+    /// Sync a complete upload to the disk, and rename it to its final name.
     Adopt {
         /// Names below the root folder, the file's last.
         path: Vec<String>,
@@ -44,7 +44,8 @@ pub enum RecordingOutcome {
     Finished(Finished),
     /// The recording was empty and has been removed.
     Empty,
-    /// The file contains data but is not a recording. It was kept in the same folder, under this name.
+    /// The file contains data but is not a recording. It was kept in the same folder and renamed to
+    /// this name.
     SetAside(String),
     /// The file was removed, or did not exist.
     Removed,

@@ -3,24 +3,25 @@
 //! Resources that applications share (threads that wait for the network, queues, records, sources) are divided among the current users. An
 //! application's share covers all its targets: a silent host blocks only a part of the threads of its application.
 //!
-//! - [`Threads`]: decides whether one more thread may be used. Three of eight threads are left for other applications, half of an
-//!   application's part for its other targets, and slow targets share a quarter among them all. An application with several slow targets is
-//!   expected to have more of them.
+//! - [`Threads`]: decides whether one more thread may be used. One application may use at most five of every eight
+//!   threads, and one target at most half of its application's threads. All slow targets together may use a quarter of
+//!   the threads. A new target of an application that has several slow targets is assumed to be slow, too.
 //! - [`Lines`]: the work that waits for a thread. The next item comes from the application with the fewest threads, within it from the
 //!   target with the fewest, and among those from the one that has waited longest.
 //! - [`Room`]: decides whether an application may hold one more item of a kind that it keeps, such as a record or a source.
 //!
-//! Work of the server itself and of its administrators has no application: only the number of threads bounds it.
+//! Work of the server itself and of its administrators has no application. Only the total number of threads limits such
+//! work.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Duration for which a target must keep a thread to count as slow, until its next fast use.
+/// A target counts as slow if it keeps a thread for this long, until a later use of a thread is faster.
 const SLOW: Duration = Duration::from_secs(1);
 /// Maximum number of targets remembered, fast or slow; the oldest is forgotten first.
 const KNOWN_MAX: usize = 4096;
-/// Number of slow targets from which an application's new targets count as slow until proven fast.
+/// If an application has this many slow targets, its new targets count as slow until they have proven fast.
 const SUSPECT: usize = 4;
 
 /// The application and target that a thread, or a place in a queue, counts for.
@@ -54,7 +55,7 @@ pub struct Threads {
     running: usize,
     apps: BTreeMap<Arc<str>, usize>,
     targets: BTreeMap<Payer, usize>,
-    /// The part of [`Threads::running`] for slow targets.
+    /// Number of threads in use for slow targets.
     slow_running: usize,
     /// Known targets, and whether their last turn was slow.
     known: BTreeMap<Payer, bool>,
@@ -80,17 +81,18 @@ impl Threads {
         }
     }
 
-    /// Returns the maximum number of threads of one application; three of eight are left for others.
+    /// Returns the maximum number of threads of one application. Three of every eight threads are left for other
+    /// applications.
     const fn of_app_max(&self) -> usize {
         if self.all < 2 { self.all } else { self.all - at_least_one(self.all * 3 / 8) }
     }
 
-    /// Returns the most threads of one target of an application.
+    /// Returns the maximum number of threads for one target of an application.
     const fn of_target_max(&self) -> usize {
         at_least_one(self.of_app_max() / 2)
     }
 
-    /// Returns the maximum number of threads of all slow targets together.
+    /// Returns the maximum number of threads for all slow targets together.
     const fn of_slow_max(&self) -> usize {
         at_least_one(self.all / 4)
     }
@@ -304,10 +306,10 @@ impl<T> Lines<T> {
     }
 }
 
-/// Places in a limit on items that applications keep indefinitely, so that places cannot be taken back.
+/// Room under a limit on items that applications keep indefinitely, so that a place once given cannot be taken back.
 ///
-/// Half of the limit is divided equally among the applications that hold any: their guaranteed parts. The other half is first
-/// come, first served. An eighth of the limit at most is kept for applications that hold nothing yet.
+/// Half of the limit is divided equally among the applications that hold any items: their guaranteed parts. The other
+/// half is first come, first served. At most an eighth of the limit is reserved for applications that hold nothing yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Room {
     limit: usize,
@@ -321,7 +323,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Computes the room of an application that holds `own` items; `others` lists the counts of all other registered applications.
+    /// Computes the room of an application that holds `own` items. `others` lists the number of items that each of the
+    /// other registered applications holds.
     #[must_use]
     pub fn new(limit: usize, own: usize, others: impl Iterator<Item = usize> + Clone) -> Self {
         let (mut active, mut idle, mut used) = (1_usize, 0_usize, own);
@@ -335,8 +338,8 @@ impl Room {
         let unused = others.filter(|held| *held > 0).map(|held| part.saturating_sub(held));
         let reserved = unused.fold(0, usize::saturating_add);
         let newcomers = if idle == 0 { 0 } else { part.max(idle).min(limit / 8) };
-        // Other applications will not all use their guaranteed parts, so at most half of the limit is reserved for
-        // those.
+        // Other applications will not all use their guaranteed parts, so at most half of the limit is reserved for the
+        // unused ones.
         let reserved = reserved.min(limit / 2).saturating_add(newcomers);
         Self { limit, own, used, reserved, idle: idle.min(limit / 8), part }
     }

@@ -1,5 +1,5 @@
-//! Blobs: playlists, segments and the like that a producer on one worker publishes for requests on all workers. They
-//! are immutable and shared: the workers hold references to the same bytes.
+//! Blobs: playlists, segments and similar data that a producer on one worker publishes for requests on all workers.
+//! Blobs are immutable, and the workers share references to the same bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use super::Laddered;
 use crate::http::coding;
 use crate::types::{Calendar, StreamId};
 
-/// Maximum bytes of one producer's blobs on their way to other workers.
+/// Maximum bytes of the blobs of one producer that are on their way to other workers.
 pub const BLOBS_IN_TRANSIT_BYTES_MAX: usize = 64 << 20;
 /// Content type of encryption keys, which caches must not store.
 pub const KEY_TYPE: &str = "application/octet-stream";
@@ -31,7 +31,7 @@ impl Progress {
     pub const ENDED: Self = Self { segment: u64::MAX, part: u32::MAX };
 }
 
-/// Time for which the blobs of an ended stream are kept, because viewers may lag by that much.
+/// Time for which the blobs of an ended stream are kept. Viewers may lag behind by this time.
 pub const BLOBS_LINGER: Duration = Duration::from_secs(30);
 
 /// A version of a named resource.
@@ -41,26 +41,26 @@ pub struct Blob {
     pub stream: StreamId,
     /// Name of the kind of sink that made the blob.
     pub maker: &'static str,
-    /// The application under which the blob is found.
+    /// The application under which requests find the blob.
     pub app: Arc<str>,
     /// The path below the application's `streams`.
     pub name: Arc<str>,
-    /// Decides which of two blobs of the same stream and name is newer.
+    /// Version of the blob. Of two blobs with the same stream and name, the one with the larger version is newer.
     pub version: u64,
     /// The media type.
     pub content_type: &'static str,
-    /// The protocol under which requests for the blob count as viewers; `None` if they do not count.
+    /// Name of the protocol under which viewers that request the blob are counted; `None` if they are not counted.
     pub viewers: Option<&'static str>,
     /// The progress of a growing blob.
     pub progress: Progress,
-    /// True if other blobs of the stream are useless without this one, like segments without their init segment. Such
-    /// blobs are dropped last.
+    /// True if other blobs of the stream cannot be used without this one, as segments cannot without their init
+    /// segment. Needed blobs are dropped last.
     pub is_needed: bool,
     /// Blobs of the stream that this blob makes obsolete.
     pub obsolete: Obsolete,
-    /// The calendar from which dates inserted for each reader are taken; `None` for the wall clock.
+    /// Calendar that gives the dates inserted into the content for each reader; `None` for the wall clock.
     pub calendar: Option<Calendar>,
-    /// Time from which the blob counts as missing; `None` if it never expires.
+    /// Time from which the blob is treated as missing; `None` if it never expires.
     pub fresh_until: Option<Instant>,
     /// The rendition of a ladder that the blob belongs to, if any.
     pub ladder: Option<Box<Laddered>>,
@@ -75,7 +75,8 @@ pub struct Blob {
 pub struct Obsolete {
     /// Blobs that nobody needs any more; they are dropped.
     pub forgets: Vec<String>,
-    /// Blobs that are in no playlist any more but may still be requested; they are dropped first if space is short.
+    /// Blobs that no playlist lists any more but that may still be requested. They are dropped first if space is
+    /// short.
     pub leaves: Vec<String>,
 }
 
@@ -86,8 +87,8 @@ impl Blob {
         self.fresh_until.is_none_or(|until| now < until)
     }
 
-    /// Returns the content in gzip, compressed once for all workers. `None` if it is media, too long, or would not
-    /// become shorter.
+    /// Returns the content in gzip, which is compressed once for all workers. `None` if the content is media, is too
+    /// long, or would not become shorter.
     #[must_use]
     pub fn packed(&self) -> Option<&Bytes> {
         let fits = (coding::CODED_BYTES_MIN..=coding::SHARED_BYTES_MAX).contains(&self.bytes.len());
@@ -133,13 +134,13 @@ impl BlobMail {
     }
 }
 
-/// The bytes of blobs on their way from a worker to others.
+/// Number of bytes of blobs that are on their way from one worker to others.
 #[derive(Debug, Default)]
 pub struct BlobsInTransit(Arc<AtomicUsize>);
 
 impl BlobsInTransit {
-    /// Wraps a blob for sending. `None` while too many bytes are on their way; a blob of any size may be sent if none
-    /// are.
+    /// Wraps a blob for sending to another worker. Returns `None` if it and the blobs already on their way would
+    /// exceed [`BLOBS_IN_TRANSIT_BYTES_MAX`]. If no other blob is on its way, a blob of any size is accepted.
     #[must_use]
     pub fn mail(&self, blob: Arc<Blob>) -> Option<BlobMail> {
         let on_the_way = self.0.load(Ordering::Acquire);

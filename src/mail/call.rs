@@ -1,17 +1,18 @@
-//! Calls between two signalling sockets. Control pairs the sockets; their messages then go from one session to the other.
+//! Calls between two signalling sockets. Control pairs the sockets. After that, each session sends its messages to the
+//! other one.
 
 use crate::auth::access::Params;
 use crate::mail::NoSubscription;
 use crate::types::{SessionRef, StreamKey};
 
-/// An event of a socket about calls.
+/// An event of a signalling socket that concerns a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEvent {
     /// The socket joins the call with this id.
     Join {
         /// The call.
         key: StreamKey,
-        /// Credentials, checked like those of a viewer of the stream with the call's id.
+        /// Credentials. They are checked like those of a viewer of the stream whose id is the call's id.
         params: Params,
         /// Origin of the requesting page.
         origin: String,
@@ -22,7 +23,7 @@ pub enum CallEvent {
     Gone,
 }
 
-/// News of a call for a socket.
+/// News of a call, sent to a signalling socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallNews {
     /// The socket has joined the call.

@@ -1,4 +1,5 @@
-//! Ladders: the renditions of one programme, which are tracks of a stream or several streams, and the playlist that lists them.
+//! Ladders. A ladder consists of the renditions of one programme, which are tracks of one stream or several streams,
+//! and of the playlist that lists them.
 
 use std::any::Any;
 use std::fmt;
@@ -9,12 +10,13 @@ use media::captions::Channels;
 
 use crate::types::StreamKey;
 
-/// The main track of a stream that is one of its renditions.
+/// The main track of a stream. The stream is one of the main track's renditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MainTrack {
     /// Stream key of the main track.
     pub key: StreamKey,
-    /// Folder below the application's `streams` that holds the main track's playlists, with a trailing slash; empty if there is none.
+    /// Folder below the application's `streams` that holds the main track's playlists, with a trailing slash; empty if
+    /// the playlists are directly in `streams`.
     pub folder: String,
 }
 
@@ -23,11 +25,12 @@ pub struct MainTrack {
 pub struct Laddered {
     /// Id of the main track. Permission to play the main track is permission to fetch the blob.
     pub main: Arc<str>,
-    /// Description of the rendition, carried by one of its blobs, which is replaced while the rendition continues.
+    /// Description of the rendition. One blob of each rendition carries it. While the rendition continues, that blob is
+    /// replaced by newer versions.
     pub rung: Option<Rung>,
 }
 
-/// A rendition, as described to the playlist that lists all renditions and to the other renditions of the ladder.
+/// A rendition, described for the playlist that lists all renditions and for the other renditions of the ladder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rung {
     /// The kind of sink that makes the rendition.
@@ -38,9 +41,9 @@ pub struct Rung {
     pub playlist: Option<String>,
     /// True if the rendition's playlist exists.
     pub is_there: bool,
-    /// True if the rendition is sound that renditions without sound of their own share.
+    /// True if the rendition is audio only and is shared by renditions that have no audio of their own.
     pub is_sound: bool,
-    /// Description of the audio of such a rendition.
+    /// Description of the audio, if `is_sound` is set.
     pub sound: Sound,
     /// Codecs of the rendition (RFC 6381), separated by commas.
     pub codecs: String,
@@ -54,9 +57,9 @@ pub struct Rung {
     pub target: Option<Duration>,
     /// Times of the newest key frames of the rendition, in milliseconds.
     pub keys: Vec<i64>,
-    /// Beginnings of the newest segments; the last one is that of the segment being written.
+    /// Beginnings of the newest segments. The last one is the beginning of the segment that is being written.
     pub marks: Vec<Mark>,
-    /// Description for sinks of the same kind.
+    /// A value for other sinks of the same kind.
     pub annex: Option<Annex>,
 }
 
@@ -67,14 +70,14 @@ pub struct Picture {
     pub size: Option<(u32, u32)>,
     /// Frame rate in frames per 1000 seconds.
     pub frame_rate_milli: Option<u64>,
-    /// Channels of closed captions that it has had.
+    /// Channels of closed captions that were found in the video so far.
     pub captions: Channels,
 }
 
 /// A description of sound, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sound {
-    /// Number of its track among the sounds of its stream.
+    /// Number of the audio track among the audio tracks of its stream.
     pub index: u8,
     /// Codec of the sound (RFC 6381).
     pub codec: Option<String>,
@@ -82,7 +85,7 @@ pub struct Sound {
     pub channels: Option<u8>,
     /// Language of the sound.
     pub language: Option<Arc<str>>,
-    /// Name of the sound for people.
+    /// Name of the audio track, shown to viewers.
     pub name: Option<String>,
 }
 

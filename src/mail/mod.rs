@@ -1,9 +1,9 @@
 //! The messages that workers and control exchange.
 //!
-//! Control is the authority: it admits, names and ends streams. Workers hold replicas of the state they need, updated
-//! by these messages in order. Every message of the control lane is delivered; their number is bounded by the number
-//! of sessions. Units of mirrored streams travel in a lane of their own ([`crate::hub::MirroredUnit`]), which may be
-//! full.
+//! Control is the authority: it admits, names and ends streams. Workers keep replicas of the state that they need, and
+//! these messages update the replicas in order. Every message of the control lane is delivered; the number of such
+//! messages is limited by the number of sessions. Units of mirrored streams travel in a separate lane
+//! ([`crate::hub::MirroredUnit`]), which may be full.
 
 mod blob;
 mod call;
@@ -82,9 +82,9 @@ pub struct SessionSettings {
     pub names: Vec<String>,
     /// `server.cors_origins`: origins whose pages may use the management API.
     pub cors_origins: Vec<String>,
-    /// `server.trusted_proxies`: addresses of proxies whose forwarding headers are believed.
+    /// `server.trusted_proxies`: addresses of proxies whose forwarding headers are trusted.
     pub trusted_proxies: CidrList,
-    /// Name of the node, unique among all nodes and all runs of this one.
+    /// Name of the node. It differs from the names of all other nodes and of earlier runs of this node.
     pub node: String,
     /// True if any stream may be at another node (`cluster.url`, `edge.origins`).
     pub fetches_any: bool,
@@ -94,7 +94,7 @@ pub struct SessionSettings {
     pub redirects: bool,
     /// The settings of each protocol.
     pub protocols: Extensions,
-    /// The process.
+    /// The process that the sessions are part of.
     pub site: Arc<Site>,
 }
 
@@ -126,7 +126,7 @@ pub enum ToControl {
     PublishAbandoned(SessionRef),
     /// A granted publisher has left.
     PublisherGone {
-        /// The session that published; distinguishes this publisher from an earlier one whose news arrives late.
+        /// The session that published. It distinguishes this publisher from an earlier one whose messages arrive late.
         session: SessionRef,
         /// The stream.
         stream: StreamId,
@@ -139,18 +139,20 @@ pub enum ToControl {
     },
     /// The first unit of a granted publisher has arrived.
     SourceStarted(StreamId),
-    /// A viewer asks to play. Answered by [`ToWorker::PlayVerdict`], or by [`ToWorker::Pass`] if the viewer watches by separate requests.
+    /// A viewer asks to play. Answered by [`ToWorker::PlayVerdict`], or by [`ToWorker::Pass`] if the viewer watches by
+    /// separate requests.
     Play(Box<PlayRequest>),
     /// A viewer's subscription has begun.
     PlayStarted {
         /// The viewer.
         session: SessionRef,
-        /// The viewer's request; `None` if control has it already because it was asked.
+        /// The viewer's request; `None` if control already has it, because it was asked to admit the viewer.
         request: Option<Box<PlayRequest>>,
     },
     /// A viewer that control knows of, or that had requested to play, has left.
     PlayEnded(SessionRef),
-    /// A viewer that watches by separate requests has come or gone. Sent only for streams whose viewers are reported one by one.
+    /// A viewer that watches by separate requests has started or left. Sent only for streams whose viewers are reported
+    /// one by one.
     Leased(Box<LeaseNews>),
     /// A request of the API.
     Rest {
@@ -174,7 +176,7 @@ pub enum ToControl {
         /// The request.
         request: Box<http::Request>,
     },
-    /// A session has a question about a stream. Answered like [`Self::Rest`], with credentials left out.
+    /// A session has a question about a stream. Answered like [`Self::Rest`]; the answer contains no credentials.
     Ask {
         /// The session that waits for the answer.
         session: SessionRef,
@@ -185,7 +187,8 @@ pub enum ToControl {
         /// The question.
         question: Question,
     },
-    /// A request asks whether another node should answer it. [`ToWorker::RestReply`] is 307 with that node's address, or 204.
+    /// A session asks whether another node should answer its request. [`ToWorker::RestReply`] is 307 with that node's
+    /// address, or 204 if no other node should.
     Locate {
         /// The session of the request.
         session: SessionRef,
@@ -199,7 +202,8 @@ pub enum ToControl {
         /// The call.
         call: Box<::relay::Call>,
     },
-    /// The connection of a push is established. Sent before anything about a publisher that the connection becomes.
+    /// The connection of a push is established. If the connection becomes a publisher, this is sent before any message
+    /// about the publisher.
     PushOpened {
         /// The push.
         push: PushId,
@@ -305,11 +309,12 @@ pub enum ToControl {
     Drained(WorkerId),
 }
 
-/// News of a sink from a worker. Control knows the worker of each sink, so that no stream has two sinks of a kind,
-/// even if its publisher moves.
+/// News of a sink, sent by a worker. Control knows on which worker each sink is, so that no stream has two sinks of the
+/// same kind, even if the stream's publisher moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkNews {
-    /// A request wants the sink's output. Answered by [`ToWorker::StartSink`] to the publisher's worker, unless the sink exists.
+    /// A request needs the sink's output. If the sink does not exist, control sends [`ToWorker::StartSink`] to the
+    /// publisher's worker.
     Wanted,
     /// The sink has begun on this worker.
     Begun(WorkerId),
@@ -344,10 +349,10 @@ pub enum ToWorker {
         track: TrackId,
         /// The data: ID3 tags, or splice information.
         data: Bytes,
-        /// Time by which the data precedes the media that it describes, in milliseconds.
+        /// Time in milliseconds by which the data is ahead of the media that it describes.
         ahead_ms: u32,
     },
-    /// Withdraws the blobs that sinks of these kinds have published of a stream: they may not be served any longer.
+    /// Withdraws the blobs that sinks of these kinds have made of a stream. They are no longer served.
     Withdrawn {
         /// The stream.
         stream: StreamId,
@@ -360,18 +365,19 @@ pub enum ToWorker {
     WatchedNoMore {
         /// The stream.
         stream: StreamId,
-        /// The protocol, as viewers are counted.
+        /// Name of the protocol under which the viewer is counted.
         protocol: &'static str,
         /// The former name of the viewer.
         viewer: String,
-        /// News for control if the viewer was not counted under its former name: the viewer is then new.
+        /// News for control that the viewer is new. It is sent on if the viewer was not counted under its former name.
         news: Option<Box<LeaseNews>>,
     },
     /// An application was added, or its settings have changed.
     App(Arc<AppSettings>),
     /// An application was removed.
     AppGone(Arc<str>),
-    /// A stream is live; `source` has its publisher. Also sent when the source moves.
+    /// A stream is live, and its publisher is on the worker `source`. Also sent when the publisher moves to another
+    /// worker.
     StreamUp {
         /// The stream id.
         stream: StreamId,
@@ -386,7 +392,7 @@ pub enum ToWorker {
         /// Settings of the application.
         settings: Arc<AppSettings>,
     },
-    /// A stream ended: its viewers and pushes are closed, and its publisher, if there is one.
+    /// A stream has ended. Its viewers and pushes are closed, and so is its publisher, if it still has one.
     StreamDown {
         /// The stream id.
         stream: StreamId,
@@ -409,19 +415,19 @@ pub enum ToWorker {
         /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
     },
-    /// Check again those viewers of an application that watch by separate requests and present this subscriber id.
+    /// Check those viewers of an application again that watch by separate requests and use this subscriber id.
     PassesEnded {
         /// The application.
         app: Arc<str>,
         /// The subscriber.
         subscriber: String,
     },
-    /// A viewer that watches by separate requests was ended on request: stop counting it, and refuse its requests
-    /// for a while.
+    /// A viewer that watches by separate requests was ended by an operator. Stop counting it, and refuse its requests
+    /// for some time.
     EndPolled {
         /// The stream.
         stream: StreamId,
-        /// The protocol, as viewers are counted.
+        /// Name of the protocol under which the viewer is counted.
         protocol: &'static str,
         /// The identity of the viewer.
         viewer: Arc<str>,
@@ -455,7 +461,7 @@ pub enum ToWorker {
         /// The reason, for the log.
         reason: &'static str,
     },
-    /// The publisher was replaced by a new one; its session is closed, and the stream continues.
+    /// A new publisher has replaced this one. This publisher's session is closed; the stream continues.
     Replaced {
         /// The publisher's connection.
         conn: ConnId,
@@ -480,10 +486,10 @@ pub enum ToWorker {
         /// The news.
         news: CallNews,
     },
-    /// The head of the connection's request has passed all checks, and the body may be sent. [`ToControl::Rest`]
-    /// follows with the body.
+    /// The head of the connection's request has passed all checks. The peer may send the body, and [`ToControl::Rest`]
+    /// follows with it.
     TakeBody(ConnId),
-    /// A request of the connection may send its body, which is a file; answered by [`ToControl::Upload`].
+    /// The body of the connection's request is a file, and may be sent. Answered by [`ToControl::Upload`].
     Upload {
         /// The requesting connection.
         conn: ConnId,
@@ -496,7 +502,7 @@ pub enum ToWorker {
     StopPush(PushId),
     /// Starts recording a stream.
     StartRecording(Box<RecordingOrder>),
-    /// Ends a recording; the outcome of its files is still reported.
+    /// Ends a recording. The outcome of its files is still reported after that.
     StopRecording(RecordingId),
     /// Starts an attempt of a pull.
     StartPull(Box<PullOrder>),
@@ -504,7 +510,7 @@ pub enum ToWorker {
     StopPull(PullId),
     /// The address at which a pull continues: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
-    /// A stream that viewers wait for will not come up; the viewers are refused.
+    /// A stream that viewers wait for will not become live; the viewers are refused.
     NotComing(StreamKey),
     /// A stream that is not live here is live at another node; sessions that wait for it may ask again.
     LiveElsewhere(StreamKey),
@@ -519,7 +525,8 @@ pub enum ToWorker {
     Connections(StreamId),
     /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),
-    /// From another worker that no longer admits viewers: digests of its viewers that watch by separate requests.
+    /// From another worker that no longer admits viewers: digests of those of its viewers that watch by separate
+    /// requests.
     Incumbents {
         /// Number of the drain.
         drain: u64,
@@ -545,7 +552,7 @@ pub enum ToWorker {
         /// The last DTS of each track, in milliseconds, that the worker already has from a former source.
         after: Vec<(TrackId, i64)>,
     },
-    /// From a worker: a subscriber there waits for a key frame of a video track.
+    /// From another worker: one of its subscribers waits for a key frame of a video track.
     KeyFrameNeeded {
         /// The stream.
         stream: StreamId,
@@ -568,7 +575,8 @@ pub enum ToWorker {
         /// The message.
         message: Message,
     },
-    /// From a session of another worker to the publisher and the viewers of a stream here, or of all streams of a main track.
+    /// From a session of another worker to the publisher and the viewers of a stream on this worker, or of all streams
+    /// of a main track.
     TellStream {
         /// The sender.
         from: SessionRef,

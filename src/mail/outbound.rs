@@ -1,4 +1,4 @@
-//! The targets of pushes and pulls, as their protocol has parsed them from a URL.
+//! Targets of pushes and pulls, parsed from a URL by their protocol.
 
 use std::any::Any;
 use std::fmt;
@@ -13,9 +13,9 @@ pub enum Transport {
     Tls,
     /// TLS over TCP, to a node of the same cluster: both sides prove that they know the cluster's secret.
     NodeTls,
-    /// A UDP socket of its own, which sends to the target's address.
+    /// A UDP socket for this target only, which sends to the target's address.
     Udp,
-    /// A UDP socket of its own, bound to the target's address, on which the peer is awaited.
+    /// A UDP socket for this target only, bound to the target's address. The peer connects to it.
     UdpListener,
     /// No transport: the target is a file of this server.
     File,
@@ -30,8 +30,8 @@ pub enum Proof {
     Node,
 }
 
-/// The target of a push, or the server of a pull. The request to make there is opaque to all but its protocol
-/// ([`crate::protocol::outbound`]).
+/// The target of a push, or the server of a pull. Only the target's protocol understands the request to make
+/// to it ([`crate::protocol::outbound`]).
 #[derive(Clone)]
 pub struct Target {
     /// Host name or address, without brackets.

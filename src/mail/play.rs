@@ -20,8 +20,8 @@ pub struct PlayRequest {
     pub params: Params,
     /// Origin of the requesting page, as sent by the browser; empty if there is none.
     pub origin: String,
-    /// Set if the viewer watches by separate requests: its identity and the file. A viewer that was admitted once
-    /// is admitted again for some time.
+    /// Set if the viewer watches by separate requests: its identity and the file. Once such a viewer is admitted, it is
+    /// admitted again for some time.
     pub polled: Option<PolledRequest>,
 }
 
@@ -34,7 +34,8 @@ pub struct PolledRequest {
     pub former: Option<String>,
     /// Path of the requested file below the application's `streams`.
     pub file: String,
-    /// True if there is something to send. If not, no hook is asked about the viewer, and no one-time token is used up.
+    /// True if there is something to send. Otherwise no webhook is asked about the viewer, and no one-time token is
+    /// used up.
     pub found: bool,
 }
 

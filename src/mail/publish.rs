@@ -26,14 +26,14 @@ pub struct PublishRequest {
     pub params: Params,
     /// The nodes and streams that this stream was already forwarded through, each as `node/app/id`.
     pub via: Vec<String>,
-    /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
+    /// For a copy of a stream of another node: wall-clock time at which the clock of that stream was zero, in
     /// milliseconds.
     pub zero_ms: Option<i64>,
-    /// The pull whose first media has arrived, and the number of its attempt.
+    /// For a pull whose first media has arrived: the pull, and the number of its attempt.
     pub pull: Option<(PullId, u64)>,
 }
 
-/// The reason a publisher was refused; each protocol has its own words for it.
+/// The reason why a publisher was refused. Each protocol expresses it in its own way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// No application of that name.
@@ -77,7 +77,7 @@ pub struct Grant {
     pub position: Position,
     /// The config epoch to continue from.
     pub epoch: u32,
-    /// The wall clock at which the clock of the stream was zero: milliseconds since the Unix epoch.
+    /// Wall-clock time at which the stream's clock was zero, in milliseconds since the Unix epoch.
     pub zero_ms: i64,
     /// Settings of the application.
     pub settings: Arc<AppSettings>,
@@ -86,7 +86,7 @@ pub struct Grant {
 /// The way in which a publisher left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// Ended by the publisher (deleteStream, FCUnpublish, closeStream), or by a breach of the protocol: the stream ends.
+    /// The publisher ended the stream (deleteStream, FCUnpublish, closeStream) or broke the protocol. The stream ends.
     Clean,
     /// The connection was lost or fell silent: the stream waits for the publisher's return (grace).
     Lost,

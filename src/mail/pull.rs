@@ -6,12 +6,13 @@ use std::time::Duration;
 use super::Target;
 use crate::types::{PullId, StreamKey};
 
-/// The state of a pull attempt. A [`crate::mail::ToControl::Publish`] reports that its media has arrived.
+/// The state of a pull's attempt. The arrival of its first media is not reported here, but by
+/// [`crate::mail::ToControl::Publish`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PullState {
     /// Connected; the stream was requested.
     Preparing,
-    /// Ended before any media arrived: refused, timed out, or no such stream.
+    /// The attempt ended before any media arrived: it was refused or timed out, or there is no such stream.
     Failed(String),
     /// The stream has ended, according to the node that should have it.
     Over(String),
@@ -24,7 +25,7 @@ pub enum PullState {
     },
 }
 
-/// Another server at which a pull continues, over a byte stream.
+/// Another server, at which a pull continues. The connection to it is a byte stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextServer {
     /// Host name or address, without brackets.
@@ -48,7 +49,7 @@ pub struct NextAddress {
     pub address: Result<SocketAddr, String>,
 }
 
-/// Opens one attempt of a pull on the worker that gets it.
+/// Orders the worker that receives it to begin an attempt of a pull.
 #[derive(Debug, Clone)]
 pub struct PullOrder {
     /// The pull.
@@ -65,6 +66,6 @@ pub struct PullOrder {
     pub lead: Duration,
     /// Time to skip at the beginning of a file.
     pub skip: Duration,
-    /// The nodes, besides this one, that a copy of another node's stream serves.
+    /// The nodes, other than this one, that get a stream of another node through this copy of it.
     pub via: Vec<String>,
 }

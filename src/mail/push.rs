@@ -16,20 +16,20 @@ pub enum PushState {
     Preparing,
     /// The target accepts the stream.
     Broadcasting,
-    /// The tracks that the target cannot be sent, named by their codecs. A change is reported with the complete list.
+    /// Codecs of all tracks that cannot be sent to the target. Each change is reported with the complete list.
     LeavesOut(Vec<Codec>),
     /// Publishing could not begin: the target refused or rejected it, or it timed out.
     Failed(String),
     /// The push was broadcasting and broke.
     Error(String),
-    /// The attempt ended because the target must be informed of further tracks. The next attempt follows soon;
-    /// nothing has failed.
+    /// The attempt ended because the target must be informed of additional tracks. The next attempt follows soon.
+    /// This is not a failure.
     Again(String),
     /// The push was ended by control.
     Finished,
 }
 
-/// Opens one attempt of a push on the worker that gets it.
+/// Orders the worker that receives it to begin an attempt of a push.
 #[derive(Debug, Clone)]
 pub struct PushOrder {
     /// The push.

@@ -5,7 +5,7 @@
 pub enum Question {
     /// Asks for the stream's record. 404 if there is none.
     Record,
-    /// Asks for the records of its subtracks, as an array.
+    /// Asks for the records of the main track's subtracks, as an array.
     Subtracks {
         /// Role of the requested subtracks; empty for any role.
         role: String,
@@ -14,7 +14,8 @@ pub enum Question {
         /// Maximum number of subtracks requested; control may return fewer.
         size: usize,
     },
-    /// Asks for the number of its live subtracks, only those with this role unless it is empty: `{"count":1}`.
+    /// Asks for the number of the main track's live subtracks: `{"count":1}`. Unless the role is empty, only subtracks
+    /// with this role count.
     SubtrackCount(String),
     /// Asks for the subscribers that play the stream, as an array of objects.
     Subscribers {
@@ -23,10 +24,11 @@ pub enum Question {
         /// Maximum number of subscribers requested; control may return fewer.
         size: usize,
     },
-    /// Asks for the number of the stream's subscribers that play over a connection that control knows of: `{"count":1}`.
+    /// Asks how many subscribers play the stream over a connection that control knows of: `{"count":1}`.
     SubscriberCount,
     /// Asks for the live streams of a room: `{"streams":[..],"streamList":[{"streamId":..,"streamName":..,"metaData":..}]}`.
     Room,
-    /// Asks for resolution and rates of a live stream: `{"width":1,"height":1,"videoBitrate":1,"videoCodec":".."}`. 404 if it is not live.
+    /// Asks for the resolution and the bit rates of a live stream:
+    /// `{"width":1,"height":1,"videoBitrate":1,"videoCodec":".."}`. 404 if the stream is not live.
     Media,
 }

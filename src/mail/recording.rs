@@ -30,7 +30,8 @@ pub struct RecordingOrder {
     pub file_ms_max: Option<u64>,
     /// The maximum size of a file in bytes, met as closely as key frames allow. `None` for no limit.
     pub file_bytes_max: Option<u64>,
-    /// Time range of a clip, which is written from what memory retains. `None` for a recording from now on.
+    /// Time range of a clip, which is written from media that is still in memory. `None` for a recording
+    /// from now on.
     pub clip: Option<ClipRange>,
 }
 

@@ -33,7 +33,7 @@ pub struct SourceFigures {
     pub pictures: u64,
     /// Units dropped at ingest.
     pub dropped: u64,
-    /// Derived tracks that its viewers are not sent now, because too many are transcoded.
+    /// Number of derived tracks that the stream's viewers are not sent now, because too many tracks are transcoded.
     pub left_out: usize,
     /// Corrections by the stream's clock.
     pub clock: ClockFigures,
@@ -48,8 +48,8 @@ pub struct SourceFigures {
 pub struct ClockFigures {
     /// Faults of the publisher's clocks.
     pub faults: FaultCounts,
-    /// Media time in [`SourceFigures::position`] that the clock inserted although no media arrived, in milliseconds.
-    /// Negative if the clock removed time that did arrive.
+    /// Media time in milliseconds that the clock added to [`SourceFigures::position`] although no media arrived.
+    /// Negative if the clock left out time for which media did arrive.
     pub made_up_ms: i64,
 }
 
@@ -60,7 +60,7 @@ pub struct ViewerCounts {
     pub connected: u32,
     /// Viewers with leases, which fetch the stream by separate requests, by protocol.
     pub leased: BTreeMap<&'static str, u32>,
-    /// Viewers of copies at other nodes, as those nodes reported.
+    /// Viewers of copies of the stream at other nodes, as reported by those nodes.
     pub elsewhere: Viewers,
 }
 
@@ -80,7 +80,7 @@ impl ViewerCounts {
             || self.elsewhere.counted.iter().any(|(_, viewers)| *viewers > 0)
     }
 
-    /// Returns the number of all viewers at this node.
+    /// Returns the number of viewers at this node, of all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.leased.values().copied().map(u64::from).fold(u64::from(self.connected), u64::saturating_add)
@@ -96,7 +96,7 @@ pub struct Report {
     pub viewers: Vec<(StreamId, u32)>,
     /// Viewers of each stream that watch by separate requests on this worker, by protocol.
     pub leased: Vec<(StreamId, &'static str, u32)>,
-    /// Viewers of copies at other nodes that this worker feeds.
+    /// Viewers of the copies that other nodes make of this worker's streams.
     pub elsewhere: Vec<(StreamId, Viewers)>,
     /// Busy share of the worker's loop since the last report, in parts per thousand.
     pub busy_permille: u16,

@@ -10,7 +10,7 @@ use crate::types::{StreamId, StreamKey};
 pub struct WatchedMail {
     /// The stream.
     pub stream: StreamId,
-    /// The protocol, as viewers are counted.
+    /// Name of the protocol under which the viewer is counted.
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
@@ -18,7 +18,8 @@ pub struct WatchedMail {
     pub former: Option<String>,
     /// Address of the viewer's client.
     pub peer: SocketAddr,
-    /// Parameters of the request, which hooks report, if it is the viewer's first one.
+    /// Parameters of the request. Hooks report them if this is the viewer's first
+    /// request.
     pub params: Params,
 }
 

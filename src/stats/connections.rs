@@ -1,5 +1,5 @@
-//! Figures of a protocol's connections other than byte counts. The protocol defines them; this module names them for the API and
-//! `/metrics`.
+//! Figures of a protocol's connections, other than byte counts. The protocol defines the figures; this module has their
+//! names for the API and `/metrics`.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -17,11 +17,12 @@ pub type Values = SmallVec<[u64; 8]>;
 pub struct Catalogue {
     /// Prefix of the metrics' names.
     pub name: &'static str,
-    /// The counted thing: suffix of the metrics' names, then the help text for all connections and the one for a single connection.
+    /// Texts for the number of connections: the suffix of the metric's name, the help text for all connections, and the
+    /// help text for a single connection.
     pub counted: [&'static str; 3],
     /// Names of the counters.
     pub counters: &'static [&'static str],
-    /// Number of counters, from the first, that are also shown per connection.
+    /// Number of counters, counted from the first, that are also shown for each connection.
     pub counters_of_each: usize,
     /// Suffixes of the gauges' names, with help texts.
     pub gauges: &'static [(&'static str, &'static str)],
@@ -36,12 +37,13 @@ impl PartialEq for Catalogue {
 
 impl Eq for Catalogue {}
 
-/// Figures of a publisher's packets on arrival.
+/// Figures about the packets of a publisher, measured where they arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reception {
     /// Number of packets sent by the publisher, according to their sequence numbers.
     pub expected: u64,
-    /// Number of expected packets that were missing when later ones arrived, including those retransmitted in time.
+    /// Number of expected packets that were still missing when later packets arrived. Packets that were then
+    /// retransmitted in time are included.
     pub lost: u64,
     /// Round-trip time, in milliseconds.
     pub rtt_ms: u64,
@@ -59,12 +61,12 @@ pub trait Figures: Debug + Send + Sync {
     fn gauges(&self) -> Values;
     /// Returns the figures as members of an object of the API.
     fn members(&self) -> serde_json::Map<String, serde_json::Value>;
-    /// Returns the figures of the peer's packets on arrival; `None` if the transport hides them.
+    /// Returns figures about the peer's packets, measured where they arrive; `None` if the transport hides them.
     fn reception(&self) -> Option<Reception> {
         None
     }
-    /// Returns the figures of a viewer in the reference's list of clients, measured at this Unix time in milliseconds; `None` if the
-    /// reference does not list clients of the protocol.
+    /// Returns the figures of a viewer for the list of clients that the reference has, measured at `_wall_ms`, in Unix
+    /// milliseconds. `None` if the reference does not list clients of this protocol.
     fn client(&self, _wall_ms: u64) -> Option<serde_json::Map<String, serde_json::Value>> {
         None
     }
@@ -109,7 +111,7 @@ pub struct ConnectionFigures {
     pub figures: Arc<dyn Figures>,
 }
 
-/// The name of a viewer, unique while the server runs.
+/// The name of a viewer. It is unique while the server runs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ViewerName {
     /// Subscription of a viewer that has a connection of its own.
@@ -120,7 +122,7 @@ pub enum ViewerName {
         worker: WorkerId,
         /// Number of the lease.
         number: u64,
-        /// Identity by which requests of the viewer are known; it may be a credential.
+        /// Identity in the viewer's requests. It may be a credential.
         identity: Arc<str>,
     },
 }
@@ -132,9 +134,9 @@ pub struct ViewerFigures {
     pub name: ViewerName,
     /// Address of the viewer.
     pub address: IpAddr,
-    /// Protocol that the viewer counts under.
+    /// Name of the protocol under which the viewer is counted.
     pub protocol: &'static str,
-    /// Seconds since the connection, or the first request.
+    /// Seconds since the connection began, or since the first request.
     pub seconds: u64,
 }
 
@@ -154,7 +156,7 @@ impl Totals {
         Self { of, counts: SmallVec::from_elem(0, of.counters.len()) }
     }
 
-    /// Adds a connection to the row of its protocol, which is created if missing.
+    /// Adds a connection to the row of its protocol. The row is created if it is missing.
     pub fn add(rows: &mut Vec<Self>, figures: &dyn Figures) {
         let of = figures.catalogue();
         let at = rows.iter().position(|row| row.of == of).unwrap_or_else(|| {

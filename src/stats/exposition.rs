@@ -522,13 +522,13 @@ mod tests {
     use super::*;
     use crate::types::{Ingest, StreamKey};
 
-    /// Parses either format as strictly as its specification: each family is contiguous and preceded by its type,
-    /// samples have the suffixes of the type, nothing occurs twice, and bucket counts rise up to `+Inf`, which
-    /// equals the count.
+    /// Parses a page in either format as strictly as the format's specification demands: each family is
+    /// contiguous and follows its type, samples have the suffixes of the type, nothing occurs twice, and bucket
+    /// counts rise up to `+Inf`, whose count equals the total.
     fn parse(format: Format, page: &str) {
         let mut family = (String::new(), String::new());
         let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());
-        // Labels of a histogram without `le`, each with the bound and count of its last bucket.
+        // For each set of labels of a histogram without `le`: the bound and the count of the last bucket.
         let mut buckets: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         let mut counts = BTreeMap::new();
         let text = match format {
@@ -619,7 +619,7 @@ mod tests {
             busy: Duration::from_millis(2500),
             cpu: Duration::from_millis(1250),
         }];
-        // Each connection belongs to one worker.
+        // Each connection belongs to only one worker, so the second worker has none.
         let second = WorkerFigures { connections: Vec::new(), ..figures.clone() };
         let mut players = PlayerCounts::default();
         players.event("playStarted", "webrtc");

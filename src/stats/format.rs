@@ -1,4 +1,5 @@
-//! The two formats of `/metrics`: OpenMetrics 1.0, and Prometheus text (0.0.4), which is derived from it line by line.
+//! The two formats of `/metrics`: OpenMetrics 1.0, and Prometheus text (0.0.4). The latter is derived from the former,
+//! line by line.
 
 /// A format of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -11,7 +12,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Picks the format by a scraper's `Accept` field (RFC 9110 §12.5.1). OpenMetrics is used only if named.
+    /// Selects the format by the `Accept` field of a scraper (RFC 9110 §12.5.1). OpenMetrics is selected only if the
+    /// field names it.
     pub fn of_accept<'a>(values: impl Iterator<Item = &'a str>) -> Self {
         let mut best = (0, Self::Text);
         for range in values.flat_map(|value| value.split(',')) {
@@ -56,7 +58,7 @@ impl Format {
     }
 }
 
-/// Parses a quality into thousandths; zero if invalid.
+/// Parses a quality value into thousandths; zero if it is invalid.
 fn thousandths(text: &str) -> u32 {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = fraction.chars().chain("000".chars()).take(3).collect();
@@ -67,11 +69,11 @@ fn thousandths(text: &str) -> u32 {
     }
 }
 
-/// Converts to Prometheus text, which names families like their samples, and has neither a type for information nor
-/// an end mark.
+/// Converts a page to Prometheus text. In this format, a family has the name of its samples, and there is neither a
+/// type for information nor an end mark.
 fn text(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
-    // HELP precedes TYPE, which determines the family's name, so HELP is held back.
+    // HELP precedes TYPE, but the family's name depends on the type. HELP is therefore held back.
     let mut help = None;
     for line in page.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
@@ -113,7 +115,7 @@ mod tests {
             &["application/openmetrics-text;q=0"],
             &["application/openmetrics-text;q=0.2,text/plain;q=0.4"],
             &["application/openmetrics-text;q=nonsense"],
-            // Prometheus 3, with formats that this server does not offer first.
+            // Prometheus 3, which lists formats first that this server does not offer.
             &["application/vnd.google.protobuf;q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"],
         ] {
             assert_eq!(of(accept), Format::Text, "{accept:?}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Upper bounds in microseconds; one more bucket follows.
+/// Upper bounds of the buckets in microseconds. One more bucket, without a bound, follows.
 pub const BOUNDS_US: [u64; 25] = [
     10, 20, 50, 100, 150, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000,
     40_000, 60_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
@@ -52,7 +52,8 @@ impl Histogram {
         Duration::from_nanos(self.sum_ns)
     }
 
-    /// Returns upper bound in seconds and count of each bucket (not cumulative); the last bound is infinite.
+    /// Returns the upper bound in seconds and the count of each bucket. Counts are not cumulative, and the
+    /// last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = BOUNDS_US.iter().map(|&us| Duration::from_micros(us).as_secs_f64());
         bounds.chain([f64::INFINITY]).zip(self.counts)

@@ -1,5 +1,5 @@
-//! Figures counted by a worker, and their form in `/metrics`. Machines keep plain integers; names and text are added on request
-//! (docs/metrics.md).
+//! Figures that a worker counts, and their form in `/metrics`. State machines keep only integers; names and text are
+//! added when a page is requested (docs/metrics.md).
 
 mod connections;
 mod exposition;
@@ -21,7 +21,7 @@ pub use players::{PLAYER_EVENTS, PlayerCounts, TECHNOLOGIES};
 
 use crate::types::{Ingest, StreamKey};
 
-/// Forwarding times from one ingest to the subscribers of one egress.
+/// Forwarding times of units of one ingest that were sent to subscribers of one egress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
     /// Ingest of the stream.
@@ -34,11 +34,11 @@ pub struct Forwarding {
     pub audio: Histogram,
 }
 
-/// Index into a worker's [`ForwardingTable`], kept by each subscriber, so that counting needs no search.
+/// Index into a worker's [`ForwardingTable`]. Each subscriber keeps its index, so that counting needs no search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardingIndex(usize);
 
-/// The forwarding histograms of a worker: one for each pair of ingest and egress that occurred.
+/// The forwarding histograms of a worker: one for each pair of ingest and egress that has occurred.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForwardingTable(Vec<Forwarding>);
 
@@ -53,7 +53,7 @@ impl ForwardingTable {
         }))
     }
 
-    /// Counts a unit received at `received` and handed to the kernel at `sent`.
+    /// Counts a unit that was received at `received` and passed to the kernel at `sent`.
     pub fn record(&mut self, index: ForwardingIndex, video: bool, received: Instant, sent: Instant) {
         if let Some(row) = self.0.get_mut(index.0) {
             let took = sent.saturating_duration_since(received);
@@ -79,13 +79,13 @@ pub enum Refused {
     Address,
     /// Too many new connections from this address.
     Rate,
-    /// Too many concurrent TLS handshakes, of this address or in total.
+    /// Too many concurrent TLS handshakes, at this address or in total.
     Handshakes,
     /// Too many authenticated peers at this address.
     Authenticated,
-    /// Closed in favour of a new connection, because unauthenticated.
+    /// An unauthenticated connection, closed to make room for a new one.
     GaveWay,
-    /// Missing header of a trusted proxy.
+    /// The header in which a trusted proxy names its client is missing.
     Preface,
 }
 
@@ -143,7 +143,7 @@ pub struct Datagrams {
     pub dropped: u64,
     /// Received datagrams that were passed on to other workers.
     pub passed: u64,
-    /// Received datagrams for other workers that were lost, because too many waited there.
+    /// Received datagrams for other workers that were lost, because too many bytes waited for the other worker.
     pub not_passed: u64,
     /// Datagrams that the system did not accept.
     pub unsent: u64,
@@ -176,9 +176,9 @@ pub struct Counters {
     pub key_frames_asked: u64,
     /// Derived tracks that were refused because too many were being transcoded.
     pub transcoders_refused: u64,
-    /// Sessions closed after a panic, and units from other workers on which a format panicked.
+    /// Number of sessions closed after a panic, and of units from other workers at which a format panicked.
     pub panics: u64,
-    /// Time in which the loop was busy.
+    /// Time for which the loop was busy.
     pub busy: Duration,
 }
 
@@ -204,7 +204,7 @@ impl Traffic {
         Self { protocol, open: 0, ended: 0, bytes_in: 0, bytes_out: 0 }
     }
 
-    /// Returns the row of a protocol and adds it if it is missing; never `None`.
+    /// Returns the row of a protocol. The row is added if it is missing. Never returns `None`.
     pub fn row<'a>(rows: &'a mut Vec<Self>, protocol: &'static str) -> Option<&'a mut Self> {
         let known = rows.iter().position(|row| row.protocol == protocol);
         let at = known.unwrap_or_else(|| {
@@ -252,7 +252,7 @@ pub struct ControlFigures {
     pub records: usize,
     /// Live streams, including those waiting for their publisher.
     pub live: usize,
-    /// Endpoints of live streams that are connected or tried.
+    /// Endpoints of live streams to which a connection exists or is being tried.
     pub pushes: usize,
     /// Pushes accepted by their target.
     pub pushes_broadcasting: usize,
@@ -297,7 +297,7 @@ pub struct StreamFigures {
     pub key: StreamKey,
     /// Number of viewers and pushes.
     pub subscribers: u64,
-    /// Payload bytes since the publisher's grant; only on the publisher's worker.
+    /// Payload bytes received since the publisher's grant; `None` except on the publisher's worker.
     pub received_bytes: Option<u64>,
     /// Bytes retained by the ring.
     pub ring_bytes: u64,
@@ -310,7 +310,7 @@ pub struct StreamFigures {
 pub struct TranscoderFigures {
     /// Tracks being transcoded.
     pub running: u64,
-    /// Tracks left out because too many others are being transcoded.
+    /// Number of tracks that are left out because too many other tracks are being transcoded.
     pub wanting: u64,
 }
 
@@ -333,7 +333,7 @@ pub struct WorkerFigures {
     pub connections: Vec<ConnectionFigures>,
     /// Unhandled mail.
     pub mail_waiting: u64,
-    /// Connections waiting for their write.
+    /// Connections that wait to write.
     pub write_queue: u64,
     /// Entries of the deadline table.
     pub deadlines: u64,

@@ -1,13 +1,14 @@
 //! Events that players report about themselves, counted by event and technology.
 
-/// Names of the counted events; other events count as the last.
+/// Names of the events that are counted. All other events count as the last one.
 pub const PLAYER_EVENTS: [&str; 5] =
     ["playStartedFirstTime", "playStarted", "playPaused", "playEnded", "other"];
 
-/// Names of the technologies; others count as the last.
+/// Names of the technologies that are counted. All others count as the last one.
 pub const TECHNOLOGIES: [&str; 7] = ["webrtc", "ll-hls", "hls", "dash", "vod", "flv", "other"];
 
-/// Maximum milliseconds added by one event, since players report every few seconds.
+/// Maximum number of milliseconds that one event may add. Players report every few
+/// seconds, so more is not plausible.
 const WATCHED_MS_MAX: i64 = 3_600_000;
 
 /// Counts of players' reports since the start. No data of a single player is kept.

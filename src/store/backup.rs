@@ -1,7 +1,7 @@
 //! Copies of the store: `data/backups/store-YYYYMMDD-HHMMSS.redb`, each a complete store (docs/store.md).
 //!
-//! A copy is made from a snapshot, so that it is consistent while commits continue. It gets its name once all of it is on the disk, so that
-//! a file with such a name is complete.
+//! A copy is made from a snapshot, so it is consistent while commits continue. It gets its name only after all of it is
+//! on the disk, so a file with such a name is complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::types::Civil;
 
 const BEGIN: &str = "store-";
 const END: &str = ".redb";
-/// Maximum number of copies examined in search of a good one.
+/// Maximum number of copies examined to find an undamaged one.
 const LOOKED_AT_MAX: usize = 50;
 
 /// A request to copy the store.
@@ -20,9 +20,9 @@ const LOOKED_AT_MAX: usize = 50;
 pub struct Backup {
     /// Name of the copy ([`name_of`]).
     pub name: String,
-    /// Number of copies kept, including this one; the oldest are removed. 0 keeps all.
+    /// Number of copies to keep, including this one. The oldest ones are removed. 0 keeps all.
     pub kept: usize,
-    /// Least age of the newest copy for making another.
+    /// Minimum age of the newest copy. While the newest copy is younger, no other copy is made.
     pub age_min: Duration,
 }
 
@@ -50,15 +50,15 @@ pub fn list(store: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| folder_of(store).join(name)).collect()
 }
 
-/// True if any copy is younger than this.
+/// True if any copy is younger than `age`.
 pub(super) fn has_younger(store: &Path, age: Duration) -> bool {
     let newest = list(store).into_iter().next();
     let written = newest.and_then(|path| fs::metadata(path).ok()).and_then(|data| data.modified().ok());
-    // A modification time in the future counts as young.
+    // A modification time in the future counts as recent.
     written.is_some_and(|written| written.elapsed().unwrap_or_default() < age)
 }
 
-/// Removes the oldest copies.
+/// Removes the oldest copies, so that `kept` copies are left.
 pub(super) fn remove_old(store: &Path, kept: usize) {
     if kept == 0 {
         return;
@@ -77,7 +77,7 @@ pub fn newest_good(store: &Path) -> Option<PathBuf> {
     list(store).into_iter().take(LOOKED_AT_MAX).find(|path| super::redb::check_copy(path).is_ok())
 }
 
-/// Describes an error at the start for the operator: the problem, and possible remedies.
+/// Describes an error at the start of the server for the operator: the problem, and what can be done about it.
 #[must_use]
 pub fn with_advice(error: &Error, store: &Path) -> String {
     let home = store.ancestors().nth(2).unwrap_or(store).display();
@@ -141,7 +141,7 @@ mod tests {
             ["store-19700101-000004.redb", "store-19700101-000003.redb", "store-19700101-000002.redb"]
         );
         assert_eq!(ids(&copies[1]), ["0", "1", "2", "3"]);
-        // No copy is made while a young one exists, nor over an existing file.
+        // No copy is made while there is a recent one, and no existing file is overwritten.
         let hour = Duration::from_secs(3600);
         back_up(&mut store, 9, 3, hour).unwrap();
         assert_eq!(list(&path), copies);

@@ -1,4 +1,4 @@
-//! A store in memory only, for simulations; it can fail on request.
+//! A store that exists only in memory, for simulations. It can be made to fail.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use super::backup::Backup;
 use super::{Copying, Error, Key, Op, Store};
 
-/// Faults to inject into the next calls; shared with the test.
+/// Faults to inject into the next calls. The test shares this value.
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<Mutex<(u32, u32)>>);
 
 impl Faults {
-    /// Lets the next `commits` commits and `rebuilds` rebuilds fail.
+    /// Makes the next `commits` commits and the next `rebuilds` rebuilds fail.
     pub fn fail(&self, commits: u32, rebuilds: u32) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (commits, rebuilds);
     }
@@ -42,7 +42,7 @@ impl Memory {
         Self::default()
     }
 
-    /// Creates an empty store; `faults` decides which calls fail.
+    /// Creates an empty store. `faults` determines which calls fail.
     #[must_use]
     pub fn with_faults(faults: Faults) -> Self {
         Self { faults, ..Self::default() }

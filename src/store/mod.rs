@@ -1,12 +1,13 @@
-//! The store of records: one file, loaded whole at start, written in batches with one fsync each.
+//! The store of records: one file, which is loaded as a whole at start. Changes are written in batches, each with one
+//! fsync.
 //!
 //! All reads are served from memory; the store only makes records durable. Flow:
-//! 1. [`Store::load`] at start: everything, or an error and no start.
-//! 2. Control gathers changes and sends [`Request::Commit`]; [`run`] sends a [`Reply`] once they are on disk.
-//! 3. After a failed commit the file is treated as unknown (docs/robustness.md B-04): commits fail until
-//!    [`Request::Rebuild`] has written a fresh file from memory and swapped it in. A failed write is never retried
-//!    and then reported as durable.
-//! 4. [`Request::Backup`] copies a snapshot on its own thread, while commits continue ([`backup`]).
+//! 1. [`Store::load`] at start reads all records. If it fails, the server does not start.
+//! 2. Control gathers changes and sends [`Request::Commit`]. [`run`] sends a [`Reply`] once they are on disk.
+//! 3. After a failed commit, the content of the file counts as unknown (docs/robustness.md B-04). Commits fail until
+//! [`Request::Rebuild`] has written a new file from memory and put it in place of the old one. A write that has failed
+//! is never retried and then reported as durable.
+//! 4. [`Request::Backup`] copies a snapshot on a separate thread, while commits continue ([`backup`]).
 
 pub mod backup;
 mod memory;
@@ -65,13 +66,13 @@ pub enum Error {
         /// The text of the operating system.
         reason: String,
     },
-    /// The file is missing, although this home had one before.
+    /// The file is missing, although this home has had a store before.
     #[error("{0}: missing, although this home has been used; its users and records would be gone")]
     Missing(String),
     /// The file was removed or replaced while the server ran.
     #[error("{0}: was removed or replaced while the server runs")]
     Gone(String),
-    /// The contents are unknown after a failed commit; only a rebuild helps.
+    /// The content of the file is unknown after a failed commit. Only a rebuild helps.
     #[error("the store must be rebuilt after an earlier failure")]
     Unknown,
 }
@@ -101,7 +102,7 @@ impl Kind {
         self.table()
     }
 
-    /// Returns the name of the table, and of its count in the file.
+    /// Returns the name of the kind's table. The table's record count in the file has the same name.
     const fn table(self) -> &'static str {
         match self {
             Self::Broadcast => "broadcasts",
@@ -118,7 +119,7 @@ impl Kind {
 pub struct Key {
     /// Kind of the record.
     pub kind: Kind,
-    /// Name of the application, without a slash; empty for records without one.
+    /// Name of the application, without a slash; empty for records that belong to no application.
     pub app: Arc<str>,
     /// Id, unique within kind and application.
     pub id: Arc<str>,
@@ -149,7 +150,7 @@ impl fmt::Display for Key {
 pub enum Op {
     /// Insert or replace.
     Put(Key, Bytes),
-    /// Remove; does nothing if the record is missing.
+    /// Remove the record. Does nothing if it is missing.
     Delete(Key),
 }
 
@@ -168,7 +169,7 @@ impl Op {
 pub enum Task {
     /// Check the whole store, or a copy.
     Check(Option<PathBuf>),
-    /// Copy the store, whether or not the server runs; also to a file, if given.
+    /// Copy the store, even while the server runs. If a path is given, copy it to that file, too.
     Backup(Option<PathBuf>),
     /// Replace the store with a copy.
     Restore(PathBuf),
@@ -176,7 +177,7 @@ pub enum Task {
     Export(Option<PathBuf>),
     /// Rescue readable records from a damaged store.
     Salvage(Option<PathBuf>),
-    /// Create records for recordings without one.
+    /// Create records for recordings that have none.
     Reindex,
 }
 
@@ -185,7 +186,7 @@ pub trait Store: Send {
     /// Passes all committed records to `give`, in order of their keys.
     ///
     /// # Errors
-    /// Some records are unreadable. A server must not start with the records passed before.
+    /// Some records cannot be read. A server must not start with the records that were already passed to `give`.
     fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error>;
 
     /// Returns all committed records, in order of their keys.
@@ -198,19 +199,20 @@ pub trait Store: Send {
         Ok(all)
     }
 
-    /// Commits the changes, all or none.
+    /// Commits either all of the changes or none of them.
     ///
     /// # Errors
-    /// The state of the file is then unknown; later commits fail until a rebuild.
+    /// The content of the file is unknown afterwards. Later commits fail until a rebuild.
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error>;
 
-    /// Replaces the file with a new one that has these records.
+    /// Replaces the file by a new one that contains these records.
     ///
     /// # Errors
-    /// As for a commit.
+    /// As for [`Store::commit`].
     fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error>;
 
-    /// Takes a snapshot. The returned function copies it on any thread, while commits continue.
+    /// Takes a snapshot. The function that is returned copies the snapshot. It can run on any thread, while commits
+    /// continue.
     fn backup(&mut self, backup: &Backup) -> Copying;
 }
 
@@ -224,7 +226,7 @@ pub enum Request {
     Commit {
         /// Number of the request, returned in the reply.
         batch: u64,
-        /// Changes, made all or none.
+        /// Changes, of which either all or none are made.
         ops: Vec<Op>,
     },
     /// Write all records to a new file.
@@ -236,14 +238,14 @@ pub enum Request {
     },
     /// Copy the committed records.
     Backup {
-        /// Number of the request, returned in the reply, which may come after those of later requests.
+        /// Number of the request, returned in the reply. Replies to later requests may come first.
         batch: u64,
         /// Name of the copy, and number of copies to keep.
         backup: Backup,
     },
 }
 
-/// The reply to a request. Replies to commits and rebuilds are in order.
+/// The reply to a request. Replies to commits and rebuilds are sent in the order of the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// Number of the request.
@@ -261,9 +263,9 @@ pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
     }
 }
 
-/// Runs the store's thread: handles requests in order until their sender is gone. Only this thread waits for the disk,
-/// except for backups, which are copied on another thread. It does not wait for a backup when it ends; an unfinished
-/// backup does not count as a copy.
+/// The function of the store's thread: handles requests in order until their sender is dropped. Only this thread waits
+/// for the disk, except that backups are copied on another thread. When this function ends, it does not wait for a
+/// backup. An unfinished backup does not count as a copy.
 pub fn run(
     mut store: Box<dyn Store>,
     requests: &Receiver<Request>,

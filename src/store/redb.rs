@@ -1,7 +1,7 @@
-//! The store on redb: `data/store.redb`, copy on write, two-phase commits with quick repair.
+//! The store on redb: `data/store.redb`. Copy on write, two-phase commits with quick repair.
 //!
-//! Opens completely or not at all (docs/robustness.md B-05): the checksums of all pages are verified at the start, since all records are
-//! then read anyway, and a panic of the library on a damaged file becomes an error.
+//! A store opens completely or not at all (docs/robustness.md B-05). At the start, the checksums of all pages are
+//! verified, because all records are read then anyway. If the library panics on a damaged file, this becomes an error.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -19,16 +19,17 @@ use super::backup::{self, Backup};
 use super::{Copying, Error, Key, Kind, Op, Store};
 use crate::disk::{self, SystemDisk};
 
-/// Table of a kind. Key: `app/id`; an application's name has no slash. Value: the record as encoded by control.
+/// Table of a kind. A key is `app/id`, and the name of an application contains no slash. A value is a record as encoded
+/// by control.
 const fn table(kind: Kind) -> TableDefinition<'static, &'static str, &'static [u8]> {
     TableDefinition::new(kind.table())
 }
 
-/// Table with the `version` of the layout, and the number of records in each table, to detect truncated files.
+/// Table that contains the `version` of the layout and, to detect truncated files, the number of records in each table.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// Version of the layout; version 1 had only broadcasts. Older files can be read, and are converted with the next commit.
+/// Version of the layout. Version 1 had only broadcasts. Older files can be read, and are converted by the next commit.
 const VERSION: u64 = 2;
-/// Size of the library's cache, which is small because control has everything in memory.
+/// Size of the library's cache. It is small because control has everything in memory.
 const CACHE_BYTES: usize = 16 << 20;
 /// Records copied in one transaction.
 const COPIED_AT_ONCE: usize = 4096;
@@ -39,9 +40,10 @@ pub struct RedbStore {
     path: PathBuf,
     /// Open database; `None` after a failure, when the file's state is unknown.
     database: Option<Database>,
-    /// Identity of the open file, to notice when the path leads to another one, or none.
+    /// Identity of the open file, to notice when the path leads to another file or to none.
     file: FileId,
-    /// Lock held while the store lives. A separate file, because the store's own file is replaced.
+    /// Lock that is held as long as the store exists. It is on a separate file, because the store's own file may be
+    /// replaced.
     lock: File,
 }
 
@@ -57,7 +59,7 @@ fn lock_path(path: &Path) -> PathBuf {
 }
 
 impl RedbStore {
-    /// Opens the file, or creates one if there is none.
+    /// Opens the file. If there is none, creates it.
     ///
     /// # Errors
     /// The file is locked by another process, damaged, empty, unreadable, or of a newer version.
@@ -67,7 +69,7 @@ impl RedbStore {
         if let Err(error) = must_exist(path) {
             let made = if matches!(error, Error::Missing(_)) { write_fresh(path, &[]) } else { Err(error) };
             if made.is_err() && !was_used {
-                // The new lock file must not make a home look used that never had a store.
+                // Remove the new lock file. Otherwise a home that never had a store would look used.
                 let _ = fs::remove_file(lock_path(path));
             }
             made?;
@@ -75,20 +77,21 @@ impl RedbStore {
         Self::opened(path, lock)
     }
 
-    /// Opens the existing file of a used home.
+    /// Opens the existing file of a home that has been used.
     ///
     /// # Errors
-    /// As for [`RedbStore::open`], and a missing file.
+    /// As for [`RedbStore::open`]; also if the file is missing.
     pub fn open_existing(path: &Path) -> Result<Self, Error> {
         let lock = lock(&lock_path(path))?;
         must_exist(path)?;
         Self::opened(path, lock)
     }
 
-    /// Replaces this store with a copy of another file; the old file is kept under the path `aside`. Returns the number of records.
+    /// Replaces this store by a copy of another file. The old file is kept at the path `aside`. Returns the number of
+    /// records.
     ///
     /// # Errors
-    /// The copy is damaged, a server runs, or the disk fails; the store is then unchanged.
+    /// The copy is damaged, a server is running, or the disk fails. The store was not changed then.
     pub fn restore(path: &Path, from: &Path, aside: &Path) -> Result<usize, Error> {
         let _lock = lock(&lock_path(path))?;
         let beside = path.with_extension("new");
@@ -112,7 +115,7 @@ impl RedbStore {
         Ok(Self { path: path.to_owned(), database, file: id_at(path), lock })
     }
 
-    /// True if the folder still belongs to this server: its lock file is there.
+    /// True if the folder still belongs to this server, i.e. still contains its lock file.
     fn is_at_home(&self) -> bool {
         let held = self.lock.metadata().ok().map(|data| (data.dev(), data.ino()));
         held.is_some() && held == id_at(&lock_path(&self.path))
@@ -129,7 +132,8 @@ fn must_exist(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Reads all records of a possible store file. Works on a copy, since opening a store may write to it.
+/// Reads all records of a file that may be a store. Works on a copy of it, because opening a store may write to the
+/// file.
 ///
 /// # Errors
 /// The file is not an undamaged store, or the disk fails.
@@ -147,8 +151,8 @@ pub fn check_copy(path: &Path) -> Result<Vec<(Key, Bytes)>, Error> {
     read
 }
 
-/// Passes on the records that are reachable through the tables of a damaged file, read from both ends of each table as far as possible.
-/// Works on a copy, so that the file stays unchanged.
+/// Passes on the records that can still be reached through the tables of a damaged file. Each table is read from both
+/// ends as far as possible. Works on a copy, so that the file itself is not changed.
 pub(super) fn reachable(path: &Path, scratch: &Path, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
     copy_file(path, scratch)?;
     let walked = guarded(path, || {
@@ -210,7 +214,7 @@ impl Store for RedbStore {
 
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {
         let database = self.database.as_ref().ok_or(Error::Unknown)?;
-        // Bytes written to a file that no longer has a name would be lost when the server exits.
+        // If the file no longer has a name, everything written to it would be lost when the server exits.
         let result = if self.is_at_home() && self.file == id_at(&self.path) {
             guarded(&self.path, || write_ops(&self.path, database, ops))
         } else {
@@ -224,7 +228,7 @@ impl Store for RedbStore {
 
     fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error> {
         self.database = None;
-        // Another server may now own the folder.
+        // The folder may belong to another server now.
         if !self.is_at_home() {
             return Err(Error::Gone(self.path.display().to_string()));
         }
@@ -291,7 +295,7 @@ fn lock(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// Converts a panic of the library to an error.
+/// Converts a panic of the library into an error.
 fn guarded<T>(path: &Path, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| Err(damaged(path, "the library gave up on it")))
 }
@@ -300,7 +304,7 @@ fn open_checked(path: &Path) -> Result<Database, Error> {
     open_named(path, path)
 }
 
-/// Opens `file`; error messages name `path` instead.
+/// Opens `file`. In error messages, the path is `path`.
 fn open_named(file: &Path, path: &Path) -> Result<Database, Error> {
     let mut database =
         Database::builder().set_cache_size(CACHE_BYTES).open(file).map_err(|e| library(path, &e.into()))?;
@@ -332,7 +336,7 @@ fn read_all(path: &Path, database: &Database, give: &mut dyn FnMut(Key, Bytes)) 
     Ok(())
 }
 
-/// Reads the records of a table in order. Returns how many there were, and how many there should be.
+/// Reads the records of a table in order. Returns the number of records found, and the number that there should be.
 fn read_table(
     path: &Path,
     transaction: &ReadTransaction,
@@ -363,7 +367,8 @@ fn count_in(transaction: &ReadTransaction, kind: Kind) -> Result<u64, ::redb::Er
     Ok(transaction.open_table(META)?.get(count_of(kind))?.map_or(0, |v| v.value()))
 }
 
-/// Returns the name of a table's count; in the first layout, the only table had another name.
+/// Returns the name of a table's record count. For the only table of the first layout, it differs from the table's
+/// name.
 const fn count_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Broadcast => "records",
@@ -381,7 +386,7 @@ fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> 
             for kind in Kind::ALL {
                 let of_kind = |op: &&Op| matches!(op, Op::Put(key, _) | Op::Delete(key) if key.kind == kind);
                 let mut ops = ops.iter().filter(of_kind).peekable();
-                // The table of broadcasts is always created: a file without it does not count as a store.
+                // The table of broadcasts is always created, because a file without it does not count as a store.
                 if ops.peek().is_none() && kind != Kind::Broadcast {
                     continue;
                 }
@@ -401,16 +406,16 @@ fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> 
     write().map_err(|e| library(path, &e))
 }
 
-/// Writes a new file with these records, replacing the old one.
+/// Writes a new file with these records, and replaces the old one by it.
 pub(super) fn write_fresh(path: &Path, all: &[(Key, Bytes)]) -> Result<(), Error> {
     let ops: Vec<Op> = all.iter().map(|(key, bytes)| Op::Put(key.clone(), bytes.clone())).collect();
     write_file(path, |write| write(&ops))
 }
 
-/// A transaction on a file being written.
+/// A function that commits changes to a file that is being written.
 type WriteOps<'a> = dyn FnMut(&[Op]) -> Result<(), Error> + 'a;
 
-/// Writes a new file beside the old one, then renames it into place.
+/// Writes a new file in the same folder, and renames it to replace the old one.
 fn write_file(path: &Path, fill: impl FnOnce(&mut WriteOps<'_>) -> Result<(), Error>) -> Result<(), Error> {
     let beside = path.with_extension("new");
     match fs::remove_file(&beside) {
@@ -438,7 +443,7 @@ pub(super) fn io_error(path: &Path, error: &io::Error) -> Error {
     if full.contains(&error.kind()) { Error::Full { path, reason } } else { Error::Io { path, reason } }
 }
 
-/// Converts an error of the library: a system error, or damaged content.
+/// Converts an error of the library into a system error or damage of the file.
 fn library(path: &Path, error: &::redb::Error) -> Error {
     if let ::redb::Error::Io(e) = error {
         if e.kind() == io::ErrorKind::UnexpectedEof {
@@ -561,7 +566,8 @@ mod tests {
         let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
         store.commit(&[put("a", "1")]).unwrap();
-        // A directory blocks the path of the fresh file: the rebuild fails, and nothing is written meanwhile.
+        // A directory has the path at which the new file would be written, so the rebuild fails. Nothing is written in
+        // the meantime.
         store.database = None;
         fs::create_dir(folder.file().with_extension("new")).unwrap();
         assert_eq!(store.commit(&[put("b", "2")]), Err(Error::Unknown));
@@ -578,7 +584,7 @@ mod tests {
     fn b_07_ten_updates_of_each_record_leave_a_file_of_at_most_four_times_its_size() {
         let folder = Folder::new();
         let mut store = RedbStore::open(&folder.file()).unwrap();
-        // For a nightly run, use a million records: `MILLSTREAM_RECORDS=1000000`.
+        // A nightly run can use a million records: `MILLSTREAM_RECORDS=1000000`.
         let records: usize =
             std::env::var("MILLSTREAM_RECORDS").map_or(5000, |records| records.parse().unwrap());
         let (text, batches) = ("x".repeat(1000), records / 250);
@@ -615,7 +621,7 @@ mod tests {
         assert!(!folder.file().exists());
         drop(RedbStore::open(&folder.file()).unwrap());
         assert!(RedbStore::open_existing(&folder.file()).is_ok());
-        // A failed first start leaves nothing that makes the home count as used.
+        // A first start that fails leaves no file that would make the home count as used.
         let other = Folder::new();
         fs::create_dir_all(other.file().with_extension("new").join("in the way")).unwrap();
         assert!(RedbStore::open(&other.file()).is_err());
@@ -629,17 +635,17 @@ mod tests {
         fs::create_dir(&data).unwrap();
         let mut store = RedbStore::open(&path).unwrap();
         store.commit(&[put("a", "1")]).unwrap();
-        // Only the file is removed: a fresh one replaces it.
+        // If only the file was removed, a new one replaces it.
         fs::remove_file(&path).unwrap();
         assert!(matches!(store.commit(&[put("b", "2")]), Err(Error::Gone(_))));
         store.rebuild(&[(key("a"), Bytes::from_static(b"1"))]).unwrap();
         store.commit(&[put("b", "2")]).unwrap();
-        // Another file replaces it.
+        // Another file is put in place of the store's file.
         fs::copy(&path, data.join("copy")).unwrap();
         fs::rename(data.join("copy"), &path).unwrap();
         assert!(matches!(store.commit(&[put("c", "3")]), Err(Error::Gone(_))));
         store.rebuild(&[]).unwrap();
-        // The whole folder is removed; then another server's folder takes its place.
+        // The whole folder is removed. Then the folder of another server is put in its place.
         fs::remove_dir_all(&data).unwrap();
         assert!(matches!(store.commit(&[put("d", "4")]), Err(Error::Gone(_))));
         let order = Backup { name: backup::name_of(0), kept: 0, age_min: std::time::Duration::ZERO };
@@ -650,7 +656,7 @@ mod tests {
         other.commit(&[put("other", "5")]).unwrap();
         assert!(matches!(store.rebuild(&[]), Err(Error::Gone(_))));
         assert_eq!(other.load().unwrap(), [(key("other"), Bytes::from_static(b"5"))]);
-        // The folder is moved away and back.
+        // The folder is moved to another place, and back again.
         let (elsewhere, path) = (root.join("elsewhere"), path);
         fs::rename(&data, &elsewhere).unwrap();
         assert!(matches!(other.commit(&[put("x", "6")]), Err(Error::Gone(_))));
@@ -681,8 +687,8 @@ mod tests {
         (fs::read(folder.file()).unwrap(), all)
     }
 
-    /// Checks a file with a flipped bit. It must be refused or have all records, since changes outside of used pages
-    /// may go unnoticed.
+    /// Checks a file in which a bit was flipped. It must either be refused or contain all records: a change outside of
+    /// used pages may remain unnoticed.
     fn whole_or_refused(folder: &Folder, bytes: &[u8], all: &[(Key, Bytes)], what: &str) -> bool {
         fs::write(folder.file(), bytes).unwrap();
         match records(&folder.file()) {
@@ -702,7 +708,7 @@ mod tests {
         let folder = Folder::new();
         let (bytes, all) = small_file(&folder);
         assert!(whole_or_refused(&folder, &bytes, &all, "unchanged"));
-        // Every byte of the header, and a sample of the rest that covers all bit positions.
+        // Every byte of the header, and a sample of the other bytes. The sample covers all bit positions.
         let places = (0..512).chain((512..bytes.len()).filter(|at| bytes[*at] != 0).step_by(97));
         for (n, at) in places.enumerate() {
             let mut damaged = bytes.clone();
@@ -719,7 +725,7 @@ mod tests {
         for length in (1..bytes.len()).step_by(step).chain([1, 63, 64, 511, 4095, 4096, bytes.len() - 1]) {
             whole_or_refused(&folder, &bytes[..length], &all, &format!("cut at {length}"));
         }
-        // An end of file inside the header counts as damaged content, not as a failure of the system.
+        // A file that ends within the header counts as damaged. This is not a failure of the system.
         fs::write(folder.file(), &bytes[..64]).unwrap();
         assert!(matches!(records(&folder.file()), Err(Error::Damaged { .. })));
     }

@@ -1,8 +1,10 @@
-//! Rescues records from a damaged store: those reachable through its tables, then those found in its pages.
+//! Rescues records from a damaged store: first those that can be reached through its tables, then those found in its
+//! pages.
 //!
-//! The tables have the latest committed records. If they are broken, all pages of the file are searched: a leaf of redb has the end offsets
-//! of its keys and values, then the keys, then the values. Since old pages are included, records found in this way may be outdated or
-//! deleted; they are counted separately. The damaged file is never written to.
+//! The tables have the latest committed records. If they are broken, all pages of the file are searched for leaves. A
+//! leaf of redb contains the end offsets of its keys and values, then the keys, then the values. Old pages are
+//! searched, too, so records that were found in this way may be outdated or deleted; they are counted separately. The
+//! damaged file is never written to.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +16,7 @@ use bytes::Bytes;
 use super::redb::{io_error, reachable};
 use super::{Error, Key, Kind};
 
-/// Size of a page; larger pages also begin at multiples of this.
+/// Size of a page. Larger pages also begin at a multiple of this size.
 const PAGE_BYTES: usize = 4096;
 /// Largest page that is examined.
 const PAGE_BYTES_MAX: usize = 16 << 20;
@@ -23,12 +25,12 @@ const LEAF: u8 = 1;
 /// Largest file that is salvaged, in bytes: a million records need less.
 const FILE_BYTES_MAX: u64 = 8 << 30;
 
-/// Knowledge of the records' format; the store does not interpret records.
+/// Functions that know the format of records, which the store does not interpret.
 pub trait Records {
     /// True if a record is readable.
     fn is_good(&self, key: &Key, bytes: &[u8]) -> bool;
 
-    /// Returns the kind of a record whose table is unknown; `None` if not a record.
+    /// Returns the kind of a record whose table is unknown; `None` if the bytes are not a record.
     fn kind_of(&self, app: &str, id: &str, bytes: &[u8]) -> Option<Kind>;
 
     /// Returns a number that is higher for later versions of a record; 0 if it has none.
@@ -40,13 +42,13 @@ pub trait Records {
 pub struct Salvaged {
     /// Records by key.
     pub all: BTreeMap<Key, Bytes>,
-    /// Number of records found only in pages, which may be outdated or deleted.
+    /// Number of records that were found only in pages. They may be outdated or deleted.
     pub from_pages: usize,
-    /// Damage at which reading of the tables stopped.
+    /// The damage at which reading the tables stopped.
     pub damage: Option<String>,
 }
 
-/// Searches a file for records. `scratch` is used for a temporary copy.
+/// Searches a file for records. `scratch` is the path of a temporary copy.
 ///
 /// # Errors
 /// A disk error.
@@ -84,7 +86,8 @@ fn keep(found: &mut BTreeMap<Key, Bytes>, records: &dyn Records, key: &str, valu
     }
 }
 
-/// Passes on all pairs in a file that have the form of a leaf with keys and values of variable length.
+/// Passes on all pairs of key and value in a file that are in the form of a leaf with keys and values of variable
+/// length.
 pub(super) fn scan(file: &[u8], give: &mut dyn FnMut(&str, &[u8])) {
     let mut at = 0_usize;
     while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty()) {
@@ -96,7 +99,7 @@ pub(super) fn scan(file: &[u8], give: &mut dyn FnMut(&str, &[u8])) {
     }
 }
 
-/// Passes on the pairs of a leaf, up to the first with invalid offsets.
+/// Passes on the pairs of a leaf, up to the first pair with invalid offsets.
 fn give_pairs(page: &[u8], give: &mut dyn FnMut(&str, &[u8])) -> Option<()> {
     let pairs = usize::from(u16::from_le_bytes(page.get(2..4)?.try_into().ok()?));
     let end = |index: usize| {
@@ -117,13 +120,13 @@ fn give_pairs(page: &[u8], give: &mut dyn FnMut(&str, &[u8])) -> Option<()> {
     Some(())
 }
 
-/// Returns the file for rescued records beside a store.
+/// Returns the path of the file for rescued records, in the folder of the store.
 #[must_use]
 pub fn file_of(store: &Path) -> std::path::PathBuf {
     store.with_file_name("store.salvaged.redb")
 }
 
-/// Writes rescued records as a store.
+/// Writes the rescued records to a new store.
 ///
 /// # Errors
 /// A disk error.

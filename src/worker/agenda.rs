@@ -1,4 +1,4 @@
-//! The work that a worker still has to do: in this turn, and at which later times.
+//! The work that a worker has left to do in this turn, and the times of later work.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::Output;
 use super::deadlines::Deadlines;
 use crate::types::{ConnId, StreamId};
 
-/// The work ahead.
+/// The work left to do.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     pub(super) deadlines: Deadlines,
@@ -23,14 +23,14 @@ pub(super) struct Agenda {
 /// The sessions that may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writers {
-    /// Only sessions that keep up, i.e. whose last write took all their output.
+    /// Only sessions that keep up, i.e. whose last write sent all their output.
     KeepUp,
     /// All sessions: first those that keep up, then those that are catching up.
     All,
 }
 
-/// Sessions with output to write. Sessions that are catching up (new viewers, which need a GOP or more, and slow ones
-/// with a backlog) write after those that need only the newest frame, and never delay them.
+/// Sessions with output to write. Some sessions are catching up: new viewers, which need a GOP or more, and slow
+/// viewers with a backlog. They write after the sessions that need only the newest frame, and never delay them.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     keep_up: VecDeque<ConnId>,

@@ -1,4 +1,4 @@
-//! Viewer counts of the copies that other nodes make of this worker's streams, as those nodes report them.
+//! Viewers of the copies that other nodes make of this worker's streams, as reported by those nodes.
 
 use relay::Viewers;
 
@@ -7,7 +7,7 @@ use super::streams::Live;
 use crate::hub::Stream;
 use crate::types::{ConnId, Handle, StreamId};
 
-/// Notes the viewers that a node has reported for its copy.
+/// Records the number of viewers that a node has reported for its copy of a stream.
 pub(super) fn note(conns: &mut Conns, id: ConnId, subscription: Handle, viewers: Viewers) {
     let conn = conns.get_mut(id);
     if let Some(playing) = conn.and_then(|conn| conn.subscription_mut(subscription)?.playing_mut())
@@ -17,7 +17,7 @@ pub(super) fn note(conns: &mut Conns, id: ConnId, subscription: Handle, viewers:
     }
 }
 
-/// Returns the viewers at other nodes for each stream that has any.
+/// Returns, for each stream that has viewers at other nodes, those viewers.
 pub(super) fn audiences(conns: &Conns, live: &Live) -> Vec<(StreamId, Viewers)> {
     let of_stream = |stream: &Stream| {
         let mut all = Viewers::default();

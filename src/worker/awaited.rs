@@ -1,9 +1,10 @@
 //! Streams that are not live, and the sessions to notify when they begin.
 //!
-//! Any client with a signalling socket may ask for streams that do not exist, so the table is bounded per session and
-//! in total. When it is full, a new entry displaces one of the session that awaits most, if the newcomer awaits
-//! fewer. The displaced session is not notified of that stream, but its player asks again by itself. Removing a
-//! session takes time in proportion to its own entries only.
+//! Any client with a signalling socket may ask for streams that do not exist, so the table is bounded, both per
+//! session and in total. When it is full, a new entry displaces an entry of the session that awaits the most streams,
+//! if that session awaits at least two streams more than the session of the new entry. The displaced session is not
+//! notified of the stream, but its player asks again by itself. Removing a session takes time in proportion to its
+//! own entries only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use crate::types::{ConnId, StreamKey};
 
 /// Maximum number of streams that one session may await.
 pub(super) const AWAITED_MAX: usize = 1024;
-/// Maximum number of entries of all sessions of a worker, some 30 MB.
+/// Maximum number of entries of all sessions of a worker. They take some 30 MB.
 const ENTRIES_MAX: usize = 100_000;
 
 /// Sessions by the streams that they await.
@@ -81,8 +82,8 @@ impl Awaited {
         self.entries
     }
 
-    /// Removes one entry of the session that awaits most. Returns false if no session has at least two more than
-    /// the newcomer.
+    /// Removes one entry of the session that awaits the most streams. Returns false if no session awaits at least two
+    /// streams more than `newcomer`, the number that the requesting session awaits.
     fn give_way(&mut self, newcomer: usize) -> bool {
         let Some(&(most, conn)) = self.sizes.last().filter(|(most, _)| *most > newcomer + 1) else {
             return false;
@@ -99,7 +100,7 @@ impl Awaited {
         true
     }
 
-    /// Removes the session's side of an entry.
+    /// Removes the stream of an entry from the set of its session.
     fn forget(&mut self, conn: ConnId, key: &StreamKey) {
         let Some(streams) = self.streams.get_mut(&conn) else { return };
         let before = streams.len();

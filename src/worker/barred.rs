@@ -1,6 +1,6 @@
-//! Viewers without a connection that an operator has ended. Their requests are refused for a while, so that their
-//! players give up as if a connection had been closed. The table is bounded; when it is full, the oldest entry is
-//! removed.
+//! Viewers without a connection that an operator has ended. Their requests are refused for some time, so that
+//! their players give up, as they would if a connection was closed. The size of the table is limited. When it is
+//! full, the oldest entry is removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const BARRED: Duration = Duration::from_secs(60);
 /// Maximum number of entries.
 const BARRED_MAX: usize = 4096;
 
-/// Stream, or main track of a ladder, then protocol and name of the viewer.
+/// Key of the stream (for a ladder, of its main track), protocol, and name of the viewer.
 type Viewer = (StreamKey, &'static str, String);
 
 /// Viewers whose requests are refused.
@@ -54,7 +54,7 @@ impl Barred {
         }
     }
 
-    /// Removes the first entry; a viewer that was added again remains.
+    /// Removes the oldest entry. A viewer that was added again later stays refused.
     fn end_first(&mut self) {
         let Some((until, viewer)) = self.order.pop_front() else { return };
         if self.until.get(&viewer) == Some(&until) {
@@ -80,7 +80,7 @@ mod tests {
         assert!(barred.has(now, &key, "hls", "a") && barred.has(now, &key, "hls", &long));
         assert!(!barred.has(now, &key, "dash", "a") && !barred.has(now, &key, "hls", "b"));
         assert!(!barred.has(now, &StreamKey::new("live", "other"), "hls", "a"));
-        // Ended again: the minute restarts.
+        // The viewer was ended again, so the minute starts again.
         barred.add(now + 30 * SECOND, key.clone(), "hls", "a");
         assert!(barred.has(now + BARRED, &key, "hls", "a") && !barred.has(now + BARRED, &key, "hls", &long));
         assert!(!barred.has(now + 30 * SECOND + BARRED, &key, "hls", "a"));

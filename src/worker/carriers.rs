@@ -1,5 +1,5 @@
-//! Sessions whose byte streams carry datagrams of a shared port: incoming datagrams are routed as if the port had received them, and
-//! datagrams for such a peer are written to the byte stream that carries it.
+//! Sessions whose byte streams carry the datagrams of a shared port. Datagrams that arrive in such a byte stream are
+//! routed as if the port had received them. Datagrams for its peer are written to the byte stream.
 
 use wire::Datagrams;
 
@@ -72,9 +72,9 @@ impl Ports {
 }
 
 impl Conns {
-    /// Hands the connection of a carrier over to the worker that has its session, unless a session here has claimed
-    /// it. A connection that was handed over once is refused, because its peer could otherwise keep workers passing
-    /// it around.
+    /// Hands the connection of a carrier over to the worker that has the session it belongs to, unless a session here
+    /// has claimed it. A connection that was already handed over once is refused: otherwise its peer could make workers
+    /// pass it around endlessly.
     fn hand_over(&mut self, turn: &mut Turn, carrier: ConnId, to: WorkerId, datagram: &[u8]) {
         let Some(conn) = self.get(carrier) else { return };
         if conn.bytes.as_ref().is_some_and(|link| link.was_handed_over) {
@@ -107,7 +107,8 @@ impl Conns {
             self.relate(owner, carrier);
             self.reply(turn, carrier, Reply::Port(PortNews::Carries));
             self.note_authenticated(turn, carrier);
-            // Datagrams that are already in the kernel can no longer be dropped when they are late.
+            // Once datagrams are in the kernel, late ones can no longer be dropped. The kernel may therefore hold only
+            // few.
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
         }
         self.touch(turn, carrier);

@@ -1,5 +1,5 @@
-//! Messages of viewers to all other viewers of their stream. The viewers of a stream or a room on one worker share a
-//! limit in bytes per second.
+//! Messages that a viewer sends to all other viewers of its stream. The viewers of a stream or room on one worker
+//! share a limit in bytes per second.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,28 +7,28 @@ use std::time::Instant;
 use crate::mail::{DataSender, Message, StreamData};
 use crate::types::StreamKey;
 
-/// Bytes per second that the viewers of a stream may send together; also the size of a burst.
+/// Bytes per second that all viewers of a stream may send together.
 const RATE: u64 = 128 << 10;
 const BURST: u64 = 1 << 20;
 /// Bytes counted for each message in addition to its payload.
 const MESSAGE_BYTES: u64 = 512;
 
-/// The bytes that viewers may send now, and the time of that figure.
+/// Number of bytes that viewers may send, as computed at the time `since`.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
     left: u64,
     since: Instant,
 }
 
-/// The limits of all streams and rooms with messages of viewers.
+/// The limits of all streams and rooms in which viewers have sent messages.
 #[derive(Debug, Default)]
 pub(super) struct Chats {
     streams: BTreeMap<StreamKey, Allowance>,
 }
 
 impl Chats {
-    /// Returns true if a message may be sent to a stream. This limit is for viewers only; publishers and the API have
-    /// limits of their own.
+    /// Returns true if a message may be sent to a stream. This limit only applies to messages of viewers. Publishers
+    /// and the API have limits of their own.
     pub(super) fn takes(&mut self, now: Instant, stream: &StreamKey, message: &Message) -> bool {
         let Some(data) = message.content::<StreamData>() else { return true };
         match data.sender {
@@ -66,7 +66,7 @@ mod tests {
         Message::new(StreamData { sender, stream: "s".into(), is_text: true, payload })
     }
 
-    /// The limit holds for any number of viewers and any size of messages.
+    /// The limit does not depend on the number of viewers or the size of messages.
     #[test]
     fn the_viewers_of_a_stream_send_so_much_together() {
         let (start, mut chats) = (Instant::now(), Chats::default());

@@ -13,15 +13,17 @@ use crate::stats::Traffic;
 use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId, StreamKey};
 use media::{Codec, TrackId};
 
-/// Time after which a connection is closed if its socket accepts nothing while output waits.
+/// Time after which a connection is closed if its socket accepts nothing although output waits.
 const WRITE_STALL: Duration = Duration::from_secs(30);
-/// Time after which a push is closed if its socket accepts nothing; shorter, because its supervisor opens a new one.
+/// Time after which a push is closed if its socket accepts nothing. Shorter than [`WRITE_STALL`], because the push's
+/// supervisor opens a new connection.
 const PUSH_STALL: Duration = Duration::from_secs(10);
 /// Time after which a closing message that was not written is dropped.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
 /// Maximum number of publications and subscriptions of one session.
 pub(super) const ROLES_MAX: usize = 64;
-/// Maximum number of sessions that one session may create; more than the streams of an HTTP/2 connection.
+/// Maximum number of sessions that one session may create. It is larger than the maximum number of streams of an
+/// HTTP/2 connection.
 pub(super) const CHILDREN_MAX: usize = 128;
 
 /// The reason for which a session exists.
@@ -79,10 +81,10 @@ pub(super) struct Subscription {
 pub(super) enum SubscriptionState {
     /// Control was asked whether the stream may be played.
     Asked(Box<PlayAsk>),
-    /// The stream is being started; the request waits until then.
+    /// The stream is being started. The request waits for the stream until `until`.
     Held { ask: Box<PlayAsk>, until: Instant },
-    /// The subscription lists the streams of a main track, which are played by other subscriptions. `told` is true
-    /// once control was notified.
+    /// The subscription is the view of a room: it lists the streams of a main track, and other subscriptions play
+    /// them. `told` is true once control was notified.
     Room { told: bool },
     /// The stream is being sent.
     Playing(Playing),
@@ -97,7 +99,7 @@ pub(super) struct Playing {
     pub(super) told: bool,
     /// The tracks that the format of a push cannot carry, as last reported to control.
     pub(super) left_out: Vec<Codec>,
-    /// Viewers of the copy that a subscribed node makes of the stream.
+    /// Viewers of the copy of the stream at the subscribed node, as that node reported them.
     pub(super) audience: Option<Box<relay::Viewers>>,
 }
 
@@ -128,7 +130,7 @@ pub(super) enum Flow {
     Connecting,
     /// The socket accepts bytes.
     Open,
-    /// The socket accepted less than it was offered; it will report when it accepts more.
+    /// The socket accepted less than was offered. It reports when it accepts more.
     Blocked,
 }
 
@@ -139,7 +141,7 @@ pub(super) struct ByteLink {
     pub(super) flow: Flow,
     /// True if the shell was asked not to read.
     pub(super) reads_paused: bool,
-    /// The time since which output has been waiting for the socket.
+    /// Time since which output has been waiting for the socket; `None` if none waits.
     pub(super) waits_since: Option<Instant>,
     /// Bytes sent that were not reported to the session yet.
     pub(super) untold: usize,
@@ -193,11 +195,11 @@ pub(super) struct Schedule {
     pub(super) dirty: bool,
     /// True if the session is in the write queue.
     pub(super) writing: bool,
-    /// True if the last write did not take all output; the session then writes after those that keep up.
+    /// True if the last write did not send all output. The session then writes after those that keep up.
     pub(super) catches_up: bool,
-    /// True if the session's sink has taken every unit there was. It is queued again when there are more.
+    /// True if the session's sink has taken all available units. The session is queued again when there are more.
     pub(super) sated: bool,
-    /// The earliest entry in the deadline table.
+    /// The earliest deadline of the session in the deadline table.
     pub(super) armed: Option<Instant>,
 }
 
@@ -211,8 +213,7 @@ pub(super) struct Figures {
     pub(super) key: Option<StreamKey>,
     /// The protocol that the session's bytes are counted under, as the session reported.
     pub(super) protocol: &'static str,
-    /// The server's reason for ending the session's stream or connection, which the session itself does not
-    /// know.
+    /// The server's reason for ending the session's stream or connection; the session itself does not know it.
     pub(super) cause: Option<Cow<'static, str>>,
     /// True if the session carries media, as it reported.
     pub(super) is_media: bool,
@@ -238,7 +239,7 @@ impl Figures {
 pub(super) struct Family {
     pub(super) parent: Option<ConnId>,
     pub(super) children: Vec<ConnId>,
-    /// True if the session has taken part in calls; control is then notified of its end.
+    /// True if the session has taken part in calls. Control is then notified when the session ends.
     pub(super) calls: bool,
 }
 
@@ -246,7 +247,7 @@ pub(super) struct Family {
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) peer: SocketAddr,
-    /// The client that a trusted proxy speaks for.
+    /// Address of the client, if the peer is a trusted proxy.
     pub(super) behind: Option<IpAddr>,
     pub(super) session: Box<dyn Session>,
     pub(super) purpose: Purpose,
@@ -257,11 +258,11 @@ pub(super) struct Conn {
     pub(super) publications: SmallVec<[Publication; 1]>,
     pub(super) subscriptions: SmallVec<[Subscription; 1]>,
     pub(super) schedule: Schedule,
-    /// The reason for closing, which happens once everything is sent.
+    /// The reason for closing. The session is closed once everything is sent.
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,
-    /// True if the session receives a file and control has not been sent the outcome yet.
+    /// True if the session is receiving a file and its outcome was not yet reported to control.
     pub(super) uploads: bool,
     /// True if the session has panicked and is about to be removed.
     pub(super) has_panicked: bool,
@@ -278,7 +279,7 @@ impl Conn {
         Self { bytes: Some(ByteLink::new(Flow::Connecting)), ..Self::bare(peer, session, now) }
     }
 
-    /// Replaces the byte stream by a new one, which is being established.
+    /// Replaces the byte stream by a new one, whose connection is being established.
     pub(super) fn reconnect(&mut self) {
         self.bytes = Some(ByteLink::new(Flow::Connecting));
     }
@@ -328,7 +329,7 @@ impl Conn {
         }
     }
 
-    /// Returns the address of the client: the peer, or the client named by the peer if that is a proxy.
+    /// Returns the address of the client: the one that a trusted proxy named, else that of the peer.
     pub(super) fn client(&self) -> SocketAddr {
         self.behind.map_or(self.peer, |client| SocketAddr::new(client, self.peer.port()))
     }
@@ -360,7 +361,7 @@ impl Conn {
         self.subscriptions.iter().filter_map(Subscription::playing)
     }
 
-    /// True if the session has output of its own to send, apart from units of its subscriptions.
+    /// True if the session has something to send besides new units of its subscriptions.
     pub(super) fn has_own_bytes(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|link| link.unsent)
             // Nothing can be sent before the connection is established.
@@ -375,7 +376,7 @@ impl Conn {
             || (self.bytes.is_none() && self.datagrams.as_ref().is_some_and(no_path))
     }
 
-    /// Returns the time at which the connection is given up because its socket accepts nothing.
+    /// Returns the time at which the connection is closed if its socket continues to accept nothing.
     pub(super) fn stall_deadline(&self) -> Option<Instant> {
         let patience = match (&self.closing, self.purpose) {
             (Some(_), _) => CLOSE_STALL,

@@ -1,4 +1,4 @@
-//! The sessions of a worker, and calls into them.
+//! The sessions of a worker, and calls to them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,8 +12,8 @@ use crate::types::ConnId;
 #[derive(Debug, Default)]
 pub(super) struct Conns {
     slab: Slab<Conn>,
-    /// Sessions that panicked. They can no longer be found by id. [`super::Worker`] removes them as soon as it can
-    /// access all of its parts, before its next output at the latest.
+    /// Sessions that have panicked. They can no longer be found by their ids. [`super::Worker`] removes them as soon as
+    /// it can access all its parts, and before its next output at the latest.
     panicked: Vec<ConnId>,
 }
 
@@ -28,7 +28,7 @@ impl Conns {
         self.slab.next_id()
     }
 
-    /// Removes and returns a session. Its id is invalid from then on.
+    /// Removes and returns a session. Its id is no longer valid after this.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.slab.remove(id)
     }
@@ -63,7 +63,8 @@ impl Conns {
         self.slab.is_empty()
     }
 
-    /// Calls a session. A panic ends this session only: it is then marked for removal, and the answer is `None`, as for an unknown id.
+    /// Calls a session. A panic ends only this session: the session is marked for removal, and the result is `None`, as
+    /// for an unknown id.
     pub(super) fn call<R>(
         &mut self,
         turn: &Turn,
@@ -103,7 +104,7 @@ impl Conns {
         self.call(turn, id, |session, ctx| session.handle_reply(ctx, reply));
     }
 
-    /// Delivers an event on one of its network paths to a session.
+    /// Delivers an event to a session. The event concerns one of the session's network paths.
     pub(super) fn path_event(&mut self, turn: &Turn, id: ConnId, path: PathId, event: PathEvent<'_>) {
         self.call(turn, id, |session, ctx| {
             if let Some(paths) = session.paths() {
@@ -130,7 +131,8 @@ impl Conns {
         None
     }
 
-    /// Makes a panicked session reachable again so that its roles can be ended on removal. Returns true if it had panicked.
+    /// Makes a session that has panicked reachable again, so that its roles can be ended when it is removed. Returns
+    /// true if the session had panicked.
     pub(super) fn end_panic(&mut self, id: ConnId) -> bool {
         self.slab.get_mut(id).is_some_and(|conn| std::mem::take(&mut conn.has_panicked))
     }

@@ -1,8 +1,8 @@
 //! Datagram sessions, over a shared port or over sockets of their own.
 //!
-//! Their output differs from that of byte streams. For a byte stream, unsent units stay in the ring, from the viewer's
-//! cursor on. A datagram session must keep what it has sent until the peer has received it, so it takes units while it
-//! has room for them and sends them as datagrams at its own pace.
+//! Datagram sessions send their output differently from byte streams. For a byte stream, unsent units stay in the ring,
+//! after the viewer's cursor. A datagram session must keep each unit until the peer has received it. It therefore takes
+//! units only while it has room for them, and sends them as datagrams at its own pace.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -31,9 +31,9 @@ pub enum Routed {
     Done,
     /// The sender's address is verified, but it has no session: call [`Worker::accept_peer`], or drop it.
     New,
-    /// The reply is to be sent: [`Worker::reply_datagram`].
+    /// The port has a reply to send: [`Worker::reply_datagram`].
     Reply,
-    /// The datagram is to be passed on: [`Worker::handle_datagram`] of another worker.
+    /// The datagram belongs to another worker: pass it to [`Worker::handle_datagram`] there.
     Elsewhere(Elsewhere),
 }
 
@@ -52,7 +52,7 @@ pub enum Destination {
 #[derive(Debug)]
 pub(super) struct Ports {
     pub(super) list: Vec<(&'static Port, Box<dyn Demux>)>,
-    /// The reply to the last datagram that belongs to no session.
+    /// The port's reply to the last datagram that belongs to no session.
     pub(super) reply: Vec<u8>,
 }
 
@@ -107,20 +107,21 @@ impl Worker {
         datagrams.not_passed = datagrams.not_passed.saturating_add(lost);
     }
 
-    /// Applies news from another worker about a path whose datagrams this worker receives.
+    /// Applies news about a path from another worker, which has the path's session. This worker receives the path's
+    /// datagrams.
     pub fn handle_path_news(&mut self, news: &PathNews) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == news.port) {
             demux.on_request().into_iter().for_each(|sessions| sessions.hear(news));
         }
     }
 
-    /// Returns the reply to a datagram for which the result was [`Routed::Reply`].
+    /// Returns the reply to the last datagram, if its result was [`Routed::Reply`].
     #[must_use]
     pub fn reply_datagram(&self) -> &[u8] {
         &self.ports.reply
     }
 
-    /// Creates the session for the preceding datagram, for which the result was [`Routed::New`].
+    /// Creates the session for the last datagram, if its result was [`Routed::New`].
     pub fn accept_peer(&mut self, now: Now, port: &'static Port, from: Remote) -> Option<ConnId> {
         self.turn.now = now;
         self.ports.begin_session(&mut self.turn, &mut self.conns, port, from)
@@ -140,8 +141,8 @@ impl Worker {
         self.conns.take_datagram(&mut self.turn, id, path, from, datagram);
     }
 
-    /// Adds the datagrams that a session has to send now and returns their destination. If none was added, the
-    /// session has nothing more to send at present.
+    /// Adds the datagrams that a session has to send now to `out`, and returns their destination. If none was added,
+    /// the session has nothing more to send at present.
     pub fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination> {
         self.turn.now = now;
         let streams = &self.live.streams;
@@ -164,7 +165,8 @@ impl Worker {
         link.unsent = !out.is_empty() && !to.last;
         let path = link.paths.iter().find(|path| path.id() == to.path).copied();
         if out.is_empty() {
-            // The units may have moved the session's deadline, or the session may have ended with a goodbye.
+            // Taking units may have moved the session's deadline, or the session may have ended and sent a last
+            // message.
             self.after_drain(id);
         }
         Some(match path? {
@@ -179,8 +181,8 @@ impl Worker {
         })
     }
 
-    /// Notes that at time `at` the socket accepted `taken` bytes of the gathered datagrams. The rest is lost; datagram protocols repair
-    /// that.
+    /// Records that the socket accepted `taken` bytes of the gathered datagrams at time `at`. The other datagrams are
+    /// lost; their protocols repair losses.
     pub fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize) {
         self.turn.meter.stats.bytes_out = self.turn.meter.stats.bytes_out.saturating_add(taken as u64);
         self.note_sent(at, id, taken, lost);
@@ -197,12 +199,13 @@ impl Worker {
         if conn.datagrams.as_ref().is_some_and(|link| link.unsent) {
             self.conns.enqueue_write(&mut self.turn, id);
         } else {
-            // The session is not polled again, so check here for a moved deadline or a goodbye.
+            // The session is not drained again after this, so check here whether its deadline has moved or it has
+            // ended.
             self.after_drain(id);
         }
     }
 
-    /// Notes the address that a shared port is bound to.
+    /// Informs a shared port of the address that it is bound to.
     pub fn port_bound(&mut self, port: &'static Port, binding: Binding<'_>) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) {
             demux.on_request().into_iter().for_each(|sessions| sessions.bound(binding));
@@ -211,7 +214,7 @@ impl Worker {
 }
 
 impl Ports {
-    /// Creates the session for a datagram that the port's demultiplexer could not route to one.
+    /// Creates a session for a datagram that the port's demultiplexer could not route to any session.
     pub(super) fn begin_session(
         &mut self,
         turn: &mut Turn,
@@ -261,7 +264,7 @@ impl Ports {
         route
     }
 
-    /// Creates a session at a shared port on behalf of another one.
+    /// Creates a session at a shared port on behalf of another session.
     pub(super) fn spawn_at(
         &mut self,
         turn: &mut Turn,
@@ -337,7 +340,7 @@ impl Turn {
         self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(bytes as u64);
     }
 
-    /// Delivers a port's news to other workers.
+    /// Delivers changes of a port's paths to other workers.
     fn tell_paths(&mut self, port: &'static Port, demux: &mut dyn Demux) {
         let Some(sessions) = demux.on_request() else { return };
         while let Some(PathChange { to, remote, is_open }) = sessions.poll_change() {

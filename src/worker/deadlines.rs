@@ -1,7 +1,7 @@
 //! The deadline table: one heap of all deadlines of a worker.
 //!
-//! An owner whose deadline moves later changes nothing in the heap: its entry fires early, and the owner then arms a
-//! new one. A viewer that makes progress with every frame thus costs the heap nothing.
+//! When an owner's deadline moves to a later time, the heap is not changed: the old entry fires early, and the owner
+//! then arms a new one. A viewer whose deadline moves with every frame therefore costs no work in the heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,9 +14,9 @@ use crate::types::{ConnId, StreamId};
 pub(super) enum Timer {
     /// A connection's session, or its stalled write.
     Conn(ConnId),
-    /// Units of a stream that wait to be sent together with later ones.
+    /// Units of a stream that wait so that they can be sent together with later ones.
     Flush(StreamId),
-    /// The report to control.
+    /// The worker's report to control.
     Report,
     /// Derived tracks of a stream that lost their last subscriber.
     Linger(StreamId),
@@ -31,7 +31,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Arms `timer` at `at`, besides its entries at other times.
+    /// Arms `timer` at `at`. Entries of the timer at other times remain.
     pub(super) fn arm(&mut self, at: Instant, timer: Timer) {
         self.heap.push(Reverse((at, timer)));
     }

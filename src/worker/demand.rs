@@ -1,5 +1,5 @@
-//! Demand: the tracks that subscribers are sent and the key frames they wait for, reported to the source worker of a stream, and there to
-//! the publisher and to the producers of derived tracks.
+//! Demand: the tracks that subscribers are sent, and the key frames that they wait for. It is reported to the worker
+//! that has a stream's publisher, and from there to the publisher and to the producers of derived tracks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::mail::ToWorker;
 use crate::protocol::{PublicationNews, Reply, derived};
 use crate::types::{ConnId, StreamId};
 
-/// Time for which a derived track is still produced after its last subscriber has left, because viewers often come
-/// back.
+/// Time for which a derived track is still produced after its last subscriber has left. Viewers often come back within
+/// this time.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// Minimum time after which a track that was left out for lack of transcoders is offered again once there is room.
-/// All such tracks are retried at once, and each attempt changes the tracks of their viewers.
+/// Minimum time after which a track is offered again that was left out because no transcoder was free. All such tracks
+/// are offered again at once, and each attempt changes the tracks that their viewers are sent.
 const RETRY: Duration = Duration::from_secs(1);
-/// Interval of log lines about tracks of one stream that are left out.
+/// Minimum interval of log lines about tracks of the same stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A derived track that is being made.
@@ -35,7 +35,7 @@ const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct Producer {
     /// The session that makes the track.
     pub(super) conn: ConnId,
-    /// Time at which production ends; `None` while a subscriber is sent the track.
+    /// Time at which the production of the track ends; `None` while any subscriber is sent the track.
     pub(super) ends: Option<Instant>,
     /// The producer's permit from the transcoder budget.
     pub(super) permit: Option<TranscoderPermit>,
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    /// Ends the producers of a stream that has ended, or whose source has moved.
+    /// Ends the producers of a stream that has ended or whose publisher is now on another worker.
     pub(super) fn end_producers(&mut self, id: StreamId) {
         for conn in
             self.live.producers.range(of_stream(id)).map(|(_, producer)| producer.conn).collect::<Vec<_>>()
@@ -103,7 +103,7 @@ impl Live {
         self.tell_wanted(turn, conns, id);
     }
 
-    /// Reports to the publisher which of its tracks are wanted.
+    /// Reports to a stream's publisher which of the publisher's tracks are wanted.
     pub(super) fn tell_wanted(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let (Some(publisher), Some(stream)) = (self.publisher(id), self.streams.get(&id)) else {
             return;
@@ -115,7 +115,8 @@ impl Live {
         conns.touch(turn, publisher.conn);
     }
 
-    /// Starts producers for wanted derived tracks, and lets the others linger.
+    /// Starts producers for the wanted derived tracks. Producers of tracks that are no longer wanted end after
+    /// [`LINGER`].
     fn settle_producers(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId, wanted: TrackSet) {
         let now = turn.now.mono;
         for track in wanted.iter().filter(|track| track.is_derived()) {
@@ -157,7 +158,7 @@ impl Live {
         }
     }
 
-    /// Logs a track that is left out, once in [`LEFT_OUT_LOG_INTERVAL`] for each stream.
+    /// Logs that a track is left out, at most once in [`LEFT_OUT_LOG_INTERVAL`] for each stream.
     fn log_left_out(&mut self, now: Instant, id: StreamId, name: &str) {
         let told = &mut self.sources.entry(id).or_default().left_out_told;
         if told.is_some_and(|at| now.saturating_duration_since(at) < LEFT_OUT_LOG_INTERVAL) {
@@ -192,8 +193,8 @@ impl Live {
 
     // ---- key frames
 
-    /// Requests a key frame of a video track for a subscriber that waits for it. Requests are merged, here and
-    /// again at the source.
+    /// Requests a key frame of a video track for a subscriber that waits for it. Requests in quick succession are
+    /// merged, here and again at the source worker.
     pub(super) fn need_key_frame(
         &mut self,
         turn: &mut Turn,

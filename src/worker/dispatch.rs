@@ -16,13 +16,14 @@ use crate::protocol::{Event, OpenPath, PathEvent, PathId, SocketEvent};
 use crate::stats::Traffic;
 use crate::types::ConnId;
 
-/// Grid to which flush deadlines are aligned.
+/// Times at which units are flushed are rounded to multiples of this duration.
 pub(super) const FLUSH_GRID: Duration = Duration::from_millis(4);
-/// Minimum for the unsent bytes of a viewer that the kernel may hold, so that a large key frame does not need two wake-ups.
+/// Minimum number of unsent bytes of a viewer that the kernel may hold. It is large enough that a large key frame does
+/// not need two wake-ups.
 pub(super) const UNSENT_BYTES_MIN: usize = 128 * 1024;
 
 impl Worker {
-    /// Ends a turn: drains every dirty session, then sends the streams that grew.
+    /// Ends a turn: drains every session that is marked dirty, then sends new units of streams.
     pub fn finish_turn(&mut self) {
         loop {
             while let Some(id) = self.turn.agenda.dirty.pop() {
@@ -38,7 +39,7 @@ impl Worker {
         self.finish_drain();
     }
 
-    /// Drains a session: all events, then its bytes, then its deadline.
+    /// Drains a session: first all its events, then its output, then its deadline.
     pub(super) fn drain_session(&mut self, id: ConnId) {
         loop {
             match self.conns.call(&self.turn, id, |session, ctx| session.poll_event(ctx)) {
@@ -60,7 +61,7 @@ impl Worker {
             conn.figures.is_media = about.is_media;
             // A session on a byte stream may negotiate datagrams later.
             conn.takes_units = conn.session.unit_sink().is_some();
-            // A sink that may have room again is handed the units after its cursors.
+            // A sink that may have room again is given the units that follow its cursors.
             let goes_on = conn.takes_units && !conn.schedule.sated && !conn.subscriptions.is_empty();
             (about.protocol, goes_on || conn.has_own_bytes())
         });
@@ -72,7 +73,7 @@ impl Worker {
         self.after_drain(id);
     }
 
-    /// Resumes reading, closes if the session asked for it, and arms the deadline.
+    /// Resumes reading, closes if the session has requested this, and arms the deadline.
     pub(super) fn after_drain(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.closing.is_some() && !conn.has_own_bytes() {
@@ -146,7 +147,8 @@ impl Worker {
             self.turn.tell(ToControl::PushOpened { push, local });
         }
         self.conns.path_event(&self.turn, id, path, event);
-        // Only a failure of the byte stream ends the session; the session itself handles failures of other sockets.
+        // Only a failure of the byte stream ends the session. Failures of other sockets are handled by the session
+        // itself.
         let has_broken = |conns: &Conns| {
             let conn = conns.get(id);
             conn.is_some_and(|conn| conn.bytes.as_ref().is_some_and(|b| b.flow != Flow::Connecting))
@@ -165,7 +167,7 @@ impl Worker {
         self.conns.touch(&mut self.turn, id);
     }
 
-    // ---- the end
+    // ---- ends of sessions
 
     /// Removes the sessions that have panicked.
     pub(super) fn end_panicked(&mut self) {
@@ -220,7 +222,7 @@ impl Worker {
 
 impl Conns {
     fn begin_job(&self, turn: &mut Turn, live: &Live, id: ConnId, job: Job) {
-        // Limit the bytes of a file that the kernel holds for a slow peer, as for a stream.
+        // For a file too, limit the bytes that the kernel holds for a slow peer, as for a stream.
         if matches!(job.work, Work::FileOpen { .. }) {
             let conn = self.transport_of(id);
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes: UNSENT_BYTES_MIN });
@@ -233,7 +235,7 @@ impl Conns {
         live.holds.end_all_of(self, id);
         let Some(conn) = self.get_mut(id) else { return };
         conn.closing.get_or_insert(reason);
-        // A viewer that leaves still gets the rest of the current unit, but no further one.
+        // A viewer that leaves gets the rest of the unit that was partly sent, but no further unit.
         for subscription in &mut conn.subscriptions {
             if let Some(playing) = subscription.playing_mut() {
                 playing.subscriber.paused = true;

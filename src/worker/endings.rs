@@ -10,27 +10,27 @@ use crate::protocol::{RefusedRequest, Verb};
 use crate::types::{ConnId, StreamKey};
 
 impl Conns {
-    /// Notes the server's reason for ending a session's stream. The session itself knows only that it was ordered to end.
+    /// Records the server's reason for ending a session's stream. The session itself knows only that it has to end.
     pub(super) fn blame(&mut self, id: ConnId, cause: impl Into<Cow<'static, str>>) {
         if let Some(conn) = self.get_mut(id) {
             conn.figures.cause = Some(cause.into());
         }
     }
 
-    /// Clears the noted reason of an earlier refusal, because the session was granted something.
+    /// Clears the recorded reason of an earlier refusal, because the session's latest request was granted.
     pub(super) fn forgive(&mut self, id: ConnId) {
         if let Some(conn) = self.get_mut(id) {
             conn.figures.cause = None;
         }
     }
 
-    /// Logs that a publisher was refused, by control or for lack of room here.
+    /// Logs that a publisher was refused, by control or because this worker lacks room.
     pub(super) fn publish_refused(&mut self, id: ConnId, refusal: &Refusal) {
         let key = self.get(id).and_then(|conn| conn.figures.key.as_ref()).map(ToString::to_string);
         self.refused(id, Verb::Publish, None, &key.unwrap_or_default(), refusal.reason().into());
     }
 
-    /// Logs that a viewer was refused, by control or here.
+    /// Logs that a viewer was refused, by control or by this worker.
     pub(super) fn play_refused(&mut self, id: ConnId, key: &StreamKey, why: &NoSubscription) {
         self.refused(id, Verb::Play, None, &key.to_string(), why.reason().into());
     }
@@ -52,7 +52,7 @@ impl Conns {
         self.refused(id, verb, None, &key, reason);
     }
 
-    /// Logs a refusal. `protocol` is the one that the peer asked for, if it differs from the session's.
+    /// Logs a refusal. `protocol` is the protocol that the peer requested, if that is not the session's protocol.
     fn refused(
         &mut self,
         id: ConnId,
@@ -76,7 +76,8 @@ impl Conns {
     }
 }
 
-/// Logs one line per session: at info for media, at debug for the API, of which there may be thousands a second.
+/// Logs one line for each session: at level info if it carried media, at level debug for the API, which may have
+/// thousands of sessions a second.
 pub(super) fn log_end(conn: &Conn, reason: &str, now: Instant) {
     let figures = &conn.figures;
     let protocol = figures.protocol;
@@ -88,7 +89,7 @@ pub(super) fn log_end(conn: &Conn, reason: &str, now: Instant) {
     let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
     let (jumps, skipped) = (figures.jumps, figures.skipped);
     let key = figures.key.as_ref().map(tracing::field::display);
-    // Control logs attempts that never got a stream, in summary.
+    // Attempts that never got a stream are not logged here; control logs a summary of them.
     let is_attempt = matches!(conn.purpose, Purpose::Push { .. } | Purpose::Pull { .. }) && key.is_none();
     if figures.is_media && !is_attempt {
         tracing::info!(

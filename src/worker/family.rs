@@ -11,8 +11,8 @@ use crate::protocol::{FamilyEvent, FamilyNews, Reply, Session};
 use crate::types::{ConnId, Handle, SessionRef, StreamKey};
 
 impl Conns {
-    /// Returns the session that owns the network path used by a session: the session itself, or its parent if it has
-    /// no path of its own, like a stream of a multiplexed connection.
+    /// Returns the session whose network path a session uses: the session itself, or its parent if it has no path of
+    /// its own, as for a stream of a multiplexed connection.
     pub(super) fn transport_of(&self, id: ConnId) -> ConnId {
         let Some(conn) = self.get(id) else { return id };
         let parent = conn.family.as_ref().and_then(|family| family.parent);
@@ -40,7 +40,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Creates a child session on behalf of another one.
+    /// Creates a child session on behalf of a session.
     pub(super) fn spawn(
         &mut self,
         turn: &mut Turn,
@@ -53,7 +53,7 @@ impl Conns {
         self.adopt(turn, parent, child, inner, false);
     }
 
-    /// Inserts a child session and replies to `parent`. Unless it `outlives` its parent, it ends with it.
+    /// Inserts a child session and replies to `parent`. The child ends with its parent unless it `outlives` it.
     pub(super) fn adopt(
         &mut self,
         turn: &mut Turn,
@@ -85,7 +85,7 @@ impl Conns {
         }
     }
 
-    /// Reports to a session that the session to which it sent a message does not exist.
+    /// Reports to a session that a session to which it has sent a message does not exist.
     pub(super) fn tell_session_ended(&mut self, turn: &mut Turn, teller: SessionRef, gone: SessionRef) {
         if teller.worker != turn.id {
             let mail = ToWorker::SessionEnded { teller, gone };
@@ -149,7 +149,7 @@ impl Ports {
 }
 
 impl Live {
-    /// Delivers a message of a session to all sessions of a stream or a room, on this and every other worker.
+    /// Delivers a message of a session to all sessions of a stream or a room, on this worker and on all others.
     fn tell_stream(
         &mut self,
         turn: &mut Turn,
@@ -169,8 +169,9 @@ impl Live {
         turn.agenda.outputs.push_back(Output::Others(ToWorker::TellStream { from, stream, message }));
     }
 
-    /// Delivers a message to the sessions of a stream on this worker and to those that watch its room, once to each
-    /// and not to the sender. For a main track, these are the publishers of all its streams and its watchers.
+    /// Delivers a message to the sessions of a stream on this worker, and to the sessions that watch its room. Each
+    /// session gets it once; the sender does not get it. For a main track, the message goes to the publishers of all
+    /// its streams and to the sessions that watch it.
     pub(super) fn hear_in_stream(
         &self,
         turn: &mut Turn,

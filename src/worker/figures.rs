@@ -1,4 +1,4 @@
-//! A worker's figures: a report each second while anything is live, and all counters on request.
+//! The figures of a worker: a report each second while any stream is live, and all counters on request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::stats::{
 };
 use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId};
 
-/// Interval of reports to control while anything is live; counts are at most this old.
+/// Interval of reports to control while any stream is live. The counts that control has are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of connections that one answer lists.
 const CONNECTIONS_MAX: usize = 1000;
@@ -40,12 +40,13 @@ pub(super) struct Meter {
     /// The totals of connections that have ended.
     pub(super) totals_ended: Vec<Totals>,
     pub(super) forwarding: ForwardingTable,
-    /// Units sent to viewers, whose delays are recorded with the next send.
+    /// Units that were sent to viewers and whose forwarding times are not recorded yet. They are recorded with the
+    /// next write.
     pub(super) forwarded: Vec<(ForwardingIndex, Forwarded)>,
     /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
     report_armed: bool,
-    /// Streams last reported as having viewers of a separately counted format, each paired with that format.
+    /// Streams that were last reported with viewers of a separately counted format, and the name of that format.
     counted_apart: BTreeSet<(StreamId, &'static str)>,
 }
 
@@ -171,7 +172,7 @@ impl Turn {
         })
     }
 
-    /// Returns the number of viewers of a stream whose formats are counted under this name.
+    /// Returns the number of a stream's viewers whose formats are counted under the name `counted_as`.
     fn viewers(&self, conns: &Conns, stream: &Stream, counted_as: Option<&'static str>) -> u32 {
         let is_viewer = |one: &&SubscriptionId| {
             let Some(conn) = conns.get(one.conn) else { return false };
@@ -183,8 +184,8 @@ impl Turn {
         u32::try_from(stream.subscribers.iter().filter(is_viewer).count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the viewers of separately counted formats. A stream that has lost its last such viewer is reported
-    /// once more, with 0.
+    /// Returns the number of viewers of separately counted formats, by stream. A stream that has lost its last such
+    /// viewer is reported once more, with 0.
     fn counted_apart(&mut self, conns: &Conns, live: &Live) -> Vec<(StreamId, &'static str, u32)> {
         let mut told = std::mem::take(&mut self.meter.counted_apart);
         let mut counts = Vec::new();
@@ -284,7 +285,7 @@ impl Turn {
         self.tell(ToControl::Connections { worker: self.id, stream, connections, viewers });
     }
 
-    /// Returns the viewers of a stream that have a connection of their own, without pushes and sinks.
+    /// Returns the viewers of a stream that have a connection of their own. Pushes and sinks are not included.
     fn viewer_figures(&self, conns: &Conns, live: &Live, stream: StreamId) -> Vec<ViewerFigures> {
         let subscribers = live.streams.get(&stream).map(|stream| &stream.subscribers);
         let of_stream = subscribers.into_iter().flatten().filter_map(|one| {
@@ -300,7 +301,7 @@ impl Turn {
         of_stream.take(CONNECTIONS_MAX).collect()
     }
 
-    /// Returns the viewers of a stream without a connection that this worker counts.
+    /// Returns the viewers of a stream that have no connection and are counted by this worker.
     fn leased_figures(&self, leases: &Ledger, stream: StreamId) -> Vec<ViewerFigures> {
         let of_stream = leases.of_stream(stream).map(|one| ViewerFigures {
             name: ViewerName::Lease { worker: self.id, number: one.number, identity: Arc::clone(one.viewer) },
@@ -313,8 +314,8 @@ impl Turn {
 }
 
 impl Conns {
-    /// Counts a connection under another protocol from now on, e.g. because it has become a viewer. Earlier bytes remain with the former
-    /// protocol, because counters must not fall.
+    /// Counts the bytes of a connection under another protocol from now on, e.g. because it has become a viewer.
+    /// Earlier bytes stay counted under the former protocol, because counters must not fall.
     pub(super) fn rename(&mut self, turn: &mut Turn, id: ConnId, protocol: &'static str) {
         let Some(conn) = self.get_mut(id) else { return };
         let figures = &mut conn.figures;

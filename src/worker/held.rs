@@ -1,10 +1,10 @@
-//! Sizes of a worker's tables, for simulations: without peers and streams all must be empty. Also lists the worker's
-//! tasks.
+//! Sizes of a worker's tables, for simulations: all tables must be empty when there are no peers and streams. Also
+//! lists the worker's tasks.
 
 use super::Worker;
 
 impl Worker {
-    /// Returns the tables whose entries belong to connections and streams, with their sizes.
+    /// Returns the sizes of those tables whose entries belong to connections and streams.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         vec![
@@ -31,8 +31,8 @@ impl Worker {
         ]
     }
 
-    /// Returns kind and number of each unfinished task that control has ordered, in the form of
-    /// [`crate::control::Ordered`].
+    /// Returns the kind and number of each unfinished task that control has ordered, in the form that
+    /// [`crate::control::Ordered`] has.
     #[must_use]
     pub fn ordered(&self) -> Vec<(&'static str, u64)> {
         let pushes = self.orders.pushes.keys().map(|id| ("push", id.0));

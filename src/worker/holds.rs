@@ -1,5 +1,5 @@
-//! Viewers that wait for a stream that they have started. The stream is fetched or begun for them. They are served
-//! once it is live, or refused if it does not come up in time.
+//! Viewers that wait for a stream that is started for them: it is fetched from another server or begun here. They are
+//! served once the stream is live, or refused if it does not start in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::types::{ConnId, Handle, StreamKey, SubscriptionId};
 /// Maximum time that a viewer waits for a stream that it has started.
 const HOLD_MAX: Duration = Duration::from_secs(10);
 
-/// The streams that viewers may start, and the waiting viewers.
+/// The streams that viewers may start, and the viewers that wait for such streams.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     auto_start: BTreeSet<StreamKey>,
@@ -48,7 +48,8 @@ impl Holds {
         self.waiting.get(key).into_iter().flatten().copied().collect()
     }
 
-    /// Makes a viewer wait if viewers may start the stream, or if it is the view of a room (`is_room`). Returns true if it waits.
+    /// Makes a viewer wait if viewers may start the stream, or if the viewer requested the view of a room (`is_room`).
+    /// Returns true if the viewer waits.
     pub(super) fn begin(
         &mut self,
         turn: &mut Turn,
@@ -71,7 +72,7 @@ impl Holds {
         true
     }
 
-    /// Ends the wait of a viewer. Returns its request, if it waited.
+    /// Ends the wait of a viewer. Returns its request, or `None` if it did not wait.
     pub(super) fn end(&mut self, conns: &mut Conns, id: ConnId, handle: Handle) -> Option<Box<PlayAsk>> {
         let conn = conns.get_mut(id)?;
         let is_held =
@@ -87,7 +88,7 @@ impl Holds {
         Some(ask)
     }
 
-    /// Ends the waits of all viewers of a session that has made another request or has left.
+    /// Ends the waits of all viewers of a session, because it has made another request or has left.
     pub(super) fn end_all_of(&mut self, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get(id) else { return };
         for handle in conn.subscriptions.iter().map(|one| one.handle).collect::<Vec<_>>() {
@@ -95,7 +96,7 @@ impl Holds {
         }
     }
 
-    /// Refuses the viewers of a session whose streams did not start in time; these streams count as offline.
+    /// Refuses the viewers of a session whose streams did not start in time. These streams count as offline.
     pub(super) fn end_overdue(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get(id) else { return };
         let now = turn.now.mono;
@@ -110,7 +111,7 @@ impl Holds {
         }
     }
 
-    /// Refuses the viewers that wait for a stream that will not come up.
+    /// Refuses the viewers that wait for a stream that will not become live.
     pub(super) fn refuse_all_of(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for viewer in self.waiting_for(key) {
             self.refuse(turn, conns, viewer);

@@ -28,7 +28,7 @@ struct Client {
     bodies: BTreeMap<u32, Vec<u8>>,
     ended: BTreeSet<u32>,
     resets: BTreeMap<u32, u32>,
-    /// Sessions whose questions reached control.
+    /// Sessions whose questions have reached control.
     asked: Vec<ConnId>,
     authenticated: Vec<ConnId>,
     is_closed: bool,
@@ -81,7 +81,7 @@ impl Client {
         self.drain();
     }
 
-    /// Sends HEADERS of a request with these fields after `:scheme` and `:authority`.
+    /// Sends HEADERS of a request. The fields in `more` follow `:scheme` and `:authority`.
     fn ask(&mut self, stream: u32, method: &str, path: &str, flags: u8, more: &[(&str, &str)]) {
         let first = [(":method", method), (":scheme", "https"), (":path", path), (":authority", "h")];
         let text = |text: &str| text.to_owned();
@@ -290,7 +290,8 @@ fn h_37_a_body_is_not_waited_for_when_its_head_is_refused() {
     client.drain();
     assert_eq!((client.status(1), client.resets.get(&1)), ("403", Some(&0)), "NO_ERROR");
     assert_eq!((client.children(), client.is_closed), (0, false));
-    // The windows of the connection are replenished: the following streams together send more than the windows hold.
+    // The windows of the connection are opened again: together, the following streams send more than the windows
+    // hold.
     for stream in (3..).step_by(2).take(12) {
         client.ask(stream, "POST", "/live/rest/v2/broadcasts/create", OPEN, &[]);
         client.let_body_come(*client.asked.last().unwrap());
@@ -312,7 +313,7 @@ fn a_websocket_is_a_stream_beside_others() {
     let connect = [(":protocol", "websocket"), ("sec-websocket-version", "13"), ("origin", "https://h")];
     client.ask(1, "CONNECT", "/live/websocket", OPEN, &connect[..2]);
     assert_eq!((client.status(1), client.ended.len()), ("200", 0));
-    // A masked text message with an all-zero key, which leaves the text unchanged.
+    // A masked text message. Its key is all zeros, which leaves the text unchanged.
     let text = br#"{"command":"ping"}"#;
     let message = [&[0x81, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0], &text[..]].concat();
     client.data(1, &message[..4], false);

@@ -1,8 +1,9 @@
 //! Viewers by separate requests that were already watching when the server began to drain. They are still served; new
-//! ones are sent to other servers.
+//! viewers are sent to other servers.
 //!
-//! A viewer's requests may reach any worker, so each worker tells the others which viewers it counts. Until all have
-//! reported, everybody is served. Drains are numbered, because a report for an earlier drain may arrive late.
+//! A viewer's requests may reach any worker, so each worker reports the viewers that it counts to the others. Until
+//! all workers have reported, every viewer is served. Drains are numbered, because a report for an earlier drain may
+//! arrive late.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,12 +12,12 @@ use std::sync::Arc;
 use super::leases::Ledger;
 use crate::types::{StreamId, WorkerId};
 
-/// Viewers of all workers, as digests of stream, protocol and name. At most [`super::leases::LEASES_MAX`] from each
-/// worker.
+/// Viewers of all workers, as digests of stream, protocol and name. Each worker reports at most
+/// [`super::leases::LEASES_MAX`] of them.
 #[derive(Debug, Default)]
 pub(super) struct Incumbents {
     known: BTreeSet<u64>,
-    /// Number of drains that this worker has begun; also the number of the latest one.
+    /// Number of drains that this worker has begun. This is also the number of the latest drain.
     begun: u64,
     /// Number of the drain that the reports are for.
     drain: u64,
@@ -31,7 +32,7 @@ impl Incumbents {
         self.begun
     }
 
-    /// Ends the drain at this worker. Keeps the reports if they are for a later drain already.
+    /// Ends the drain at this worker. Keeps the reports if they belong to a later drain.
     pub(super) fn end(&mut self) {
         if self.drain <= self.begun {
             self.known.clear();
@@ -52,7 +53,8 @@ impl Incumbents {
         }
     }
 
-    /// True if a viewer is still served, i.e. one of its names was reported, or not all workers have reported.
+    /// True if a viewer is still served, because one of its names was reported or because not all workers have
+    /// reported yet.
     pub(super) fn serves(
         &self,
         workers: u16,
@@ -121,7 +123,7 @@ mod tests {
         assert!(serves(&incumbents));
         incumbents.add(drain, WorkerId(1), &[]);
         assert!(!serves(&incumbents));
-        // The other worker begins the next drain first.
+        // The other worker begins the next drain before this one.
         incumbents.add(drain + 1, WorkerId(1), &[digest(StreamId(1), "hls", "a")]);
         incumbents.end();
         let next = incumbents.begin();

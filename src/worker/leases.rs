@@ -1,6 +1,6 @@
-//! Viewers without a connection. A viewer that watches by separate requests (HLS) counts while its lease lasts; each
-//! request renews the lease, which otherwise expires. When the ledger is full, a new lease evicts the oldest one of
-//! the same address, so that a client that invents session ids does not raise the count further.
+//! Viewers without a connection. A viewer that watches by separate requests (HLS) counts while its lease lasts. Each of
+//! its requests renews the lease. When the ledger is full, a new lease evicts the oldest lease of the same address, so
+//! that a client cannot raise the count further by inventing session ids.
 //!
 //! Renewing, ending and expiring take logarithmic time in the number of leases.
 
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use crate::mail::LeaseNews;
 use crate::types::StreamId;
 
-/// Maximum number of leases of one worker; with some 300 bytes each they take 30 MB.
+/// Maximum number of leases of one worker. At some 300 bytes each, they take 30 MB.
 pub const LEASES_MAX: usize = 100_000;
 /// Default duration of a lease after a request.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Maximum length of a viewer's name in bytes; longer names are cut.
 pub const VIEWER_BYTES_MAX: usize = 128;
-/// Maximum number of leases ended in one call. If more are due, the deadline stays in the past, so that another call
+/// Maximum number of leases that one call ends. If more are due, the deadline stays in the past, so that another call
 /// follows.
 const EXPIRED_MAX: usize = 1000;
 /// Mask of the network bits of an IPv6 address.
@@ -35,13 +35,13 @@ struct Key {
 #[derive(Debug)]
 struct Lease {
     key: Key,
-    /// Network that the viewer counts for.
+    /// The client's address, or its /64 network if it is an IPv6 address.
     address: IpAddr,
     /// Address of the latest request.
     client: IpAddr,
     began: Instant,
     until: Instant,
-    /// News to send to control when the lease ends.
+    /// Sent to control when the lease ends.
     news: Option<Box<LeaseNews>>,
 }
 
@@ -84,7 +84,7 @@ pub struct Ledger {
     /// Leases by address, then by expiry time.
     addresses: BTreeMap<IpAddr, BTreeSet<(Instant, u64)>>,
     counts: BTreeMap<(StreamId, &'static str), u32>,
-    /// Ended leases, as news for control.
+    /// Messages for control about leases that have ended.
     ended: Vec<LeaseNews>,
 }
 
@@ -110,7 +110,8 @@ impl Ledger {
         }
     }
 
-    /// Renews or begins the lease of a viewer that made a request. `viewer` identifies it: its session token or its address.
+    /// Renews the lease of a viewer that has made a request, or begins it. `viewer` identifies the viewer: its session
+    /// token or its address.
     pub fn renew(
         &mut self,
         now: Instant,
@@ -139,7 +140,7 @@ impl Ledger {
         Renewed::New
     }
 
-    /// Keeps news for control until the lease of a viewer ends.
+    /// Stores news that control gets when the lease of a viewer ends.
     pub fn note(&mut self, viewer: (StreamId, &'static str, &str), news: Box<LeaseNews>) {
         let number = self.number_of(viewer);
         if let Some(lease) = number.and_then(|number| self.leases.get_mut(&number)) {
@@ -147,7 +148,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the lease of a viewer that has a new name, under which its end will be reported. Returns false if there is no such lease.
+    /// Ends the lease of a viewer that has been given a new name. Its end will be reported under the new name only.
+    /// Returns false if it has no lease.
     pub fn end_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> bool {
         let Some(number) = self.number_of(viewer) else { return false };
         if let Some(lease) = self.leases.get_mut(&number) {
@@ -176,7 +178,7 @@ impl Ledger {
         })
     }
 
-    /// Returns stream, protocol and name of all viewers.
+    /// Returns the stream, the protocol and the name of each viewer.
     pub fn all(&self) -> impl Iterator<Item = (StreamId, &'static str, &str)> {
         self.index.keys().map(|key| (key.stream, key.protocol, &*key.viewer))
     }
@@ -245,7 +247,7 @@ impl Ledger {
         self.addresses.entry(address).or_default().insert((until, number));
     }
 
-    /// Ends the oldest lease of an address. Returns false if it has none.
+    /// Ends the oldest lease of an address. Returns false if the address has no lease.
     fn give_way(&mut self, address: IpAddr) -> bool {
         let oldest = self.addresses.get(&address).and_then(|leases| leases.first());
         let Some(&(_, number)) = oldest else { return false };
@@ -277,12 +279,13 @@ impl Ledger {
     }
 }
 
-/// Returns the part of a viewer's name that counts.
+/// Returns a viewer's name cut to [`VIEWER_BYTES_MAX`].
 pub(super) fn cut(viewer: &str) -> &str {
     viewer.get(..viewer.floor_char_boundary(VIEWER_BYTES_MAX)).unwrap_or_default()
 }
 
-/// Returns the address to count by: for IPv6 the /64 network, because one host can use all of its addresses.
+/// Returns the address by which leases are counted: for IPv6 the /64 network, because one host can use all of its
+/// addresses.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
@@ -346,13 +349,13 @@ mod tests {
         };
         assert_eq!((ask(0, "x", address(1)), ask(1, "y", address(2))), (Renewed::New, Renewed::New));
         assert_eq!((ask(2, "z", address(2)), ask(3, "y", address(2))), (Renewed::New, Renewed::Again));
-        // The ledger is full: `z` is now the oldest lease of its address; a new address finds no room and evicts
-        // nobody.
+        // The ledger is full, and `z` now has the oldest lease of its address. A viewer from a new address finds no
+        // room and evicts no other viewer.
         assert_eq!(ask(4, "v", address(3)), Renewed::Full);
         assert_eq!(ask(5, "w", address(2)), Renewed::New);
         assert_eq!((ask(6, "x", address(1)), ask(7, "y", address(2))), (Renewed::Again, Renewed::Again));
         assert_eq!((ledger.len(), counts(&ledger)), (3, vec![(A, "hls", 3)]));
-        // Many names from one network count as at most as many viewers as there is room for.
+        // Many names from one network count as no more viewers than there is room for.
         let v6 = |host: u64| IpAddr::from(Ipv6Addr::from_bits(0x2001 << 112 | u128::from(host)));
         ledger.end_stream(A);
         for host in 0..1_000_000u64 {
@@ -377,7 +380,7 @@ mod tests {
     }
 
     proptest! {
-        /// The indexes agree with each other after any sequence of events.
+        /// The indexes are consistent with each other after any sequence of events.
         #[test]
         fn the_indexes_agree(steps in prop::collection::vec((0u64..12, 0u8..6, 0u8..3, 0u64..5000), 1..200)) {
             let (mut ledger, mut now) = (Ledger::with_room(8), Instant::now());

@@ -1,4 +1,4 @@
-//! A worker's share in the memory budget of all rings, which also covers bytes made for single viewers.
+//! A worker's share of the memory budget of all rings. Bytes that are made for single viewers also count toward it.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::turn::Turn;
 use crate::hub::{RingMemory, Stream};
 use crate::types::StreamId;
 
-/// Rings that retain less than this are not shrunk.
+/// Rings that retain no more than this are not shrunk.
 const RING_BYTES_MIN: usize = 64 * 1024;
-/// Maximum number of rounds. Each halves the largest rings, so this many reduce a ring from 16 MiB to
+/// Maximum number of rounds. Each round halves the largest rings; this many rounds reduce a ring from 16 MiB to
 /// [`RING_BYTES_MIN`].
 const ROUNDS: u32 = 8;
 
-/// The budget, and the bytes appended since it was last checked.
+/// The budget, and the number of bytes appended since it was last checked.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     budget: Arc<RingMemory>,
@@ -23,7 +23,7 @@ pub(super) struct Memory {
 }
 
 impl Worker {
-    /// Makes the rings of this worker count against a budget shared with other workers.
+    /// Makes the rings of this worker count toward a budget that it shares with other workers.
     #[must_use]
     pub fn with_ring_memory(mut self, budget: Arc<RingMemory>) -> Self {
         self.memory.budget = budget;
@@ -40,7 +40,7 @@ impl Memory {
         }
     }
 
-    /// Frees what exceeds the budget, beginning with the largest rings without subscribers.
+    /// Frees as many bytes as exceed the budget, first from the largest rings without subscribers.
     pub(super) fn keep_ring_memory(&mut self, turn: &Turn, live: &mut Live) {
         self.unseen = 0;
         let held = live.retained_bytes().saturating_add(turn.blobs.own_text().bytes());
@@ -56,7 +56,8 @@ impl Memory {
     }
 }
 
-/// Halves the largest rings, watched or unwatched ones, until `excess` bytes are free. Returns the excess that remains.
+/// Halves the largest rings, only watched or only unwatched ones as `is_watched` says, until `excess` bytes are freed.
+/// Returns the number of bytes that still have to be freed.
 fn shrink_rings(live: &mut Live, is_watched: bool, mut excess: usize) -> usize {
     let streams = live.streams.values();
     let large = streams
@@ -163,7 +164,7 @@ mod tests {
         rig.fill(3, 10);
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3)), (400, 300, 100));
         rig.fill(4, 24);
-        // The ring lost its key frame, so it was emptied: the rest would be useless.
+        // The ring has lost its key frame. It was emptied, because its remaining units would be useless.
         assert_eq!((rig.kib_of(1), rig.kib_of(2), rig.kib_of(3), rig.kib_of(4)), (400, 0, 100, 240));
     }
 

@@ -1,5 +1,5 @@
-//! The worker, one per core, is itself a machine. It knows connections, bytes, deadlines and mail, but no file
-//! descriptors or clocks: [`crate::io`] drives it, and in tests the simulator does.
+//! The worker, one per core, is a state machine. It knows connections, bytes, deadlines and mail, but no file
+//! descriptors or clocks. [`crate::io`] drives it; in tests, the simulator does.
 //!
 //! A turn:
 //! 1. mail ([`Worker::handle_mail`], [`Worker::handle_mirrored`]), so that earlier orders of control are applied first;
@@ -9,10 +9,10 @@
 //! 5. writes: [`Worker::next_write`], [`Worker::gather`], the system call, [`Worker::sent`];
 //! 6. [`Worker::poll_output`] until it returns `None`.
 //!
-//! The parts of a worker: [`conns`], the sessions and calls to them; [`streams`], the live streams; [`polled`],
-//! streams fetched by separate requests; [`orders`], pushes, pulls and recordings; [`datagrams`], shared ports;
-//! [`memory`], the budget of rings. Their methods take the [`turn`] and the other parts that they use. A method that
-//! uses nearly all parts belongs to the worker itself.
+//! The parts of a worker: [`conns`], the sessions and calls to them; [`streams`], the live streams; [`polled`], streams
+//! fetched by separate requests; [`orders`], pushes, pulls and recordings; [`datagrams`], shared ports; [`memory`], the
+//! budget of rings. The methods of a part take the [`turn`] and the other parts that they use as arguments. A method
+//! that uses nearly all parts belongs to [`Worker`].
 
 mod agenda;
 mod audience;
@@ -103,7 +103,7 @@ pub enum Output {
         conn: ConnId,
         /// The session's name for the socket.
         path: PathId,
-        /// The local address to bind; `None` for any.
+        /// The local address to bind to; `None` for any address.
         bind: Option<SocketAddr>,
         /// The peer to connect the socket to; `None` for an unconnected socket.
         to: Option<SocketAddr>,
@@ -122,7 +122,7 @@ pub enum Output {
         /// The job.
         job: Job,
     },
-    /// Resume reading a connection for which [`Worker::wants_bytes`] had returned false.
+    /// Continue to read a connection for which [`Worker::wants_bytes`] has returned false.
     Resume(ConnId),
     /// Limit the unsent bytes that the kernel holds for a connection.
     UnsentLimit {
@@ -140,7 +140,8 @@ pub enum Output {
     },
     /// Deliver news to the worker that receives datagrams for a session of this worker.
     Path(WorkerId, PathNews),
-    /// Hand a connection over to the worker that has its session. The connection's session on this worker ends.
+    /// Hand a connection over to the worker that has the session it belongs to. The connection's session on this worker
+    /// ends.
     HandOver {
         /// The connection.
         conn: ConnId,
@@ -151,7 +152,7 @@ pub enum Output {
         /// The bytes that were received.
         received: Bytes,
     },
-    /// Close the socket, after sending what is queued unless `abort` is set.
+    /// Close the socket. Queued bytes are sent first unless `abort` is set.
     Close {
         /// The connection, whose id is no longer valid.
         conn: ConnId,
@@ -173,8 +174,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Makes a worker without connections; applications come by mail. `common` is the same for all workers of a server, so that a token
-    /// issued by one is valid at the others.
+    /// Makes a worker without connections. Its applications arrive by mail. `common` is the same for all workers of a
+    /// server, so that all of them accept a token that one of them has issued.
     #[must_use]
     pub fn new(id: WorkerId, now: Now, seed: Seed, common: &Seed) -> Self {
         Self {
@@ -248,7 +249,8 @@ impl Worker {
         }
     }
 
-    /// True if the shell should read this connection. After false, [`Output::Resume`] follows when it should read again.
+    /// True if the shell should read from this connection. After a result of false, [`Output::Resume`] follows as soon
+    /// as the shell should read again.
     pub fn wants_bytes(&mut self, id: ConnId) -> bool {
         let wants = self.conns.guard(&self.turn, id, |conn, _| {
             let Some(link) = &mut conn.bytes else { return false };
@@ -281,7 +283,7 @@ impl Worker {
         self.turn.meter.stats.refused.count(why);
     }
 
-    /// Takes the shell's busy time since its last report, and the length of its mail queue.
+    /// Adds the time for which the shell was busy since its last report, and records the length of its mail queue.
     pub fn note_turn(&mut self, busy: Duration, mail_waiting: usize) {
         self.turn.meter.busy = self.turn.meter.busy.saturating_add(busy);
         self.turn.meter.stats.busy = self.turn.meter.stats.busy.saturating_add(busy);
@@ -293,7 +295,8 @@ impl Worker {
 
     /// Returns the next action for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
-        // A format can panic during a write, which follows the end of the turn.
+        // A format may have panicked during a write. Writes come after the end of the turn, so remove such sessions
+        // here.
         self.end_panicked();
         self.turn.agenda.outputs.pop_front()
     }
@@ -310,7 +313,7 @@ impl Worker {
         self.turn.agenda.writes.has(who)
     }
 
-    /// Queues a session again whose write was interrupted before it took anything.
+    /// Queues a session again if its write was interrupted before any bytes were taken.
     pub fn retry_write(&mut self, id: ConnId) {
         self.conns.enqueue_write(&mut self.turn, id);
     }
@@ -367,7 +370,7 @@ impl Worker {
 }
 
 impl Live {
-    /// Flushes units that have waited long enough, up to one grid step early; otherwise arms a new deadline.
+    /// Flushes units that are due within one grid step; otherwise arms a new deadline.
     fn flush_timeout(&mut self, turn: &mut Turn, id: StreamId, at: Instant) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.flush.disarm(at);

@@ -32,7 +32,7 @@ impl Orders {
         self.pushes_of.insert((stream, push));
     }
 
-    /// Forgets the connection of a push, unless the push has a newer one.
+    /// Forgets the connection of a push, unless the push already has a newer connection.
     pub(super) fn forget_push(&mut self, push: PushId, stream: StreamId, conn: ConnId) {
         if self.pushes.get(&push) == Some(&conn) {
             self.pushes.remove(&push);
@@ -74,7 +74,7 @@ impl Worker {
         self.conns.touch(&mut self.turn, id);
     }
 
-    /// Stops the pushes of an ended stream whose targets have not answered yet.
+    /// Stops the pushes of an ended stream that still wait for an answer of their target.
     pub(super) fn stop_waiting_pushes(&mut self, stream: StreamId) {
         let all = (stream, PushId(0))..=(stream, PushId(u64::MAX));
         let is_waiting = |push: &PushId| {
@@ -87,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// Ends a pull. Control gets the stream's final position before anything that a later order causes.
+    /// Ends a pull. Control gets the stream's final position before any message caused by a later order.
     pub(super) fn stop_pull(&mut self, pull: PullId) {
         let Some(id) = self.orders.pulls.remove(&pull) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -112,8 +112,8 @@ impl Conns {
         }
     }
 
-    /// Closes the connection of a pull that continues at another server, and asks control for that server's
-    /// address.
+    /// Closes the connection of a pull that will continue at another server, and asks control for the address of
+    /// that server.
     pub(super) fn ask_next_server(&mut self, turn: &mut Turn, id: ConnId, server: NextServer) {
         let Some(conn) = self.get_mut(id) else { return };
         let Purpose::Pull { pull, attempt } = conn.purpose else { return };
@@ -190,7 +190,8 @@ impl Orders {
         conns.touch(turn, id);
     }
 
-    /// Reports to control which tracks the targets of pushes cannot be sent, if that has changed; a stream may gain tracks.
+    /// Reports to control which tracks a push cannot send to its target, if they have changed since the last report,
+    /// e.g. because the stream has gained a track.
     pub(super) fn tell_left_out(&self, turn: &mut Turn, conns: &mut Conns, live: &Live) {
         let mut told = Vec::new();
         for id in self.pushes.values() {
@@ -228,7 +229,7 @@ impl Orders {
         conns.touch(turn, id);
     }
 
-    /// Connects a pull to the next server that control has resolved.
+    /// Connects a pull to the next server, whose address control has resolved.
     pub(super) fn go_on(&self, turn: &mut Turn, conns: &mut Conns, next: NextAddress) {
         let Some(id) = self.pulls.get(&next.pull).copied() else { return };
         let Some(conn) = conns.get_mut(id) else { return };

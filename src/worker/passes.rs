@@ -1,4 +1,5 @@
-//! Checked viewers that watch by separate requests: control admits each of them, and is asked again after [`KNOWN`].
+//! Viewers that watch by separate requests and must be admitted by control. Control is asked about each viewer, and
+//! again after [`KNOWN`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,12 +15,12 @@ use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply, RequestNews};
 use crate::types::{ConnId, Handle, StreamKey};
 
-/// Time for which control's positive answer about a viewer is reused.
+/// Time for which a positive answer of control about a viewer is used again.
 const KNOWN: Duration = Duration::from_secs(5);
 /// Maximum number of answers kept.
 const KNOWN_MAX: usize = 50_000;
 
-/// The stream, protocol, viewer and address that an answer applies to.
+/// Stream, protocol, identity and address of the viewer that an answer applies to.
 type Holder = (StreamKey, &'static str, String, IpAddr);
 
 /// An answer of control that is still valid.
@@ -89,7 +90,7 @@ impl Passes {
 }
 
 impl Polled {
-    /// Answers whether the viewer of a request may be served, from a recent answer of control or by asking control.
+    /// Decides whether the viewer of a request may be served: by a recent answer of control, else by asking control.
     pub(super) fn ask_pass(
         &mut self,
         turn: &mut Turn,
@@ -144,7 +145,7 @@ impl Polled {
         turn.tell(ToControl::Play(Box::new(request)));
     }
 
-    /// Handles control's verdict on a viewer.
+    /// Handles control's verdict on a viewer, and answers the viewer's request.
     pub(super) fn pass_verdict(
         &mut self,
         turn: &mut Turn,
@@ -155,7 +156,7 @@ impl Polled {
         let Some(asked) = self.passes.asked.remove(&id) else { return };
         match &verdict {
             Ok(()) => self.passes.note(turn.now.mono, asked),
-            // Control does not know every file that exists. If the file is found, control is asked again.
+            // Control does not know every file that exists. If the file is found on disk, control is asked again.
             Err(NoSubscription::NotFound) => {}
             Err(why) => {
                 let (key, protocol, ..) = asked.holder;
@@ -173,7 +174,7 @@ impl Conns {
     }
 }
 
-/// Returns the identity of a viewer: a hash of its credentials (which may be long), or its name if it has none.
+/// Returns the identity of a viewer: a hash of its credentials, which may be long; if it has none, its name.
 fn identity(shown: &Credentials<'_>, viewer: &str) -> String {
     let all = [shown.token, shown.subscriber, shown.code];
     if all.iter().all(Option::is_none) {

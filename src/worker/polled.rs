@@ -1,4 +1,5 @@
-//! Streams that are fetched by separate requests: their blobs, the requests that wait for one, and the viewers that make them.
+//! Streams that are fetched by separate requests: their blobs, the requests that wait for a blob, and the viewers that
+//! make the requests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
@@ -24,16 +25,16 @@ use crate::mail::{
 use crate::protocol::{BLOB_WAIT, PassAsk, Reply, RequestNews, WantedBlob, Watched, settings_of, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
-/// Time in which the last blobs of an ended stream arrive: its sinks publish them at once.
+/// Time within which the last blobs of an ended stream arrive. Its sinks publish them as soon as it ends.
 const LAST_BLOBS: Duration = Duration::from_secs(1);
-/// Maximum number of ended streams up to which streams without blobs are remembered too, because their first blob may
-/// still arrive.
+/// Up to this number of ended streams, a stream without blobs is remembered too, because its first blob may still
+/// arrive.
 pub(super) const ENDED_MAX: usize = 1024;
 
 /// Blobs and leases of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Polled {
-    /// Memory for large blobs; with `None` they stay where they were made.
+    /// Memory for large blobs. If `None`, blobs keep the memory in which they were made.
     memory: Option<Box<dyn BlobMemory>>,
     in_transit: BlobsInTransit,
     pub(super) leases: Ledger,
@@ -43,13 +44,13 @@ pub(super) struct Polled {
     pub(super) barred: Barred,
     /// Viewers that are still served while the server is leaving.
     pub(super) incumbents: Incumbents,
-    /// Ended streams that have blobs or may still get their last ones, with the time at which these are dropped.
+    /// Ended streams that have blobs or may still get some, each with the time at which its blobs are dropped.
     ended: VecDeque<(Instant, StreamId)>,
     /// Keys of the ended streams.
     pub(super) ended_keys: BTreeMap<StreamId, StreamKey>,
     /// Requests that wait for blobs.
     waits: Waits,
-    /// Sinks to begin once the stream is live, for streams that viewers have started.
+    /// Kinds of sinks to begin once the stream is live, for streams that viewers have started.
     sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
     /// Sinks that run on this worker, with their sessions.
     pub(super) making: BTreeMap<(StreamId, &'static str), ConnId>,
@@ -102,7 +103,7 @@ impl Polled {
 }
 
 impl Worker {
-    /// Makes large blobs be kept in this memory.
+    /// Keeps large blobs in this memory.
     #[must_use]
     pub fn with_blob_memory(mut self, memory: Box<dyn BlobMemory>) -> Self {
         self.polled.memory = Some(memory);
@@ -116,8 +117,8 @@ impl Worker {
         self
     }
 
-    /// Publishes a blob of a live stream on all workers, or only on this one while too many bytes are on their way to
-    /// the others.
+    /// Publishes a blob of a live stream on all workers. While too many bytes are on their way to the other workers,
+    /// publishes it only on this one.
     pub fn publish_blob(&mut self, now: Now, mut blob: Blob) -> Published {
         self.turn.now = now;
         if let Some(kept) = self.polled.memory.as_ref().and_then(|memory| memory.keep(&blob.bytes)) {
@@ -139,11 +140,11 @@ impl Polled {
         self.keep_blob(turn, conns, live, &mail.blob);
     }
 
-    /// Stores a blob and answers the requests that wait for it. A stream that has just ended may still publish its
-    /// last blobs, unless another stream has taken its name.
+    /// Stores a blob and answers the requests that wait for it. A stream that has just ended may still publish its last
+    /// blobs, unless a new stream has the same key.
     fn keep_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, blob: &Arc<Blob>) -> Published {
         let is_live = live.streams.contains_key(&blob.stream);
-        // A new stream of the same name owns the blob names.
+        // The blob names now belong to a new stream with the same key.
         let is_last = |key| !live.directory.contains_key(key);
         if !is_live && !self.ended_keys.get(&blob.stream).is_some_and(is_last) {
             return Published::Refused;
@@ -171,7 +172,8 @@ impl Polled {
 
     // ---- requests that wait
 
-    /// Makes a request wait for a blob, and starts the sink that makes it. If viewers may start the stream, it is started.
+    /// Makes a request wait for a blob, and starts the sink that makes the blob. If the stream is not live and viewers
+    /// may start it, it is started.
     pub(super) fn await_blob(
         &mut self,
         turn: &mut Turn,
@@ -184,8 +186,8 @@ impl Polled {
         let name: BlobName = (Arc::clone(&wanted.key.app), wanted.name.as_str().into());
         let is_of_ladder = wanted.sink.is_some_and(is_of_ladder);
         let mut streams = live.directory.get(&wanted.key).copied().into_iter();
-        // The first stream of a ladder gets its sink at once; the sinks of the others begin when its rendition has
-        // begun.
+        // The first stream of a ladder gets its sink at once. The other streams get theirs when the rendition of the
+        // first one has begun.
         let stream = streams.next().or_else(|| live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
         let blob = turn.blobs.get(&name.0, &name.1).filter(|blob| blob.is_fresh(turn.now.mono));
         let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));
@@ -217,8 +219,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Begins the sinks that were requested before their stream began. From now on requests for their blobs are no
-    /// longer answered with the end of the former stream of that name.
+    /// Begins the sinks that were requested before their stream was live. From now on, requests for their blobs are no
+    /// longer answered with the end of an earlier stream of the same key.
     pub(super) fn begin_awaited_sinks(
         &mut self,
         turn: &mut Turn,
@@ -238,7 +240,7 @@ impl Polled {
         }
     }
 
-    /// Answers the requests that wait for playlists of a stream that will not come up.
+    /// Answers the requests that wait for playlists of a stream that will not become live.
     pub(super) fn end_blob_waits(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for conn in self.waits.of(key) {
             self.end_wait(conn);
@@ -255,8 +257,8 @@ impl Polled {
 
     // ---- viewers
 
-    /// Renews the lease of a viewer after a request. A viewer's requests may reach any worker, so its name determines
-    /// the one worker that counts it.
+    /// Renews the lease of a viewer that made a request. A viewer's requests may reach any worker, so the viewer is
+    /// counted by the one worker that its name is assigned to.
     pub(super) fn renew_lease(
         &mut self,
         turn: &mut Turn,
@@ -296,8 +298,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Reports a viewer as new. If it has a former name, the worker that counts that name ends the lease or reports
-    /// the viewer.
+    /// Reports a new viewer to control. If the viewer has a former name, the report is sent to the worker that counts
+    /// that name: it ends the lease, or passes the report on if there is none.
     fn viewer_came(
         &mut self,
         turn: &mut Turn,
@@ -315,8 +317,8 @@ impl Polled {
         }
     }
 
-    /// Ends the lease of a viewer that now has a new name. If there is no such lease, the viewer is new and is
-    /// reported.
+    /// Ends the lease of a viewer that now has a new name. If the viewer had no lease, it is new and is reported to
+    /// control.
     pub(super) fn watched_no_more(
         &mut self,
         turn: &mut Turn,
@@ -328,7 +330,8 @@ impl Polled {
         }
     }
 
-    /// Ends a viewer on request: its lease, if this worker counts the viewer, and its requests to this worker.
+    /// Ends a viewer on request: ends its lease, if this worker counts the viewer, and refuses its requests to this
+    /// worker.
     pub(super) fn end_viewer(
         &mut self,
         turn: &mut Turn,
@@ -351,8 +354,8 @@ impl Polled {
         turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
     }
 
-    /// True if the viewer was already watching when the server began to leave, or there is no stream. A viewer may
-    /// switch between the renditions of a ladder, so having watched any of them suffices.
+    /// True if the viewer was already watching when the server began to leave, or if there is no stream. A viewer may
+    /// switch between the renditions of a ladder, so it is enough that it watched one of them.
     pub(super) fn serves_on(&self, live: &Live, ask: &PassAsk) -> bool {
         let mut streams = ask.stream.or(ask.watched).into_iter().chain(live.ladder(&ask.key)).peekable();
         let names = [Some(&ask.viewer), ask.former.as_ref()];
@@ -371,7 +374,7 @@ impl Polled {
         }
         let number = stream.0.to_le_bytes();
         let bytes = number.iter().chain(protocol.as_bytes()).chain(viewer.as_bytes());
-        // FNV-1a, then a mixing round of MurmurHash3, which spreads the effect of the last bytes.
+        // FNV-1a, and then a mixing round of MurmurHash3, so that the last bytes affect all bits of the hash.
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -399,8 +402,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Ends the leases and sinks of an ended stream; its blobs remain for a while, because viewers lag. Requests for
-    /// a playlist that does not exist wait only for as long as the stream's last blobs may take.
+    /// Ends the leases and sinks of an ended stream. Its blobs remain for a while, because viewers lag behind. Requests
+    /// for a playlist that does not exist wait only until the stream's last blobs should have arrived.
     pub(super) fn forget_polled(&mut self, turn: &mut Turn, stream: StreamId, key: &StreamKey) {
         self.leases.end_stream(stream);
         self.tell_ended_leases(turn);
@@ -424,7 +427,7 @@ impl Polled {
         let waits = self.waits.poll_timeout();
         let due = [self.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
         let Some(due) = due else { return };
-        // Ends that could not be handled at once are handled in the next turn.
+        // Expired entries that could not all be handled at once are handled in the next turn.
         let due = due.max(turn.now.mono + super::dispatch::FLUSH_GRID);
         if self.armed.is_none_or(|armed| due < armed) {
             self.armed = Some(due);
@@ -455,12 +458,13 @@ fn is_of_ladder(sink: &'static str) -> bool {
     sinks::find(sink).is_some_and(|kind| kind.is_of_ladder)
 }
 
-/// True if the request for the blob starts no stream.
+/// True if a request for the blob must not start the stream.
 fn is_glance(wanted: &WantedBlob) -> bool {
     wanted.sink.and_then(sinks::find).is_some_and(|kind| kind.is_glance)
 }
 
-/// Returns the blob to wait for. If no ladder has the requested name, this is a blob of the stream with that name.
+/// Returns the blob to wait for. If a blob of a ladder is requested but the key belongs to no ladder, this is the blob
+/// of the same name that a single stream makes.
 fn as_there_is(turn: &Turn, live: &Live, wanted: &WantedBlob) -> WantedBlob {
     if !wanted.sink.is_some_and(is_of_ladder) || live.is_ladder(&wanted.key) {
         return wanted.clone();
@@ -477,7 +481,8 @@ fn as_there_is(turn: &Turn, live: &Live, wanted: &WantedBlob) -> WantedBlob {
     )
 }
 
-/// Returns the streams of a blob's ladder that are published here and have no sink of its kind yet, with that kind.
+/// Returns the streams of the blob's ladder that are published here and have no sink of the blob's kind yet, each with
+/// that kind.
 fn missing_rungs(turn: &Turn, live: &Live, polled: &Polled, blob: &Blob) -> Vec<(StreamId, &'static str)> {
     let Some(ladder) = &blob.ladder else { return Vec::new() };
     let Some(rung) = &ladder.rung else { return Vec::new() };

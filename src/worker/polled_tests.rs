@@ -20,17 +20,17 @@ use crate::types::{Ingest, StreamKey};
 
 const STREAM: StreamId = StreamId(7);
 
-/// Two workers that know the stream `live/cam`; the first is its source.
+/// Two workers that know the stream `live/cam`. The first worker has its publisher.
 struct Pair {
     now: Now,
     workers: [Worker; 2],
-    /// Sinks that the source was asked to begin.
+    /// Sinks that the worker with the publisher was ordered to begin.
     sinks: Vec<&'static str>,
     /// The streams that control was asked to start.
     wanted: Vec<StreamKey>,
-    /// Questions about viewers that control was asked.
+    /// Requests with which control was asked about viewers.
     plays: Vec<PlayRequest>,
-    /// Header lines of further requests.
+    /// Additional header lines of all further requests.
     headers: &'static str,
     /// Clients of the second worker that requested a file.
     files: BTreeSet<ConnId>,
@@ -95,7 +95,7 @@ impl Pair {
         self.publish_of(STREAM, name, version, bytes)
     }
 
-    /// Publishes on the first worker and delivers the mail to the second.
+    /// Publishes a blob on the first worker, and delivers the mail to the second worker.
     fn publish_of(&mut self, stream: StreamId, name: &str, version: u64, bytes: Bytes) -> Published {
         self.publish_as(stream, name, version, bytes, Progress::default())
     }
@@ -137,7 +137,7 @@ impl Pair {
         published
     }
 
-    /// Publishes a blob whose type is not that of a playlist.
+    /// Publishes a blob that has another type than a playlist.
     fn publish_typed(&mut self, name: &str, content_type: &'static str) {
         self.publish_blob(Blob { content_type, viewers: Some("hls"), ..plain_blob(STREAM, name) });
     }
@@ -152,13 +152,13 @@ impl Pair {
         }
     }
 
-    /// Requests a target from the second worker. Returns the response, and whether a file was requested.
+    /// Requests `target` from the second worker. Returns the response, and true if a file was requested.
     fn get(&mut self, target: &str, from: [u8; 4]) -> (Vec<u8>, bool) {
         let id = self.ask(target, from);
         self.answer(id)
     }
 
-    /// Sends a request to the second worker. An immediate response stays with the worker.
+    /// Sends a request to the second worker. If there is a response at once, it stays with the worker.
     fn ask(&mut self, target: &str, from: [u8; 4]) -> ConnId {
         let worker = &mut self.workers[1];
         let id = worker.accept(self.now, Listener::named("http").unwrap(), (from, 4000).into()).unwrap();
@@ -169,7 +169,7 @@ impl Pair {
         id
     }
 
-    /// Returns the response to a client since the last call, and whether a file was requested for it.
+    /// Returns the response that a client got since the last call, and true if it needs a file.
     fn answer(&mut self, id: ConnId) -> (Vec<u8>, bool) {
         self.drain();
         let wants_file = self.files.remove(&id);
@@ -257,7 +257,7 @@ fn what_one_worker_publishes_another_answers_from_memory() {
     let segment: Bytes = (0..1_000_000u32).map(|i| i.to_le_bytes()[1]).collect::<Vec<u8>>().into();
     pair.publish("cam/1.ts", 1, segment.clone());
     assert_eq!(body(&pair.get("/live/streams/cam/1.ts", [192, 0, 2, 1]).0), segment);
-    // Not found under another application, nor after the stream has ended.
+    // The blob is not found under another application, nor after the stream has ended.
     assert!(pair.get("/streams/cam.m3u8", [192, 0, 2, 1]).1);
     pair.workers[1].handle_mail(pair.now, ToWorker::StreamDown { stream: STREAM, end: StreamEnd::Stopped });
     pair.workers[0].handle_mail(pair.now, ToWorker::StreamDown { stream: STREAM, end: StreamEnd::Stopped });
@@ -377,7 +377,7 @@ fn who_waits_for_what_does_not_come_is_answered_in_time() {
     pair.pass(Duration::from_millis(200));
     assert!(pair.answer(waiting).1, "a file may have the name");
     assert_eq!(pair.workers[1].polled.awaited(), 0);
-    // Requests do not wait for a stream that does not exist, or if the application has HLS off.
+    // Requests do not wait if the stream does not exist, or if HLS is switched off for the application.
     assert!(pair.get("/live/streams/other.m3u8", [192, 0, 2, 1]).1);
     let off = AppSettings::of(crate::protocol::schema(), "live", &[("hlsMuxingEnabled", "false")]).unwrap();
     pair.workers[1].handle_mail(pair.now, ToWorker::App(std::sync::Arc::new(off)));
@@ -398,7 +398,7 @@ fn who_asks_again_and_again_is_a_viewer_while_it_does() {
     ] {
         pair.get(target, from);
     }
-    // An unchecked token does not distinguish viewers.
+    // If tokens are not checked, they do not distinguish viewers.
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
     pair.now.mono += Duration::from_secs(6);
     pair.get("/live/streams/cam.m3u8?token=a", [192, 0, 2, 9]);
@@ -454,7 +454,7 @@ fn a_reload_waits_until_the_playlist_is_as_far_as_it_says() {
     pair.playlist(2, 7, 3);
     assert_eq!(body(&pair.answer(part).0), b"#EXTM3U 7.3");
     assert!(pair.answer(segment).0.is_empty());
-    // A part number beyond the end of a segment means a part of the next segment (RFC 8216bis 6.2.5.2).
+    // A part number beyond a segment's last part means a part of the next segment (RFC 8216bis 6.2.5.2).
     let beyond = pair.ask(&target("_HLS_msn=7&_HLS_part=50"), from);
     pair.playlist(3, 8, 0);
     assert_eq!(
@@ -462,14 +462,14 @@ fn a_reload_waits_until_the_playlist_is_as_far_as_it_says() {
         (&b"#EXTM3U 8.0"[..], &b"#EXTM3U 8.0"[..])
     );
     assert!(pair.get(&target("_HLS_msn=11"), from).0.starts_with(b"HTTP/1.1 400 "));
-    // Without progress the response is 503, and no request is left waiting.
+    // If the playlist makes no progress, the response is 503, and no request is left waiting.
     let waiting = pair.ask(&target("_HLS_msn=9"), from);
     let gone = pair.ask(&target("_HLS_msn=9"), from);
     pair.workers[1].handle_path(pair.now, gone, PathId::default(), PathEvent::Broken("reset"));
     pair.pass(BLOB_WAIT + Duration::from_millis(100));
     assert!(pair.answer(waiting).0.starts_with(b"HTTP/1.1 503 "));
     assert_eq!(pair.workers[1].polled.awaited(), 0);
-    // The end of the stream answers all waiting requests.
+    // When the stream ends, all waiting requests are answered.
     let waiting = pair.ask(&target("_HLS_msn=9"), from);
     pair.publish_as(STREAM, PLAYLIST, 9, Bytes::from_static(b"over"), Progress::ENDED);
     assert_eq!(body(&pair.answer(waiting).0), b"over");
@@ -520,7 +520,7 @@ fn a_delta_is_given_to_who_asks_for_it() {
         (get(&mut pair, "?_HLS_skip=YES"), get(&mut pair, "?_HLS_skip=v2")),
         ("delta".into(), "delta".into())
     );
-    // A delta older than the playlist is not served.
+    // A delta that is older than the playlist is not served.
     pair.playlist(2, 8, 0);
     assert_eq!(get(&mut pair, "?_HLS_skip=YES"), "#EXTM3U 8.0");
 }
@@ -540,7 +540,7 @@ fn a_cookie_tells_viewers_of_one_address_apart() {
     let second = get(&mut pair, "User-Agent: b\r\n");
     assert_ne!(second.split("viewer=").nth(1).unwrap().split(';').next().unwrap(), cookie);
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)], "another user agent");
-    // A viewer is the same with its cookie as without it.
+    // A viewer that sends its cookie is the same viewer as without it.
     let known = get(&mut pair, "User-Agent: a\r\nCookie: x=1; viewer=0123456789abcdef0123456789abcdef\r\n");
     assert!(!known.contains("Set-Cookie"));
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
@@ -567,7 +567,7 @@ fn who_is_checked_is_let_in_by_control_and_asked_about_again_in_time() {
     let request = verdict(&mut pair, Ok(()));
     assert_eq!((request.key, request.egress), (StreamKey::new("live", "cam"), "hls"));
     assert_eq!(body(&pair.answer(waiting).0), b"#EXTM3U\n#EXTINF:2,\n1.ts?token=t\n");
-    // The same credentials are accepted for a while, for any file.
+    // For some time, the same credentials are accepted for any file.
     assert_eq!(body(&pair.get("/live/streams/1.ts?token=t", from).0), b"media");
     assert!(pair.plays.is_empty());
     let other = pair.ask("/live/streams/1.ts?token=t", [192, 0, 2, 2]);

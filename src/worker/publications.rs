@@ -25,14 +25,14 @@ use crate::types::{ConnId, Handle, SessionRef, StreamId};
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Worker {
-    /// Appends timed data to a stream published here, with the DTS of its newest unit.
+    /// Appends timed data to a stream that is published here. The data gets the DTS of the stream's newest unit.
     pub(super) fn put_timed_data(&mut self, id: StreamId, track: TrackId, payload: Bytes, ahead_ms: u32) {
         let Some(stream) = self.live.streams.get(&id).filter(|stream| stream.source == self.turn.id) else {
             return;
         };
         let tracks = Arc::clone(stream.tracks());
         if tracks.is_empty() {
-            // Data without media is useless, and subscribers that wait for tracks must go on waiting.
+            // Data without media is useless, and a data unit would end the wait of subscribers that wait for tracks.
             return;
         }
         let dts = self.live.sources.get(&id).map_or(0, |source| source.position.dts_ms);
@@ -53,7 +53,7 @@ impl Live {
 }
 
 impl Worker {
-    /// Closes a publisher whose stream was taken over by a new one.
+    /// Closes a publisher because a new one has taken over its stream.
     pub(super) fn replaced(&mut self, id: ConnId, stream: StreamId) {
         let Some(conn) = self.conns.get(id) else { return };
         let Some(publication) = conn.publication_of(stream) else { return };
@@ -134,7 +134,7 @@ impl Live {
                     self.tell_wanted(turn, conns, stream);
                 }
             }
-            // The publisher left before control's verdict came; tell control not to wait for its units.
+            // The publisher left before control's verdict arrived, so control must not wait for its units.
             (None, Some((stream, position, epoch))) => {
                 let departure = Departure::Lost;
                 turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });
@@ -145,7 +145,7 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// Ends a publication and reports it to control, whatever its protocol.
+    /// Ends a publication of any protocol, and reports its end to control.
     pub(super) fn unpublish(
         &mut self,
         turn: &mut Turn,
@@ -160,7 +160,7 @@ impl Live {
         match conn.publications.remove(at).stream {
             None => turn.tell(ToControl::PublishAbandoned(session)),
             Some(stream) => {
-                // Another publisher may have taken over the stream.
+                // Another publisher may have taken over the stream. Only the counters of this publisher are removed.
                 let is_own = |count: &SourceCount| count.publisher.is_none_or(|one| one == session);
                 let own = self.sources.get(&stream).copied().filter(is_own);
                 if own.is_some() {
@@ -231,7 +231,8 @@ impl Live {
         }
     }
 
-    /// Appends a published or mirrored unit to the local ring. If a format panics at the unit, the unit is left out.
+    /// Appends a published or mirrored unit to this worker's ring. If a format panics at the unit, the unit is left
+    /// out.
     pub(super) fn append(
         &mut self,
         turn: &mut Turn,
@@ -268,8 +269,8 @@ impl Live {
         Ok(())
     }
 
-    /// Notifies the subscribers of a stream that had no tracks that it now has some, or of a stream with only video
-    /// or only audio that it now has both.
+    /// Notifies the subscribers of a stream that had no tracks that it now has some, and those of a stream with only
+    /// video or only audio that it now has both.
     fn tell_tracks(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId, first: bool) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
@@ -284,9 +285,9 @@ impl Live {
         }
     }
 
-    /// Arms the deadline for units that wait to be sent. Each stream needs a single table entry: while video flows,
-    /// each frame flushes the stream, and the entry finds nothing to do when it fires. Deadlines are rounded down to a
-    /// grid, so that hundreds of streams share a wake-up.
+    /// Arms the deadline for units that wait to be sent. The deadline table needs only one entry for each stream:
+    /// while video flows, each frame flushes the stream, and the entry finds nothing to do when it fires. Deadlines
+    /// are rounded down to a grid, so that hundreds of streams share a wake-up.
     pub(super) fn arm_flush(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(at) = stream.flush.due() else { return };
@@ -314,7 +315,7 @@ impl Live {
         }
     }
 
-    /// Counts faults of a publisher's clock and notes the media time that the stream's clock added.
+    /// Counts faults of a publisher's clock. Records the media time that the stream's clock has added.
     pub(super) fn note_clock_news(
         &mut self,
         turn: &mut Turn,
@@ -330,7 +331,7 @@ impl Live {
         }
     }
 
-    /// Counts a fault, and logs at most one of each kind per [`CLOCK_LOG_INTERVAL`].
+    /// Counts a clock fault. Logs at most one fault of each kind in [`CLOCK_LOG_INTERVAL`].
     fn note_clock_fault(
         &mut self,
         turn: &mut Turn,
@@ -358,7 +359,7 @@ impl Live {
         tracing::warn!(%key, protocol, track, ?codec, fault, off_ms, total, remedy, "publisher's clock corrected");
     }
 
-    /// Logs a fault of a stream, by its name.
+    /// Logs a fault of a stream with the stream's name.
     pub(super) fn log_fault(&self, conns: &Conns, id: ConnId, publication: Handle, reason: &str) {
         let stream = conns.published(id, publication).and_then(|stream| self.streams.get(&stream));
         let (Some(conn), Some(stream)) = (conns.get(id), stream) else { return };
@@ -403,7 +404,7 @@ impl Conns {
         turn.tell(ToControl::Publish(request));
     }
 
-    /// Removes a publication without reporting it, because control knows.
+    /// Removes a publication without a report to control, which already knows.
     pub(super) fn forget_publication(&mut self, id: ConnId, stream: StreamId) {
         if let Some(conn) = self.get_mut(id) {
             conn.publications.retain(|one| one.stream != Some(stream));
@@ -415,8 +416,8 @@ impl Conns {
     }
 }
 
-/// Replaces a loopback address, which does not identify the requester, by the unspecified address, which matches only
-/// rules for all addresses.
+/// Replaces a loopback address by the unspecified address. A loopback address does not identify the requester, and the
+/// unspecified address matches only rules for all addresses.
 fn nobodys(peer: SocketAddr) -> SocketAddr {
     if peer.ip().to_canonical().is_loopback() {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), peer.port())

@@ -1,4 +1,4 @@
-//! Requests of peers: those answered by control, and those for blobs.
+//! Requests of peers: those that control answers, and those for blobs.
 
 use super::Worker;
 use super::conns::Conns;
@@ -74,7 +74,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Starts the upload of a request's body that control has granted.
+    /// Starts the upload of a request's body. Control has granted the upload.
     pub(super) fn begin_upload(&mut self, turn: &mut Turn, id: ConnId, grant: UploadGrant) {
         match self.get_mut(id) {
             Some(conn) => conn.uploads = true,

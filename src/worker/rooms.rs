@@ -1,9 +1,9 @@
-//! Main tracks, each a group of streams. A viewer that accepts subtracks is notified of the streams as they come and
-//! go, and plays each with a separate subscription. Any other viewer of a main track without media of its own gets
-//! the subtrack that began first.
+//! Main tracks, each a group of streams. A viewer that accepts subtracks is notified when a stream of the group begins
+//! or ends, and plays each stream with a separate subscription. Any other viewer gets the subtrack that began first,
+//! unless the main track has media of its own.
 //!
-//! A worker knows a main track from the records of its live subtracks ([`crate::mail::StreamDetails`]). Removing a
-//! watcher takes time in proportion to its own entries: two for each main track that it watches.
+//! A worker learns of a main track from the records of its live subtracks ([`crate::mail::StreamDetails`]). Removing a
+//! watcher takes time in proportion to its entries, two for each main track that it watches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,16 +25,16 @@ pub(super) struct Rooms {
     main_of: BTreeMap<StreamId, StreamKey>,
     watchers: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
     watched: BTreeMap<SubscriptionId, Watched>,
-    /// Roles of live streams, for those that have one.
+    /// Roles of those live streams that have a role.
     roles: BTreeMap<StreamId, Arc<str>>,
 }
 
-/// The main track that a viewer watches, and the viewer's role.
+/// The main track that a viewer watches, and the role of the viewer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Watched {
     main: StreamKey,
     role: Arc<str>,
-    /// True while the viewer plays the main track's own stream, because it sees no subtracks yet.
+    /// True while the viewer plays the main track's own stream, because there is no subtrack yet that it may see.
     waits: bool,
 }
 
@@ -72,7 +72,7 @@ impl Rooms {
         self.members.get(main).into_iter().flatten().copied()
     }
 
-    /// Notes the role of a live stream. Returns its former role.
+    /// Sets the role of a live stream. Returns its former role.
     fn set_role(&mut self, stream: StreamId, role: Arc<str>) -> Arc<str> {
         let former =
             if role.is_empty() { self.roles.remove(&stream) } else { self.roles.insert(stream, role) };
@@ -93,7 +93,7 @@ impl Rooms {
         self.watched.insert(watcher, watched);
     }
 
-    /// Makes a viewer of a main track's own stream a watcher, once there are subtracks that it sees.
+    /// Registers a viewer of a main track's own stream. It becomes a watcher once there is a subtrack that it may see.
     pub(super) fn wait(&mut self, main: StreamKey, role: &str, watcher: SubscriptionId) {
         self.note(Watched { main, role: role.into(), waits: true }, watcher);
     }
@@ -130,7 +130,7 @@ impl Rooms {
         self.of_main(main).filter(|(_, watched)| !watched.waits).map(|(watcher, _)| watcher).collect()
     }
 
-    /// True if a session watches this main track, to which control has admitted it.
+    /// True if a session watches this main track. Control has then admitted the session to it.
     fn is_watched_by(&self, conn: ConnId, main: &StreamKey) -> bool {
         let first = SubscriptionId { conn, handle: Handle(u16::MIN) };
         let last = SubscriptionId { conn, handle: Handle(u16::MAX) };
@@ -139,12 +139,13 @@ impl Rooms {
 }
 
 impl Live {
-    /// Returns the streams of a main track: its own if live, and its subtracks.
+    /// Returns the streams of a main track: its own stream, if that is live, and its subtracks.
     fn streams_of_room(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
         self.own_of_room(main).into_iter().chain(self.rooms.members(main))
     }
 
-    /// Returns the stream that a publisher sends under the name of a main track; the view of a room does not count.
+    /// Returns the stream that a publisher sends under the name of a main track. The view of a room is not such a
+    /// stream.
     fn own_of_room(&self, main: &StreamKey) -> Option<StreamId> {
         self.directory.get(main).copied().filter(|own| !is_view(self, Some(*own)))
     }
@@ -169,14 +170,15 @@ impl Live {
         self.rooms.members(main).next().is_some()
     }
 
-    /// True if a session may play a stream without asking control, because it was admitted to the stream's main track.
+    /// True if a session may play a stream without asking control, because control has admitted the session to the
+    /// stream's main track.
     pub(super) fn is_in_room_of(&self, id: ConnId, key: &StreamKey) -> bool {
         let main = self.directory.get(key).and_then(|stream| self.rooms.main_of.get(stream));
         self.rooms.is_watched_by(id, main.unwrap_or(key))
     }
 
-    /// Makes a viewer watch a main track. It is notified of the current streams, and of each later stream that begins
-    /// or ends.
+    /// Makes a viewer watch a main track. The viewer is notified of the current streams, and later of each stream that
+    /// begins or ends.
     pub(super) fn watch_room(
         &mut self,
         turn: &mut Turn,
@@ -207,7 +209,7 @@ impl Live {
         stream: StreamId,
         is_new: bool,
     ) {
-        // A view is in no room, even if its room is itself a subtrack.
+        // The view of a room is itself in no room, even if the room is a subtrack of another.
         let Some(key) = self.key_of(stream).filter(|_| !is_view(self, Some(stream))) else { return };
         let details = self.details.get(stream);
         let main = details.and_then(|details| details.main_track.clone());
@@ -242,13 +244,13 @@ impl Live {
         }
     }
 
-    /// True if a viewer of this role may see a stream of its room.
+    /// True if a viewer with the role `role` may see a stream of its room.
     pub(super) fn sees(&self, turn: &Turn, app: &str, role: &str, stream: StreamId) -> bool {
         let visibility = turn.apps.get(app).map(|app| &app.security.visibility);
         visibility.is_none_or(|visibility| visibility.sees(role, self.rooms.role(stream)))
     }
 
-    /// Applies a participant's new role: some viewers begin to see its stream, others no longer do.
+    /// Applies a participant's new role: some viewers may now see the participant's stream, others no longer.
     fn change_role(
         &mut self,
         turn: &mut Turn,
@@ -273,7 +275,7 @@ impl Live {
         admit_waiting(self, turn, conns, room);
     }
 
-    /// Applies changed visibility settings of an application to the viewers of its rooms. `saw` is the former rule.
+    /// Applies changed visibility settings of an application to the viewers of its rooms. `saw` holds the former rule.
     pub(super) fn review_visibility(
         &mut self,
         turn: &mut Turn,
@@ -298,7 +300,7 @@ impl Live {
         }
     }
 
-    /// Removes an ended stream, already out of `directory`, from its room.
+    /// Removes an ended stream from its room. The stream is already absent from `directory`.
     pub(super) fn remove_from_room(
         &mut self,
         turn: &mut Turn,
@@ -317,7 +319,7 @@ impl Live {
         self.leave_room(turn, conns, key, key, end);
     }
 
-    /// Removes a stream from a main track; the viewers are ended when no stream is left.
+    /// Removes a stream from a main track. If it was the last stream, the main track's viewers are ended.
     fn leave_room(
         &mut self,
         turn: &mut Turn,
@@ -358,7 +360,7 @@ impl Live {
         }
     }
 
-    /// Notifies the viewers of a room that may see this stream of it.
+    /// Sends news of a stream to those viewers of its room that may see the stream.
     fn tell_who_sees(
         &self,
         turn: &mut Turn,
@@ -375,7 +377,7 @@ impl Live {
     }
 }
 
-/// Makes viewers of a main track's own stream watch it, once it has a subtrack that they see.
+/// Turns viewers of a main track's own stream into watchers once there is a subtrack that they may see.
 fn admit_waiting(live: &mut Live, turn: &mut Turn, conns: &mut Conns, main: &StreamKey) {
     if live.details.has_renditions(main) {
         return;
@@ -401,18 +403,18 @@ pub(super) fn is_view(live: &Live, stream: Option<StreamId>) -> bool {
     stream.is_some_and(|stream| stream.ingest == Ingest::ROOM_VIEW)
 }
 
-/// True if this is the name of a room that control can make a view of.
+/// True if `main` is the key of a room for which control can make a view.
 pub(super) fn has_view(live: &Live, main: &StreamKey) -> bool {
     live.is_room(main) && !live.details.has_renditions(main)
 }
 
-/// True if a request that finds no stream is for the view of a room.
+/// True if a request for which no stream was found is a request for the view of a room.
 pub(super) fn has_view_for(live: &Live, ask: &PlayAsk) -> bool {
     has_view(live, &ask.key) && !ask.format.kind().is_for_nodes && role_of(ask).is_empty()
 }
 
-/// Returns the first stream of a main track that the viewer may see, if the viewer is sent that stream rather than a
-/// view. Renditions of one programme have no view, and a viewer with a role is not sent the view.
+/// Returns the first stream of a main track that the viewer may see, if the viewer gets that stream instead of the
+/// view of the room. Renditions of one programme have no view, and a viewer with a role does not get the view.
 pub(super) fn first_seen(live: &Live, turn: &Turn, ask: &PlayAsk) -> Option<StreamId> {
     // Nodes get each stream of a room under its own name.
     if ask.format.kind().is_for_nodes || has_view_for(live, ask) {
@@ -429,7 +431,7 @@ impl Conns {
         self.touch(turn, watcher.conn);
     }
 
-    /// Notifies control that a viewer which it has admitted to a main track now watches it.
+    /// Notifies control that a viewer now watches a main track to which control has admitted it.
     pub(super) fn tell_room_viewer(&mut self, turn: &mut Turn, id: ConnId, handle: Handle) {
         let session = turn.session_ref(id, handle);
         let Some(conn) = self.get_mut(id) else { return };

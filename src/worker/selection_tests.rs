@@ -1,5 +1,5 @@
-//! A stream of two video and two audio tracks, viewers with four selections on two workers, and changes of selection
-//! while the stream plays, in virtual time. Each run has a seed.
+//! In virtual time: a stream of two video and two audio tracks, viewers with four selections on two workers, and
+//! changes of selection while the stream plays. Each run has a seed.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for some kinds of output")]
 
@@ -23,7 +23,7 @@ use crate::types::{Handle, Ingest, StreamKey};
 /// Content of a unit's payload: its track, and its number within the track.
 type Mark = (u8, u32);
 
-/// A unit as read from a tag by a viewer: kind, id on the wire, mark, key frame.
+/// A unit as a viewer has read it from a tag: its kind, its id on the wire, its mark, and whether it is a key frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     kind: TrackKind,
@@ -75,7 +75,7 @@ struct Scene {
     viewers: Vec<Viewer>,
     publisher: (ConnId, Actor),
     tracks: std::sync::Arc<Tracks>,
-    /// Next unit number, and number of units until the next key frame, by track.
+    /// By track: the number of the next unit, and the number of units until the next key frame.
     next: BTreeMap<TrackId, (u32, u64)>,
 }
 
@@ -167,7 +167,7 @@ impl Scene {
         self.settle(0);
     }
 
-    /// Finishes a worker's turn; sockets accept random numbers of bytes.
+    /// Finishes the turn of a worker. Each socket accepts a random number of bytes.
     fn settle(&mut self, index: usize) {
         let now = self.now;
         self.workers[index].handle_timeout(now);
@@ -196,7 +196,7 @@ impl Scene {
         }
     }
 
-    /// Delivers mail, and lets sockets accept bytes again.
+    /// Delivers up to `items` mails to a worker, and lets its sockets accept bytes again.
     fn drive(&mut self, index: usize, items: u64) {
         for _ in 0..items {
             match self.mail[index].pop_front() {
@@ -278,7 +278,7 @@ fn seen(kind: TagKind, body: &Bytes) -> Vec<Seen> {
     }
 }
 
-/// Checks the units of one track: contiguous up to the last and, for video, beginning with a key frame.
+/// Checks the units of one track: they are contiguous up to the last one and, for video, begin with a key frame.
 fn check_track(scene: &Scene, viewer: &Viewer, kind: TrackKind, n: u8, wire: u8, to_the_end: bool) {
     let of_video = u8::from(kind == TrackKind::Video) * 16;
     let units: Vec<&Seen> = viewer.seen.iter().filter(|seen| seen.mark.0 == of_video + n).collect();
@@ -320,7 +320,7 @@ fn four_selections_on_two_workers_get_their_tracks_whole() {
         scene.drain();
         for (viewer, which) in scene.viewers.iter().zip((0..4).cycle()) {
             let check = |kind, n, wire| check_track(&scene, viewer, kind, n, wire, true);
-            // The first chosen track of a kind is written as if it were the only one.
+            // The first chosen track of each kind is written as if it were the only track of its kind.
             let (video, audio) = match which {
                 0 => (0, 0),
                 1 => (1, 0),
@@ -398,7 +398,7 @@ fn what_nobody_on_a_worker_selects_does_not_cross_to_it_but_sound() {
     scene.run(20);
     scene.join(1, Selection { audio: Pick::None, ..Selection::DEFAULT });
     scene.drive(0, 10);
-    // The first unit of any track carries the list of tracks; the mirror answers it with the tracks that it wants.
+    // The first unit, of any track, carries the list of tracks. The mirror answers with the tracks that it wants.
     scene.publish();
     scene.drive(1, 100);
     scene.drive(0, 100);

@@ -48,7 +48,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Makes a worker with a stream that is published here (`source` 0) or on worker 1.
+    /// Makes a worker with a stream that is published on this worker (`source` is 0) or on worker 1.
     fn new(source: u16) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
         let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
@@ -158,7 +158,7 @@ impl Rig {
         self.say(viewer, Event::Subscription(subscription, SubscriptionEvent::Subscribe(ask)));
     }
 
-    /// Payloads in the file, with their tracks.
+    /// Returns the payloads in the file, each with its track.
     fn written(&self) -> Vec<(u8, Vec<u8>)> {
         let bytes = self.disk.0.lock().unwrap().clone();
         let mut rest = &bytes[..];
@@ -198,7 +198,8 @@ fn a_file_sink_writes_every_track_and_ends_with_its_stream() {
     rig.publish(TrackId::AUDIO, false, b"audio", &tracks);
     rig.publish(TrackId::VIDEO, false, b"next", &tracks);
     rig.do_jobs();
-    // Before the sink ends, it writes the rest, including audio that still waits for a video frame.
+    // Before the sink ends, it writes all units that it still has, including audio that waits for a
+    // video frame.
     rig.publish(TrackId::VIDEO, false, b"last", &tracks);
     rig.publish(TrackId::AUDIO, false, b"sound", &tracks);
     let sessions = rig.worker.connections();
@@ -217,7 +218,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
     let mut rig = Rig::new(0);
     let tracks = Arc::new(Tracks::new(1, [video(0)]));
     start_file_sink(&mut rig);
-    // Ten seconds of frames with a key frame each second, while the disk accepts nothing.
+    // Ten seconds of frames, with a key frame each second. The disk accepts nothing during this time.
     for n in 0..500 {
         rig.publish(TrackId::VIDEO, n % 50 == 0, &LARGE, &tracks);
         assert!(rig.jobs.len() <= 1, "one append at a time");
@@ -233,7 +234,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
     assert_eq!(rig.written().last().unwrap().1, b"fresh");
 }
 
-/// Selects tracks that only a derived track can provide.
+/// Selects an audio track that only exists as a derived track.
 fn derived_only() -> Selection {
     Selection { audio: Pick::Only(TrackId::DERIVED), ..Selection::DEFAULT }
 }
@@ -362,7 +363,8 @@ fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
     assert!(wanted(&rig).contains(TrackId::AUDIO), "rather what few know than nothing");
     let left_out = |rig: &Rig| rig.worker.live.streams[&STREAM].left_out().iter().count();
     assert_eq!(left_out(&rig), 1);
-    // Room alone does not suffice within the first second, and time alone does not suffice without room.
+    // The track is offered again only after a second and if there is room. Neither of the two is enough
+    // alone.
     for (limit, wait_ms, runs) in [(1, 900, 0), (0, 20_000, 0), (1, 0, 1)] {
         rig.worker.live.transcoders = Arc::new(TranscoderBudget::new(limit));
         rig.now.mono += Duration::from_millis(wait_ms);
@@ -438,7 +440,7 @@ fn a_producer_ends_with_its_stream_and_with_its_source() {
         rig.worker.handle_mail(rig.now, mail);
         rig.turn();
         assert!(rig.worker.live.producers.is_empty(), "moves: {moves}");
-        // The new source is told the demand of this worker.
+        // The new source gets the demand of this worker.
         let wanted = |mail: &ToWorker| matches!(mail, ToWorker::Mirror { wanted, .. } if wanted.contains(TrackId::DERIVED));
         assert_eq!(rig.mail.iter().any(wanted), moves);
     }
@@ -470,7 +472,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     rig.now.mono += Duration::from_millis(1);
     rig.say(&viewers[0], ask(None));
     assert_eq!((asked(&rig).len(), rig.worker.turn.meter.stats.key_frames_asked), (1, 3));
-    // A sink about to begin requests a key frame if the newest one is old.
+    // A sink that is about to begin requests a key frame if the newest key frame is old.
     let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(TrackId::VIDEO)));
     rig.publish(TrackId::VIDEO, true, b"key", &tracks);
     rig.now.mono += Duration::from_millis(1999);
@@ -480,7 +482,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(None));
     rig.say(&viewers[0], soon);
     assert_eq!(asked(&rig).len(), 1);
-    // Selecting a track without a key frame requests one implicitly.
+    // Selecting a track that has no key frame requests one implicitly.
     rig.now.mono += Duration::from_millis(500);
     let second =
         Selection { video: Pick::Only(TrackId::nth(TrackKind::Video, 1).unwrap()), ..Selection::DEFAULT };
@@ -508,13 +510,13 @@ fn demand_crosses_to_the_worker_of_the_publisher() {
     rig.mail.clear();
     rig.say(&viewer, Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(selection)));
     let wants = |mail: &ToWorker| {
-        // Both tracks are wanted until the switch has happened.
+        // The tracks of both selections are wanted until the switch has happened.
         matches!(mail, ToWorker::MirrorWants { wanted, .. } if wanted.contains(second) && wanted.contains(TrackId::VIDEO))
     };
     assert!(rig.mail.iter().any(wants), "{:?}", rig.mail);
     let needs = |mail: &&ToWorker| matches!(mail, ToWorker::KeyFrameNeeded { track, .. } if *track == second);
     assert_eq!(rig.mail.iter().filter(needs).count(), 1);
-    // At the source the request reaches the publisher.
+    // On the worker that has the publisher, the request reaches the publisher.
     let mut source = Rig::new(0);
     source.worker.handle_mail(source.now, ToWorker::KeyFrameNeeded { stream: STREAM, track: second });
     assert!(source.publisher.1.replies().iter().any(|reply| reply.contains("KeyFrameNeeded")));
@@ -616,7 +618,7 @@ fn m_26_sessions_create_sessions_up_to_a_cap_and_end_with_their_parent() {
     let replies = parent.1.replies();
     let spawned = replies.iter().filter(|reply| reply.contains("session: Some")).count();
     assert_eq!((spawned, replies.len()), (CHILDREN_MAX, CHILDREN_MAX + 1));
-    // The end of a child is reported, and frees its place.
+    // The end of a child is reported to its parent, and makes room for another child.
     let before = rig.worker.connections();
     children[0].say(Event::Closed("done".to_owned()));
     let first = rig.worker.conns.get(parent.0).unwrap().family.as_ref().unwrap().children[0];
@@ -654,7 +656,8 @@ fn a_message_to_a_stream_reaches_its_sessions_on_every_worker_and_nobody_else() 
         panic!("no other worker was told")
     };
     assert_eq!((from, &*stream.id), (SessionRef::new(WorkerId(0), sender.0), "s"));
-    // The message comes from another worker, whose session has the same id as one here.
+    // The message comes from a session of another worker. That session has the same id as one of this
+    // worker.
     let from = SessionRef { worker: WorkerId(1), ..from };
     rig.worker.handle_mail(rig.now, ToWorker::TellStream { from, stream, message: message.clone() });
     rig.turn();
@@ -671,14 +674,14 @@ fn sessions_speak_to_each_other_here_and_on_other_workers() {
     let to = SessionRef::new(WorkerId(0), two.0);
     rig.say(&one, Event::Family(FamilyEvent::Tell { to, message: message() }));
     assert!(two.1.replies()[0].starts_with("Family(Message"));
-    // A message to another worker is sent as mail, and one from there arrives as mail.
+    // A message to another worker is sent as mail, and a message from another worker arrives as mail.
     let far = SessionRef::new(WorkerId(1), one.0);
     rig.say(&one, Event::Family(FamilyEvent::Tell { to: far, message: message() }));
     assert!(matches!(rig.mail.pop(), Some(ToWorker::Tell { to, .. }) if to == far));
     let from = SessionRef::new(WorkerId(1), two.0);
     rig.worker.handle_mail(rig.now, ToWorker::Tell { from, to, message: message() });
     assert!(two.1.replies()[0].starts_with("Family(Message"));
-    // An absent recipient is reported to the sender, on whichever worker the sender is.
+    // If the recipient does not exist, the sender is notified, on whichever worker it is.
     let gone = SessionRef::new(WorkerId(0), ConnId { slot: 99, generation: 0 });
     rig.say(&one, Event::Family(FamilyEvent::Tell { to: gone, message: message() }));
     assert!(one.1.replies()[0].starts_with("Family(Ended"));
@@ -738,7 +741,7 @@ fn t_15_a_sink_that_its_settings_make_outdated_is_heard_no_more_and_another_one_
     let both: Vec<_> = names(&former).intersection(&names(&new)).cloned().collect();
     assert_eq!(both, [Arc::<str>::from("s.m3u8")], "no segment's name has two contents");
     assert_eq!(rig.worker.polled.held_sinks(), 1);
-    // Other changes of settings end no sink.
+    // Changes of other settings do not end a sink.
     rig.mail.clear();
     change_settings(&mut rig, &[("hls.encryption", "aes-128"), ("hlsTime", "4")]);
     rig.turn();

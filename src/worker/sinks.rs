@@ -1,5 +1,5 @@
-//! The sinks on this worker. A sink begins with a stream published here or on request, and stays on this worker when
-//! the stream's publisher moves to another one.
+//! The sinks on this worker. A sink begins when a stream is published here, or on request. It stays on this worker
+//! when the stream's publisher moves to another worker.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Polled {
         }
     }
 
-    /// Forgets a sink that has ended; the next request for its output begins a new one.
+    /// Forgets a sink that has ended. The next request for its output begins a new sink.
     pub(super) fn sink_over(&mut self, turn: &mut Turn, stream: StreamId, kind: &'static str) {
         self.making.remove(&(stream, kind));
         turn.tell(ToControl::Sink { stream, kind, news: SinkNews::Over });
@@ -79,8 +79,8 @@ impl Polled {
 }
 
 impl Worker {
-    /// After a change of an application's settings, ends its outdated sinks on this worker, withdraws their blobs on
-    /// all workers, and restarts those sinks that the application still has.
+    /// Called after a change of an application's settings: ends the outdated sinks of the application on this
+    /// worker, withdraws their blobs on all workers, and restarts those sinks that the application still has.
     pub(super) fn renew_sinks(&mut self, app: &str, kinds: &Arc<[&'static str]>) {
         if kinds.is_empty() {
             return;
@@ -120,14 +120,15 @@ impl Worker {
         }
         if !running.is_empty() {
             self.turn.blobs.withdraw(stream, kinds);
-            // Mail stays in order: blobs of the ended sinks arrive before this message, blobs of new sinks after it.
+            // Mail is delivered in order: blobs of the ended sinks arrive at other workers before this message,
+            // blobs of new sinks after it.
             let withdrawn = ToWorker::Withdrawn { stream, makers: Arc::clone(kinds) };
             self.turn.agenda.outputs.push_back(Output::Others(withdrawn));
         }
     }
 
-    /// Ends the session of a sink at once, dropping files that it has not written yet. Control is not told: it lists
-    /// the sink as running here and need only know if no new one follows.
+    /// Ends the session of a sink at once, without writing its pending files. Control is not notified: it lists the
+    /// sink as running here, and must know of the end only if no new sink follows.
     fn end_sink(&mut self, stream: StreamId, kind: &'static str, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.purpose = Purpose::Ended;
@@ -138,7 +139,7 @@ impl Worker {
 }
 
 impl Live {
-    /// Creates the session of a sink, with the current settings of its application.
+    /// Creates the session of a sink with the current settings of the sink's application.
     pub(super) fn insert_sink(
         &self,
         turn: &mut Turn,
@@ -165,7 +166,8 @@ fn streams_of_app(live: &Live, app: &str) -> Vec<StreamId> {
     streams.map(|(stream, _)| *stream).collect()
 }
 
-/// Returns the sinks that begin without a request as soon as the stream is live, if the stream is published here.
+/// Returns the kinds of sinks that begin without a request as soon as the stream is live; none unless the stream is
+/// published here.
 pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet<&'static str> {
     let source = live.streams.get(&stream).filter(|stream| stream.source == turn.id);
     let Some(source) = source else { return BTreeSet::new() };

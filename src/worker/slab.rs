@@ -1,8 +1,10 @@
-//! Connections by slot and generation, so that a late event for a slot's former owner finds no connection.
+//! Connections by slot and generation. An event that arrives late, for a former connection of a slot, finds no
+//! connection.
 
 use crate::types::ConnId;
 
-/// Mask of a generation's 31 bits. Slot and generation share a 64-bit token with room for tokens of other kinds.
+/// Mask of a generation, which has 31 bits. A slot and a generation fit into a 64-bit token and leave room for
+/// tokens of other kinds.
 const GENERATION_MASK: u32 = 0x7fff_ffff;
 
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl<T> Slab<T> {
         Some(ConnId { slot, generation })
     }
 
-    /// Removes and returns the value. Its id is invalid from then on.
+    /// Removes and returns a value. Its id is no longer valid after this.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<T> {
         let slot = self.slot_mut(id)?;
         let value = slot.value.take()?;

@@ -1,10 +1,11 @@
 //! The speakers of main tracks, determined by the loudness of their streams. Viewers of each room are notified at a
 //! bounded rate.
 //!
-//! A stream begins to speak at [`SPEAKS`] and ends when it is quieter than [`RESTS`]. At most [`SPEAKERS_MAX`]
-//! streams of a room speak at a time, and at most one begins per [`BEGINS`]; a louder stream replaces the quietest
-//! speaker. A viewer is notified when a speaker begins, every [`REPEAT`] while it goes on, and when it ends: at most
-//! 32 times a second, however many are in the room. Streams of unknown loudness never speak.
+//! A stream begins to speak when its level reaches [`SPEAKS`], and stops when it is quieter than [`RESTS`]. At most
+//! [`SPEAKERS_MAX`] streams of a room speak at a time, and at most one begins per [`BEGINS`]. A louder stream
+//! replaces the quietest speaker. Viewers are notified when a speaker begins, every [`REPEAT`] while it speaks, and
+//! when it stops: at most 32 times a second, whatever the number of streams in the room. A stream of unknown
+//! loudness never speaks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,15 +20,15 @@ use crate::mail::ToWorker;
 use crate::protocol::SubtrackNews;
 use crate::types::{ConnId, Handle, StreamId, StreamKey};
 
-/// Quietest level at which a stream begins to speak, in -dBov; larger numbers are quieter.
+/// Quietest level in -dBov at which a stream begins to speak. Larger numbers are quieter.
 const SPEAKS: u8 = 50;
-/// Quietest level at which a speaking stream goes on speaking, in -dBov.
+/// Quietest level in -dBov at which a stream that speaks continues to speak.
 const RESTS: u8 = 60;
 /// Maximum number of simultaneous speakers of a room.
 const SPEAKERS_MAX: usize = 6;
-/// Minimum difference in dB by which a new speaker must be louder than the one that it replaces.
+/// Minimum difference in dB by which a new speaker must be louder than the speaker that it replaces.
 const LOUDER: u8 = 6;
-/// Interval of reports about a speaker that goes on.
+/// Interval of reports about a speaker that continues to speak.
 const REPEAT: Duration = Duration::from_millis(500);
 /// Minimum time between the beginnings of two speakers.
 const BEGINS: Duration = Duration::from_millis(100);
@@ -42,7 +43,8 @@ struct Speaker {
     told: Instant,
 }
 
-/// News for the viewers of a room: streams with their levels; [`SILENCE`] if a stream has stopped speaking.
+/// News for the viewers of a room: streams with their levels. [`SILENCE`] means that the stream has stopped
+/// speaking.
 type News = SmallVec<[(StreamId, u8); 2]>;
 
 /// The speakers of a room.
@@ -60,7 +62,7 @@ pub(super) struct Speakers {
 }
 
 impl Speakers {
-    /// Notes the loudness of a stream of a room. Returns the news for its viewers.
+    /// Processes the loudness of a stream of a room. Returns the news for the room's viewers.
     fn note(&mut self, now: Instant, room: &StreamKey, stream: StreamId, level: u8) -> News {
         self.rooms.entry(room.clone()).or_default().note(now, stream, level)
     }
@@ -131,7 +133,7 @@ impl Live {
         speakers.filter_map(key).collect()
     }
 
-    /// Notes the loudness reported by a publisher of this worker, and sends it to all other workers.
+    /// Processes the loudness that a publisher of this worker reported, and sends it to all other workers.
     pub(super) fn note_loudness(
         &mut self,
         turn: &mut Turn,
@@ -146,7 +148,7 @@ impl Live {
         turn.agenda.outputs.push_back(Output::Others(ToWorker::Loudness { stream, level }));
     }
 
-    /// Notes the loudness of a stream, and notifies the viewers of its room.
+    /// Processes the loudness of a stream, and notifies the viewers of its room.
     pub(super) fn hear_loudness(&mut self, turn: &mut Turn, conns: &mut Conns, stream: StreamId, level: u8) {
         let Some(room) = self.room_of(stream) else { return };
         let news = self.speakers.note(turn.now.mono, &room, stream, level);
@@ -200,7 +202,8 @@ mod tests {
         assert!(speakers.rooms.is_empty());
     }
 
-    /// Fifty participants shout over each other for a minute, each reporting its loudness four times a second.
+    /// Fifty participants shout at the same time for a minute. Each of them reports its loudness four times a
+    /// second.
     #[test]
     fn a_room_costs_its_viewers_a_bounded_number_of_messages() {
         let (start, mut speakers) = (Instant::now(), Speakers::default());

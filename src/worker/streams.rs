@@ -1,4 +1,4 @@
-//! Mail of control and other workers about streams, sessions and pushes.
+//! Messages from control and from other workers about streams, sessions and pushes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews, sinks};
 use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
-/// Time without a picture after which a publisher's video counts as stopped.
+/// Time after which a publisher's video counts as stopped if no picture arrives.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
-/// Age of a stream from which its publisher, if it has sent no video yet, is assumed to send none.
+/// Age of a stream at which its publisher is assumed to send no video, if it has sent none so far.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
 /// Minimum time between two log lines about stopped video.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The streams of this worker, and its state about each.
+/// The streams of this worker, and the worker's state for each of them.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) streams: BTreeMap<StreamId, Stream>,
@@ -41,7 +41,7 @@ pub(super) struct Live {
     pub(super) up_since: BTreeMap<StreamId, Instant>,
     /// The members of each stream's record that workers use.
     pub(super) details: Details,
-    /// Viewers that wait for a stream that they have started.
+    /// Viewers that wait for a stream that is started for them.
     pub(super) holds: Holds,
     /// Sessions to notify when a stream begins.
     pub(super) awaited: Awaited,
@@ -58,13 +58,13 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// True if a stream is so old that a publisher without video so far is assumed to send none.
+    /// True if a stream is so old that its publisher is assumed to send no video, if it has sent none so far.
     pub(super) fn is_seasoned(&self, stream: StreamId, now: Instant) -> bool {
         let since = |at: &Instant| now.saturating_duration_since(*at);
         self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
     }
 
-    /// Returns the key of a stream's ladder: its main track's, or its own.
+    /// Returns the key of a stream's ladder: the key of its main track, or its own key if it has none.
     pub(super) fn ladder_key(&self, stream: StreamId) -> Option<StreamKey> {
         let main = self.details.get(stream).and_then(|details| details.main.as_ref());
         main.map(|main| main.key.clone()).or_else(|| self.streams.get(&stream).map(|live| live.key.clone()))
@@ -76,7 +76,7 @@ impl Live {
         own.into_iter().chain(self.details.renditions(main))
     }
 
-    /// True if a ladder has more than one rendition, of video or of sound.
+    /// True if a ladder has more than one video rendition or more than one audio rendition.
     pub(super) fn is_ladder(&self, main: &StreamKey) -> bool {
         let has_sounds = |stream| self.details.get(stream).is_some_and(|details| details.sounds > 1);
         self.ladder(main).map(|stream| self.details.videos(stream)).sum::<usize>() > 1
@@ -89,7 +89,7 @@ impl Live {
     }
 }
 
-/// The members of live streams' records that workers use.
+/// For each live stream, the members of its record that workers use.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     of: BTreeMap<StreamId, StreamDetails>,
@@ -98,7 +98,7 @@ pub(super) struct Details {
 }
 
 impl Details {
-    /// Notes the record of a stream, replacing the former one.
+    /// Sets the record of a stream, in place of its former record.
     fn set(&mut self, stream: StreamId, details: StreamDetails) {
         self.remove(stream);
         if let Some(main) = &details.main {
@@ -122,7 +122,7 @@ impl Details {
         self.of.get(&stream)
     }
 
-    /// Video tracks of a stream; 1 if there are none.
+    /// Number of video tracks of a stream, at least 1.
     pub(super) fn videos(&self, stream: StreamId) -> usize {
         self.get(stream).map_or(1, |details| details.videos.max(1))
     }
@@ -153,8 +153,8 @@ impl Details {
     }
 }
 
-/// Detects that a publisher's video stops while its audio continues. The stream stays up for listeners; the log
-/// warns the operator.
+/// Detects that a publisher's video stops while its audio continues. The stream stays live for its listeners, and
+/// a log line warns the operator.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct VideoWatch {
     last: Option<Instant>,
@@ -162,8 +162,8 @@ pub(super) struct VideoWatch {
 }
 
 impl VideoWatch {
-    /// Notes a unit. Returns true if it is audio and the operator should be warned that no picture has arrived for
-    /// [`VIDEO_SILENCE`].
+    /// Registers the arrival of a unit. Returns true if the unit is audio and the operator should be warned that
+    /// no picture has arrived for [`VIDEO_SILENCE`].
     pub(super) fn note(&mut self, now: Instant, is_video: bool) -> bool {
         if is_video {
             self.last = Some(now);
@@ -200,7 +200,7 @@ pub(super) struct SourceCount {
     pub(super) publisher: Option<SessionRef>,
 }
 
-/// Makes the request for a stream to its source.
+/// Makes the request with which a worker asks for a stream from the worker that has its publisher.
 pub(super) fn mirror_request(stream: &mut Stream, to: WorkerId) -> ToWorker {
     let ((request, after), wanted) = (stream.ask_source(), stream.wanted_of_source());
     ToWorker::Mirror { stream: stream.id, to, request, wanted, after }
@@ -323,7 +323,8 @@ impl Worker {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
                 }
-                // The mirror is first sent the contents of the ring, because the next unit may be seconds away.
+                // The mirror is first sent the contents of the ring, because the next unit may not arrive for
+                // seconds.
                 self.live.feed_mirrors(&mut self.turn, stream);
                 self.live.settle_demand(&mut self.turn, &mut self.conns, stream);
             }
@@ -340,7 +341,7 @@ impl Worker {
                 self.live.need_key_frame(&mut self.turn, &mut self.conns, stream, track)
             }
         }
-        // Remove panicked sessions, so that the next message does not meet them.
+        // Remove panicked sessions now, so that the next message is not delivered to them.
         self.end_panicked();
     }
 
@@ -359,7 +360,7 @@ impl Worker {
         drop(credit);
     }
 
-    /// Handles a stream that has come up, or whose source has moved.
+    /// Handles a stream that has become live or whose publisher has moved to another worker.
     fn stream_up(&mut self, new: Stream) {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
         let key = new.key.clone();
@@ -402,7 +403,7 @@ impl Worker {
         self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_own);
     }
 
-    /// Answers the requests and viewers that wait for a stream that will not come up.
+    /// Refuses the requests and viewers that wait for a stream that will not become live.
     fn not_coming(&mut self, key: &StreamKey) {
         self.live.holds.refuse_all_of(&mut self.turn, &mut self.conns, key);
         self.polled.end_blob_waits(&mut self.turn, &mut self.conns, key);
@@ -425,7 +426,7 @@ impl Worker {
             self.live.remove_from_room(&mut self.turn, &mut self.conns, id, &stream.key, end);
         }
         for subscriber in &stream.subscribers {
-            // The rest of a partly sent unit stays with the cursor and is sent before the goodbye.
+            // The rest of a partly sent unit stays with the cursor and is sent before the session's last message.
             let subscription = subscriber.handle;
             self.conns.blame(subscriber.conn, end.reason());
             self.conns.reply(
@@ -446,8 +447,8 @@ impl Worker {
         }
     }
 
-    /// Stops admitting viewers, or admits them again. When it stops, it tells the other workers which viewers by
-    /// separate requests it counts.
+    /// Stops admitting viewers, or admits them again. When it stops, the other workers are sent a list of the
+    /// viewers by separate requests that this worker counts.
     fn leave(&mut self, is_leaving: bool) {
         self.turn.leaving = is_leaving;
         if !is_leaving {
@@ -498,7 +499,7 @@ impl Conns {
         self.touch(turn, id);
     }
 
-    /// Frees the peer's place among the unauthenticated peers, if its session says that it is authenticated.
+    /// Stops counting the peer as unauthenticated, if its session says that the peer is authenticated.
     pub(super) fn note_authenticated(&mut self, turn: &mut Turn, id: ConnId) {
         if self.call(turn, id, |session, _| session.about().is_authenticated) == Some(true) {
             self.authenticated(turn, id);
@@ -542,7 +543,7 @@ impl Live {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != turn.id {
-            // The request was for a former source. Its sender has learned, or will learn, of the new source.
+            // The request was meant for a former source. Its sender knows of the new source already, or will soon.
             return;
         }
         stream.add_mirror(asker, wanted, after);
@@ -561,7 +562,7 @@ mod tests {
         let mut told = Vec::new();
         for second in 0..200 {
             let now = start + Duration::from_secs(second);
-            // The track pauses for nine seconds, for fifteen, for fifteen again, and then for good.
+            // The track pauses for nine seconds, then for fifteen, again for fifteen, and then for good.
             let is_there = second < 1
                 || (10..20).contains(&second)
                 || (35..40).contains(&second)

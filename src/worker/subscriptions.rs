@@ -1,6 +1,6 @@
-//! Subscriptions, from the request to the end. This worker admits a viewer by its own replica if nothing must be
-//! checked; otherwise control decides. Control is notified of a viewer only if it has checked the viewer or a hook
-//! reports viewers.
+//! Subscriptions, from the request to the end. This worker admits a viewer by itself if nothing must be checked;
+//! otherwise control decides. Control is notified of a viewer only if control has checked the viewer or a hook reports
+//! viewers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
 use crate::protocol::{Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
-/// Age from which a key frame counts as old, because a viewer that begins with it has much to catch up on.
+/// Age from which a key frame counts as old: a viewer that begins with it has much to catch up on.
 const KEY_FRAME_OLD: Duration = Duration::from_secs(2);
 
 impl Worker {
@@ -48,7 +48,8 @@ impl Worker {
             SubscriptionEvent::Audience(viewers) => {
                 audience::note(&mut self.conns, id, subscription, viewers)
             }
-            // Later bytes on the connection, for a close or another play, must not fall into a partly sent unit.
+            // The rest of a partly sent unit must be sent before later bytes of the connection, e.g. for a close or
+            // another play.
             SubscriptionEvent::Unsubscribe => {
                 self.live.unsubscribe(&mut self.turn, &mut self.conns, id, subscription)
             }
@@ -64,9 +65,9 @@ impl Worker {
         self.conns.answer(&mut self.turn, &self.live, id, subscription, Ok(stream));
     }
 
-    /// True if a peer that closes its side gives up its pending request: RTMP has no half-closed connections, whereas
-    /// an HTTP client may close its side and still read. This does not apply to the server of a pull, which has made
-    /// no request and may close after a short file.
+    /// True if a peer that closes its side of the connection thereby gives up its pending request. This is so for RTMP,
+    /// which has no half-closed connections. An HTTP client may close its side and still read. The server of a pull
+    /// gives up nothing: it has made no request, and may close after a short file.
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
             let gives_up = |one: &Subscription| match &one.state {
@@ -83,7 +84,7 @@ impl Worker {
 }
 
 impl Live {
-    // ---- in
+    // ---- requests to play
 
     /// Handles a session's request to play.
     pub(super) fn subscribe(
@@ -148,8 +149,8 @@ impl Live {
         Ok(stream)
     }
 
-    /// Makes a viewer that accepts subtracks watch a main track that has some, unless its session watches it already. Returns true if it
-    /// watches.
+    /// Makes a viewer that accepts subtracks watch a main track that has subtracks, unless the viewer's session watches
+    /// it already. Returns true if the viewer now watches it.
     fn enter_room(
         &mut self,
         turn: &mut Turn,
@@ -158,7 +159,7 @@ impl Live {
         handle: Handle,
         ask: &PlayAsk,
     ) -> bool {
-        // Renditions of one programme do not form a room.
+        // Renditions of one programme are not a room.
         let is_room = self.is_room(&ask.key) && !self.details.has_renditions(&ask.key);
         let enters = ask.takes_subtracks && is_room && !self.is_in_room_of(id, &ask.key);
         if enters {
@@ -180,7 +181,7 @@ impl Live {
         let Some(conn) = conns.get_mut(id) else { return };
         let is_asked =
             |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Asked(_));
-        // If the session has left in the meantime, control was notified of that.
+        // If the session has left in the meantime, control was notified then.
         let Some(at) = conn.subscriptions.iter().position(is_asked) else { return };
         let SubscriptionState::Asked(ask) = conn.subscriptions.remove(at).state else { return };
         let granted = verdict.is_ok();
@@ -204,7 +205,8 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// Makes a session a subscriber, and this worker a mirror if needed.
+    /// Makes a session a subscriber of a stream. If the stream is published on another worker, this worker begins to
+    /// mirror it.
     pub(super) fn attach(
         &mut self,
         turn: &mut Turn,
@@ -224,7 +226,8 @@ impl Live {
             return None;
         };
         let mut subscriber = subscriber?;
-        // A subscriber that begins with the backlog gets its derived tracks, too.
+        // A producer begins with the backlog, so that a subscriber that begins with the backlog gets its derived tracks
+        // from there on.
         if conns.get(id).is_some_and(|conn| matches!(conn.purpose, Purpose::Producer { .. })) {
             stream.begin_with_backlog(&mut subscriber);
         }
@@ -256,7 +259,8 @@ impl Live {
         Some(())
     }
 
-    /// Requests a stream from its source worker, unless it is published or mirrored here.
+    /// Requests a stream from the worker that has its publisher, unless that is this worker or the stream is already
+    /// mirrored here.
     fn mirror_here(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != turn.id && !stream.is_mirrored_here() {
@@ -309,7 +313,7 @@ impl Live {
         }
     }
 
-    /// Returns the stream of a subscription with `track`, or with the track that it starts at.
+    /// Returns the subscription's stream, and `track`, or else the track that the subscription starts at.
     fn video_of(
         &self,
         conns: &Conns,
@@ -323,8 +327,8 @@ impl Live {
         Some((stream_id, track.or_else(lead)?))
     }
 
-    /// Requests a key frame for a viewer that is about to begin, if the newest one is old, so that the viewer need
-    /// not catch up on a long GOP.
+    /// Requests a key frame for a viewer that is about to begin, if the newest key frame is old. Otherwise the viewer
+    /// would have to catch up on a long GOP.
     pub(super) fn key_frame_soon(
         &mut self,
         turn: &mut Turn,
@@ -365,9 +369,9 @@ impl Live {
         }
     }
 
-    // ---- out
+    // ---- ends
 
-    /// Ends a subscription, or the request for one. The rest of a partly sent unit is still sent.
+    /// Ends a subscription or a request to play. The rest of a partly sent unit is still sent.
     pub(super) fn unsubscribe(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.holds.end(conns, id, handle);
         conns.keep_rest(id, handle);
@@ -386,7 +390,7 @@ impl Live {
         self.detach(turn, conns, id, handle);
     }
 
-    /// Ends a subscription in any state, and notifies control if it knows of it.
+    /// Ends a subscription in any state, and notifies control if control knows of the subscription.
     pub(super) fn leave(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.holds.end(conns, id, handle);
         let session = turn.session_ref(id, handle);
@@ -410,7 +414,8 @@ impl Live {
         }
     }
 
-    /// Detaches a subscription from its stream; its counters are kept. The last subscription of a mirror ends the mirroring.
+    /// Detaches a subscription from its stream and keeps its counters. If it was the stream's last subscription on a
+    /// worker that mirrors the stream, the mirroring ends.
     pub(super) fn detach(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.rooms.unwatch(SubscriptionId { conn: id, handle });
         let Some(conn) = conns.get_mut(id) else { return };
@@ -433,7 +438,8 @@ impl Live {
         self.settle_demand(turn, conns, stream_id);
     }
 
-    /// Ends a viewer that may no longer play. A partly sent unit is completed, then the session closes properly.
+    /// Ends a viewer that may no longer play. The rest of a partly sent unit is still sent; then the session is closed
+    /// as its protocol requires.
     pub(super) fn drop_viewer(
         &mut self,
         turn: &mut Turn,
@@ -506,8 +512,8 @@ impl Live {
 }
 
 impl Conns {
-    /// Answers a viewer's play request. If the stream is missing and the request may cause it to be started, the answer
-    /// is held until the outcome is known.
+    /// Answers a viewer's play request. If the stream is not live but the request may start it, the answer is delayed
+    /// until it is known whether the stream starts.
     fn answer_or_hold(
         &mut self,
         turn: &mut Turn,
@@ -543,7 +549,7 @@ impl Conns {
         self.answer(turn, live, id, subscription, Err(why));
     }
 
-    /// Returns whether control must be asked.
+    /// Returns true if control must decide, false if the viewer is admitted without control.
     fn must_ask(&self, turn: &Turn, live: &Live, id: ConnId, ask: &PlayAsk) -> Result<bool, NoSubscription> {
         if turn.draining {
             return Err(NoSubscription::Draining);
@@ -551,7 +557,7 @@ impl Conns {
         if self.get(id).is_some_and(|conn| conn.subscriptions.len() >= ROLES_MAX) {
             return Err(NoSubscription::Resources);
         }
-        // Existing sessions continue, and other nodes need the streams published here.
+        // Only new peers are refused: existing sessions continue, and other nodes need the streams published here.
         let is_new = |conn: &Conn| {
             conn.purpose == Purpose::Peer && conn.subscriptions.is_empty() && conn.publications.is_empty()
         };
@@ -562,8 +568,9 @@ impl Conns {
         if !(ask.format.kind().is_enabled)(app) {
             return Err(NoSubscription::Disabled);
         }
-        // Control must decide about subscribers, who may be blocked or have too many connections, and about formats
-        // that are counted separately, which have limits of their own.
+        // Control must decide about requests with a subscriber id, because the subscriber may be blocked or have too
+        // many connections. It must also decide about formats that are counted separately, because they have limits of
+        // their own.
         if live.is_in_room_of(id, &ask.key) {
             return Ok(false);
         }
@@ -600,7 +607,7 @@ impl Conns {
         self.enqueue_write(turn, id);
     }
 
-    /// Returns the wall clock at which a stream's clock was zero, if the subscriber is a node.
+    /// Returns the wall-clock time at which a stream's clock was zero, if the subscriber is a node.
     fn zero_for_node(&self, live: &Live, id: ConnId, subscription: Handle, stream: StreamId) -> Option<i64> {
         let playing = self.get(id)?.subscription(subscription)?.playing()?;
         let details = live.details.get(stream).filter(|_| playing.format.kind().is_for_nodes)?;
@@ -624,7 +631,7 @@ impl Conns {
         }
     }
 
-    /// Logs that a viewer gets no track of a kind that it requested and that the stream has.
+    /// Logs that a viewer gets no track of a kind (video or audio) that it requested and that the stream has.
     fn log_lacking(&self, live: &Live, id: ConnId, handle: Handle) {
         let Some(conn) = self.get(id).filter(|conn| conn.purpose == Purpose::Peer) else { return };
         let Some(playing) = conn.subscription(handle).and_then(Subscription::playing) else { return };
@@ -641,7 +648,7 @@ impl Conns {
             let reason = match (is_full, stream.is_mirrored_here()) {
                 (true, _) => "too many tracks are being transcoded (audio.max_transcoders)",
                 (false, false) => "no track is of a codec that it takes",
-                // The publisher's worker transcodes, and logs the tracks that it leaves out.
+                // The worker that has the publisher transcodes, and logs the tracks that it does not make.
                 (false, true) => "no track is of a codec that it takes, or none is transcoded to one",
             };
             let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
@@ -649,7 +656,7 @@ impl Conns {
         }
     }
 
-    /// Moves the rest of a partly sent unit into the session's queue, so that the peer sees whole messages.
+    /// Moves the rest of a partly sent unit into the session's queue, so that the peer gets only whole messages.
     pub(super) fn keep_rest(&mut self, id: ConnId, handle: Handle) {
         let Some(conn) = self.get_mut(id) else { return };
         let Some(link) = &mut conn.bytes else { return };
@@ -678,7 +685,7 @@ impl Conns {
     }
 }
 
-/// Returns the role in which a viewer plays a room; empty if none.
+/// Returns the role in which a viewer plays a room; empty if it has none.
 pub(super) fn role_of(ask: &PlayAsk) -> &str {
     ask.params.iter().find(|(name, _)| name == "role").map_or("", |(_, role)| role)
 }

@@ -167,7 +167,7 @@ impl UnitRuns for Actor {
 
 pub(super) const STREAM: StreamId = StreamId(1);
 
-/// A session that publishes [`STREAM`] on this worker.
+/// Adds a session that publishes [`STREAM`] on this worker.
 pub(super) fn deliver(worker: &mut Worker, now: Now) -> (ConnId, Actor) {
     let actor = Actor::default();
     let conn = Conn::new(([192, 0, 2, 1], 1).into(), Box::new(actor.clone()), now.mono);
@@ -185,7 +185,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Makes a worker that is the source of `live/s`.
+    /// Makes a worker on which `live/s` is published.
     fn new() -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(0));
@@ -217,7 +217,7 @@ impl Rig {
         self.worker.finish_turn();
     }
 
-    /// A publisher that feeds `live/s`.
+    /// Adds a publisher that feeds `live/s`.
     fn publisher(&mut self) -> (ConnId, Actor) {
         deliver(&mut self.worker, self.now)
     }
@@ -278,7 +278,7 @@ fn who_asks_control_is_the_client_that_a_proxy_speaks_for() {
     let (id, actor) = rig.connect();
     let mut ask = subscribe();
     if let Event::Subscription(_, SubscriptionEvent::Subscribe(ask)) = &mut ask {
-        // Control decides about subscribers.
+        // Control must decide about a request with a subscriber id.
         ask.params.push(("subscriberId".into(), "u".into()));
     }
     rig.say(id, &actor, [Event::Request(RequestEvent::Client([198, 51, 100, 7].into())), ask]);
@@ -301,7 +301,7 @@ fn jumps_outlive_the_subscription_and_are_counted_once() {
         if round < 3 {
             rig.say(id, &actor, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe)]);
             assert_eq!(rig.measure().counters.jumps, 2 * round);
-            // These figures are for the log line about its end.
+            // These figures are logged when the session ends.
             let conn = rig.worker.conns.get(id).unwrap();
             assert_eq!((conn.figures.jumps, conn.figures.skipped), (2 * round, 50 * round));
         }
@@ -325,7 +325,7 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
     rig.worker.sent(rig.now.mono, id, 0, 0);
     assert_eq!(rows(&mut rig), [(1, 0, 100, 0), (0, 0, 0, 0)]);
     actor.script().protocol = "http-flv";
-    // The bytes that turned it into a viewer still belonged to a request.
+    // The bytes with which the session became a viewer are still counted for its request.
     rig.worker.handle_bytes(rig.now, id, &[0; 10]);
     assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 0, 0)]);
     rig.worker.handle_bytes(rig.now, id, &[0; 1]);
@@ -368,7 +368,7 @@ fn mirror(after_ms: Option<i64>) -> ToWorker {
     ToWorker::Mirror { stream: STREAM, to: WorkerId(1), request: 1, wanted, after }
 }
 
-/// DTS of the units sent to worker 1.
+/// Returns the DTS of the units that were sent to worker 1.
 fn mirrored(rig: &mut Rig) -> Vec<i64> {
     let units = rig.outputs().into_iter().filter_map(|output| match output {
         Output::Mirrored(WorkerId(1), unit) => Some(unit.entry.unit.dts),
@@ -396,7 +396,7 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     let mut rig = Rig::new();
     let (id, actor) = rig.publisher();
     rig.say(id, &actor, [video_frame(0, true), video_frame(33, false)]);
-    // As without a GOP cache, or after a GOP longer than the ring.
+    // The ring is empty, as without a GOP cache, or after a GOP that was longer than the ring.
     rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     rig.worker.handle_mail(rig.now, mirror(None));
     rig.say(
@@ -406,7 +406,7 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     );
     assert_eq!(mirrored(&mut rig), [132, 165]);
     assert_eq!(rig.worker.turn.meter.stats.units_unmirrored, 0, "nothing was refused");
-    // A mirror that has the beginning continues after it.
+    // A mirror that already has the first units gets those after them.
     rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     let again = mirror(Some(165));
     rig.worker.handle_mail(rig.now, again);
@@ -443,7 +443,7 @@ fn a_session_that_panics_ends_alone_wherever_it_does() {
     }
 }
 
-/// Packages a frame as its time, and panics at the frame with this time.
+/// Packages a frame as its time. Panics at the frame that has the time given here.
 #[derive(Debug)]
 struct Fragile(i64);
 
@@ -463,7 +463,7 @@ impl Package for Fragile {
 }
 
 impl Rig {
-    /// A viewer in a format that panics at the frame with this time.
+    /// Adds a viewer whose format panics at the frame with the time `fails_at`.
     fn fragile_viewer(&mut self, name: &'static str, fails_at: i64) -> ConnId {
         let (id, _) = self.connect();
         self.play_fragile(id, Handle::ONLY, (name, fails_at));
@@ -540,7 +540,7 @@ fn who_keeps_up_is_sent_a_unit_before_those_that_catch_up() {
         rig.worker.sent(rig.now.mono, id, gather.bytes().min(taken), gather.bytes());
         Some(id)
     };
-    // The first viewer's socket accepts only one byte of two units, then everything.
+    // The socket of the first viewer accepts only one byte of two units. Later it accepts everything.
     rig.say(id, &actor, [video_frame(33, false)]);
     assert_eq!(write(&mut rig, Writers::KeepUp, 1), Some(first));
     assert_eq!(write(&mut rig, Writers::KeepUp, 99), Some(second));
@@ -614,7 +614,8 @@ fn a_report_names_streams_that_have_viewers_and_no_others() {
 fn what_answers_an_earlier_request_for_a_stream_is_not_taken() {
     let mut rig = Rig::new();
     let viewer = rig.fragile_viewer("one", 999);
-    // The source has moved, or the last viewer has left and a new one has come.
+    // The stream was requested twice, as if its source had moved, or as if the last viewer had left and a new one
+    // had come.
     let stream = rig.worker.live.streams.get_mut(&STREAM).unwrap();
     assert_eq!((stream.ask_source().0, stream.ask_source().0), (1, 2));
     for (request, dts, key_frame) in [(1, 33, true), (2, 0, true), (1, 66, true), (2, 33, false)] {
@@ -719,8 +720,8 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     assert_eq!(carrier.replies(), [""; 0]);
     assert_eq!(rig.worker.conns.get(first).unwrap().figures.bytes_in, 1);
     assert_eq!(rig.worker.turn.meter.stats.bytes_in, 0, "it has counted where it came from");
-    // The carrier serves the first session, which opens its path twice, then the second, and closes only when the
-    // second ends.
+    // The carrier serves the first session, which opens its path twice, and then the second session. It closes
+    // only when the second session ends.
     rig.say(first, &one, [open(), open()]);
     assert_eq!(carrier.replies(), ["Port(Carries)"]);
     rig.say(second, &other, [open()]);
@@ -738,7 +739,8 @@ mod room_views;
 mod rooms;
 mod write;
 
-/// Any stream may be at another node: a viewer waits until control knows, and so does a node that requests it.
+/// If any stream may be at another node, a viewer waits until control knows whether it is. So does a node that
+/// requests the stream.
 #[test]
 fn who_plays_a_stream_that_is_not_here_waits_until_it_does_not_come() {
     let mut rig = Rig::new();

@@ -60,7 +60,8 @@ impl Live {
 }
 
 impl Worker {
-    /// Makes the transcoders of this worker count against a budget shared with other workers.
+    /// Makes the transcoders of this worker count toward a budget that it shares with other
+    /// workers.
     #[must_use]
     pub fn with_transcoders(mut self, budget: Arc<TranscoderBudget>) -> Self {
         self.live.transcoders = budget;

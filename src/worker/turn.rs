@@ -12,7 +12,8 @@ use crate::mail::{SessionSettings, ToControl};
 use crate::protocol::{Apps, Context};
 use crate::types::{ConnId, Handle, Now, SessionRef, WorkerId};
 
-/// A turn of a worker: its time, the state it may read, and its outputs for the shell.
+/// A turn of a worker: its time, the state that the worker's parts may read, and the actions
+/// for the shell.
 #[derive(Debug)]
 pub(super) struct Turn {
     /// Id of the worker.
@@ -23,11 +24,11 @@ pub(super) struct Turn {
     pub(super) apps: Apps,
     /// The server settings that sessions use.
     pub(super) server: Arc<SessionSettings>,
-    /// Files of live streams that are fetched by requests.
+    /// Files of live streams that clients fetch by separate requests.
     pub(super) blobs: Blobs,
     pub(super) agenda: Agenda,
     pub(super) meter: Meter,
-    /// True while no new viewers are admitted but existing ones stay.
+    /// True while new viewers are refused but existing ones may stay.
     pub(super) leaving: bool,
     /// True while the server is shutting down.
     pub(super) draining: bool,

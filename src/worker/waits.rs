@@ -19,7 +19,7 @@ pub(super) struct Wait {
     pub(super) name: BlobName,
     /// Progress that the blob must reach.
     pub(super) progress: Progress,
-    /// The blob's stream, or the main track of its ladder.
+    /// Key of the blob's stream, or of the main track of its ladder.
     pub(super) key: StreamKey,
 }
 
@@ -48,7 +48,7 @@ impl Waits {
         self.waits.is_empty()
     }
 
-    /// Begins the wait of a session, replacing an earlier one.
+    /// Begins the wait of a session. If the session already waits, the earlier wait ends.
     pub(super) fn begin(&mut self, conn: ConnId, wait: Wait) {
         self.end(conn);
         self.due.insert((wait.until, conn));
@@ -71,7 +71,7 @@ impl Waits {
         self.names.contains_key(name)
     }
 
-    /// Returns the sessions whose wait for a blob ends when the blob has this progress.
+    /// Returns the sessions whose wait for a blob ends when the blob has reached `progress`.
     pub(super) fn reached(&self, name: &BlobName, progress: Progress) -> Vec<ConnId> {
         let waiting = self.names.get(name).into_iter().flatten();
         waiting.take_while(|(wanted, _)| *wanted <= progress).map(|(_, conn)| *conn).collect()
@@ -82,7 +82,7 @@ impl Waits {
         self.keys.get(key).into_iter().flatten().copied().collect()
     }
 
-    /// Shortens to `until` the waits for those blobs of a stream that do not exist yet, according to `is_there`.
+    /// Shortens the waits for blobs of a stream to `until`, except for blobs that exist according to `is_there`.
     pub(super) fn hasten(&mut self, key: &StreamKey, until: Instant, is_there: impl Fn(&BlobName) -> bool) {
         for conn in self.of(key) {
             let Some(wait) = self.waits.get_mut(&conn) else { continue };

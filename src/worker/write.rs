@@ -25,7 +25,7 @@ pub enum Way {
 }
 
 impl Worker {
-    /// Returns the next of these sessions that has output and a socket that may accept it.
+    /// Returns the next of the sessions selected by `who` that has output and whose socket may accept it.
     pub fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)> {
         while let Some(id) = self.turn.agenda.writes.pop(who) {
             let Some(conn) = self.conns.get_mut(id) else { continue };
@@ -65,8 +65,8 @@ impl Worker {
         None
     }
 
-    /// Gathers the slices that a session sends over its byte stream: the rest of a partly sent unit, its own bytes,
-    /// then units.
+    /// Gathers the slices that a session sends over its byte stream: first the rest of a partly sent unit, then the
+    /// session's own bytes, then units.
     pub fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>) {
         let Some(conn) = self.conns.get(id) else { return };
         let Some(link) = &conn.bytes else { return };
@@ -85,7 +85,8 @@ impl Worker {
         }
     }
 
-    /// Notes that the socket accepted `taken` of the `offered` bytes gathered before, at time `at`.
+    /// Processes the result of a write: at time `at`, the socket accepted `taken` of the `offered` bytes that were
+    /// gathered.
     pub fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize) {
         let now = self.turn.now;
         self.turn.meter.stats.bytes_out = self.turn.meter.stats.bytes_out.saturating_add(taken as u64);
@@ -114,13 +115,14 @@ impl Worker {
                     more |= stream.has_more(&playing.subscriber);
                 }
             }
-            // Reported to the session when its deadline fires: calling it with every frame would cost more than the
-            // rest of this function.
+            // The session is notified of these bytes only when its deadline fires. Calling the session with every frame
+            // would cost more than the rest of this function.
             link.untold = link.untold.saturating_add(taken);
         }
         let blocked = link.flow == Flow::Blocked;
         more |= conn.has_own_bytes();
-        // A stalled socket's time counts from its last byte, not from the newest unit.
+        // The time for which a socket accepts nothing is counted from its last accepted byte, not from the newest
+        // unit.
         if let Some(link) = &mut conn.bytes {
             if !more {
                 link.waits_since = None;
@@ -136,8 +138,8 @@ impl Worker {
         if more || closes {
             self.after_drain(id);
         }
-        // The freed room may let the session parse a request that it held back. A viewer's session has no such
-        // request, and writes too often to be called each time.
+        // The freed room may let the session parse a request that it held back. A viewer's session holds back no
+        // request, and writes so often that calling it each time would be expensive.
         if taken > 0 && !is_viewer {
             self.conns.tell_sent(&self.turn, id, taken);
             self.conns.touch(&mut self.turn, id);
@@ -146,7 +148,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Reports to a session how much of its byte stream was accepted.
+    /// Reports to a session how many bytes of its byte stream were accepted.
     pub(super) fn tell_sent(&mut self, turn: &Turn, id: ConnId, bytes: usize) {
         self.call(turn, id, |session, ctx| {
             if let Some(stream) = session.byte_stream() {
@@ -181,11 +183,11 @@ impl Live {
         }
     }
 
-    /// Hands the remaining units of a stream to sessions that take whole units, even units that are not due,
-    /// because nothing follows.
+    /// Gives the remaining units of an ended stream to sessions that take whole units, including units that are not
+    /// due yet.
     pub(super) fn feed_rest(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        // A format that panics here does not send its final bytes.
+        // If a format panics here, its final bytes are not sent.
         let now = turn.now.mono;
         let _ = catch_unwind(AssertUnwindSafe(|| stream.finish(now)));
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
@@ -200,8 +202,8 @@ impl Live {
         }
     }
 
-    /// Lets a ring drop entries that no subscriber needs. Stalled subscribers jump ahead first, so that a viewer
-    /// whose socket accepts nothing retains no more than its allowed lag.
+    /// Lets a ring drop entries that no subscriber needs. Subscribers that lag too far first jump ahead, so that a
+    /// viewer whose socket accepts nothing retains no more than its allowed lag.
     pub(super) fn trim(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut slowest = None;
@@ -229,7 +231,7 @@ impl Live {
         turn.meter.stats.units_unmirrored = turn.meter.stats.units_unmirrored.saturating_add(missed);
     }
 
-    /// Hands the next units of its subscriptions to a session that takes whole units, as far as it has room.
+    /// Gives units of its subscriptions to a session that takes whole units, as long as the session has room.
     pub(super) fn feed_sink(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get_mut(id) else { return };
         let (mut forwarded, mut skipped) = (std::mem::take(&mut turn.meter.forwarded), 0);
@@ -258,7 +260,7 @@ fn may_write(conn: &Conn) -> bool {
     !conn.schedule.writing && (is_open || conn.datagrams.is_some())
 }
 
-/// Hands units to a session. Returns true if there were any.
+/// Gives units to a session. Returns true if there were any.
 fn feed_units(
     conn: &mut Conn,
     streams: &mut std::collections::BTreeMap<StreamId, crate::hub::Stream>,
@@ -273,7 +275,7 @@ fn feed_units(
         let handle = subscription.handle;
         let Some(Playing { subscriber, .. }) = subscription.playing_mut() else { continue };
         let Some(stream) = streams.get_mut(&subscriber.stream) else { continue };
-        // Two rounds: before a change of its selection, and after it.
+        // Two rounds: one for the units before a change of the selection, one for the units after it.
         for _ in 0..2 {
             *skipped = skipped.saturating_add(stream.prepare(subscriber));
             while sink.has_room()

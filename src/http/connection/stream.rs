@@ -1,5 +1,6 @@
-//! A connection that is a single HTTP/2 stream. It takes a parsed request, then body bytes and their end; its
-//! response leaves as heads and slices. Limits, timers and methods are the same as for other connections.
+//! A connection that consists of one HTTP/2 stream. It takes a parsed request, then bytes of the body, then
+//! their end. It returns its response as heads and slices. Limits, timers and methods are those of other
+//! connections.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,7 +39,7 @@ pub struct StreamAnswer {
     pub heads: Vec<StreamHead>,
     /// Bytes of the body.
     pub parts: Vec<Bytes>,
-    /// Set once when the response has ended.
+    /// The end of the response; set only once.
     pub end: Option<End>,
 }
 
@@ -78,7 +79,7 @@ impl Connection {
         connection
     }
 
-    /// Notes that the body of the request is complete.
+    /// Handles the end of the request's body.
     pub fn handle_end(&mut self, now: Instant) {
         match &mut self.stage {
             Stage::Body(pending) => pending.decoder.end(),
@@ -95,7 +96,8 @@ impl Connection {
         self.drive(now);
     }
 
-    /// Returns the part of the response made since the last call. The end of the response is returned once.
+    /// Returns the part of the response that was made since the last call. The end of the response is
+    /// returned only once.
     pub fn poll_answer(&mut self) -> StreamAnswer {
         match &mut self.out {
             Answers::Text(_) => StreamAnswer::default(),

@@ -1,4 +1,5 @@
-//! Limits exact to the byte, and time limits measured from their proper start.
+//! Limits that must be exact to the byte, and time limits that must be measured from the
+//! right moment.
 
 use super::*;
 

@@ -21,7 +21,7 @@ impl BodyLimits for Everything {
     }
 }
 
-/// Makes a connection with a request whose body waits to be accepted.
+/// Makes a connection with a request whose body must be accepted first.
 fn asked(head: &str) -> Rig {
     let mut rig = Rig::new();
     rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);
@@ -96,7 +96,7 @@ fn r_45_a_body_is_invited_only_when_it_is_taken() {
     assert_eq!(rig.text(), "HTTP/1.1 100 Continue\r\n\r\n");
     rig.feed("hello");
     assert_eq!((came(&mut rig), rig.connection.is_body_complete()), (5, true));
-    // A response sent before the body is accepted is the last one of the connection.
+    // If a response is sent before the body is accepted, the connection closes after the response.
     let mut rig = asked("Expect: 100-continue\r\nContent-Length: 5\r\n");
     rig.respond(Response::error(403, "no"));
     assert!(rig.text().starts_with("HTTP/1.1 403 ") && rig.text().contains("Connection: close"));
@@ -121,7 +121,7 @@ fn r_45_a_body_has_its_limit_whether_it_is_told_or_not() {
 fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     let mut rig = asked("Content-Length: 100000000\r\n");
     take(&mut rig, u64::MAX);
-    // A fast start does not make up for slowness later.
+    // A fast start does not make up for a slow part later.
     for _ in 0..10 {
         rig.feed(vec![0; 100_000]);
         came(&mut rig);
@@ -132,7 +132,7 @@ fn r_45_a_slow_body_is_given_up_and_one_that_must_wait_is_not() {
     assert!(!rig.connection.is_closing());
     rig.pass(Duration::from_secs(11));
     assert!(rig.text().starts_with("HTTP/1.1 408 "), "{}", rig.text());
-    // The window is full, so the peer is not to blame for the pause.
+    // The peer is not to blame for this pause, because the window is full.
     let mut rig = asked("Content-Length: 100000000\r\n");
     take(&mut rig, u64::MAX);
     while rig.connection.wants_bytes() {
@@ -234,7 +234,7 @@ fn r_45_a_body_that_is_not_taken_yet_is_not_read_and_has_no_deadline() {
     assert!(rig.connection.wants_bytes());
     rig.feed([0]);
     assert!(!rig.connection.wants_bytes());
-    // The transport had already read these bytes.
+    // The transport had read these bytes before reading was stopped.
     let most = 64 * 1024;
     rig.feed(vec![0; most]);
     assert_eq!(rig.connection.stats().held_bytes, most + 1);
@@ -307,7 +307,8 @@ fn r_45_of_a_body_that_is_answered_before_its_end_no_more_is_held_than_what_came
     assert!(!rig.connection.wants_bytes());
 }
 
-/// Sends a PUT with these header lines and this beginning of its body. Returns the connection and the request.
+/// Sends a PUT with the header lines `lines` and the beginning `begun` of its body. Returns the connection and
+/// the request.
 fn put(lines: &str, begun: &str) -> (Rig, Option<Request>) {
     let mut rig = Rig::new();
     rig.connection = Connection::new(rig.now, Arc::default()).with_bodies(&Everything);

@@ -1,4 +1,4 @@
-//! Frame heads (RFC 6455 §5.2): read with all checks that need no payload, and written.
+//! Frame heads (RFC 6455 §5.2). Heads are read with all checks that do not need the payload, and written.
 //!
 //! ```text
 //!  0               1               2 ...
@@ -78,8 +78,8 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// Parses the head at the front of `bytes`. Returns it with its length, or `None` if it is incomplete. Each
-    /// fault is reported at the first byte that reveals it.
+    /// Parses the head at the front of `bytes`. Returns the head and its length in bytes, or `None` if it is
+    /// incomplete. Each fault is reported as soon as the first byte that shows it has arrived.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let Some(first) = bytes.first() else { return Ok(None) };
         if first & 0x70 != 0 {
@@ -175,7 +175,8 @@ impl std::ops::Deref for FrameHeadBytes {
     }
 }
 
-/// Returns the head of an unfragmented binary message from a server: at most 10 bytes, the same for every viewer.
+/// Returns the head of a server's unfragmented binary message. It has at most 10 bytes and is the same for all
+/// viewers.
 #[must_use]
 pub fn media_frame_head(length: usize) -> FrameHeadBytes {
     let length = u64::try_from(length).unwrap_or(u64::MAX);

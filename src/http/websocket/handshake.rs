@@ -15,16 +15,16 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of header lines of a server's response.
 const ANSWER_HEADERS_MAX: usize = 100;
 
-/// True if the request asks for a WebSocket, well-formed or not.
+/// True if the request asks for a WebSocket, even if the request is malformed.
 #[must_use]
 pub fn is_upgrade(request: &Request) -> bool {
     request.headers.has_token("upgrade", "websocket")
 }
 
-/// Checks a request (§4.2.1). `origin_allowed` is called with the origin of the browser's page, if there is one.
+/// Checks a request (§4.2.1). `origin_allowed` is called with the origin of the browser's page, if the request has one.
 ///
 /// # Errors
-/// The response to send instead of the upgrade: 400, 403 or 426 (which names the supported version, §4.4).
+/// The response to send instead of the upgrade: 400, 403, or 426, which names the supported version (§4.4).
 pub fn accept(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> Result<Response, Response> {
     let bad = |text: &str| Err(Response::error(400, text));
     if request.version == Version::Http2 {
@@ -56,7 +56,7 @@ pub fn accept(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> R
         .header("Sec-WebSocket-Accept", derive_accept_key(key.as_bytes())))
 }
 
-/// Judges the extended CONNECT of an HTTP/2 stream (RFC 8441 §5), which has no key.
+/// Judges the extended CONNECT of an HTTP/2 stream (RFC 8441 §5). Such a request has no key.
 fn accept_stream(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> Result<Response, Response> {
     if request.header("sec-websocket-version") != Some(VERSION) {
         let answer = Response::error(400, "WebSocket version 13 is spoken here");
@@ -68,8 +68,8 @@ fn accept_stream(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -
     Ok(Response::empty(200))
 }
 
-/// True for 22 characters of base64 and two of padding. The spare bits of the last character are not checked, because some clients draw all
-/// 22 characters at random.
+/// True for 22 characters of base64 and two of padding. The unused bits of the last character are not checked, because
+/// some clients choose all 22 characters at random.
 fn is_key(key: &str) -> bool {
     let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'+' || b == b'/';
     key.len() == KEY_CHARS && key.strip_suffix("==").is_some_and(|digits| digits.bytes().all(is_base64))
@@ -98,7 +98,8 @@ pub struct ClientHandshake {
 }
 
 impl ClientHandshake {
-    /// Returns the request to send for `target` (a path with its query) on `host`, and the handshake that waits for the response.
+    /// Returns the request to send for `target` (a path with its query) on `host`, and the handshake that takes the
+    /// response.
     #[must_use]
     pub fn begin(host: &str, target: &str, origin: Option<&str>, random: &mut Random) -> (Bytes, Self) {
         let mut nonce = [0; 16];
@@ -113,7 +114,8 @@ impl ClientHandshake {
         (Bytes::from(request), Self { accept, held: BytesMut::new() })
     }
 
-    /// Takes bytes of the response. When it is complete, returns the bytes after it, which belong to the WebSocket.
+    /// Takes bytes of the response. Once the response is complete, returns the bytes after it, which belong to the
+    /// WebSocket.
     ///
     /// # Errors
     /// The server does not open a WebSocket.
@@ -135,8 +137,8 @@ impl ClientHandshake {
             let is_wanted = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes());
             named.any(|header| header.value.split(|b| *b == b',').any(is_wanted))
         };
-        // The accept value is case-sensitive, but ignoring its case does no harm: a server gains nothing by faking
-        // it.
+        // The accept value is case-sensitive, but comparing it without case does no harm: a server would gain nothing
+        // by faking it.
         let accepted = has("upgrade", "websocket")
             && has("connection", "upgrade")
             && has("sec-websocket-accept", &self.accept);

@@ -1,4 +1,5 @@
-//! The machine: it turns bytes into messages and messages into bytes. The module's documentation shows the flow.
+//! The state machine of a WebSocket: it turns bytes into messages and messages into bytes. The documentation of
+//! [`super`] shows the flow.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -14,15 +15,15 @@ use wire::SendQueue;
 use super::frame::{FrameHead, Opcode, apply_mask};
 use super::{Error, Limits};
 
-/// Input is taken in pieces of this size, so that each piece is parsed before more is held.
+/// Input is processed in pieces of this size. Each piece is parsed before the next one is held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// Maximum number of bytes that a shell may have read before it saw that no bytes are wanted.
+/// Maximum number of bytes that a shell may have read before it noticed that no bytes are wanted.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 /// Size of tungstenite's reads from memory; tungstenite keeps a buffer of this size.
 const LIBRARY_BUFFER_BYTES: usize = 1024;
-/// Maximum number of pings waiting for a pong; if there are more, the oldest are not answered.
+/// Maximum number of pings that wait for their pong. If more arrive, the oldest are not answered.
 const PONGS_MAX: usize = 16;
-/// No pong is queued while this many unread bytes are.
+/// No pong is queued while more than this many bytes wait to be sent.
 const PONG_QUEUE_BYTES: usize = 4096;
 /// Maximum length of a close reason: 125 bytes, minus two for the code.
 const REASON_BYTES_MAX: usize = 123;
@@ -66,21 +67,21 @@ pub struct Stats {
     pub pongs_out: u64,
     /// Bytes held of an incomplete frame and of an incomplete message.
     pub held_bytes: usize,
-    /// Bytes that the peer has not taken yet.
+    /// Number of bytes that the peer has not received yet.
     pub unsent_bytes: usize,
 }
 
 /// An open WebSocket.
 ///
-/// `Err` from an input means that the transport must be dropped without flushing. An error that is reported to the peer is not an `Err`:
-/// the close frame is queued and [`WebSocket::is_closing`] turns true.
+/// If an input returns `Err`, the transport must be dropped without flushing. An error of which the peer is informed is
+/// not returned as `Err`: the close frame is queued, and [`WebSocket::is_closing`] becomes true.
 #[derive(Debug)]
 pub struct WebSocket {
     role: Role,
     limits: Arc<Limits>,
     /// The source of a client's masking keys; `None` for a server.
     masks: Option<Random>,
-    /// State of tungstenite, created with the first message, because many peers never send one.
+    /// State of tungstenite. It is created with the first message, because many peers never send a message.
     library: Option<Box<WebSocketContext>>,
     held: BytesMut,
     /// Bytes of the fragmented message that tungstenite holds.
@@ -91,7 +92,7 @@ pub struct WebSocket {
     pongs: VecDeque<Bytes>,
     ping_at: Instant,
     pings: u64,
-    /// Deadline for a sign of life after a ping.
+    /// Deadline for any frame from the peer after a ping.
     pong_by: Option<Instant>,
     unsent: usize,
     progress_at: Instant,
@@ -101,13 +102,14 @@ pub struct WebSocket {
 }
 
 impl WebSocket {
-    /// Makes the server's side, once the 101 is queued. `held` is the input that the HTTP connection had read beyond the request.
+    /// Makes the server's side after the 101 was queued. `held` is the input that the HTTP connection has read beyond
+    /// the request.
     #[must_use]
     pub fn server(now: Instant, limits: Arc<Limits>, held: &[u8]) -> Self {
         Self::new(now, limits, Role::Server, None, held)
     }
 
-    /// Makes the client's side, once [`super::ClientHandshake`] is done and has returned `held`.
+    /// Makes the client's side after [`super::ClientHandshake`] has returned `held`, the bytes after the response.
     #[must_use]
     pub fn client(now: Instant, limits: Arc<Limits>, seed: &Seed, held: &[u8]) -> Self {
         Self::new(now, limits, Role::Client, Some(seed.random()), held)
@@ -138,13 +140,13 @@ impl WebSocket {
         machine
     }
 
-    /// Takes bytes of the stream, split anywhere. They are ignored once the machine is closing.
+    /// Takes bytes of the stream, in pieces of any size. The bytes are ignored once the WebSocket is closing.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         self.now = now;
         self.take(bytes);
     }
 
-    /// Notes that the peer ended its side of the transport.
+    /// Handles the end of the peer's side of the transport.
     pub fn handle_eof(&mut self, now: Instant) {
         self.now = now;
         self.finish(CloseReason::Lost);
@@ -153,7 +155,7 @@ impl WebSocket {
     /// Handles deadlines that have passed.
     ///
     /// # Errors
-    /// The peer does not read, or gives no sign of life: the transport must be dropped.
+    /// The peer does not read or sends nothing: the transport must be dropped.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         self.now = now;
         if self.closed {
@@ -174,7 +176,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// Notes that the transport took `bytes` of the output of [`WebSocket::poll_transmit`].
+    /// Handles progress of a write: the transport took `bytes` bytes of the output of [`WebSocket::poll_transmit`].
     pub fn handle_sent(&mut self, now: Instant, bytes: usize) {
         self.now = now;
         if bytes > 0 {
@@ -183,7 +185,7 @@ impl WebSocket {
         }
     }
 
-    /// True if the shell should read. False while a message waits to be polled, and at the end.
+    /// True if the shell should read. False while a message waits to be polled, and after the end.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         !self.closed && self.events.is_empty()
@@ -192,12 +194,12 @@ impl WebSocket {
     /// Queues a text message.
     ///
     /// # Errors
-    /// The peer does not read and too much output waits: the transport must be dropped.
+    /// The peer does not read, and too much output waits: the transport must be dropped.
     pub fn send_text(&mut self, now: Instant, text: &str) -> Result<(), Error> {
         self.send(now, Opcode::Text, Bytes::copy_from_slice(text.as_bytes()))
     }
 
-    /// Queues a binary message; a server's is not copied.
+    /// Queues a binary message. A server sends the bytes without copying them.
     ///
     /// # Errors
     /// As [`WebSocket::send_text`].
@@ -243,7 +245,7 @@ impl WebSocket {
         Some(self.stall_deadline().map_or(life, |stall| stall.min(life)))
     }
 
-    /// True if the output of [`WebSocket::poll_transmit`] should be flushed and the transport then closed.
+    /// True if the output of [`WebSocket::poll_transmit`] should be flushed, and the transport should then be closed.
     #[must_use]
     pub const fn is_closing(&self) -> bool {
         self.closed
@@ -278,8 +280,8 @@ impl WebSocket {
         }
     }
 
-    /// Reads frames up to the next message. An answer of the application to that message is thus sent before the
-    /// answer to a close frame that may follow it.
+    /// Reads frames up to the next message. If a close frame follows that message, the application can therefore still
+    /// answer the message before the close frame is answered.
     fn drive(&mut self) {
         while !self.closed && self.events.is_empty() {
             match self.next_frame() {
@@ -294,9 +296,9 @@ impl WebSocket {
         }
     }
 
-    /// Reads the frame at the front; false if it is incomplete.
+    /// Reads the frame at the front of the held bytes. Returns false if the frame is incomplete.
     fn next_frame(&mut self) -> Result<bool, Error> {
-        // The bytes are checked in this order, so that the verdict does not depend on how the stream was split.
+        // Checks are made in this order, so that the verdict does not depend on the pieces in which the bytes arrive.
         FrameHead::read(self.held.get(..1).unwrap_or_default())?;
         if let Some(second) = self.held.get(1) {
             self.check_mask(second & 0x80 != 0)?;
@@ -352,7 +354,7 @@ impl WebSocket {
             Ok(Message::Text(text)) => self.events.push_back(Event::Text(text.as_str().to_owned())),
             Ok(Message::Binary(bytes)) => self.events.push_back(Event::Binary(bytes)),
             Ok(Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_)) => {}
-            // This was a fragment; the message continues.
+            // The frame was a fragment of a message that continues.
             Err(Judgement::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(blame(&error)),
         }
@@ -403,7 +405,7 @@ impl WebSocket {
         if self.unsent > self.limits.queued_bytes { self.abort(Error::WriteStalled) } else { Ok(()) }
     }
 
-    /// Answers waiting pings (§5.5.3): all of them, or in a flood only the newest.
+    /// Answers the pings that wait (§5.5.3): all of them, or only the newest if there are too many.
     fn answer_pings(&mut self) {
         while self.unsent <= PONG_QUEUE_BYTES
             && let Some(payload) = self.pongs.pop_front()
@@ -446,7 +448,7 @@ impl WebSocket {
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
     }
 
-    /// Sends the peer the close code of its fault, and closes.
+    /// Sends the peer the close code for its fault, and closes.
     fn fail(&mut self, error: Error) {
         if let Some(code) = error.code() {
             self.queue_close(code, &error.to_string());
@@ -495,7 +497,7 @@ fn blame(error: &Judgement) -> Error {
     }
 }
 
-/// A frame in memory to read. Writes are discarded, because tungstenite's answers are not wanted.
+/// A frame in memory, for tungstenite to read. Writes are discarded, because this module writes all answers itself.
 struct Memory<'a>(&'a [u8]);
 
 impl Read for Memory<'_> {

@@ -1,4 +1,4 @@
-//! WebSocket (RFC 6455), both roles, as a sans-IO machine.
+//! WebSocket (RFC 6455), both roles, as a sans-IO state machine.
 //!
 //! Message flow of a server:
 //! 1. [`accept`] checks the request and returns the response: 101 with the accept value, or 400, 403 or 426 (§4.2).
@@ -57,13 +57,13 @@ pub mod code {
 pub struct Limits {
     /// Maximum payload of a message, all fragments together.
     pub message_bytes: usize,
-    /// Maximum number of bytes that wait for the peer; beyond it the connection is given up.
+    /// Maximum number of bytes that wait to be sent. If there are more, the connection is given up.
     pub queued_bytes: usize,
-    /// Maximum time without write progress while output waits for the peer.
+    /// Maximum time for which writes may make no progress while output waits.
     pub write_stall: Duration,
     /// Idle time after which a ping is sent.
     pub ping: Duration,
-    /// Maximum time to wait for a sign of life after a ping.
+    /// Maximum time to wait for any frame from the peer after a ping.
     pub pong: Duration,
 }
 
@@ -83,8 +83,9 @@ impl Default for Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A breach of the frame format (§5.2): a reserved bit or opcode, a missing or forbidden mask, a length that is not minimal, a long or
-    /// fragmented control frame, a fragment out of order, a malformed close frame.
+    /// The peer broke the frame format (§5.2): a reserved bit or opcode, a mask that is missing or forbidden, a length
+    /// that is not minimal, a control frame that is too long or fragmented, a fragment out of order, or a malformed
+    /// close frame.
     #[error("protocol error: {0}")]
     Protocol(&'static str),
     /// A text message or the reason of a close frame is not UTF-8 (§8.1).
@@ -93,13 +94,14 @@ pub enum Error {
     /// A message exceeds [`Limits::message_bytes`].
     #[error("message too large")]
     TooLarge,
-    /// The peer reads nothing ([`Limits::queued_bytes`] or [`Limits::write_stall`]). The transport must be dropped.
+    /// The peer reads nothing: [`Limits::queued_bytes`] or [`Limits::write_stall`] was exceeded. The transport must be
+    /// dropped.
     #[error("no write progress")]
     WriteStalled,
-    /// The peer gave no sign of life within [`Limits::pong`].
+    /// The peer sent nothing within [`Limits::pong`] after a ping.
     #[error("no pong")]
     NoPong,
-    /// Bytes were handed over although [`WebSocket::wants_bytes`] was false.
+    /// Bytes were passed in although [`WebSocket::wants_bytes`] was false.
     #[error("more bytes than wanted")]
     Overrun,
 }

@@ -1,5 +1,5 @@
-//! The rows of docs/robustness.md for WebSocket, in virtual time, and the property that the meaning of a stream
-//! does not depend on how it is split.
+//! The rows of docs/robustness.md for WebSocket, in virtual time. Also tests that the meaning of a stream does
+//! not depend on how it is split into pieces.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,7 +75,8 @@ const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// Feeds `bytes` whole and byte by byte. The close code is `code`, and later input is ignored.
+/// Feeds `bytes` as a whole, byte by byte, and in pieces of seven. The close code must be `code`, and later
+/// input must be ignored.
 fn check_closed(bytes: &[u8], code: u16) {
     for split in [usize::MAX, 1, 7] {
         let mut rig = Rig::new();
@@ -171,7 +172,7 @@ fn w_06_a_flood_of_pings_is_answered_with_the_newest() {
     rig.feed(&flood);
     let newest = (9984..10_000u32).flat_map(|n| [&[0x8a, 4][..], &n.to_be_bytes()].concat());
     assert_eq!(rig.received, newest.collect::<Vec<u8>>());
-    // A peer that reads nothing gets no further pongs.
+    // A peer that reads nothing gets no more pongs.
     for n in 0..100_000u32 {
         rig.socket.handle_bytes(rig.now, &frame(PING, &n.to_be_bytes()));
         rig.socket.poll_transmit(&mut SendQueue::new());

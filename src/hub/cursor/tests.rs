@@ -1,4 +1,4 @@
-//! The units that a cursor sends, and the place where it continues.
+//! The units that a cursor sends, and the position at which it continues.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ fn a_new_cursor_starts_at_the_newest_key_frame_with_a_prelude() {
     assert!(line.write(&mut cursor, usize::MAX).is_empty());
 }
 
-/// Leaves out all units but key frames, like a format that has no place for a track.
+/// Leaves out all units except key frames, like a format that cannot carry a track.
 #[derive(Debug)]
 struct Keys;
 
@@ -111,7 +111,7 @@ fn units_that_the_format_leaves_out_are_passed_over() {
     line.push(33, true);
     line.push(66, false);
     line.push(99, true);
-    // A unit of which nothing was sent remains.
+    // A unit of which no byte was sent stays after the cursor.
     cursor.skip_empty(&line.packager, line.ring.head());
     assert_eq!(cursor.next(), 1);
     assert_eq!(line.write(&mut cursor, 6), b"[33][9");
@@ -149,12 +149,12 @@ fn a_video_without_pictures_is_waited_for_for_three_seconds() {
     line.push_entry(beside(3_000));
     assert_eq!(write(&line, &mut cursor), "<1@2999>[3000]");
     assert!(cursor.waits_for_key(line.packager.chosen()), "a key frame is asked for still");
-    // Pictures that cannot be decoded are left out; video begins with the next key frame.
+    // Frames that cannot be decoded are not sent. Video begins with the next key frame.
     line.push(3_010, false);
     line.push(3_020, true);
     line.push(3_030, false);
     assert_eq!(write(&line, &mut cursor), "[3020][3030]");
-    // A later subscriber waits for a key frame again, until no picture has come for the same time.
+    // A later subscriber waits for a key frame again, until there has been no picture for the same time.
     line.ring.trim(false, None);
     let mut late = line.cursor();
     line.push_entry(beside(6_029));
@@ -224,7 +224,8 @@ fn a_further_video_track_is_sent_from_its_own_key_frame_on() {
     push(&mut line, 10, true);
     line.push_entry(other(20, false));
     push(&mut line, 30, false);
-    // The GOP of this unit began before the viewer's first video frame, so the viewer could not decode it.
+    // The GOP of this unit began before the first video frame that the viewer was sent, so the viewer
+    // could not decode it.
     let mut cursor = line.cursor();
     assert_eq!(line.write(&mut cursor, usize::MAX), b"<1@10>[10][30]");
     line.push_entry(other(40, true));
@@ -267,7 +268,7 @@ fn a_unit_is_forwarded_with_its_last_byte() {
     assert_eq!((cursor.rest_sent(1, |_| counted += 10), counted, cursor.has_rest()), (0, 10, false));
     assert_eq!(cursor.units_sent(&line.packager, 3, "[1]".len(), |_| counted += 1), 0);
     assert_eq!((counted, cursor.next(), cursor.has_rest()), (11, 2, false));
-    // Bytes left over for the units after it are returned.
+    // The number of bytes left over for units after these is returned.
     assert_eq!(cursor.units_sent(&line.packager, 3, 5, |_| counted += 1), 2);
     assert_eq!((counted, cursor.next()), (12, 3));
 }
@@ -328,7 +329,7 @@ fn a_cursor_that_the_ring_has_passed_goes_on_at_a_key_frame() {
     let mut cursor = line.cursor();
     (1..6000).for_each(|n| line.push(n, false));
     assert!(matches!(cursor.check_lag(&line.ring, line.packager.chosen(), i64::MAX), Jump::Skipped(_)));
-    // The cursor has lost units that later ones refer to.
+    // The cursor has lost units to which later units refer.
     line.push(6000, false);
     assert!(line.write(&mut cursor, usize::MAX).is_empty());
     line.push(6001, true);
@@ -382,7 +383,7 @@ fn a_key_frame_is_waited_for_until_it_was_sent() {
     line.push(33, true);
     line.write(&mut cursor, usize::MAX);
     assert!(!cursor.waits_for_key(line.packager.chosen()));
-    // Before the tracks are known there is no key frame to wait for.
+    // While the tracks are unknown, the cursor does not wait for a key frame.
     let mut line = Line::of(Selection::DEFAULT, Arc::default());
     let mut cursor = line.cursor();
     assert!(!cursor.waits_for_key(line.packager.chosen()));
@@ -424,7 +425,8 @@ fn a_pause_that_lost_nothing_interrupts_no_track() {
     line.push_entry(of_two(1, 11, false));
     cursor.resume(&line.ring, line.packager.chosen());
     assert_eq!(line.write(&mut cursor, usize::MAX), b"[10][11]");
-    // The cursor resumes at the oldest retained unit, whose key frame is no longer retained.
+    // The cursor resumes at the oldest retained unit. The key frame of that unit's GOP is no longer
+    // retained.
     let mut line = Line::new();
     (0..3).for_each(|n| line.push(n, n == 0));
     let mut cursor = line.cursor();

@@ -27,7 +27,7 @@ struct Viewer {
     subscriber: Subscriber,
     /// The text that was sent to the viewer.
     text: String,
-    /// True if the viewer was ever paused; units missed while paused do not count.
+    /// True if the viewer was ever paused. Units that it missed during a pause do not count.
     was_paused: bool,
 }
 
@@ -40,7 +40,7 @@ struct Model {
     viewers: Vec<Viewer>,
     subscribed: u32,
     forwarding: ForwardingIndex,
-    /// Formats fail at units.
+    /// True if a format was made to panic at a unit.
     left_out: bool,
 }
 
@@ -159,7 +159,7 @@ impl Model {
         }
     }
 
-    /// Trims the ring the way a worker does.
+    /// Trims the ring as a worker does.
     fn trim(&mut self) {
         let (before, mut slowest) = (self.stream.ring.base(), None);
         for viewer in &mut self.viewers {
@@ -174,7 +174,7 @@ impl Model {
         assert_eq!(ring.base(), needed.max(before), "neither more nor less is retained than is needed");
     }
 
-    /// Writes once, at most `room` bytes.
+    /// Writes to a viewer once, at most `room` bytes.
     fn write(&mut self, index: usize, room: usize) {
         let viewer = &mut self.viewers[index];
         let subscriber = &mut viewer.subscriber;
@@ -195,8 +195,8 @@ impl Model {
         viewer.text.push_str(std::str::from_utf8(&sent).unwrap());
     }
 
-    /// Checks that a viewer was sent whole units in order, beginning with a key frame, each after the parameters that
-    /// it needs, and that each gap was counted and ends with a key frame.
+    /// Checks that a viewer was sent whole units in order, beginning with a key frame, and each after the parameters
+    /// that it needs. Also checks that each gap was counted and that a key frame follows it.
     fn check(&self, viewer: &Viewer) {
         let (mut last, mut epoch) = (None::<usize>, None);
         let (mut prelude, mut numbers) = (None::<u32>, None);
@@ -213,7 +213,8 @@ impl Model {
             let dts_ms: i64 = inner.parse().unwrap();
             let index = self.known.binary_search_by_key(&dts_ms, |unit| unit.dts_ms).unwrap();
             let unit = self.known[index];
-            // After a unit that was left out the parameters are sent again, because they changed and changed back.
+            // After a unit that was left out, the parameters are sent again, because they changed and then changed
+            // back.
             let is_needed = epoch != Some(unit.epoch);
             assert!(prelude.is_some() == is_needed || self.left_out, "{}", viewer.text);
             assert!(prelude.is_some() || !is_needed, "{}", viewer.text);

@@ -46,7 +46,7 @@ fn derived() -> Track {
     Track { origin: Origin::Derived { from: A0 }, ..track(TrackId::DERIVED, false) }
 }
 
-/// A stream with the tracks of its next units and the number of its next viewer.
+/// A stream, the tracks that its next units have, and the number of its next viewer.
 struct Scene {
     stream: Stream,
     tracks: Arc<Tracks>,
@@ -59,7 +59,7 @@ impl Scene {
         Self { stream: stream(), tracks, now: Instant::now(), viewers: 0 }
     }
 
-    /// Appends a unit, which its DTS identifies in a viewer's text, and flushes it.
+    /// Appends a unit and flushes it. The unit's DTS identifies it in the text that a viewer is sent.
     fn push(&mut self, track: TrackId, dts_ms: i64, key_frame: bool) -> Pushed {
         let payload = Bytes::from_static(b"0123456789");
         let unit = AccessUnit { track, dts: dts_ms, pts: dts_ms, key_frame, config_epoch: 1, payload };
@@ -94,7 +94,7 @@ impl Scene {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// Writes until nothing is left: up to a change of selection, and then what follows it.
+    /// Writes until nothing is left, including the units after a change of selection.
     fn read(&mut self, subscriber: &mut Subscriber) -> String {
         let before = self.write(subscriber);
         if self.stream.switches_at(subscriber) { before + &self.write(subscriber) } else { before }
@@ -148,7 +148,8 @@ fn a_change_happens_at_the_next_key_frame_for_a_viewer_that_is_behind() {
     assert!(scene.select(&mut viewer, only(v1())));
     assert_eq!(scene.stream.key_needed(&viewer), None, "the key frame to change at is there");
     assert_eq!(scene.read(&mut viewer), "<2@0>[0]<1@1>[1][11]");
-    // The viewer was too slow and has skipped the key frame of its switch: it switches at the next one.
+    // The viewer was too slow and has skipped the key frame at which it should have switched. It
+    // switches at the next key frame.
     assert!(scene.select(&mut viewer, only(V0)));
     scene.push(V0, 20, true);
     assert_eq!(scene.read(&mut viewer), "<1@20>[20]");
@@ -195,7 +196,7 @@ fn other_sound_is_sent_at_once_and_the_video_goes_on() {
         scene.push(track, dts_ms, false);
     }
     assert_eq!(scene.read(&mut viewer), "<1@0>[10][12]");
-    // The video track without a key frame so far still waits for one.
+    // The video track that has had no key frame so far still waits for one.
     assert!(scene.select(&mut viewer, Selection { audio: Pick::None, ..VIDEOS }));
     scene.tracks = tracks(2, 2);
     scene.push(v1(), 20, false);
@@ -654,7 +655,7 @@ fn a_viewer_that_nothing_is_sent_of_is_not_behind() {
     assert!(!scene.stream.has_more(&viewer));
 }
 
-/// A format that sends each unit with the next one.
+/// A format that sends each unit together with the next one.
 #[derive(Debug, Default)]
 struct OneLate(Option<i64>);
 

@@ -1,12 +1,12 @@
-//! Bytes of an RDB file: lengths, strings, and the checksum over all of them.
+//! The bytes of an RDB file: lengths, strings, and the checksum over all bytes.
 
 use std::io::{self, BufReader, Read};
 
 use super::packed;
 
-/// Longest string that is kept, in bytes; applies to compressed and uncompressed size.
+/// Maximum length of a string that is kept, in bytes. It applies to the compressed and to the uncompressed size.
 pub(super) const STRING_BYTES_MAX: usize = 8 << 20;
-/// Longest name of a key that is compared with the wanted ones, in bytes.
+/// Maximum length of a key's name, in bytes. Keys with longer names are not wanted.
 const KEY_BYTES_MAX: usize = 1 << 10;
 /// Number of bytes skipped at a time.
 const SKIPPED_AT_ONCE: usize = 8 << 10;
@@ -46,7 +46,7 @@ impl<R: Read> Input<R> {
         self.array().map(|[byte]| byte)
     }
 
-    /// Reads a length in one of its four forms, or the encoding of a string.
+    /// Reads a length, which has one of four forms, or the encoding of a string.
     pub(super) fn encoded(&mut self) -> io::Result<Length> {
         let first = self.byte()?;
         match (first >> 6, first & 0x3f) {
@@ -83,7 +83,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Reads the name of a key. `None` if it is longer than any wanted one.
+    /// Reads the name of a key. Returns `None` if it is longer than the name of any wanted key.
     pub(super) fn string_or_skip(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.encoded()? {
             Length::Bytes(length) if length > u64::try_from(KEY_BYTES_MAX).unwrap_or(0) => {
@@ -140,14 +140,15 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Verifies the checksum after the last opcode. Zero means that the server was configured to write none.
+    /// Verifies the checksum that follows the last opcode. It is zero if the server was configured to write none.
     pub(super) fn check_end(&mut self) -> io::Result<()> {
         let sum = self.sum;
         let written = self.array().map(u64::from_le_bytes)?;
         if written == 0 || written == sum { Ok(()) } else { Err(damaged()) }
     }
 
-    /// Reads `length` bytes, up to a limit. Memory grows with the data that arrives, not with the announced length.
+    /// Reads `length` bytes, which must not exceed the limit. Memory is allocated for the data that arrives, not
+    /// for the announced length.
     fn take(&mut self, length: u64) -> io::Result<Vec<u8>> {
         let length = usize::try_from(length).ok().filter(|length| *length <= STRING_BYTES_MAX);
         let length = length.ok_or_else(too_long)?;
@@ -179,7 +180,7 @@ fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a value is longer than any record; the rest is not read")
 }
 
-/// Continues a checksum.
+/// Adds `bytes` to a checksum.
 pub(super) fn sum_of(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, byte| {
         let [low, ..] = sum.to_le_bytes();

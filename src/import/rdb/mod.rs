@@ -1,13 +1,13 @@
 //! RDB files of Redis (versions 5 to 13: Redis 2.6 to 8.6) and Valkey (version 11: 7.2 and 8, version 80: 9). Hashes
-//! are read by name; everything else is skipped.
+//! with wanted names are read; everything else is skipped.
 //!
-//! 1. The header has the version, and a checksum at the end covers the file ([`Input`]).
-//! 2. Opcodes and keys follow each other. A hash that is wanted is read value by value, in any of its encodings; other keys are skipped
-//!    without keeping their bytes.
-//! 3. Small hashes are one packed string, and strings may be compressed ([`packed`]).
+//! 1. The header has the version. A checksum at the end covers the whole file ([`Input`]).
+//! 2. Opcodes and keys follow each other. A wanted hash is read value by value, in any of its encodings. Other keys are
+//! skipped, and their bytes are not kept.
+//! 3. A small hash is one packed string. Strings may be compressed ([`packed`]).
 //!
-//! Expiry of keys and fields is ignored, because records do not expire. Hashes of Redis before 2.6 and modules before
-//! 4.0 are not read.
+//! The expiry of keys and fields is ignored, because records do not expire. Hashes of Redis before 2.6 and modules
+//! before 4.0 are not read.
 
 mod input;
 mod packed;
@@ -23,7 +23,7 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 5..=13;
 /// Version of the format in Valkey 9, which has its own numbering.
 const VERSION_OF_VALKEY: u32 = 80;
 
-/// The program that wrote a file. Since Redis 7.4, the two use the same numbers for different things.
+/// The program that wrote a file. Since Redis 7.4, Redis and Valkey use the same numbers for different things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Redis,
@@ -32,7 +32,7 @@ enum Writer {
 
 /// Opcodes.
 mod op {
-    /// Redis: data of modules for the key that follows. Valkey: a slot of a cluster that is being imported.
+    /// Redis: data of modules about the key that follows. Valkey: a slot of a cluster that is being imported.
     pub(super) const KEY_METADATA_OR_SLOT_IMPORT: u8 = 0xf3;
     pub(super) const SLOT_INFO: u8 = 0xf4;
     pub(super) const FUNCTION: u8 = 0xf5;
@@ -74,23 +74,25 @@ mod kind {
     /// Hashes with an expiry for each field (Redis 7.4).
     pub(super) const HASH_METADATA: u8 = 24;
     pub(super) const HASH_LISTPACK_EX: u8 = 25;
-    /// A stream with the entries of idempotent producers (Redis 8.6). The next kind comes with version 14, which is not read.
+    /// A stream with the entries of idempotent producers (Redis 8.6). Kinds with higher numbers come with version 14,
+    /// which is not read.
     pub(super) const STREAM_4: u8 = 26;
 }
 
 /// A wanted hash that was found in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Place in the list of wanted hashes.
+    /// Index of the hash in the list of wanted hashes.
     pub(super) wanted: usize,
-    /// Number of its database.
+    /// Number of the database that contains the hash.
     pub(super) database: u64,
 }
 
-/// Passes on the values of the wanted hashes, in the order of the file; stops without a fault if `give` returns false.
+/// Passes on the values of the wanted hashes, in the order of the file. Stops, without a fault, if `give` returns
+/// false.
 ///
 /// # Errors
-/// The file cannot be read to its end. Values passed on before are valid.
+/// The file cannot be read to its end. Values that were already passed on are valid.
 pub(super) fn values(
     input: impl Read,
     wanted: &[String],
@@ -123,7 +125,7 @@ pub(super) fn values(
                 }
             },
             op::MODULE_AUX => {
-                // The module's id, and when in the file the module wrote its data.
+                // The id of the module, and the place in the file at which the module wrote its data.
                 input.skip_lengths(3)?;
                 skip_module(&mut input)?;
             }
@@ -143,7 +145,7 @@ pub(super) fn values(
     }
 }
 
-/// Reads the first nine bytes: `REDIS` and four digits, or `VALKEY` and three.
+/// Reads the first nine bytes: `REDIS` and four digits, or `VALKEY` and three digits.
 fn header<R: Read>(input: &mut Input<R>) -> io::Result<Writer> {
     let no_file = || io::Error::new(io::ErrorKind::InvalidData, "no RDB file of Redis or Valkey");
     let header = input.array::<9>().map_err(|_| no_file())?;
@@ -166,7 +168,7 @@ fn header<R: Read>(input: &mut Input<R>) -> io::Result<Writer> {
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 
-/// Passes on the values of a hash. Returns false if no more are wanted.
+/// Passes on the values of a hash. Returns false if no more values are wanted.
 fn hash<R: Read>(
     input: &mut Input<R>,
     writer: Writer,
@@ -236,7 +238,7 @@ fn skip_value<R: Read>(input: &mut Input<R>, writer: Writer, encoding: u8) -> io
         kind::HASH => each(input, |input| input.skip_strings(2)),
         kind::SORTED_SET => each(input, |input| {
             input.skip_string()?;
-            // The score: its length in digits, or a code for NaN or an infinity.
+            // The score: the number of its digits, or a code for NaN or an infinity.
             match input.byte()? {
                 0xfd..=0xff => Ok(()),
                 digits => input.skip(digits.into()),
@@ -286,7 +288,8 @@ fn each<R: Read>(
     Ok(())
 }
 
-/// Skips a stream: its entries, its ids, groups with the entries that each consumer has not acknowledged, and its producers.
+/// Skips a stream: its entries, its ids, its groups with the entries that each consumer has not acknowledged, and its
+/// producers.
 fn skip_stream<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
     let is_later = |than: u8| encoding >= than;
     each(input, |input| input.skip_strings(2))?;
@@ -307,7 +310,8 @@ fn skip_stream<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
     if is_later(kind::STREAM_4) { skip_producers(input) } else { Ok(()) }
 }
 
-/// Skips the idempotent producers of a stream, each with the messages that it may repeat, and their limits and counts.
+/// Skips the idempotent producers of a stream: for each producer, the messages that it may repeat, and then limits and
+/// counts.
 fn skip_producers<R: Read>(input: &mut Input<R>) -> io::Result<()> {
     input.skip_lengths(2)?;
     each(input, |producer| {
@@ -320,7 +324,7 @@ fn skip_producers<R: Read>(input: &mut Input<R>) -> io::Result<()> {
     input.skip_lengths(2)
 }
 
-/// Skips the values of a module, up to their end.
+/// Skips the values of a module, up to the mark of their end.
 fn skip_module<R: Read>(input: &mut Input<R>) -> io::Result<()> {
     loop {
         match input.length()? {

@@ -17,7 +17,7 @@ pub(super) fn unpacked(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
             let count = (count >> 5) + long + 2;
             let back = ((usize::from(control) & 0x1f) << 8) + usize::from(reader.u8().ok()?) + 1;
             let from = out.len().checked_sub(back)?;
-            // A copy may overlap its own output.
+            // A copy may overlap the output that it writes.
             for at in from..from + count {
                 out.push(*out.get(at)?);
             }
@@ -29,8 +29,8 @@ pub(super) fn unpacked(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
     (out.len() == length).then_some(out)
 }
 
-/// Passes on the values of a ziplist, the form of small hashes before Redis 7. Returns false if no more were wanted, and `None` if the
-/// ziplist is damaged.
+/// Passes on the values of a ziplist, which is the form of small hashes before Redis 7. Returns false if no more values
+/// are wanted, and `None` if the ziplist is damaged.
 pub(super) fn ziplist(bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> Option<bool> {
     let mut reader = Reader::new(bytes);
     // Header: size in bytes, offset of the last entry, number of entries.
@@ -38,7 +38,7 @@ pub(super) fn ziplist(bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> Opti
     for is_value in [false, true].into_iter().cycle() {
         match reader.u8().ok()? {
             0xff => break,
-            // Length of the previous entry, in the long form.
+            // The length of the previous entry is in its long form.
             0xfe => drop(reader.take(4).ok()?),
             _ => {}
         }
@@ -65,8 +65,8 @@ pub(super) fn ziplist(bytes: &[u8], give: &mut dyn FnMut(&[u8]) -> bool) -> Opti
     reader.is_empty().then_some(true)
 }
 
-/// Passes on the values of a listpack, the second of every `size` entries. Returns false if no more were wanted, and `None` if the listpack
-/// is damaged.
+/// Passes on the values of a listpack: the second of every `size` entries. Returns false if no more values are wanted,
+/// and `None` if the listpack is damaged.
 pub(super) fn listpack(bytes: &[u8], size: usize, give: &mut dyn FnMut(&[u8]) -> bool) -> Option<bool> {
     let mut reader = Reader::new(bytes);
     // Header: size in bytes, number of entries.
@@ -94,7 +94,7 @@ pub(super) fn listpack(bytes: &[u8], size: usize, give: &mut dyn FnMut(&[u8]) ->
             0xff => break,
             _ => return None,
         };
-        // The length of the entry again, seven bits per byte, for backward traversal.
+        // Skip the entry's length, which is repeated after the entry for reading backward, with seven bits per byte.
         let length = reader.position() - from;
         let again = [1 << 7, 1 << 14, 1 << 21, 1 << 28].iter().filter(|limit| length >= **limit).count() + 1;
         reader.take(again).ok()?;

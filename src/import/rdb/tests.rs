@@ -1,9 +1,10 @@
 use super::input::sum_of;
 use super::*;
 
-/// Written by Redis 7.0 (version 10): values of all types, a hash as a listpack, one as a table with compressed strings, two databases.
+/// Written by Redis 7.0 (version 10): values of all types, one hash as a listpack, one hash as a table with compressed
+/// strings, two databases.
 const OF_REDIS_7: &[u8] = include_bytes!("../../../tests/fixtures/import/redis-7.rdb");
-/// The same contents written by Valkey (version 11).
+/// The same contents, written by Valkey (version 11).
 const OF_VALKEY_8: &[u8] = include_bytes!("../../../tests/fixtures/import/valkey-8.rdb");
 
 fn all(bytes: &[u8], wanted: &[&str]) -> (Vec<(Found, Vec<u8>)>, io::Result<()>) {
@@ -16,7 +17,7 @@ fn all(bytes: &[u8], wanted: &[&str]) -> (Vec<(Found, Vec<u8>)>, io::Result<()>)
     (found, done)
 }
 
-/// Makes a file with this header and these parts, and the end with its checksum.
+/// Makes a file from this header, these parts, and an end with the checksum.
 fn file(version: &str, parts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = version.as_bytes().to_vec();
     parts.iter().for_each(|part| bytes.extend_from_slice(part));
@@ -150,8 +151,8 @@ fn hashes_are_read_in_the_forms_of_older_and_newer_servers() {
     );
 }
 
-/// Made from the constants in Valkey's `rdb.h` (9.0) and of Redis 8.6, since no server that writes these files was
-/// available.
+/// The files are made from the constants in `rdb.h` of Valkey 9.0 and of Redis 8.6, because no server was available
+/// that writes them.
 #[test]
 fn files_of_valkey_9_and_redis_8_6_are_read_by_their_own_numbers() {
     let parts: [&[u8]; 10] = [
@@ -173,7 +174,7 @@ fn files_of_valkey_9_and_redis_8_6_are_read_by_their_own_numbers() {
     };
     assert_eq!(texts(&file("VALKEY080", &parts)), ["v1", "12345", "v2"]);
 
-    // An entry, its ids, a group that has it pending, and producers.
+    // An entry of the stream, its ids, a group for which the entry is pending, and producers.
     let stream = |kind: u8| {
         let group =
             [&[0; 16 + 8][..], b"\x01", b"\x01", &string(b"me"), &[0; 16], b"\x01", &[0; 16]].concat();
@@ -207,7 +208,7 @@ fn other_files_are_refused_with_the_reason() {
         (b"REDIS0014", "version 14"),
         (b"REDIS0080", "version 80"),
         (b"VALKEY081", "version 81"),
-        // Type numbers that only the other server defines.
+        // Numbers of types that only the other program defines.
         (b"REDIS0013\x16\x01h\x00", "is no hash"),
         (b"REDIS0013\x16\x01x\x00", "kind 22"),
         // A list, an old form of a hash, a future kind, and a value longer than the file.
@@ -220,7 +221,7 @@ fn other_files_are_refused_with_the_reason() {
         let error = all(bytes, &["h"]).1.unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
-    // A short string with a large announced length is damaged.
+    // A short string that announces a large length is damaged.
     let huge =
         [b"REDIS0010\x04\x01h\x01\x01k\xc3\x02\x81\x00\x00\x00\xff\xff\xff\xff\xff", &b"\x00a"[..]].concat();
     assert!(all(&huge, &["h"]).1.is_err());
@@ -230,7 +231,7 @@ fn other_files_are_refused_with_the_reason() {
 fn strings_are_unpacked() {
     for (packed, whole) in [
         (&b"\x02abc"[..], &b"abc"[..]),
-        // A copy that overlaps its own output, and a long copy.
+        // A copy that overlaps the output that it writes, and a long copy.
         (b"\x00a\x60\x00", b"aaaaaa"),
         (b"\x00a\xe0\x03\x00", b"aaaaaaaaaaaaa"),
         (b"", b""),
@@ -243,8 +244,8 @@ fn strings_are_unpacked() {
     }
 }
 
-/// A file's contents are not trusted: any bytes after the header, and a real file with some bytes changed, cause at
-/// most an error.
+/// The content of a file is not trusted. Any bytes after the header, and a real file in which some bytes were changed,
+/// cause an error at most.
 #[test]
 fn c_19_no_bytes_of_a_file_are_trusted() {
     let wanted = ["liveappBroadcasts", "liveappTokens", "users", "list", "stream", "\0"];

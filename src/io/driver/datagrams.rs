@@ -1,4 +1,4 @@
-//! The driver's part for datagrams: sessions on shared ports, and sessions with sockets of their own.
+//! Part of the driver for datagrams: sessions on shared ports, and sessions with sockets of their own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub(super) struct UdpPeer {
 impl Driver {
     // ---- shared ports
 
-    /// Takes over a port shared by many peers.
+    /// Adds a port that many peers share.
     pub(in crate::io) fn share(&mut self, port: &'static Port, socket: UdpSocket) -> io::Result<()> {
         self.ports.push((port, socket));
         self.watch_port(self.ports.len().saturating_sub(1))
@@ -51,7 +51,8 @@ impl Driver {
 
     // ---- connections
 
-    /// Takes over a session whose datagrams go through a shared port (`permit` is then its permit), or through sockets opened later.
+    /// Adds a session over datagrams. With `permit`, its datagrams go through a shared port; without, through sockets
+    /// that are opened later.
     pub(in crate::io) fn install_peer(&mut self, id: ConnId, permit: Option<Permit>) {
         if put(&mut self.peers, id, UdpPeer { generation: id.generation, permit, own: Vec::new() }) {
             self.connections.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +130,7 @@ impl Driver {
         }
     }
 
-    /// Reads one of a session's own sockets, with a bound. Returns true when nothing is left in it.
+    /// Reads one of a session's own sockets, up to a limit. Returns true if the socket was emptied.
     fn read_path<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, index: usize) -> bool {
         for _ in 0..self.bounds.receives_turn {
             let peer = self.peers.get_mut(slot_of(id)).and_then(Option::as_mut);
@@ -145,7 +146,7 @@ impl Driver {
                         machine.handle_datagram(now, id, path, from, datagram);
                     }
                 }
-                // An ICMP error reports that the peer is unreachable. The session decides by its own timeout.
+                // An ICMP error says that the peer is unreachable. The session waits for its own timeout instead.
                 Err(error) => note_receive_error(&error),
             }
         }
@@ -177,7 +178,7 @@ impl Driver {
     }
 }
 
-/// Logs a receive error, unless it says only that there is nothing to read.
+/// Logs a receive error, except the error that there is nothing to read.
 pub(in crate::io) fn note_receive_error(error: &io::Error) {
     if error.kind() != io::ErrorKind::WouldBlock {
         tracing::debug!(%error, "UDP receive");

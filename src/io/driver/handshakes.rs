@@ -1,5 +1,5 @@
-//! The limit on TLS handshakes in progress. Handshakes that wait for their peer are bounded per listener; the
-//! oldest give way.
+//! The limit on TLS handshakes in progress. The number of handshakes that wait for their peer is limited for each
+//! listener. At the limit, the oldest are closed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,13 +9,13 @@ use crate::io::budget::Busy;
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 
-/// Maximum connections of one listener and worker with an incomplete ClientHello. They cost only memory, up to 64 KiB each, and do not
-/// count as handshakes.
+/// Maximum number of connections with an incomplete ClientHello, for one listener and worker. They cost only memory, up
+/// to 64 KiB each, and do not count as handshakes.
 const HELLOS_MAX: usize = 256;
-/// Number of listed handshakes from which finished ones are removed.
+/// Length of the list of handshakes at which finished ones are removed from it.
 const RUNNING_KEPT: usize = 512;
 
-/// The connections of one listener that are in a handshake, oldest first. Some may have finished.
+/// Connections of one listener that are in a handshake, oldest first. Some handshakes may already have ended.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     hellos: VecDeque<ConnId>,
@@ -23,7 +23,8 @@ pub(super) struct Handshakes {
 }
 
 impl Driver {
-    /// Reads the ClientHello as far as it has arrived. Returns true if it is complete, or if none is awaited.
+    /// Reads as much of the ClientHello as has arrived. Returns true if it is complete, or if the connection does not
+    /// need one.
     pub(super) fn take_hello<M: Machine>(
         &mut self,
         now: Now,
@@ -38,7 +39,7 @@ impl Driver {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 socket.readable = false;
-                // Only a peer that has begun its ClientHello is listed; a silent one costs no memory.
+                // A peer is listed only once it has begun its ClientHello. A silent peer costs no memory.
                 let is_new =
                     socket.transport.holds_hello() && !std::mem::replace(&mut socket.hello_begun, true);
                 let listener = socket.listener;
@@ -52,7 +53,7 @@ impl Driver {
         }
     }
 
-    /// Lists a connection whose ClientHello has begun; if there are too many, the oldest is closed.
+    /// Lists a connection whose ClientHello has begun. If too many are listed, the oldest one is closed.
     fn list_hello<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, listener: &'static str) {
         let mut hellos = std::mem::take(&mut self.handshakes_of(listener).hellos);
         hellos.push_back(id);
@@ -66,7 +67,8 @@ impl Driver {
         }
     }
 
-    /// Begins the handshake after a complete ClientHello. Returns false if the limit forbids it and the connection was closed.
+    /// Begins the handshake after a complete ClientHello. Returns false if the limit does not allow it; the connection
+    /// was then closed.
     pub(super) fn begin_handshake<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> bool {
         let Some(socket) = self.socket(id) else { return false };
         let listener = socket.listener;

@@ -1,4 +1,4 @@
-//! The interface of a machine whose sessions the driver drives.
+//! The interface of a state machine whose sessions the driver drives.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,8 +14,9 @@ use crate::stats::Refused;
 use crate::types::{ConnId, Now, WorkerId};
 use crate::worker::{Destination, Way, Writers};
 
-/// A machine with many sessions, each behind a [`ConnId`]: a worker, or the load generator. The driver reports the events of their
-/// connections to it and carries out its actions. The driver is generic over it, so that a worker's calls stay static.
+/// A state machine with many sessions, each known by its [`ConnId`]: a worker, or the load generator. The driver
+/// reports the events of the sessions' connections to it and carries out its actions. The driver is generic over the
+/// machine, so that calls to a worker are static.
 pub(in crate::io) trait Machine {
     /// Handles the opening, failure or closing of an outgoing connection or a socket.
     fn handle_path(&mut self, now: Now, id: ConnId, path: PathId, event: PathEvent<'_>);
@@ -23,34 +24,38 @@ pub(in crate::io) trait Machine {
     fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]);
     /// Takes a datagram of a session's own socket.
     fn handle_datagram(&mut self, now: Now, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]);
-    /// Notes that the socket accepts bytes again.
+    /// Called when the socket accepts bytes again.
     fn handle_writable(&mut self, now: Now, id: ConnId);
     /// Handles a failed write: the connection is broken, but unread bytes of the peer may remain.
     fn handle_write_error(&mut self, now: Now, id: ConnId, error: &io::Error);
     /// Handles deadlines. Returns true if more are due, but the output so far should be written first.
     fn handle_timeout(&mut self, now: Now) -> bool;
-    /// A peer was refused after it had been admitted.
+    /// Counts a peer that was refused after it had been admitted.
     fn note_refused(&mut self, why: Refused);
 
-    /// True if bytes of the connection are wanted now. After false, [`Output::Resume`] follows when they are.
+    /// True if bytes of the connection are wanted now. After a result of false, [`Output::Resume`] follows when bytes
+    /// are wanted again.
     fn wants_bytes(&mut self, id: ConnId) -> bool;
-    /// True if no bytes are wanted because a decision about the peer is pending, which is void if the peer leaves.
+    /// True if no bytes are wanted because a decision about the peer is pending. If the peer leaves, the decision is no
+    /// longer needed.
     fn waits_for_verdict(&self, id: ConnId) -> bool;
     /// Drains the sessions, before writes and outputs are polled.
     fn finish_turn(&mut self);
-    /// Returns the next of these sessions that has output and a connection that may accept it.
+    /// Returns the next of the sessions selected by `who` that has output and whose connection may accept it.
     fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)>;
-    /// True if any of these sessions may have output.
+    /// True if any of the sessions selected by `who` may have output.
     fn has_writes(&self, who: Writers) -> bool;
-    /// Queues a session again whose write was interrupted before it took anything.
+    /// Queues a session again if its write was interrupted before any bytes were taken.
     fn retry_write(&mut self, id: ConnId);
     /// Gathers the bytes to send next.
     fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>);
-    /// Notes that `taken` of the `offered` bytes were accepted at time `at`. If fewer, the connection is full until it is writable.
+    /// Processes the result of a write: at time `at`, `taken` of the `offered` bytes were accepted. If that is fewer,
+    /// the connection accepts no more until it is writable again.
     fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize);
     /// Adds the datagrams to send next, and returns their destination.
     fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination>;
-    /// Notes that `taken` bytes of datagrams were accepted at time `at`, and `lost` datagrams were not.
+    /// Processes the result of sending datagrams: at time `at`, `taken` bytes were accepted, and `lost` datagrams were
+    /// not.
     fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize);
     /// Returns the next action for the driver.
     fn poll_output(&mut self, now: Now) -> Option<Output>;
@@ -61,7 +66,7 @@ pub(in crate::io) trait Machine {
 /// An action for the driver.
 #[derive(Debug)]
 pub(in crate::io) enum Output {
-    /// No action for the driver: the machine's owner has already carried it out. More actions may follow.
+    /// No action for the driver, because the machine's owner has carried it out itself. More actions may follow.
     Done,
     /// Connect; the outcome is reported to [`Machine::handle_path`].
     Connect {
@@ -74,7 +79,7 @@ pub(in crate::io) enum Output {
     OpenUdp {
         conn: ConnId,
         path: PathId,
-        /// The local address to bind; `None` for any.
+        /// The local address to bind to; `None` for any address.
         bind: Option<SocketAddr>,
         /// The peer to connect the socket to; `None` for an unconnected socket.
         to: Option<SocketAddr>,
@@ -91,9 +96,9 @@ pub(in crate::io) enum Output {
         /// True if the peer was granted to publish.
         publishes: bool,
     },
-    /// Take the connection out for another worker ([`super::Driver::take_moved`]).
+    /// Take the connection out of the driver, to be handed over to another worker ([`super::Driver::take_moved`]).
     HandOver { conn: ConnId, to: WorkerId, peer: SocketAddr, received: Bytes },
-    /// Close the connection, after sending what is queued unless `abort` is set.
+    /// Close the connection. Queued bytes are sent first unless `abort` is set.
     Close { conn: ConnId, abort: bool },
     /// Shorten the time that closed connections may linger.
     Hurry,

@@ -1,8 +1,10 @@
-//! The wait for events, and the detection that the process was held up: stopped (SIGSTOP), suspended with its machine, or starved.
+//! The wait for events. Also detects that the process was held up: stopped (SIGSTOP), suspended together with its
+//! machine, or starved.
 //!
-//! After such a pause, received bytes wait in the sockets although their time has passed. They are read before
-//! deadlines are handled: deadlines wait, for a bounded number of turns, until a poll finds nothing more to read.
-//! Where other threads may read for this one (workers that share a port), deadlines wait a moment in any case.
+//! After the process was held up, bytes that arrived in time may still be in the sockets although a deadline has
+//! passed. They are read before deadlines are handled: deadlines are delayed, for a limited number of turns, until a
+//! poll finds nothing more to read. If other threads may read for this one (workers that share a port), deadlines are
+//! also delayed for a short time in any case.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,9 +13,9 @@ use mio::{Events, Poll};
 
 /// Maximum events of one poll.
 const EVENTS: usize = 1024;
-/// Excess over the expected duration of a turn or a wait from which the process counts as held up.
+/// If a turn or a wait takes this much longer than expected, the process counts as held up.
 const HELD_UP: Duration = Duration::from_secs(1);
-/// Maximum turns for which deadlines wait for pending input.
+/// Maximum number of turns for which deadlines are delayed while there is input to read.
 const TURNS_MAX: u32 = 64;
 
 /// The poll, and whether the process was held up.
@@ -25,12 +27,12 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    /// `settle` is the time that other threads may need to pass on what they have read.
+    /// Makes a poller. `settle` is the time that other threads may need to pass on the input that they have read.
     pub(super) fn new(poll: Poll, settle: Duration) -> Self {
         Self { poll, events: Events::with_capacity(EVENTS), held_up: HeldUp::new(Instant::now(), settle) }
     }
 
-    /// Waits for events. An interrupted wait returns none, even if there are some.
+    /// Waits for events. A wait that a signal has interrupted returns no events, even if there are some.
     pub(super) fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
         let began = Instant::now();
         let mut interrupted = false;
@@ -47,7 +49,7 @@ impl Poller {
         Ok(())
     }
 
-    /// True if deadlines wait in this turn. `unread` is true if there is more to read.
+    /// True if deadlines are delayed in this turn. `unread` is true if there is more to read.
     pub(super) fn defers_deadlines(&mut self, unread: bool) -> bool {
         let full = self.events.iter().count() >= EVENTS;
         self.held_up.defers(unread || full)
@@ -56,19 +58,19 @@ impl Poller {
 
 /// Detects that the process was held up, and delays deadlines until the pending input is read.
 ///
-/// A further pause during the delay does not extend it beyond [`TURNS_MAX`] turns, so deadlines are always handled
-/// in the end, however slow the machine is.
+/// If the process is held up again during the delay, the delay still ends after [`TURNS_MAX`] turns, so deadlines are
+/// always handled in the end, however slow the machine is.
 #[derive(Debug, Clone, Copy)]
 struct HeldUp {
     /// Time at which the last wait ended.
     woke: Instant,
-    /// Turns that deadlines may still wait; 0 if they do not wait.
+    /// Number of turns for which deadlines may still be delayed; 0 if they are not delayed.
     turns: u32,
-    /// True until the first poll since the last pause has been handled.
+    /// True until the first poll after the process was held up has been handled.
     is_first: bool,
-    /// Time for which deadlines wait in any case.
+    /// Time for which deadlines are delayed in any case.
     settle: Duration,
-    /// The end of that time.
+    /// End of the time `settle`.
     until: Option<Instant>,
 }
 
@@ -77,7 +79,7 @@ impl HeldUp {
         Self { woke: now, turns: 0, is_first: false, settle, until: None }
     }
 
-    /// Notes a wait from `began` to `ended` that should have taken at most `patience`.
+    /// Processes a wait from `began` to `ended` that should have taken at most `patience`.
     fn waited(&mut self, began: Instant, ended: Instant, patience: Option<Duration>) {
         let turn = began.saturating_duration_since(self.woke);
         let waited = ended.saturating_duration_since(began);
@@ -92,8 +94,8 @@ impl HeldUp {
         self.woke = ended;
     }
 
-    /// True if deadlines wait in this turn, because there is more to read, or this is the first poll after the
-    /// pause.
+    /// True if deadlines are delayed in this turn, because there is more to read, or because this is the first poll
+    /// after the process was held up.
     fn defers(&mut self, more: bool) -> bool {
         if self.turns == 0 {
             return false;
@@ -115,7 +117,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Simulates turns of one millisecond each. The process is stopped once, in a wait or in a turn.
+    /// Simulates turns of one millisecond each. The process is stopped once, either during a wait or during a turn.
     fn deferred(stop_in_wait: u64, stop_in_turn: u64, unread: impl Fn(u32) -> bool) -> Vec<bool> {
         let mut now = Instant::now();
         let mut held_up = HeldUp::new(now, Duration::ZERO);

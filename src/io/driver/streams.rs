@@ -1,4 +1,4 @@
-//! The driver's part for byte streams: connecting, reading, writing, with TLS or without, and closing.
+//! Part of the driver for byte streams: connecting, reading, writing, with and without TLS, and closing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,19 +32,19 @@ pub(super) struct Socket {
     /// True if the socket is on the ready list.
     pub(super) ready: bool,
     connecting: bool,
-    /// TLS settings of an outgoing connection, until its handshake ends.
+    /// TLS settings of an outgoing connection; `None` after its handshake.
     tls: Option<Box<TlsClient>>,
-    /// True if the kernel reported the peer's end of stream; only then does a read of zero bytes mean the end.
+    /// True if the kernel has reported the end of the peer's stream. Only then does a read of zero bytes mean the end.
     ending: bool,
-    /// The peer's end of stream was read.
+    /// True if the end of the peer's stream was read.
     pub(super) ended: bool,
     /// True if TLS has ended with an alert that must be sent to the peer.
     alerted: bool,
     /// The permit of an accepted connection.
     pub(super) permit: Option<Permit>,
-    /// The name of the listener that accepted it; empty for an outgoing connection.
+    /// Name of the listener that accepted the connection; empty for an outgoing connection.
     pub(super) listener: &'static str,
-    /// True if a ClientHello was begun and is incomplete.
+    /// True if a part of a ClientHello has arrived.
     pub(super) hello_begun: bool,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Socket {
 #[derive(Debug)]
 pub(in crate::io) struct Moved {
     pub(in crate::io) stream: TcpStream,
-    /// Address of the client, possibly as named by a proxy.
+    /// Address of the client. A proxy may have named it.
     pub(in crate::io) peer: SocketAddr,
     /// Name of the listener that accepted the connection.
     pub(in crate::io) listener: &'static str,
@@ -79,7 +79,7 @@ impl Socket {
         }
     }
 
-    /// Returns the result of a connect, or `None` while still connecting.
+    /// Returns the result of a connect; `None` if the socket is still connecting.
     fn end_connect(&mut self, ending: bool) -> Option<io::Result<()>> {
         let stream = self.transport.stream();
         let result = match stream.take_error() {
@@ -96,7 +96,7 @@ impl Socket {
         Some(result.and_then(|()| self.begin_tls()))
     }
 
-    /// Begins the TLS handshake, if there should be one.
+    /// Begins the TLS handshake if the connection uses TLS.
     fn begin_tls(&mut self) -> io::Result<()> {
         if let Some(tls) = &self.tls {
             self.transport.begin_client(&tls.config, &tls.name)?;
@@ -146,25 +146,25 @@ impl Driver {
         Ok(())
     }
 
-    /// Closes a connection. Queued bytes are sent while it lingers, unless `abort` is set.
+    /// Closes a connection. Unless `abort` is set, queued bytes are still sent while the connection lingers.
     pub(super) fn close_stream(&mut self, now: Instant, id: ConnId, abort: bool) {
         let Some(entry) = self.sockets.get_mut(slot_of(id)) else { return };
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let _ = self.poller.poll.registry().deregister(socket.transport.stream_mut());
-        // A connection that gave way has lost its permit and must not linger, because lingering connections count
-        // too.
+        // A connection that was closed to make room has lost its permit. It must not linger, because lingering
+        // connections count, too.
         let gave_way = socket.permit.is_none() && !socket.listener.is_empty();
-        // The alert may wait behind bytes that a slow peer has not accepted. Unread input of the peer would reset
-        // the connection, so let it linger.
+        // The alert may be queued after bytes that a slow peer has not accepted. Closing now would reset the connection
+        // if the peer's input is unread, so let it linger.
         if (!abort && !gave_way) || socket.alerted {
             let ended = socket.ended && !socket.alerted;
             self.lingering.add(now, socket.transport, socket.permit, ended);
         }
     }
 
-    /// Takes an accepted connection without TLS out, for another worker. Returns `None`, closing the connection, if
-    /// it has given way in the meantime.
+    /// Takes an accepted connection without TLS out of the driver, for another worker. Returns `None` and closes the
+    /// connection if it was selected in the meantime to be closed to make room.
     pub(super) fn take_out(&mut self, id: ConnId, peer: SocketAddr, received: Bytes) -> Option<Moved> {
         let entry = self.sockets.get_mut(slot_of(id))?;
         let mut socket = entry.take_if(|socket| socket.generation == id.generation)?;
@@ -189,7 +189,7 @@ impl Driver {
     // ---- events
 
     pub(super) fn stream_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
-        // A stale event refers to an earlier generation of the slot.
+        // A late event may refer to an earlier connection of the slot.
         let Some(socket) = self.socket(id) else { return };
         let ends = event.is_read_closed() || event.is_error();
         if socket.connecting {
@@ -206,8 +206,8 @@ impl Driver {
         }
     }
 
-    /// Handles an event of a session that may have both a byte stream and sockets of its own. They share a token;
-    /// reading shows which one the event was for.
+    /// Handles an event of a session that may have a byte stream as well as sockets of its own. They share a token, so
+    /// only reading shows which one the event was for.
     pub(super) fn event_beside<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
         let Some(socket) = self.socket(id) else { return };
         if socket.connecting {
@@ -220,7 +220,7 @@ impl Driver {
         }
     }
 
-    /// Sends the bytes that TLS holds back; only an empty transport accepts more.
+    /// Sends the bytes that TLS holds back. The session is notified that it may write only once none are left.
     fn socket_writable<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let Some(socket) = self.socket(id) else { return };
         match socket.transport.flush() {
@@ -230,7 +230,7 @@ impl Driver {
         }
     }
 
-    /// Handles the end of a connect: the socket has a peer or an error. `ending` is true if the peer has already
+    /// Handles the end of a connect: the socket is connected or has failed. `ending` is true if the peer has already
     /// closed its side.
     fn connect_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, ending: bool) {
         let Some(socket) = self.socket(id) else { return };
@@ -238,7 +238,7 @@ impl Driver {
         let path = PathId::default();
         match result {
             Err(error) => machine.handle_path(now, id, path, PathEvent::Broken(&error.to_string())),
-            // With TLS, the session is notified once the peer is verified.
+            // With TLS, the session is notified later, once the peer is verified.
             Ok(()) if socket.transport.is_handshaking() => {}
             Ok(()) => {
                 let local = socket.transport.stream().local_addr().ok();
@@ -259,7 +259,8 @@ impl Driver {
         }
     }
 
-    /// Reads until the socket is empty, the machine has enough, or the turn's share is used up. Returns true in the last case.
+    /// Reads until the socket is empty, the machine wants no more, or the turn's limit is reached. Returns true if the
+    /// limit was reached.
     pub(super) fn read<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> bool {
         let mut budget = self.bounds.read_turn;
         loop {
@@ -272,7 +273,7 @@ impl Driver {
                 return false;
             }
             if socket.transport.is_handshaking() {
-                // Until its ClientHello is complete, a peer must not use up the handshakes of the turn.
+                // A peer must not use up the handshakes of the turn before its ClientHello is complete.
                 match self.take_hello(now, machine, id) {
                     Ok(true) => {}
                     Ok(false) => return false,
@@ -300,8 +301,8 @@ impl Driver {
                     return false;
                 }
                 Ok(Received { bytes: count, dry }) => {
-                    // A short read has emptied the socket, and the kernel will report later bytes. This saves a
-                    // read that would only return `WouldBlock`.
+                    // A short read has emptied the socket, and the kernel will report bytes that arrive later. This
+                    // saves a read that would only return `WouldBlock`.
                     socket.readable = socket.ending || !dry;
                     let bytes = self.buffer.get(..count).unwrap_or_default();
                     machine.handle_bytes(now, id, bytes);
@@ -330,8 +331,8 @@ impl Driver {
         self.broken(now, machine, id, error);
     }
 
-    /// Notes that a peer has left while a verdict about it is pending and its input is not read, so that it is not
-    /// admitted.
+    /// Reports that a peer has left while a verdict about it is pending, so that it is not admitted. Its input is not
+    /// read during that time, so its end would not be noticed otherwise.
     fn note_forsaken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let leaves = |socket: &mut Socket| socket.ending && !std::mem::replace(&mut socket.ended, true);
         if machine.waits_for_verdict(id) && self.socket(id).is_some_and(leaves) {
@@ -355,7 +356,7 @@ impl Driver {
         machine.handle_writable(now, id);
     }
 
-    /// Handles the end of the peer's side; during a handshake the connection is broken.
+    /// Handles the end of the peer's side. During a TLS handshake, the connection counts as broken.
     fn peer_ended<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         if self.socket(id).is_some_and(|socket| socket.transport.is_handshaking()) {
             self.broken(now, machine, id, &io::Error::other("the peer left the TLS handshake"));

@@ -1,4 +1,4 @@
-//! Administration on the disk beside the store: settings files, folders of applications, the log, certificates.
+//! Administrative work on the disk, outside the store: settings files, folders of applications, the log, certificates.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,7 +9,7 @@ use crate::config::{self, Config, Options};
 use crate::io::log;
 use crate::jobs::{AdminOutcome, AdminWork};
 
-/// Maximum number of files and folders visited for one sum.
+/// Maximum number of files and folders visited to compute the size of one folder.
 const ENTRIES_MAX: usize = 200_000;
 /// Maximum depth of folders.
 const DEPTH_MAX: usize = 32;
@@ -70,8 +70,8 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
     })
 }
 
-/// Records the known applications in the home folder, including those with unusable settings. Without this record a
-/// lost settings file would look like an application that never existed.
+/// Records the known applications in the home folder, including those whose settings cannot be used. Without this
+/// record, an application whose settings file was lost would look like one that never existed.
 pub(in crate::io) fn remember(options: &Options, config: &Config) {
     let apps = config.apps.iter().map(|app| &*app.name).chain(config.lost.iter().map(|app| &*app.name));
     if let Err(error) = config::remember(options, apps) {
@@ -98,7 +98,8 @@ fn folder_bytes(folder: &Path, depth: usize, entries: &mut usize) -> Option<u64>
     Some(sum)
 }
 
-/// Reads a part of a file as text, and returns it with the length of the whole file. Characters cut at the edges are replaced.
+/// Reads a part of a file as text. Returns the text and the length of the whole file. Characters that are cut at the
+/// edges are replaced.
 fn read_part(path: &Path, offset: i64, size: usize) -> io::Result<(String, u64)> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

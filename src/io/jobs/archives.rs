@@ -1,4 +1,5 @@
-//! Archives of HLS: their files are put in place when complete, and deleted by the names in their playlist.
+//! Archives of HLS. A file gets its name only when it is complete. Files are deleted by the names in their
+//! playlist.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -15,14 +16,14 @@ use super::files::{blame_append, checked, lead, nowhere, open_folder, open_or_ma
 use crate::io::sys;
 use crate::jobs::{AppendError, ArchiveWork};
 
-/// Prefix and suffix of a file's name until it is complete; hidden names are not served.
+/// Prefix and suffix of a file's name until the file is complete. Hidden names are not served.
 const UNFINISHED: (&str, &str) = (".", ".tmp_archive");
 
 pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
     let done = match work {
         ArchiveWork::Put { path, data } => put(root, path, data),
         ArchiveWork::Remove { path, begun_ms } => remove(root, path, *begun_ms),
-        // DVR jobs are handled elsewhere, where their files are counted.
+        // DVR jobs are handled where their bytes are counted, not here.
         ArchiveWork::Dvr(_) => Err(nowhere()),
     };
     done.map_err(|error| blame_append(&error))
@@ -32,7 +33,7 @@ fn put(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
     put_in(&lead(root, path, open_or_make_folder)?, data)
 }
 
-/// Writes a file of this name in a folder in one step.
+/// Writes a file to a folder in one step.
 pub(super) fn put_in((folder, name): &(OwnedFd, CString), data: &[u8]) -> io::Result<()> {
     let (before, behind) = UNFINISHED;
     let unfinished = CString::new([before.as_bytes(), name.as_bytes(), behind.as_bytes()].concat())?;
@@ -65,7 +66,7 @@ fn remove(root: &Path, path: &[String], begun_ms: Option<i64>) -> io::Result<()>
     }
     let mut text = Vec::new();
     file.take((PLAYLIST_BYTES_MAX as u64).saturating_add(1)).read_to_end(&mut text)?;
-    // A file that is not a playlist was not written by this server.
+    // If the file is not a media playlist, this server has not written it.
     let Ok(Playlist::Media(playlist)) = Playlist::read(&text) else { return Ok(()) };
     let begun = playlist.segments.first().and_then(|segment| segment.program_date_time);
     if begun_ms.is_some() && begun_ms != begun {

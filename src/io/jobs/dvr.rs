@@ -1,12 +1,12 @@
 //! Files of streams that viewers can rewind, in `{application}/.dvr/{stream}/`, with a count of their bytes for
 //! each application.
 //!
-//! 1. The first job of an application counts the existing files; later jobs add to the count and subtract from it.
-//! 2. If a file would exceed the application's limit, folders of ended streams are removed, the longest unchanged
-//!    first. If that does not suffice, the file is refused before anything is written, and the stream must give up
-//!    files of its own.
+//! 1. The first job of an application counts the existing files. Later jobs add to the count or subtract from it.
+//! 2. If a file would exceed the application's limit, folders of ended streams are removed, beginning with the one
+//! that has been unchanged for the longest time. If that is not enough, the file is refused before anything is
+//! written, and the stream must remove files of its own.
 //! 3. Each minute, folders are removed to which nothing was added for longer than viewers can rewind. They belong to
-//!    streams that have ended or were cut off by a crash.
+//! streams that have ended or were cut off by a crash.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,11 +27,11 @@ use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST, Writer};
 
 /// Interval of searches for expired folders.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Maximum size of a list, which names a few segments.
+/// Maximum size of a list. A list names only a few segments.
 const LIST_BYTES_MAX: u64 = 256 << 10;
 /// Maximum number of lists in a folder, enough for a day of one-second segments.
 const LISTS_MAX: usize = 10_000;
-/// Maximum time that viewers can rewind. Older folders are useless, whatever the settings are.
+/// Maximum time by which viewers can rewind. Older folders are of no use, whatever the settings say.
 const LONGEST: Duration = Duration::from_secs(25 * 3600);
 
 /// Bytes of the streams of each application.
@@ -44,7 +44,7 @@ struct Usage {
     folders: BTreeMap<String, u64>,
     /// Streams that write to their folders.
     writers: BTreeMap<String, Writer>,
-    /// Time after which folders to which nothing was added are removed, as last given.
+    /// Time without additions after which a folder is removed, as last given by a job.
     keep: Option<Duration>,
     swept: Option<Instant>,
 }
@@ -54,7 +54,7 @@ impl Usage {
         self.folders.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// True if a stream writes to this folder, which must therefore be kept.
+    /// True if a stream writes to this folder. The folder must then be kept.
     fn is_live(&self, name: &str) -> bool {
         self.writers.get(name).is_some_and(Writer::is_there)
     }
@@ -65,15 +65,15 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` with the usage of an application, counting its files first if they are unknown.
+    /// Calls `work` with the usage of an application. Counts the application's files first if that was not done yet.
     fn with<T>(&self, root: &Path, app: &str, work: impl FnOnce(&mut Usage) -> T) -> T {
         self.know(app, || folders(root, app).map(|(name, path)| (name, bytes_in(&path))).collect());
         work(self.apps().entry(app.to_owned()).or_default())
     }
 
-    /// Counts the files of an unknown application, without making other applications wait. If two jobs count at the
-    /// same time, the first result is used; it is right because nothing is added or removed before the count is
-    /// known.
+    /// Counts the files of an application that were not counted yet. Other applications need not wait. If two jobs
+    /// count at the same time, the first result is used. It is correct, because nothing is added or removed before
+    /// the count is known.
     fn know(&self, app: &str, count: impl FnOnce() -> BTreeMap<String, u64>) {
         let is_known = self.apps().contains_key(app);
         if !is_known {
@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     /// Counts bytes of a stream before they are written, so that two streams cannot use the same space. Returns
-    /// false if there is no space.
+    /// false if there is not enough space.
     fn take(&self, root: &Path, (app, stream): (&str, &str), growth: u64, cap: u64) -> bool {
         self.with(root, app, |usage| {
             let has_room = growth == 0 || usage.bytes().saturating_add(growth) <= cap;
@@ -136,7 +136,7 @@ fn split(folder: &[String]) -> io::Result<(&str, &str)> {
     }
 }
 
-/// Returns the folder's path if each name leads to a folder; no link is followed.
+/// Returns the path of a folder if each of its names is that of a folder. No link is followed.
 fn path_of(root: &Path, folder: &[String]) -> io::Result<PathBuf> {
     let mut path = root.to_path_buf();
     for name in folder {
@@ -187,7 +187,7 @@ fn put(
     let old = length_of(root, folder, name);
     let growth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_sub(old);
     let take = || ledger.take(root, (app, stream), growth, cap);
-    // Nothing is removed for a file that could never fit.
+    // No folder is removed for a file that could never fit.
     if growth > cap || (!take() && !make_room(root, ledger, (app, stream), keep, take)) {
         return Err(io::Error::from_raw_os_error(libc::EDQUOT));
     }
@@ -199,7 +199,7 @@ fn put(
         false => open_or_make_folder(folder, name),
     };
     let done = lead(root, &path, step).and_then(|place| archives::put_in(&place, data));
-    // Correct the count even after an error, because the file may be in place nevertheless.
+    // Correct the count even after an error, because the file may have been written nevertheless.
     let (counted, length) = (old.saturating_add(growth), length_of(root, folder, name));
     ledger.with(root, app, |usage| {
         let own = usage.folders.entry(stream.to_owned()).or_insert(counted);
@@ -208,8 +208,9 @@ fn put(
     done
 }
 
-/// Removes folders of an application until a file fits: expired ones first, then those of other ended streams, the
-/// longest unchanged first. Returns false if the file still does not fit.
+/// Removes folders of an application until a file fits: first expired folders, then those of other ended streams,
+/// beginning with the one that has been unchanged for the longest time. Returns false if the file still does not
+/// fit.
 fn make_room(
     root: &Path,
     ledger: &Ledger,
@@ -278,8 +279,8 @@ fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> 
     Ok(ledger.done(root, app))
 }
 
-/// Removes files of a folder and returns their bytes. A file that cannot be removed remains, and the others are
-/// still removed.
+/// Removes files of a folder, and returns the number of bytes removed. If a file cannot be removed, it stays, and
+/// the other files are still removed.
 fn remove_files<'a>(
     folder: &Path,
     names: impl Iterator<Item = &'a String>,
@@ -319,7 +320,7 @@ fn resume(
     writer: &Writer,
 ) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
-    // Done before the search for expired folders, which must not remove this one.
+    // The stream must be registered before expired folders are searched for, so that its own folder is not removed.
     ledger.with(root, app, |usage| usage.writers.insert(stream.to_owned(), writer.clone()));
     sweep(root, ledger, app, keep);
     let path = match path_of(root, folder) {
@@ -331,11 +332,11 @@ fn resume(
     Ok(DvrDone { lists, ..ledger.done(root, app) })
 }
 
-/// Removes the files of a folder that no list names. Returns the folder's lists and the bytes of the remaining
-/// files.
+/// Removes the files of a folder that no list names. Returns the folder's lists, and the number of bytes of the
+/// remaining files.
 fn read_lists(path: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Result<(Vec<Bytes>, u64)> {
     let mut names: Vec<String> = files(path).map(|(name, _)| name).collect();
-    // Sort by length first: the numbers have nine digits until 2033, then ten.
+    // Sort by length first, because the numbers have nine digits until 2033 and ten digits from then on.
     names.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     let mut lists = Vec::new();
     for name in names.iter().filter(|name| name.ends_with(LIST)).take(LISTS_MAX) {
@@ -359,7 +360,7 @@ fn named(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Removes folders of an application that are too old, at most once a minute.
+/// Removes expired folders of an application, at most once a minute.
 fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
     let now = clock::now().mono;
     let swept = ledger.with(root, app, |usage| {
@@ -371,13 +372,13 @@ fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
     }
 }
 
-/// Removes folders of ended streams to which nothing was added for `keep`. Returns the number removed.
+/// Removes folders of ended streams to which nothing was added for `keep`. Returns the number of folders removed.
 fn sweep_now(root: &Path, ledger: &Ledger, app: &str, keep: Duration) -> usize {
     ledger.with(root, app, |usage| usage.swept = Some(clock::now().mono));
     let is_live = |name: &str| ledger.with(root, app, |usage| usage.is_live(name));
     let old = folders(root, app).filter(|(name, path)| is_older(path, keep) && !is_live(name));
     let removed = old.filter(|(_, path)| fs::remove_dir_all(path).is_ok()).count();
-    // Also forget folders of an application that has been removed in the meantime.
+    // Also forget the folders of an application that was removed in the meantime.
     let there: BTreeSet<String> = folders(root, app).map(|(name, _)| name).collect();
     ledger.with(root, app, |usage| {
         let live: BTreeSet<String> =
@@ -393,7 +394,7 @@ fn is_older(path: &Path, keep: Duration) -> bool {
     changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > keep))
 }
 
-/// Removes files that viewers can no longer rewind to, also in applications without such streams at present.
+/// Removes folders to which viewers can no longer rewind, even in applications that have no such stream now.
 fn remove_forgotten(root: &Path, ledger: &Ledger, apps: &[String]) {
     for app in apps {
         let keep = ledger.with(root, app, |usage| usage.keep).unwrap_or(LONGEST);
@@ -462,7 +463,7 @@ mod tests {
         assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
         assert_eq!(put(at, "b", "2.ts", &[1; 1001]), Err(AppendError::Full), "nothing of it is written");
         assert_eq!(names(&root, "b"), ["1.ts"]);
-        // If a write fails for another reason, its bytes no longer count.
+        // If a write fails for another reason, its bytes are no longer counted.
         fs::create_dir(root.join("live").join(DVR).join("b").join("3.ts")).unwrap();
         assert!(put(at, "b", "3.ts", &[1; 900]).is_err());
         assert_eq!(put(at, "b", "2.ts", &[1; 1000]), Ok(10_000));
@@ -504,7 +505,8 @@ mod tests {
         for (name, data) in [("2.ts", &b"two"[..]), ("3.ts", b"three"), ("7.list", list)] {
             put((&root, &ledger), "a", name, data).unwrap();
         }
-        // A file that sorts before the others and cannot be removed, as on a broken disk or with another owner.
+        // A file that sorts before the others and cannot be removed, as on a broken disk, or if it has another
+        // owner.
         let useless = |path: &Path| match path.ends_with("3.ts") {
             true => Err(io::ErrorKind::PermissionDenied.into()),
             false => fs::remove_file(path),
@@ -526,7 +528,7 @@ mod tests {
         let total = |ledger: &Ledger| ledger.with(&root, "live", |usage| usage.bytes());
         ledger.know("live", || {
             assert!(ledger.0.try_lock().is_ok(), "the lock is free");
-            // Another job of the application counts faster, and adds a file.
+            // Another job of the application finishes counting first, and adds a file.
             assert_eq!(put((&root, &ledger), "a", "2.ts", b"xyz"), Ok(4));
             BTreeMap::from([("a".to_owned(), 1)])
         });
@@ -659,11 +661,11 @@ mod tests {
         set(KEEP + Duration::from_secs(5));
         put((&root, &ledger), "new", "2.ts", b"x").unwrap();
         assert!(old.exists(), "the last look was just now");
-        // A restart of the server.
+        // After a restart of the server, the expired folder is removed.
         assert_eq!(put((&root, &Ledger::default()), "new", "3.ts", b"x"), Ok(3));
         assert!(!old.exists());
-        // Without other streams the folder is removed after the time given by streams of this run, or after a day
-        // if there were none.
+        // While there are no other streams, the folder is removed after the time given by streams of this run, or
+        // after a day if there were none.
         for (ledger, keep) in [(Ledger::default(), LONGEST), (ledger, KEEP)] {
             put((&root, &Ledger::default()), "old", "1.ts", b"x").unwrap();
             let sweep = DvrWork::Sweep { apps: ["none", "live"].map(str::to_owned).to_vec() };

@@ -1,7 +1,7 @@
 //! Files below one root folder: opened for reading, created and appended to.
 //!
-//! A path is followed name by name from the root, and no link is followed, so everything read and written lies below the root. The only
-//! exception is reading from imported folders ([`super::imports`]).
+//! A path is followed name by name from the root, and no link is followed. Therefore all files that are read or written
+//! are below the root. The only exception is reading from imported folders ([`super::imports`]).
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ use crate::jobs::{
 
 /// Maximum number of folders above a file.
 const SEGMENTS_MAX: usize = 32;
-/// Maximum number of files with the same name, distinguished by a number.
+/// Maximum number of recordings that have the same name and differ only in the number after it.
 const RECORDINGS_OF_A_NAME_MAX: usize = 100_000;
 /// Maximum number of slices of one write.
 const SLICES: usize = 256;
@@ -34,7 +34,8 @@ pub(super) fn open(paths: &FilePaths, segments: &[String]) -> Result<OpenedFile,
     open_led(led)
 }
 
-/// Opens the answer to an ACME challenge, which ACME clients write below the folder that they use as the web root.
+/// Opens the answer to an ACME challenge. ACME clients write such answers below the folder that they use as the web
+/// root.
 pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFile, FileError> {
     let root = paths.challenges.as_ref().ok_or(FileError::NotFound)?;
     let segments = [".well-known", "acme-challenge", token].map(str::to_owned);
@@ -45,10 +46,10 @@ pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFil
     })
 }
 
-/// Opens the file of a name in a folder.
+/// Opens the file with a name in a folder.
 fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError> {
     let found = led.and_then(|(folder, name)| {
-        // Opening a pipe without a writer would block the thread forever.
+        // Without `O_NONBLOCK`, opening a pipe that has no writer would block the thread forever.
         let file = sys::open_beside(folder.as_fd(), &name, libc::O_RDONLY | libc::O_NONBLOCK)?;
         let file = File::from(file);
         Ok((file.metadata()?, file))
@@ -85,7 +86,7 @@ pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Append
     Ok(Appended { file, length, name })
 }
 
-/// Creates an unfinished recording, and returns it with the final name of its file.
+/// Creates an unfinished recording. Returns it, and the name that its file will have when finished.
 fn create_recording(root: &Path, mut path: Vec<String>) -> Result<(OpenForAppend, String), AppendError> {
     let first = path.pop().ok_or(AppendError::Path)?;
     let (stem, extension) = first.rsplit_once('.').unwrap_or((&first, ""));
@@ -106,16 +107,16 @@ fn create_recording(root: &Path, mut path: Vec<String>) -> Result<(OpenForAppend
     Err(AppendError::Exists)
 }
 
-/// Succeeds if anything with this path exists.
+/// Succeeds if anything exists at this path.
 fn stands(root: &Path, path: &[String]) -> io::Result<()> {
     let (folder, name) = lead(root, path, open_folder)?;
     sys::open_beside(folder.as_fd(), &name, libc::O_PATH).map(drop)
 }
 
-/// Opens the file with this path for appending, creating it and its folders if missing. A new name is synced to disk before use; otherwise
-/// a power cut could lose everything written to the file.
+/// Opens the file with this path for appending. The file and its folders are created if missing. A new name is synced
+/// to disk before the file is used; otherwise a power cut could lose everything written to it.
 fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenForAppend, AppendError> {
-    // Opening a pipe without a reader would block the thread forever.
+    // Without `O_NONBLOCK`, opening a pipe that has no reader would block the thread forever.
     let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
     let made = lead(root, segments, open_or_make_folder).and_then(|(folder, name)| {
         let file = File::from(sys::open_beside(folder.as_fd(), &name, flags)?);
@@ -128,7 +129,7 @@ fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenFo
     if metadata.is_file() { Ok(OpenForAppend(file)) } else { Err(AppendError::Path) }
 }
 
-/// Opens the folder that the path leads to. Returns it with the file's name.
+/// Opens the folder that contains the file with this path. Returns the folder and the name of the file.
 pub(super) fn lead(
     root: &Path,
     segments: &[String],
@@ -144,7 +145,8 @@ pub(super) fn lead(
     Ok((folder, name))
 }
 
-/// Checks a name of a path. The submitter has checked it already, but this check is the one that counts.
+/// Checks one name of a path. The submitter of the job has checked the name already, but security depends on this
+/// check.
 pub(super) fn checked(name: &str) -> io::Result<CString> {
     if name.is_empty() || name == "." || name == ".." || name.contains('/') {
         return Err(nowhere());
@@ -166,7 +168,7 @@ pub(super) fn open_or_make_folder(folder: &OwnedFd, name: &CStr) -> io::Result<O
         opened => return opened,
     }
     match sys::make_folder_beside(folder.as_fd(), name) {
-        // Another thread has created it in the meantime.
+        // Another thread may have created the folder in the meantime.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         Ok(()) | Err(_) => {}
     }
@@ -201,8 +203,8 @@ pub(super) fn blame_append(error: &io::Error) -> AppendError {
     }
 }
 
-/// True for errors that count as not found: ELOOP is a link, which is not followed; EACCES means not usable by the server; ENXIO is a
-/// socket.
+/// True for errors that count as not found. ELOOP: the file is a link, which is not followed. EACCES: the server may
+/// not use it. ENXIO: the file is a socket.
 fn leads_nowhere(error: &io::Error) -> bool {
     let nowhere = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::EACCES, libc::ENAMETOOLONG, libc::ENXIO];
     error.raw_os_error().is_some_and(|code| nowhere.contains(&code))
@@ -333,7 +335,7 @@ mod tests {
     fn a_file_grows_by_what_is_appended_and_its_folders_are_made() {
         let root = TempFolder::new();
         let path = || ["live", "streams", "a.flv"].map(str::to_owned).to_vec();
-        // More pieces than one write accepts, some of them empty.
+        // More pieces than a single write accepts, some of them empty.
         let pieces: Vec<Bytes> = (0..2000).map(|n| Bytes::from("ab".repeat(n % 3))).collect();
         let total: usize = pieces.iter().map(Bytes::len).sum();
         let first = append(&root, AppendTo::New { path: path() }, &pieces).unwrap();

@@ -1,7 +1,8 @@
-//! Imported folders: a link in an application's `streams`, which is followed here and nowhere else.
+//! Imported folders. An application's `streams` contains a link to such a folder, which is followed here and nowhere
+//! else.
 //!
-//! A link counts only if it leads below a folder that the operator has named (`vod.import_folders`); below that, no
-//! further link is followed. Only media files are served from such folders.
+//! A link counts only if it leads into a folder that the operator has listed (`vod.import_folders`). No further link is
+//! followed below the imported folder. Only media files are served from it.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, OpenOptions};
@@ -18,7 +19,7 @@ use crate::jobs::{Finished, ImportOutcome, ImportWork, ImportedFile};
 
 /// Extensions of files that become records, as in the reference.
 const IMPORTED: [&str; 4] = ["mp4", "flv", "mkv", "m3u8"];
-/// Extensions of further files that are served: the segments of playlists.
+/// Extensions of other files that are served, such as the segments of playlists.
 const SEGMENTS: [&str; 3] = ["ts", "m4s", "aac"];
 /// Maximum number of files of a folder.
 const FILES_MAX: usize = 5000;
@@ -37,7 +38,8 @@ pub(super) fn run(paths: &FilePaths, work: &ImportWork) -> ImportOutcome {
     done.unwrap_or_else(|error| ImportOutcome::Failed(error.to_string()))
 }
 
-/// Opens the folder that a path leads to through a link, and returns it with the file's name. `None` if the path has no link.
+/// Opens the folder of a file whose path contains a link to an imported folder. Returns the folder and the file's name.
+/// `None` if the path contains no such link.
 pub(super) fn lead_linked(paths: &FilePaths, segments: &[String]) -> Option<io::Result<(OwnedFd, CString)>> {
     let ([app, streams, name, ..], Some((file, folders))) = (segments, segments.split_last()) else {
         return None;
@@ -58,7 +60,8 @@ pub(super) fn lead_linked(paths: &FilePaths, segments: &[String]) -> Option<io::
     }))
 }
 
-/// Opens a folder: folders named in the settings by any path, folders below them name by name.
+/// Opens a folder below one of the folders listed in the settings. The path of the listed folder may contain links;
+/// from there on, no link is followed.
 fn open_below(named: &[PathBuf], target: &Path) -> io::Result<OwnedFd> {
     let (root, below) = split(named, target).ok_or_else(nowhere)?;
     let mut folder = OwnedFd::from(OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(root)?);
@@ -69,7 +72,7 @@ fn open_below(named: &[PathBuf], target: &Path) -> io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// Returns the named folder that contains a path, and the rest of the path.
+/// Returns the listed folder that contains a path, and the rest of the path below it.
 fn split<'p>(named: &[PathBuf], path: &'p Path) -> Option<(PathBuf, &'p Path)> {
     let roots = named.iter().filter_map(|folder| folder.canonicalize().ok());
     roots.filter_map(|root| path.strip_prefix(&root).ok().map(|below| (root, below))).next()
@@ -78,7 +81,7 @@ fn split<'p>(named: &[PathBuf], path: &'p Path) -> Option<(PathBuf, &'p Path)> {
 fn link(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
     let asked = paths.options.home.join(folder);
     let Ok(target) = asked.canonicalize() else {
-        // The answer does not reveal whether something exists outside of the allowed folders.
+        // The answer must not reveal whether a folder exists outside the listed folders.
         let is_named = |named: &PathBuf| asked.starts_with(named) && !asked.iter().any(|part| part == "..");
         let is_inside = paths.import_folders.iter().any(is_named);
         return Ok(if is_inside { ImportOutcome::Missing } else { ImportOutcome::Outside });
@@ -112,7 +115,7 @@ fn link(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome>
 
 fn unlink(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
     let asked = paths.options.home.join(folder);
-    // The folder may have been deleted or removed from the settings.
+    // The folder may have been deleted, or may no longer be listed in the settings.
     let target = asked.canonicalize().unwrap_or(asked);
     let Some(name) = target.file_name().and_then(OsStr::to_str) else { return Ok(ImportOutcome::Missing) };
     let (streams, _) = lead(&paths.root, &[app, STREAMS, name].map(str::to_owned), open_folder)?;
@@ -125,14 +128,15 @@ fn unlink(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcom
     Ok(ImportOutcome::Unlinked(format!("{STREAMS}/{name}/")))
 }
 
-/// A scan of the files of a folder.
+/// A search for the files of a folder.
 struct Scan {
     files: Vec<ImportedFile>,
     entries: usize,
 }
 
 impl Scan {
-    /// Adds the files of a folder and its subfolders, skipping links and hidden files. Returns false if there are too many.
+    /// Adds the files of a folder and of its subfolders. Links and hidden files are skipped. Returns false if there are
+    /// too many files.
     fn folder(&mut self, folder: &Path, below: &str, depth: usize) -> io::Result<bool> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -151,7 +155,7 @@ impl Scan {
                 if self.files.len() >= FILES_MAX {
                     return Ok(false);
                 }
-                // A file that may not be read is not served either.
+                // A file that the server may not read is not served, so it is left out.
                 if let Ok(finished) = look_at(&entry.path()) {
                     self.files.push(ImportedFile { path, finished });
                 }

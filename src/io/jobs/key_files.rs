@@ -1,4 +1,4 @@
-//! Key info files and their keys: small regular files that the operator names.
+//! Key info files and their keys. These are small regular files whose paths the operator gives.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::jobs::{KEY_BYTES, KEY_INFO_BYTES_MAX, KeyInfo, KeyInfoLines};
 
-/// Reads a key info file and the key that it names. An error is a reason for the log, without any of the file's
-/// content.
+/// Reads a key info file and the key that it names. The error is a reason for the log and contains nothing from the
+/// files.
 pub(super) fn read(file: &Path) -> Result<KeyInfo, String> {
     let bytes = small(file, KEY_INFO_BYTES_MAX).map_err(|reason| format!("the file {reason}"))?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;

@@ -1,11 +1,11 @@
-//! The job service: threads for everything that may block, by class ([`crate::jobs`]).
+//! The job service: the threads that do all work that may block, grouped by class ([`crate::jobs`]).
 //!
-//! 1. [`Jobs::submit`] counts the job against the limits of its class, without a lock, and hands it to the
-//!    dispatcher, or returns it as busy. A worker thus never waits here and never starts a thread.
+//! 1. [`Jobs::submit`] counts the job against the limits of its class, without a lock. It passes the job to the
+//! dispatcher, or returns it as busy. A worker therefore never waits here and never starts a thread.
 //! 2. The dispatcher, a single thread, keeps the queues of each class ([`shares`]) and gives jobs to idle threads of
-//!    the class. It starts a thread if none is idle and the class may have more, and ends those that were idle for
-//!    [`IDLE`].
-//! 3. The thread does the work ([`Runner`]), delivers the answer, and reports itself idle.
+//! the class. It starts a thread if none is idle and the class may have another one. It ends threads that were idle
+//! for [`IDLE`].
+//! 3. The thread does the work ([`Runner`]), delivers the answer, and reports that it is idle.
 
 mod admin;
 mod archives;
@@ -53,13 +53,13 @@ pub(in crate::io) use run::{FilePaths, Runner};
 /// Time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Number of counters of waiting jobs by application, for each class.
+/// Number of counters over which the waiting jobs of a class are spread by application.
 const PARTS: usize = 64;
 
-/// Niceness (0 to 19) of the threads relative to the workers, so that workers get the processor first.
+/// Niceness (0 to 19) of threads of low priority relative to the workers, so that workers get the processor first.
 const YIELD: i32 = 5;
 
-/// The submitter of a job, which gets the answer.
+/// The submitter of a job, to which the answer is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
     /// The control thread.
@@ -119,7 +119,7 @@ impl Load {
         Self { limits, jobs, bytes, parts, refused, done, failed, busy, cpu }
     }
 
-    /// Returns the counter of an application. Few applications share one.
+    /// Returns the counter of an application. A few applications may share a counter.
     fn part(&self, app: Option<&Arc<str>>) -> Option<&AtomicUsize> {
         let mut hasher = DefaultHasher::new();
         app?.hash(&mut hasher);
@@ -127,8 +127,7 @@ impl Load {
         self.parts.get(usize::try_from(hasher.finish() % parts).unwrap_or(0))
     }
 
-    /// Counts a job, if there is room. An application may not have more waiting jobs than there are free places
-    /// left.
+    /// Counts a job if there is room. An application may not have more waiting jobs than it leaves free places.
     fn enter(&self, app: Option<&Arc<str>>, bytes: usize) -> bool {
         let before = self.jobs.fetch_add(1, Ordering::Relaxed);
         let part = self.part(app);
@@ -138,7 +137,7 @@ impl Load {
             return false;
         }
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A single waiting job may exceed the limit, or it would never be accepted.
+        // A single waiting job may exceed the limit. Otherwise it would never be accepted.
         if before > 0 && before.saturating_add(bytes) > self.limits.bytes {
             self.leave(app, bytes);
             return false;
@@ -157,7 +156,7 @@ impl Load {
 
 type Loads = BTreeMap<Class, Load>;
 
-/// Handle of the service; cheap to clone. Dropping the last one ends the threads.
+/// A handle of the service, cheap to clone. When the last handle is dropped, the threads end.
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(Arc<Handle>);
 
@@ -175,7 +174,7 @@ impl Drop for Handle {
 }
 
 impl Jobs {
-    /// Starts the dispatcher only; the other threads are started on demand.
+    /// Starts only the dispatcher. The other threads are started on demand.
     pub(super) fn start(
         paths: FilePaths,
         policy: OutboundPolicy,
@@ -203,7 +202,7 @@ impl Jobs {
         Ok(Self(Arc::new(Handle { loads, dispatcher, policy })))
     }
 
-    /// Submits a job. The answer is delivered later, or returned at once as busy if the class is full.
+    /// Submits a job. Its answer is delivered later. If the class is full, the answer (busy) is returned at once.
     pub(super) fn submit(&self, asker: Asker, job: Job) -> Option<JobDone> {
         let (class, bytes, payer) = (job.work.class(), job.work.bytes(), job.payer());
         let Some(load) = self.0.loads.get(&class) else { return Some(busy(job.id)) };
@@ -218,7 +217,7 @@ impl Jobs {
         sent.is_err().then(|| busy(id))
     }
 
-    /// Returns waiting and refused jobs, by class.
+    /// Returns the number of waiting and of refused jobs, by class.
     pub(super) fn counts(&self) -> Vec<JobCounts> {
         let counts = |(class, load): (&Class, &Load)| JobCounts {
             class: class.name(),
@@ -232,7 +231,7 @@ impl Jobs {
         self.0.loads.iter().map(counts).collect()
     }
 
-    /// Sets the policy on addresses that hooks and admission hooks may connect to.
+    /// Sets the policy that decides to which addresses hooks and admission hooks may connect.
     pub(super) fn set_policy(&self, policy: OutboundPolicy) {
         posts::set_policy(&self.0.policy, policy);
     }
@@ -249,8 +248,8 @@ struct Pool {
     /// Running turns by thread, with their start times.
     turns: BTreeMap<u64, (shares::Turn, Instant)>,
     threads: BTreeMap<u64, Sender<Task>>,
-    /// Idle threads, each with the time since which it is idle. The last one is used first, so that the others can
-    /// end.
+    /// Idle threads, each with the time since which it has been idle. The thread that became idle last is used
+    /// first, so that the others can end.
     idle: Vec<(u64, Instant)>,
 }
 
@@ -357,7 +356,7 @@ impl Dispatcher {
         self.pools.entry(class).or_insert_with(|| Pool::new(class, &self.loads))
     }
 
-    /// Returns the next message, or times out when a thread has been idle for [`IDLE`].
+    /// Returns the next message. Times out once a thread has been idle for [`IDLE`].
     fn next(&self, messages: &Receiver<Message>) -> Result<Message, RecvTimeoutError> {
         let oldest = self.pools.values().flat_map(|pool| &pool.idle).map(|(_, since)| *since).min();
         let Some(due) = oldest.and_then(|since| since.checked_add(IDLE)) else {
@@ -376,7 +375,7 @@ impl Dispatcher {
                     self.count += 1;
                     match self.threads.start(class, self.count) {
                         Ok(thread) => drop(pool.threads.insert(self.count, thread)),
-                        // Another thread of the class will take the job later.
+                        // Another thread of the class will take the job when it is idle.
                         Err(_) if !pool.threads.is_empty() => return,
                         Err(error) => {
                             tracing::error!(%error, class = class.name(), "job thread not started")
@@ -427,7 +426,7 @@ mod tests {
         PasswordDigest, PasswordWork, Post, Receiver as For, RecordingWork, RelayWork,
     };
 
-    /// A gate that holds jobs back until it is opened.
+    /// A gate at which jobs wait until it is opened.
     #[derive(Default)]
     struct Gate {
         /// Number of jobs that have reached the gate, and whether it is open.
@@ -454,7 +453,7 @@ mod tests {
         }
     }
 
-    /// Makes work of each class, which is never actually done.
+    /// Makes work of the given class. The work is never actually done.
     fn work(class: Class, bytes: usize) -> Work {
         let post = |receiver| {
             let url = HookUrl::parse("http://h.example/").unwrap();
@@ -591,7 +590,7 @@ mod tests {
         assert!(matches!(submit(&jobs, 4, work(Class::FileWrite, 1)), Some(Outcome::Busy)));
         gate.open();
         assert_eq!(answers.iter().take(limits.threads + 4).count(), limits.threads + 4);
-        // A job larger than the limit is done if no other job waits.
+        // A job that is larger than the limit is done if no other job is waiting.
         assert!(submit(&jobs, 9, work(Class::FileWrite, limits.bytes + 1)).is_none());
         assert_eq!(answers.recv().unwrap().id, JobId(9));
     }
@@ -613,7 +612,7 @@ mod tests {
         let order: Vec<JobId> = received.iter().take(50).collect();
         assert_eq!(order, (0..50).map(JobId).collect::<Vec<_>>());
         drop(jobs);
-        // The last handle is dropped: the threads end, and with them the senders of both channels.
+        // After the last handle is dropped, the threads end and drop the senders of both channels.
         assert!(received.recv().is_err());
         assert!(named.iter().all(|name| name == "admin-1"));
     }

@@ -1,4 +1,5 @@
-//! API calls to other nodes: one connection to the node's relay for each call, over TLS with proof on both sides.
+//! API calls to other nodes. Each call has its own connection to the node's relay, over TLS; both sides prove
+//! that they belong to the cluster.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -16,7 +17,7 @@ use crate::jobs::{NodeOutcome, NodeWork};
 
 /// Time limit for connecting to a node.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Minimum timeout of a socket, because zero would mean none.
+/// Minimum timeout of a socket. A timeout of zero would mean that there is none.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
 /// Maximum number of addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 2;
@@ -62,7 +63,7 @@ fn secure(config: &Arc<ClientConfig>, mut socket: TcpStream, timeout: Duration) 
     socket.set_nodelay(true).map_err(text)?;
     socket.set_read_timeout(Some(timeout)).map_err(text)?;
     socket.set_write_timeout(Some(timeout)).map_err(text)?;
-    // Certificates of nodes contain no names.
+    // Any name will do, because the certificates of nodes contain no names.
     let name = ServerName::try_from("node").map_err(|error| error.to_string())?;
     let mut tls = ClientConnection::new(Arc::clone(config), name).map_err(|error| error.to_string())?;
     while tls.is_handshaking() {

@@ -1,7 +1,7 @@
-//! Files in object storage: S3's requests, signed by `rusty-s3` and sent by ureq.
+//! Files in object storage, with the requests of S3. They are signed by `rusty-s3` and sent by ureq.
 //!
-//! A small file is sent in one request. A larger one is sent in parts. A failed part is sent again; after the last attempt the upload is
-//! given up and its parts are removed. Signatures are part of URLs, so no error text contains a URL.
+//! A small file is sent in one request, a larger one in parts. A part that failed is sent again. After its last
+//! attempt, the upload is given up and its parts are removed. URLs contain signatures, so no error text contains a URL.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::config::S3Settings;
 use crate::http::media_type;
 use crate::jobs::{BlockSource, FileError, ObjectAction, ObjectOutcome, ObjectWork, READ_BYTES_MAX};
 
-/// Minimum size of a part; a file that is not larger is sent in one request.
+/// Minimum size of a part. A file of at most this size is sent in one request.
 const PART_BYTES_MIN: u64 = 16 << 20;
 /// Maximum number of parts of an upload, set by S3.
 const PARTS_MAX: u64 = 10_000;
@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 3;
 const SIGNED_FOR: Duration = Duration::from_secs(3600);
 /// The timeout of a request without a body.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Minimum rate of a body in bytes per second, from which its timeout is computed.
+/// Minimum rate of a body in bytes per second. The timeout of a body is computed from it.
 const RATE_MIN: u64 = 32 << 10;
 /// Maximum bytes read of a response.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -51,7 +51,7 @@ pub(super) fn run(agent: &Agent, paths: &FilePaths, roles: &Roles, work: &Object
     done.unwrap_or_else(ObjectOutcome::Failed)
 }
 
-/// Returns the keys from the settings, or the role's credentials while they are valid.
+/// Returns the keys from the settings. If there are none, returns the role's credentials while they are valid.
 fn credentials(
     settings: &S3Settings,
     roles: &Roles,
@@ -146,7 +146,7 @@ impl<'a> Remote<'a> {
         let (url, body) = (action.sign(SIGNED_FOR), Bytes::from(action.body()));
         let answer =
             retried(|| self.send("POST", url.clone(), &Fields::new(), Some(Blocks::memory(body.clone()))))?;
-        // The upload may fail after the head of a successful response was sent.
+        // The storage may send the head of a successful response and then report an error in its body.
         match code_of(&answer.body) {
             Some(code) => Err(code),
             None => Ok(()),
@@ -200,7 +200,7 @@ struct Answer {
     body: String,
 }
 
-/// Repeats a request that failed, unless the storage would refuse it again.
+/// Repeats a request that has failed, unless the storage would refuse it again.
 fn retried(mut send: impl FnMut() -> Result<Answer, String>) -> Result<Answer, String> {
     let mut answer = send();
     for _ in 1..ATTEMPTS {

@@ -1,4 +1,5 @@
-//! Password hashes: PBKDF2-HMAC-SHA256 (RFC 8018) over the digest that clients send. Each takes some tenths of a second.
+//! Password hashes: PBKDF2-HMAC-SHA256 (RFC 8018) over the digest that clients send. Computing a hash takes some tenths
+//! of a second.
 
 use std::num::NonZeroU32;
 
@@ -8,13 +9,14 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 use crate::jobs::{PasswordDigest, PasswordOutcome, PasswordWork};
 
-/// Rounds of a new hash; a stored hash names its own.
+/// Number of rounds of a new hash. A stored hash contains its own number.
 const ROUNDS: u32 = 600_000;
-/// Maximum rounds that a stored hash may name.
+/// Maximum number of rounds that a stored hash may contain.
 const ROUNDS_MAX: u32 = 10_000_000;
 /// The scheme, at the beginning of every stored hash.
 const SCHEME: &str = "pbkdf2-sha256";
-/// The scheme of passwords imported from the reference, which stores the MD5 of the digest that clients send; the hash is over that MD5.
+/// The scheme of passwords imported from the reference. The reference stores the MD5 of the digest that clients send,
+/// so the hash is computed over that MD5.
 const IMPORTED: &str = "md5-pbkdf2-sha256";
 
 pub(super) fn run(work: &PasswordWork) -> PasswordOutcome {
@@ -30,7 +32,8 @@ pub(in crate::io) fn make(digest: &PasswordDigest, salt: [u8; 16]) -> String {
     make_as(SCHEME, digest, salt)
 }
 
-/// Returns the hash to store for a password that the reference has stored as `digest`. Knowing `digest` alone does not allow a login.
+/// Returns the hash to store for an imported password. `digest` is what the reference has stored; a client that knows
+/// only `digest` cannot log in.
 #[must_use]
 pub(in crate::io) fn make_imported(digest: &PasswordDigest, salt: [u8; 16]) -> String {
     make_as(IMPORTED, digest, salt)
@@ -53,7 +56,7 @@ fn verify(digest: &PasswordDigest, stored: &str) -> bool {
             pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, &given, &hash).is_ok()
         }
         None => {
-            // Take as long as for an existing user.
+            // Spend as much time as for an existing user.
             let _ = make(digest, [0; 16]);
             false
         }
@@ -100,7 +103,7 @@ mod tests {
         assert_ne!(stored, make(&digest, [8; 16]));
         assert!(verify(&digest, &stored));
         assert!(!verify(&digest_of("Password").unwrap(), &stored));
-        // The stored hash is not a valid password, not even in form.
+        // The stored hash does not even have the form of a password that clients send.
         assert_eq!(PasswordDigest::parse(&stored), None);
         for odd in [
             "",

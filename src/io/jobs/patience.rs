@@ -1,7 +1,9 @@
-//! Connections for requests to other servers. They read the bytes that have already arrived before they give up.
+//! Connections for requests to other servers. Before such a connection gives up, it reads the bytes that have
+//! already arrived.
 //!
-//! A request has a time limit. If the process was held up (stopped, or suspended with its machine), the limit may
-//! have passed while the answer waits in the socket. Therefore a read that times out tries once more.
+//! A request has a time limit. If the process was held up (stopped, or suspended together with its machine), the
+//! limit may have passed although the answer has arrived in the socket. Therefore a read that times out is tried
+//! once more.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +12,9 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, NextTimeout, RustlsConnector, TcpConnector, Transport, time,
 };
 
-/// Time for which a read tries once more after its time limit.
+/// Duration of the one additional read after the time limit has passed.
 const MOMENT: Duration = Duration::from_millis(10);
-/// Time after the limit until which such reads are still tried, even if more bytes keep arriving.
+/// Time after the limit during which additional reads are made, even if more bytes keep arriving.
 const MOMENTS: Duration = Duration::from_secs(1);
 
 /// Makes connections over TCP, and over TLS for `https`.
@@ -36,7 +38,7 @@ impl<T: Transport> Connector<T> for Patient {
 #[derive(Debug)]
 struct PatientTransport<T> {
     inner: T,
-    /// Time after which such reads are no longer tried, set by the first read that timed out.
+    /// Time after which no additional reads are made. Set by the first read that times out.
     until: Option<Instant>,
 }
 
@@ -77,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection whose reads time out, except one that finds input.
+    /// A connection whose reads all time out, except the one that finds input.
     #[derive(Debug)]
     struct Socket {
         buffers: LazyBuffers,
@@ -125,7 +127,7 @@ mod tests {
         assert!(read(&mut transport, 5), "what has come is read");
         assert!(!read(&mut transport, 0), "nothing has");
         assert_eq!(transport.inner.limits, [Duration::from_secs(5), MOMENT, Duration::ZERO, MOMENT]);
-        // A server that keeps sending a little.
+        // The server keeps sending a few bytes at a time.
         transport.until = Some(Instant::now());
         assert!(!read(&mut transport, 0));
         assert_eq!(transport.inner.limits.last(), Some(&Duration::ZERO));

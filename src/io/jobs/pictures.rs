@@ -1,14 +1,14 @@
-//! The processes that make pictures of key frames: one for each thread of the class, started on first use and ended
-//! when idle.
+//! The processes that make pictures of key frames: one for each thread of the class. A process is started on first
+//! use and ended when idle.
 //!
-//! 1. [`Pictures::run`] takes a free place, and starts its process if there is none: this program again, as
-//!    `preview-worker` ([`crate::io::preview_worker`]), with only a socket as its standard input.
-//! 2. The request is sent over the socket, and the answer is read from it. A process that does not answer within
-//!    [`PATIENCE`], dies, or sends a malformed message is killed; the next picture gets a new process.
-//! 3. A process that has made [`PICTURES_MAX`] pictures is replaced; one without work for [`IDLE`] is ended.
+//! 1. [`Pictures::run`] takes a free place and starts its process if it has none. The process is this program
+//! again, run as `preview-worker` ([`crate::io::preview_worker`]), with only a socket as its standard input.
+//! 2. The request is sent over the socket, and the answer is read from it. A process is killed if it does not
+//! answer within [`PATIENCE`], dies, or sends a malformed message. The next picture then gets a new process.
+//! 3. A process that has made [`PICTURES_MAX`] pictures is replaced. A process without work for [`IDLE`] is ended.
 //!
-//! If a key frame ended its process, its stream must wait longer for the next picture; the submitter takes care of
-//! that. If no process can be started or confined, no pictures are made for [`PAUSE`].
+//! If a process died on a key frame, the stream of that key frame must wait longer for its next picture; the
+//! submitter of the job ensures this. If no process can be started or confined, no pictures are made for [`PAUSE`].
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -32,11 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PICTURES_MAX: u32 = 1000;
 /// Time without pictures after which a process is ended.
 const IDLE: Duration = Duration::from_secs(30);
-/// Time without pictures after a process could not be started or confined.
+/// Time for which no pictures are made after a process could not be started or confined.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Number of processes.
+/// Number of places for processes.
 const PLACES: usize = Class::Picture.limits().threads;
-/// Bytes read at a time, so that no buffer is allocated by a length that the process announced.
+/// Number of bytes read at a time. No buffer is allocated for the length that the process announces.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Path of the running program, which works even if its file was replaced or removed.
 const PROGRAM: &str = "/proc/self/exe";
@@ -53,9 +53,9 @@ pub(super) struct Pictures {
 #[derive(Debug, Default)]
 struct Place {
     helper: Option<Helper>,
-    /// No process is started before this time.
+    /// Time before which no process may be started.
     not_before: Option<Instant>,
-    /// True if a thread ends the process when it has nothing to do.
+    /// True if a thread is waiting to end the process once it is idle.
     is_watched: bool,
 }
 
@@ -80,9 +80,9 @@ impl Pictures {
         Self { places: (0..PLACES).map(|_| Mutex::default()).collect(), program, patience }
     }
 
-    /// Makes a picture, blocking until it is done.
+    /// Makes a picture. Blocks until it is done.
     pub(super) fn run(&self, work: &PictureWork) -> PictureOutcome {
-        // Sizes found in the headers can be checked without a process.
+        // The sizes in the headers can be checked without starting a process.
         picture::look(&work.0.config, &work.0.payload).map_err(NoPicture::Refused)?;
         let message = work.0.write().map_err(NoPicture::Refused)?;
         let (at, mut place) = self.free_place().ok_or_else(nothing_free)?;
@@ -104,7 +104,7 @@ impl Pictures {
         }
     }
 
-    /// Returns a place that no other thread uses; there is one for each thread of the class.
+    /// Returns a place that no other thread uses. There is a place for each thread of the class.
     fn free_place(&self) -> Option<(usize, MutexGuard<'_, Place>)> {
         let free = |place| match Mutex::try_lock(place) {
             Ok(place) => Some(place),
@@ -147,7 +147,7 @@ fn nothing_free() -> NoPicture {
     NoPicture::Unavailable("all processes of previews are busy".to_owned())
 }
 
-/// Ends the process of a place once it has had nothing to do for [`IDLE`].
+/// Ends the process of a place once it has been idle for [`IDLE`].
 fn end_when_idle(places: &[Mutex<Place>], at: usize) {
     let Some(place) = places.get(at) else { return };
     let mut pause = IDLE;
@@ -168,7 +168,7 @@ fn end_when_idle(places: &[Mutex<Place>], at: usize) {
 }
 
 impl Place {
-    /// Drops a process that has ended without having a picture to make, so that no stream is blamed.
+    /// Drops a process that has ended while it had no picture to make, so that no stream is blamed for it.
     fn drop_dead(&mut self) {
         let status = self.helper.as_mut().and_then(|helper| helper.child.try_wait().ok().flatten());
         if let Some(status) = status {
@@ -177,7 +177,7 @@ impl Place {
         }
     }
 
-    /// Ends a process that has failed, and says why it did.
+    /// Ends a process that has failed, and returns the reason.
     fn died(&mut self, error: &io::Error) -> NoPicture {
         let Some(mut helper) = self.helper.take() else { return nothing_free() };
         let reason = helper.end(error);
@@ -201,7 +201,7 @@ impl Helper {
         let child = Command::new(program)
             .arg0("millstream")
             .arg(PREVIEW_WORKER)
-            // The environment may contain secrets, and the terminal's signals are meant for the server.
+            // The environment may contain secrets. Signals from the terminal are meant for the server only.
             .env_clear()
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -246,14 +246,14 @@ impl Helper {
         Ok(received.into())
     }
 
-    /// Kills the process, if it still runs, and returns the reason of its end.
+    /// Kills the process if it still runs, and returns the reason why it ended.
     fn end(&mut self, error: &io::Error) -> String {
         let is_over = matches!(
             error.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
         );
-        // A child that is already ending keeps its own status. A child that has only closed its socket is killed,
-        // so that waiting for it does not block.
+        // A child that is already ending keeps its own exit status. A child that has only closed its socket must be
+        // killed, so that waiting for its end does not block.
         let _ = self.child.kill();
         match self.child.wait() {
             Ok(status) if is_over => status.to_string(),
@@ -262,7 +262,7 @@ impl Helper {
         }
     }
 
-    /// True if the process has ended because it could not give up its rights.
+    /// True if the process has ended because it could not give up its privileges.
     fn is_unconfined(&mut self) -> bool {
         let status = self.child.try_wait().ok().flatten();
         status.is_some_and(|status| {
@@ -278,14 +278,14 @@ impl Drop for Helper {
     }
 }
 
-/// Returns the time that is left.
+/// Returns the remaining time.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(clock::now().mono);
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Repeats a call that a signal has interrupted. An expired time limit is always reported as `TimedOut`, whatever
-/// error the system reports for it.
+/// Repeats a call that was interrupted by a signal. If the time limit has expired, the error is always `TimedOut`,
+/// whatever error the system reports.
 fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -342,7 +342,7 @@ pub(super) mod tests {
         let ends = Pictures::of_program("/bin/true", PATIENCE);
         assert_eq!(died(&ends), "exit status: 0");
         assert!(ends.places.iter().all(|place| place.lock().unwrap().helper.is_none()));
-        // `yes` writes to its standard output, which is discarded: no answer arrives.
+        // `yes` writes only to its standard output, which is discarded, so no answer arrives.
         let hangs = Pictures::of_program("/usr/bin/yes", Duration::from_millis(50));
         assert_eq!(died(&hangs), "no answer in time");
         assert!(hangs.places.iter().all(|place| place.lock().unwrap().helper.is_none()));

@@ -1,9 +1,9 @@
 //! POSTs to operators' receivers: hooks, and admission hooks.
 //!
-//! Connections are made only to addresses that the policy allows. The resolver below resolves each name anew and
-//! gives ureq only allowed addresses, and connections are not reused, so no later DNS answer can change the address
-//! (docs/robustness.md U-31, U-32). Redirects are not followed (U-33), and proxies named in the environment are not
-//! used.
+//! Connections are made only to addresses that the policy allows. The resolver below resolves each name for each
+//! connection and passes only allowed addresses to ureq. Connections are not reused. A later DNS answer therefore
+//! cannot change the address (docs/robustness.md U-31, U-32). Redirects are not followed (U-33), and proxies named in
+//! the environment are not used.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -41,8 +41,8 @@ const ADDRESSES_MAX: usize = 4;
 /// Resolves a name; tests supply their own.
 type Lookup = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// The policy on addresses that the threads may connect to. The lock is held while the addresses of one name are
-/// checked.
+/// The policy that decides to which addresses the threads may connect. The lock is held while the addresses of a name
+/// are checked.
 pub(super) type Policy = Arc<RwLock<OutboundPolicy>>;
 
 pub(super) fn policy(policy: OutboundPolicy) -> Policy {
@@ -53,12 +53,13 @@ pub(super) fn set_policy(shared: &Policy, policy: OutboundPolicy) {
     *shared.write().unwrap_or_else(PoisonError::into_inner) = policy;
 }
 
-/// Makes an agent with the system's resolver; the system's certificates are read here.
+/// Makes an agent with the system's resolver. Reads the system's certificates.
 pub(super) fn system_agent(policy: Policy) -> Agent {
     agent(policy, Arc::new(system_lookup))
 }
 
-/// Returns a body's media type and its encoding. The boundary of a multipart form is a digest of the value, which cannot contain it.
+/// Returns the media type and the encoded bytes of a body. The boundary of a multipart form is a digest of the value,
+/// so the value cannot contain it.
 fn typed(request: &Post) -> (Cow<'static, str>, Cow<'_, [u8]>) {
     match request.body_type {
         BodyType::Json => ("application/json".into(), Cow::Borrowed(&request.body)),
@@ -75,7 +76,8 @@ fn typed(request: &Post) -> (Cow<'static, str>, Cow<'_, [u8]>) {
     }
 }
 
-/// Sends a POST. Returns the status, or the reason there is none. The time waited for a thread counts against the timeout.
+/// Sends a POST. Returns the status, or the reason why there is none. The time for which the job has waited for a
+/// thread is subtracted from the timeout.
 pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u16, String> {
     let left = request.timeout.checked_sub(waited).filter(|left| !left.is_zero());
     let Some(left) = left else { return Err("all threads are busy".to_owned()) };
@@ -95,8 +97,8 @@ pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u1
     let sent = asked.send(&body[..]);
     let mut response = sent.map_err(|error| reason(&error))?;
     let status = response.status().as_u16();
-    // Read the response, so that a receiver is not cut off while it sends one of usual size. The content does not
-    // matter.
+    // Read the response, so that the connection is not closed while the receiver sends a response of usual size. Its
+    // content is not used.
     let body = response.body_mut().as_reader();
     let _ = std::io::copy(&mut body.take(ANSWER_BYTES_MAX), &mut std::io::sink());
     Ok(status)
@@ -122,13 +124,14 @@ pub(super) fn fetch(agent: &Agent, url: &HookUrl) -> Result<Bytes, String> {
     }
 }
 
-/// Returns the signature of a request. It covers the time, so that a receiver can detect replays (docs/hooks.md).
+/// Returns the signature of a request. The time is part of the signed text, so that a receiver can detect replays
+/// (docs/hooks.md).
 fn signature(secret: &Secret, seconds: &str, body: &[u8]) -> String {
     let mac = hmac_sha256(secret.reveal().as_bytes(), &[seconds.as_bytes(), b".", body]);
     format!("sha256={}", HEXLOWER.encode(&mac))
 }
 
-/// Returns the text of an error without the URL, which contains keys.
+/// Returns the text of an error without the URL, because the URL may contain keys.
 pub(super) fn reason(error: &Error) -> String {
     if matches!(error, Error::BadUri(_)) {
         "the URL cannot be used".to_owned()
@@ -149,7 +152,7 @@ fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
     Agent::with_parts(config(), patience::connector(), PolicyResolver { policy, lookup })
 }
 
-/// Makes an agent for services of the platform, whose addresses are chosen by neither settings nor clients.
+/// Makes an agent for services of the platform. Their addresses depend neither on settings nor on clients.
 pub(super) fn platform_agent() -> Agent {
     Agent::with_parts(config(), patience::connector(), DefaultResolver::default())
 }
@@ -358,7 +361,7 @@ mod tests {
         };
         let agent = agent(Arc::new(RwLock::new(policy)), Arc::new(lookup));
         let url = "http://rebinding.example/hook";
-        // The connection is made to the checked address, although the name resolves to another one by then.
+        // The connection is made to the address that was checked, although the name then resolves to another address.
         assert_eq!(send(&agent, &request(url)), Ok(200));
         assert!(send(&agent, &request(url)).is_err());
         assert_eq!((at_good.load(Ordering::SeqCst), at_bad.load(Ordering::SeqCst)), (1, 0));
@@ -389,7 +392,7 @@ mod tests {
             sent
         });
         assert_eq!(send(&agent, &request(&format!("http://{address}/"))), Ok(200));
-        // The sender could send only what the two kernels buffer.
+        // The sender could send only as much as the two kernels buffer.
         assert!(sender.join().unwrap() < 32 << 20);
         let head: &'static [u8] = Box::leak(
             [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &vec![b'x'; 100_000], b"\r\n\r\n"]
@@ -407,12 +410,12 @@ mod tests {
         let agent = with_policy(OutboundPolicy::default());
         let request = Post { timeout: Duration::from_millis(100), ..request(&url) };
         assert_eq!(send(&agent, &request), Err("timed out".to_owned()));
-        // The time waited for a thread counts against the timeout.
+        // The time for which the job has waited for a thread is subtracted from the timeout.
         let waited = post(&agent, &request, Duration::from_millis(100));
         assert_eq!(waited, Err("all threads are busy".to_owned()));
     }
 
-    /// The value appears whole between its boundaries, whatever it contains: a peer cannot forge a field.
+    /// A peer cannot forge a field: a value appears whole between the boundaries, whatever it contains.
     #[test]
     fn a_message_of_a_data_channel_is_the_field_data_of_a_form() {
         let forged = b"x\r\n--millstream\r\nContent-Disposition: form-data; name=\"admin\"\r\n\r\n1";

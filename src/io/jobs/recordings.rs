@@ -1,10 +1,12 @@
-//! Finishes recordings: a file written in fragments becomes a seekable file (`mp4`, `webm`) and gets its final name.
+//! Finishes recordings: a file that was written in fragments becomes a seekable file (`mp4`, `webm`) and gets its final
+//! name.
 //!
-//! After a crash the next [`RecordingWork::Finish`] continues: each step is on the disk before the next one begins,
-//! and until the last write the file remains as its sink wrote it.
+//! After a crash, the next [`RecordingWork::Finish`] continues. Each step is on the disk before the next one begins,
+//! and until the last write the file is still as its sink wrote it.
 //!
 //! 1. The content is determined from the file alone. A fragment torn by a crash is cut off.
-//! 2. The index is written, and finally the few bytes that make it valid.
+//! 2. The index is written, and after it the few bytes that make it valid.
+//! 3. The file is renamed to its final name.
 //! 3. The file gets its name.
 
 mod mp4;
@@ -27,7 +29,7 @@ use super::files::{lead, open_folder, sync_folder};
 use crate::io::sys;
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 
-/// Suffix of a copy's name until it is complete.
+/// Suffix of the name of a copy until the copy is complete.
 const COPY: &str = ".tmp_copy";
 /// The folder of an application that holds recordings.
 const STREAMS: &str = "streams";
@@ -35,20 +37,20 @@ const STREAMS: &str = "streams";
 const ENTRIES_MAX: usize = 1_000_000;
 /// Maximum number of unfinished recordings found.
 const FOUND_MAX: usize = 2_000;
-/// Maximum depth of folders above them.
+/// Maximum depth of folders above an unfinished recording.
 const DEPTH_MAX: usize = 16;
-/// Maximum number of boxes or elements examined for a file's duration.
+/// Maximum number of boxes or elements examined to find a file's duration.
 const BOXES_MAX: usize = 64;
 /// Number of bytes at the beginning of a file that identify its format.
 const FIRST_BYTES: usize = 256;
-/// Extension of a WebM file; other recordings are MP4.
+/// Extension of WebM files. All other recordings are MP4.
 const WEBM: &str = ".webm";
 /// Suffix of the name of a file that cannot be finished.
 const DAMAGED: &str = ".damaged";
-/// Maximum size of a torn fragment that may be cut off. It exceeds what a sink writes: 8 MiB, and the rest until
-/// the next key frame.
+/// Maximum size of a torn fragment that may be cut off. It is larger than any fragment that a sink writes: 8 MiB, and
+/// the rest until the next key frame.
 const CUT_BYTES_MAX: u64 = 32 << 20;
-/// Bytes examined for zeros at a time.
+/// Number of bytes that are checked for zeros at a time.
 const ZEROS_AT_ONCE: usize = 1 << 20;
 /// Maximum number of damaged files kept under one name.
 const SET_ASIDE_MAX: u32 = 1000;
@@ -69,7 +71,8 @@ pub(super) fn run(root: &Path, work: &RecordingWork) -> RecordingOutcome {
     done.unwrap_or_else(|error| RecordingOutcome::Failed(error.to_string()))
 }
 
-/// Finds unfinished recordings in and below the folders of applications. Unreadable folders are skipped, and no link is followed.
+/// Finds unfinished recordings in the folders of applications and their subfolders. Folders that cannot be read are
+/// skipped, and links are not followed.
 fn find(root: &Path, apps: &[String]) -> Vec<Vec<String>> {
     let mut folders: Vec<Vec<String>> =
         apps.iter().map(|app| vec![app.clone(), STREAMS.to_owned()]).collect();
@@ -100,7 +103,7 @@ fn find(root: &Path, apps: &[String]) -> Vec<Vec<String>> {
     found
 }
 
-/// Makes room in a file, like [`sys::insert_range`].
+/// A function that makes room in a file, such as [`sys::insert_range`].
 type Insert = fn(std::os::fd::BorrowedFd<'_>, u64, u64) -> io::Result<()>;
 
 /// The folder and the names of a recording.
@@ -123,13 +126,14 @@ impl Place {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-    /// Gives a complete recording its final name; nothing is overwritten.
+    /// Renames a complete recording to its final name. No other file is overwritten.
     fn name_it(&self) -> io::Result<()> {
         sys::rename_beside(self.folder.as_fd(), &self.unfinished, &self.name)?;
         self.sync()
     }
 
-    /// Renames a file that cannot be finished to a name that says so; nothing is overwritten. Returns the new name.
+    /// Renames a file that cannot be finished to a name that says so. No other file is overwritten. Returns the new
+    /// name.
     fn set_aside(&self) -> io::Result<String> {
         for number in 0..SET_ASIDE_MAX {
             let number = if number == 0 { String::new() } else { format!(".{number}") };
@@ -154,7 +158,7 @@ impl Place {
         }
     }
 
-    /// Syncs the folder, so that the names are on disk.
+    /// Syncs the folder, so that the names of its files are on disk.
     fn sync(&self) -> io::Result<()> {
         sync_folder(&self.folder)
     }
@@ -165,14 +169,14 @@ fn remove(root: &Path, path: &[String]) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         place => place?,
     };
-    // The name is freed last, because another recording may take it.
+    // The final name is removed last, because another recording may take it from then on.
     place.remove(&place.copy)?;
     place.remove(&place.unfinished)?;
     place.remove(&place.name)?;
     place.sync()
 }
 
-/// Gives a complete upload its final name, whatever its content.
+/// Renames a complete upload to its final name, whatever its content is.
 fn adopt(root: &Path, path: &[String]) -> io::Result<Finished> {
     let place = Place::of(root, path)?;
     let file = place.open(&place.unfinished, libc::O_RDONLY)?;
@@ -192,7 +196,7 @@ enum Finish {
     SetAside(String),
 }
 
-/// The result of examining an unfinished file.
+/// The result of making an unfinished file complete.
 enum Complete {
     /// A file that can be played.
     File(File),
@@ -209,7 +213,7 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
         place => place?,
     };
     let file = match place.open(&place.unfinished, libc::O_RDWR) {
-        // The file got its name before a crash, or was removed by hand.
+        // The file was renamed before a crash, or was removed by hand.
         Err(error) if is_missing(&error) => {
             return match place.open(&place.name, libc::O_RDONLY) {
                 Err(error) if is_missing(&error) => Ok(Finish::Nothing),
@@ -234,20 +238,20 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
         Err(error) => return Err(error),
     };
     let finished = finished(&file)?;
-    // An earlier run may have made the last change and ended before that reached the disk.
+    // An earlier run may have made the last change without syncing it to the disk.
     file.sync_all()?;
     place.name_it()?;
     Ok(Finish::Done(finished))
 }
 
-/// True if everything from an offset on may be cut off: zeros, as a power cut leaves them, or at most one last
-/// fragment that a crash may have torn.
+/// True if everything from an offset on may be cut off. This is the case for zeros, which a power cut may leave, and
+/// for a single last fragment, which a crash may have torn.
 fn may_be_cut(file: &File, from: u64, is_fragment: bool) -> io::Result<bool> {
     let rest = file.metadata()?.len().saturating_sub(from);
     Ok(is_fragment && rest <= CUT_BYTES_MAX || is_zero(file, from)?)
 }
 
-/// True if there are only zeros from an offset on.
+/// True if all bytes from an offset on are zero.
 fn is_zero(file: &File, from: u64) -> io::Result<bool> {
     let mut at = from;
     loop {
@@ -286,7 +290,7 @@ pub(super) fn finished(file: &File) -> io::Result<Finished> {
     Ok(Finished { bytes, duration_ms })
 }
 
-/// Returns the properties of a file with any content; the duration is missing if it cannot be read.
+/// Returns the properties of a file with any content. The duration is `None` if it cannot be read.
 pub(in crate::io) fn finished_or_unknown(file: &File, bytes: u64) -> Finished {
     finished(file).unwrap_or(Finished { bytes, duration_ms: None })
 }

@@ -9,7 +9,7 @@ use url::Url;
 use super::posts;
 use crate::jobs::RelayWork;
 
-/// Timeout of a request; a segment that takes longer is late anyway.
+/// Timeout of a request. A segment that takes longer would be too late anyway.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum bytes read of a response.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -25,13 +25,14 @@ pub(super) fn run(agent: &Agent, work: &RelayWork) -> Result<(), String> {
     };
     let mut response = sent.map_err(|error| posts::reason(&error))?;
     let status = response.status();
-    // The content of the answer does not matter, but it is read so that the server is not cut off.
+    // The content of the response is not used. It is read so that the connection is not closed
+    // while the server sends it.
     let body = response.body_mut().as_reader();
     let _ = std::io::copy(&mut body.take(ANSWER_BYTES_MAX), &mut std::io::sink());
     if status.is_success() { Ok(()) } else { Err(format!("the server answers {}", status.as_u16())) }
 }
 
-/// Returns the URL of a name below the base URL's path, with the base URL's query.
+/// Returns the URL of the file `name` in the folder `base`, with the query of `base`.
 fn url_of(base: &Url, name: &str) -> Url {
     let mut url = base.clone();
     if let Ok(mut segments) = url.path_segments_mut() {

@@ -1,8 +1,9 @@
-//! Credentials of the AWS role of the machine or container, requested from the address in the container's environment, else from the
-//! machine's metadata service (IMDSv2: a token first, which a request forged through this server could not have).
+//! Credentials of the AWS role of the machine or container. They are requested from the address in the container's
+//! environment, or else from the machine's metadata service (IMDSv2). That service requires a token first, which a
+//! request forged through this server could not have.
 //!
-//! Credentials are cached, and renewed five minutes before they expire. The addresses are fixed by the platform and not by settings
-//! or clients, so the outbound policy, which refuses link-local addresses, does not apply to them.
+//! Credentials are cached, and renewed five minutes before they expire. The addresses are set by the platform, not by
+//! settings or clients. Therefore the outbound policy, which refuses link-local addresses, is not applied to them.
 
 use std::fmt;
 use std::io::Read;
@@ -20,11 +21,11 @@ use crate::io::clock;
 const MACHINE: &str = "http://169.254.169.254";
 /// The service that `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` is relative to.
 const CONTAINER: &str = "http://169.254.170.2";
-/// Hosts that a container's environment may name without TLS, in addition to this machine.
+/// Hosts that a container's environment may name without TLS, besides this machine.
 const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
 /// Time in milliseconds before expiry at which credentials are requested again.
 const EARLY_MS: u64 = 300_000;
-/// Timeout of a request: the service is on this machine, or does not exist.
+/// Timeout of a request. The service is on this machine, or does not exist.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum bytes of a response, and of a file with a token.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -59,11 +60,11 @@ enum Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Authorization {
     Text(Secret),
-    /// A file with the token, rewritten from time to time.
+    /// Path of a file that contains the token. The file is rewritten from time to time.
     File(String),
 }
 
-/// The credentials of the role, cached while they are valid.
+/// The credentials of the role. They are cached as long as they are valid.
 #[derive(Default)]
 pub(super) struct Roles {
     kept: Mutex<Option<RoleCredentials>>,
@@ -77,7 +78,7 @@ impl fmt::Debug for Roles {
 }
 
 impl Roles {
-    /// Returns the current credentials. Other threads wait while one requests them.
+    /// Returns the current credentials. While one thread requests them, other threads wait.
     pub(super) fn credentials(&self, environment: &[(String, String)]) -> Result<RoleCredentials, String> {
         let now_ms = clock::now().wall_ms;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +99,7 @@ impl Roles {
 }
 
 impl Source {
-    /// Selects the source as Amazon's own libraries do.
+    /// Selects the source in the same way as Amazon's own libraries.
     fn of(environment: &[(String, String)]) -> Result<Self, String> {
         let find = |name: &str| {
             let found = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
@@ -173,7 +174,7 @@ impl Authorization {
     }
 }
 
-/// True if credentials may be requested from a URL: over TLS, or of this machine or the platform's services.
+/// True if credentials may be requested from a URL: it uses TLS, or names this machine or a service of the platform.
 fn is_of_the_platform(url: &url::Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let is_here = match url.host() {
@@ -223,7 +224,7 @@ fn unix_ms(text: &str) -> Option<u64> {
     let is_sane = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
     let is_sane =
         is_sane && (0..24).contains(&hour) && (0..60).contains(&minute) && (0..=60).contains(&second);
-    // Years begin in March here, so that a leap day is the last day.
+    // Here a year begins in March, so that a leap day is its last day.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 719_469;
     let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
@@ -238,7 +239,7 @@ mod tests {
     use std::sync::{Arc, Mutex as Lock};
     use std::thread;
 
-    /// Starts a service that answers by the first line of a request, and keeps the requests.
+    /// Starts a service whose answer depends on the first line of a request, and records the requests.
     fn service(answer: impl Fn(&str) -> String + Send + 'static) -> (String, Arc<Lock<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());

@@ -28,9 +28,9 @@ pub(in crate::io) struct FilePaths {
     pub(in crate::io) certificate: CertificateFiles,
     /// The root folder for paths of files.
     pub(in crate::io) root: PathBuf,
-    /// The folder that ACME clients use as the web root.
+    /// The folder that ACME clients use as their web root.
     pub(in crate::io) challenges: Option<PathBuf>,
-    /// Folders below which imported folders may lie.
+    /// Folders that contain the folders that may be imported.
     pub(in crate::io) import_folders: Vec<PathBuf>,
 }
 
@@ -49,7 +49,8 @@ impl FilePaths {
 pub(in crate::io) struct Runner {
     paths: FilePaths,
     policy: posts::Policy,
-    /// The agent for POSTs, made with the first request because it reads the system's certificates.
+    /// The agent for POSTs. It is made with the first request, because it reads the system's
+    /// certificates.
     agent: OnceLock<Agent>,
     roles: Roles,
     pictures: Pictures,
@@ -81,7 +82,8 @@ impl Runner {
         self.agent.get_or_init(|| posts::system_agent(posts::Policy::clone(&self.policy)))
     }
 
-    /// Does the work, blocking until it is done; `submitted` is the time of submission.
+    /// Does the work, and blocks until it is done. `submitted` is the time at which the job was
+    /// submitted.
     pub(super) fn run(&self, work: Work, submitted: Instant) -> Outcome {
         match work {
             Work::Resolve { host, port } => Outcome::Resolved(names::resolve(&host, port)),

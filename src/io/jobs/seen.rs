@@ -1,4 +1,5 @@
-//! The public address of this machine, as a STUN server sees it (RFC 8489, a Binding request over UDP).
+//! Finds the public address of this machine, as a STUN server sees it (RFC 8489, a Binding request over
+//! UDP).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -9,13 +10,14 @@ use ice::stun::{Class, Message, MessageWriter, TransactionId};
 
 use super::names;
 
-/// Times to wait for an answer after each request. After the last one, the server counts as silent.
+/// Times to wait for an answer, one for each request sent. If the last one passes, the server counts as
+/// silent.
 const WAITS: [Duration; 4] =
     [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(1)];
 /// Maximum length of an answer that is read.
 const ANSWER_BYTES_MAX: usize = 1500;
 
-/// Returns the addresses of this machine, one for each IP version over which the server answers.
+/// Returns the addresses of this machine: one for each IP version over which the server answers.
 pub(super) fn seen(server: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let servers = names::resolve(server, port)?;
     let (mut found, mut failure) = (Vec::new(), "the server has no address".to_owned());
@@ -66,7 +68,7 @@ fn ask(server: SocketAddr, waits: &[Duration]) -> io::Result<SocketAddr> {
     Err(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer"))
 }
 
-/// Returns the mapped address of a success to the request with this id.
+/// Returns the mapped address in a success response to the request with this id.
 fn read(answer: &[u8], id: TransactionId) -> Option<SocketAddr> {
     let message = Message::read(answer).ok()?;
     let is_ours = message.class() == Class::Success && message.transaction_id() == id;
@@ -77,7 +79,7 @@ fn read(answer: &[u8], id: TransactionId) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// Starts a server that answers each request with the datagrams made of its transaction id.
+    /// Starts a server that answers each request with datagrams computed from its transaction id.
     fn server(answers: fn(TransactionId) -> Vec<Vec<u8>>) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();

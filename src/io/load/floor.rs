@@ -1,4 +1,5 @@
-//! The minimum cost of sending on this machine: one thread writes frames to many local connections, another reads them.
+//! The minimum cost of sending on this machine: one thread writes frames to many local connections, and another thread
+//! reads them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,15 +12,15 @@ use mio::{Events, Interest, Poll, Token};
 use super::process;
 use crate::bench::{Floor, FloorOptions, FloorReport, Histogram, Reader};
 
-/// Time before the measurement in which TCP windows open and caches warm up.
+/// Time before the measurement, in which TCP windows open and caches fill.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Bytes of one read.
+/// Number of bytes of one read.
 const READ_BYTES: usize = 256 * 1024;
-/// Maximum sleep of a reader, so that it notices the end.
+/// Maximum time for which a reader sleeps, so that it notices the end.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// Measures with a reader that spins, if there is a core for it, and with one that sleeps. Ends early if `stop` is
-/// set.
+/// Measures with a reader that never sleeps, if there is a core for it, and with a reader that sleeps. Ends early if
+/// `stop` is set.
 ///
 /// # Errors
 /// Sockets cannot be opened.
@@ -66,7 +67,7 @@ fn connect(count: usize) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
     Ok((sending, receiving))
 }
 
-/// Writes to each socket when a frame is due. Writes block, so the loop waits for slow readers.
+/// Writes to each socket when its frame is due. Writes block, so the loop waits for slow readers.
 fn send(
     mut sockets: Vec<TcpStream>,
     options: &FloorOptions,
@@ -131,7 +132,7 @@ fn sleep(sockets: Vec<TcpStream>, over: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads all available bytes. The end of a connection is the end of the measurement.
+/// Reads all available bytes. If the connection has ended, the measurement has ended.
 fn read_dry(socket: &mut impl Read, buffer: &mut [u8]) -> io::Result<()> {
     loop {
         match socket.read(buffer) {

@@ -1,5 +1,5 @@
-//! The peers of a load generator's thread, as the driver drives them. They get input with the time after the read,
-//! each has a queue of output, and their outcomes are kept.
+//! The peers of a thread of the load generator, in the form in which the driver drives them. Peers get their input
+//! with the time after the read. Each peer has a queue of output. The outcomes of the peers are kept.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,10 +18,10 @@ use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 use crate::worker::{Destination as SendTo, Way, Writers};
 
-/// Maximum queued bytes of a peer. If more bytes wait, the server is not reading.
+/// Maximum number of queued bytes of a peer. If more bytes are queued, the server is not reading.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 
-/// Generations that distinguish the two connections that a peer may have.
+/// Generations, which distinguish the two connections that a peer may have.
 const STREAM: u32 = 0;
 const DATAGRAMS: u32 = 1;
 
@@ -30,7 +30,7 @@ const DATAGRAMS: u32 = 1;
 enum Flow {
     Connecting,
     Open,
-    /// The socket accepted less than it was offered.
+    /// The socket accepted less than was offered.
     Blocked,
 }
 
@@ -56,7 +56,7 @@ impl Stream {
     }
 }
 
-/// A UDP socket, or the sockets that the peer has opened beside its byte stream.
+/// The UDP socket of a peer, or the sockets that a peer has opened in addition to its byte stream.
 #[derive(Debug)]
 struct Socket {
     /// True if the socket is in the write queue.
@@ -65,7 +65,8 @@ struct Socket {
     generation: u32,
 }
 
-/// A peer and its connections. It outlives them, because it is reported at the end.
+/// A peer and its connections. The peer is kept after its connections have ended, because it is reported at the
+/// end.
 #[derive(Debug)]
 struct Conn {
     peer: Box<dyn Peer>,
@@ -75,18 +76,18 @@ struct Conn {
     /// The byte stream, until it is closed.
     stream: Option<Stream>,
     socket: Option<Socket>,
-    /// True if the server has accepted the peer.
+    /// True if the server has admitted the peer.
     ready: bool,
-    /// The reason why the peer is gone; `None` while it is there.
+    /// The reason why the peer has ended; `None` while it runs.
     gone: Option<String>,
     /// True if the peer must be drained.
     dirty: bool,
-    /// Time at which the heap wakes the peer.
+    /// Time of the peer's earliest entry in the heap of deadlines.
     scheduled: Option<Instant>,
 }
 
 impl Conn {
-    /// True if the peer has a UDP connection of its own, which continues without the byte stream.
+    /// True if the peer has a UDP connection of its own, which continues after the end of the byte stream.
     fn has_own_socket(&self) -> bool {
         self.socket.as_ref().is_some_and(|socket| socket.generation == DATAGRAMS)
     }
@@ -101,7 +102,7 @@ impl Conn {
     }
 }
 
-/// All peers of a thread. A peer's connections use its index in the list as their slot, which is not reused.
+/// All peers of a thread. The connections of a peer have its index in the list as their slot. Slots are not reused.
 #[derive(Debug)]
 pub(super) struct Generator {
     conns: Vec<Conn>,
@@ -127,14 +128,14 @@ impl Generator {
         }
     }
 
-    /// Returns the ids that the next peer's byte stream and its socket will have.
+    /// Returns the ids that the byte stream and the UDP socket of the next peer will have.
     pub(super) fn next_ids(&self) -> (ConnId, ConnId) {
         let index = self.conns.len();
         (id_of(index, STREAM), id_of(index, DATAGRAMS))
     }
 
-    /// Adds a peer whose connections are opened under [`Generator::next_ids`]. `local` is the address of the peer's
-    /// own UDP socket, if it has one beside its byte stream.
+    /// Adds a peer whose connections are opened with the ids from [`Generator::next_ids`]. `local` is the address
+    /// of the UDP socket that the peer has in addition to its byte stream, if any.
     pub(super) fn add(
         &mut self,
         peer: Box<dyn Peer>,
@@ -188,7 +189,7 @@ impl Generator {
         }
     }
 
-    /// Closes all connections in the way of their protocol.
+    /// Closes all connections as their protocols require.
     pub(super) fn close(&mut self) {
         let now = Load::now();
         for index in 0..self.conns.len() {
@@ -252,7 +253,7 @@ impl Generator {
                 }
             }
         }
-        // A client that leaves says goodbye over its connections.
+        // A client that ends sends its last messages over its connections first.
         if reconnects && conn.gone.is_none() {
             self.reconnect(index);
         }
@@ -306,7 +307,8 @@ impl Generator {
         self.conns.get_mut(index)?.stream.as_mut()
     }
 
-    /// Handles the end of the byte stream. A peer that continues over datagrams no longer needs the byte stream.
+    /// Handles the end of the byte stream. A peer that continues over datagrams does not need the byte stream any
+    /// more.
     fn hang_up(&mut self, index: usize, why: Option<&str>) {
         let Some(conn) = self.conns.get_mut(index) else { return };
         conn.peer.handle_hangup(Load::now(), why);
@@ -325,7 +327,7 @@ impl Generator {
         }
     }
 
-    /// Closes the byte stream of a peer that is gone, after its output was sent. The peer's socket is closed when
+    /// Closes the byte stream of a peer that has ended, once its output was sent. The peer's socket is closed once
     /// it has nothing more to send.
     fn give_back_idle(&mut self, index: usize) {
         let Some(conn) = self.conns.get(index).filter(|conn| conn.gone.is_some()) else { return };
@@ -397,7 +399,7 @@ impl Machine for Generator {
         }
     }
 
-    /// Ignores the error: the reading side learns the reason, and input that came before it.
+    /// Ignores the error. The next read returns the reason, after the input that arrived before it.
     fn handle_write_error(&mut self, _now: Now, id: ConnId, _error: &io::Error) {
         let index = index_of(id);
         if let Some(stream) = self.stream_mut(index) {
@@ -406,7 +408,8 @@ impl Machine for Generator {
         self.give_back_idle(index);
     }
 
-    /// Lets peers handle their deadlines one by one, so that units are stamped right before their write.
+    /// Lets peers handle their deadlines one at a time, so that the time stamp of each unit is taken directly
+    /// before its write.
     fn handle_timeout(&mut self, now: Now) -> bool {
         let is_due = |due: &BinaryHeap<Reverse<(Instant, usize)>>| {
             due.peek().is_some_and(|Reverse((at, _))| *at <= now.mono)
@@ -428,7 +431,7 @@ impl Machine for Generator {
     }
 
     fn note_refused(&mut self, _why: Refused) {
-        // Not applicable: the load generator chooses its servers itself.
+        // Not used: the load generator selects its servers itself.
     }
 
     fn wants_bytes(&mut self, id: ConnId) -> bool {
@@ -498,7 +501,7 @@ impl Machine for Generator {
                 conn.socket = None;
                 self.outputs.push_back(Output::Close { conn: id, abort: false });
             }
-            // Sent datagrams may have moved its deadline.
+            // Sending datagrams may have moved the peer's deadline.
             self.schedule(index);
         }
         Some(SendTo::Own(to.path, to.remote.map(|remote| remote.peer)))

@@ -1,8 +1,8 @@
-//! The loop of the load generator: many peers of `bench`, each with a socket of its own. One thread drives them, as
-//! a worker drives its sessions (`driver`).
+//! The loop of the load generator: many peers of `bench`, each with sockets of its own. One thread drives them in
+//! the same way as a worker drives its sessions (`driver`).
 //!
-//! Received bytes are stamped with the time after their read, sent bytes with the time before their write.
-//! [`run()`] makes a whole run, with several threads.
+//! The time stamp of received bytes is taken after their read, that of sent bytes before their write. [`run()`]
+//! makes a whole run, with several threads.
 
 mod floor;
 mod generator;
@@ -27,8 +27,8 @@ use generator::Generator;
 pub use floor::measure_floor;
 pub use run::run;
 
-/// Bounds of the loop. A turn reads all available input and writes all that sockets accept, because a load
-/// generator that holds back would measure itself.
+/// Limits of the loop. A turn reads all available input and writes all that the sockets accept: a load generator
+/// that held back would measure itself.
 const BOUNDS: Bounds = Bounds {
     read: 256 * 1024,
     read_turn: usize::MAX,
@@ -45,14 +45,14 @@ const BOUNDS: Bounds = Bounds {
 pub struct Destination {
     /// The address.
     pub address: SocketAddr,
-    /// The name to verify and the TLS settings; `None` for plain connections.
+    /// The name to verify, and the TLS settings; `None` for connections without TLS.
     pub tls: Option<(String, Arc<ClientConfig>)>,
     /// The kind of sockets to open.
     pub sockets: Sockets,
 }
 
 impl Destination {
-    /// Resolves the target's name, which blocks.
+    /// Resolves the name of the target. Blocks until it is resolved.
     ///
     /// # Errors
     /// The name does not exist, or TLS cannot be set up.
@@ -82,8 +82,8 @@ impl Destination {
         Some(TlsClient { name: name.as_str().into(), config: Arc::clone(config) })
     }
 
-    /// Returns the local address from which this host reaches the server, with port 0, so that the kernel chooses a
-    /// port.
+    /// Returns the local address from which this machine reaches the server. The port is 0, so that the kernel
+    /// selects one.
     fn own_port(&self) -> io::Result<SocketAddr> {
         let any: IpAddr = match self.address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -100,15 +100,15 @@ impl Destination {
 pub struct Outcome<'a> {
     /// The number given by the owner.
     pub tag: usize,
-    /// True if the server had accepted the peer.
+    /// True if the server has admitted the peer.
     pub ready: bool,
-    /// The reason why the connection is gone; `None` while it is open.
+    /// The reason why the connection has ended; `None` while it is open.
     pub gone: Option<&'a str>,
     /// The units received or missed.
     pub score: Score,
 }
 
-/// Figures of publishers and of players, both of which one loop of a benchmark may contain.
+/// Figures of publishers and of players. The loop of a benchmark may contain both.
 #[derive(Debug)]
 struct Tallies {
     published: Tally,
@@ -123,7 +123,8 @@ impl Tallies {
         }
     }
 
-    /// Counts received bytes of a role. Only players' bytes count; servers' replies to publishers do not.
+    /// Counts bytes that a peer of this role has received. Only bytes of players count, not the server's replies to
+    /// publishers.
     fn received(&mut self, role: Role, bytes: usize) -> &mut Tally {
         let tally = self.of(role);
         if role == Role::Play {
@@ -132,7 +133,7 @@ impl Tallies {
         tally
     }
 
-    /// Counts sent bytes; only those of publishers count.
+    /// Counts bytes that a peer of this role has sent. Only bytes of publishers count.
     fn sent(&mut self, role: Role, bytes: usize) {
         if role == Role::Publish {
             self.published.bytes += u64::try_from(bytes).unwrap_or(0);
@@ -140,17 +141,17 @@ impl Tallies {
     }
 }
 
-/// The loop.
+/// The loop of the load generator.
 #[derive(Debug)]
 pub struct Load {
     driver: Driver,
     generator: Generator,
-    /// True to never sleep: on loopback the server would pay for each wake-up of the reader.
+    /// True if the loop never sleeps. On loopback, the server would pay for each wake-up of the reader.
     spin: bool,
 }
 
 impl Load {
-    /// Makes a loop without connections. Units delayed by more than `late` count as late.
+    /// Makes a loop without connections. Units that are delayed by more than `late` count as late.
     ///
     /// # Errors
     /// The system provides no poll.
@@ -163,8 +164,8 @@ impl Load {
         })
     }
 
-    /// Returns the current time for peers. The wall clock is read only once, because figures are differences of
-    /// stamps and must not jump if the clock is set.
+    /// Returns the current time for peers. The wall clock is read only once: figures are differences of time stamps
+    /// and must not jump when the clock is set.
     #[must_use]
     pub fn now() -> Now {
         static BEGAN: OnceLock<Now> = OnceLock::new();
@@ -175,10 +176,10 @@ impl Load {
         began.later(Instant::now())
     }
 
-    /// Opens a connection; `tag` is the owner's number for it.
+    /// Opens a connection. `tag` is the number that the owner gives it.
     ///
     /// # Errors
-    /// The system refuses, e.g. for lack of descriptors.
+    /// The system refuses, e.g. because there are no free descriptors.
     pub fn open(&mut self, to: &Arc<Destination>, peer: Box<dyn Peer>, tag: usize) -> io::Result<()> {
         let (stream, datagrams) = self.generator.next_ids();
         let path = PathId::default();
@@ -201,7 +202,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits for events until `limit` at most, and handles them.
+    /// Waits for events, but not longer than until `limit`, and handles them.
     ///
     /// # Errors
     /// The poll failed.
@@ -210,7 +211,7 @@ impl Load {
             if self.spin { Some(Duration::ZERO) } else { self.driver.patience(&self.generator, [limit]) };
         self.driver.poll(patience)?;
         let now = clock::now();
-        // The driver owns all sockets.
+        // All sockets belong to the driver, so there are no other tokens.
         self.driver.take_events(now, &mut self.generator, |_| {});
         self.driver.read_ready(now, &mut self.generator);
         self.driver.finish(now, &mut self.generator);
@@ -235,7 +236,7 @@ impl Load {
         self.generator.unsettled()
     }
 
-    /// Clears the figures, as the measured time begins.
+    /// Clears the figures at the beginning of the measured time.
     pub fn clear(&mut self) {
         let tallies = &mut self.generator.tallies;
         tallies.published.clear();
@@ -261,7 +262,8 @@ impl Load {
         self.generator.finish();
     }
 
-    /// Closes all connections as their protocols require. Connections that end because of it do not count as lost.
+    /// Closes all connections as their protocols require. Connections that end because of this do not count as
+    /// lost.
     pub fn close(&mut self) {
         self.generator.close();
         self.driver.drain(clock::now(), &mut self.generator);

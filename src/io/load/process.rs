@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-/// A reading.
+/// The figures of a process, as read at one time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
     /// CPU time of all threads.
@@ -12,7 +12,8 @@ pub struct Usage {
     pub writes: u64,
 }
 
-/// Returns CPU time and writes since the start of the process; zero if it is gone.
+/// Returns the CPU time and the writes of a process since its start; zero if the process
+/// has ended.
 #[must_use]
 pub fn usage(pid: u32) -> Usage {
     Usage { cpu: cpu_of(pid, |_| true), writes: field(&format!("/proc/{pid}/io"), "syscw:") }
@@ -25,7 +26,8 @@ pub fn own_thread_cpu() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
-/// Returns the CPU time since their start of the threads whose name is `wanted`.
+/// Returns the CPU time of the threads for whose name `wanted` returns true, since their
+/// start.
 #[must_use]
 pub fn cpu_of(pid: u32, wanted: impl Fn(&str) -> bool) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -51,7 +53,8 @@ pub fn machine() -> String {
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // A kernel's local version may contain a machine's name, so only the number is used.
+    // The local version of a kernel may contain the name of a machine, so only the number
+    // is used.
     let release = release.split('-').next().unwrap_or_default().trim();
     format!("{cores} x {}, Linux {release}", model.map_or("unknown", |(_, model)| model))
 }

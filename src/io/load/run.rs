@@ -1,9 +1,11 @@
-//! A complete run of the load generator: threads that connect, a measured window, a report.
+//! A complete run of the load generator: threads that connect, a measured period, and a report.
 //!
-//! 1. Each thread opens its share of the connections at the given rate, and reports when all are ready or have
-//!    failed.
-//! 2. After the warm-up the window begins for all threads; figures are cleared and the processes' counters are read.
-//! 3. At the end of the window, or when `stop` is set, figures are kept, peers say goodbye, and the rest is read.
+//! 1. Each thread opens its share of the connections at the given rate, and reports when all of them are ready or have
+//! failed.
+//! 2. After the warm-up, the measured period begins for all threads. The figures are cleared, and the counters of the
+//! processes are read.
+//! 3. At the end of the period, or when `stop` is set, the figures are kept, the peers close their connections, and the
+//! remaining counters are read.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -19,11 +21,11 @@ use crate::bench::{
     Report, Role, SAMPLE, Score, ServerFigures, Tally, Target, Turns,
 };
 
-/// Maximum sleep of a thread before it checks the phase.
+/// Maximum time for which a thread sleeps before it checks the phase.
 const PHASE_PERIOD: Duration = Duration::from_millis(20);
 /// The interval of progress lines.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
-/// Time for closing connections properly.
+/// Time in which connections may close as their protocols require.
 const GOODBYE: Duration = Duration::from_millis(300);
 
 const CONNECTING: u8 = 0;
@@ -34,11 +36,11 @@ const CLOSING: u8 = 2;
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
-    /// Connections opened.
+    /// Number of connections that were opened.
     opened: AtomicUsize,
-    /// Number of threads whose publishers in a room are all ready or gone.
+    /// Number of threads whose publishers in a room are all ready or have ended.
     published: AtomicUsize,
-    /// Number of threads whose connections are all ready or gone.
+    /// Number of threads whose connections are all ready or have ended.
     settled: AtomicUsize,
 }
 
@@ -53,7 +55,7 @@ struct Share {
 /// Runs the load until its time is over or `stop` is set.
 ///
 /// # Errors
-/// Nothing was measured, for the reason given in one line.
+/// The reason, in one line, why nothing was measured.
 pub fn run<'a>(options: &'a Options, stop: &AtomicBool) -> Result<Report<'a>, String> {
     let _ = super::super::sys::raise_open_files();
     let target = options.target(0)?;
@@ -108,7 +110,7 @@ fn clip(options: &Options) -> Result<Arc<Clip>, String> {
     .map(Arc::new)
 }
 
-/// The main thread's part.
+/// State of the main thread, which controls the phases.
 struct Watch<'a> {
     options: &'a Options,
     shared: &'a Shared,
@@ -118,7 +120,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Runs the phases. Returns the length of the window, the load's CPU time and the server's figures in it.
+    /// Runs the phases. Returns the length of the measured period, and the CPU time of the load generator and the
+    /// figures of the server during it.
     fn run(&self) -> (Duration, Duration, Option<ServerFigures>) {
         let mut told = Instant::now();
         let rss_before_bytes = self.options.server.pid.map_or(0, process::resident);
@@ -164,14 +167,14 @@ impl Watch<'_> {
     }
 }
 
-/// The times from which connections are opened.
+/// The times at which the opening of connections begins.
 struct Began {
     first: Instant,
-    /// The time from which players of a room are opened.
+    /// The time at which the opening of players of a room begins.
     players: Option<Instant>,
 }
 
-/// The part of a thread.
+/// State of a thread of the load generator.
 struct Worker<'a> {
     options: &'a Options,
     shared: &'a Shared,
@@ -226,7 +229,7 @@ impl Worker<'_> {
             }
             phase = now_phase;
         }
-        // Count the clients that were never opened.
+        // Clients that were never opened count as failed.
         let share = self.options.connections().saturating_sub(self.index).div_ceil(self.options.threads);
         (connections.requested..share).for_each(|_| connections.ended(false, "the run was ended"));
         connections.requested = share;
@@ -236,7 +239,8 @@ impl Worker<'_> {
         Ok(share)
     }
 
-    /// Returns the time at which a connection must be opened; `None` for players of a room whose publishers are not all there.
+    /// Returns the time at which a connection must be opened. `None` for a player of a room while some of the room's
+    /// publishers are not ready.
     fn opening(&self, began: &Began, connection: usize) -> Option<Instant> {
         let after = |number: usize| Duration::from_secs_f64(number as f64 / self.options.rate);
         match connection.checked_sub(self.options.count) {
@@ -248,14 +252,14 @@ impl Worker<'_> {
     fn peer(&self, connection: usize, target: Target) -> Box<dyn Peer> {
         let (now, options) = (Load::now(), self.options);
         let number = u64::try_from(connection).unwrap_or(0);
-        // Seeded by process and time, so that no two runs use the same keys.
+        // The seed depends on the process and the time, so that no two runs use the same keys.
         let seed = Seed::from_number(now.unix_nanos ^ u64::from(std::process::id())).derive("peer", number);
         let timeout = options.connect_timeout;
         let (turns, number) = (self.turns, connection.checked_rem(options.count).unwrap_or(0));
         let participant = options.room.map(|_| Participant { number, turns });
         match options.role_of(connection) {
             Role::Publish => {
-                // Participants of a room make key frames on request.
+                // Participants of a room make key frames only on request.
                 let gop = if options.room.is_some() { 0 } else { self.clip.gop_ms() };
                 let gop = Duration::from_millis(gop).as_secs_f64();
                 let phase = Duration::from_secs_f64(gop * connection as f64 / options.count as f64);

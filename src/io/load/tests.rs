@@ -76,8 +76,8 @@ impl PeerStream for Witness {
     }
 }
 
-/// A peer that sends a request over a byte stream, is answered in datagrams, and says goodbye over another byte
-/// stream.
+/// A peer that sends a request over a byte stream, gets the answer in datagrams, and sends its last message
+/// over another byte stream.
 #[derive(Debug, Default)]
 struct Both {
     local: Option<SocketAddr>,
@@ -186,7 +186,7 @@ fn a_peer_of_both_asks_goes_on_in_datagrams_and_comes_again_to_say_goodbye() {
     server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     assert_eq!(server.read(&mut asked).unwrap(), 0, "the byte stream is given back");
 
-    // The end of the byte stream does not end the peer; media is accepted from any address.
+    // The peer continues after the end of its byte stream. Media is accepted from any address.
     let local = peer.lock().unwrap().local.unwrap();
     assert!(local.ip() == address.ip() && local.port() > 0);
     media.send_to(b"media", local).unwrap();
@@ -208,7 +208,7 @@ fn a_peer_of_both_asks_goes_on_in_datagrams_and_comes_again_to_say_goodbye() {
     assert_eq!(load.tally(Role::Play).bytes, 3 + 5);
 }
 
-/// Makes a loop with one witness that sends `says` first, and the server's end of its connection.
+/// Makes a loop with one witness, which sends `says` first. Also returns the server's end of its connection.
 fn connected(says: &'static [u8]) -> (Load, Witness, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to =
@@ -221,7 +221,7 @@ fn connected(says: &'static [u8]) -> (Load, Witness, TcpStream) {
     (load, witness, server)
 }
 
-/// Runs a few turns, because the events of one wake-up are not reported again.
+/// Runs a few turns. The events of one wake-up are reported only once, so a single turn might not be enough.
 fn turn(load: &mut Load) {
     for _ in 0..5 {
         load.turn(Instant::now() + Duration::from_millis(50)).unwrap();

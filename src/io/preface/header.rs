@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2 (haproxy.org, "The PROXY protocol", 2020/03/05): the client for which a proxy
-//! connects. It precedes everything else, TLS included.
+//! The header of the PROXY protocol, versions 1 and 2 (haproxy.org, "The PROXY protocol", 2020/03/05). It names the
+//! client for which a proxy connects. It precedes all other bytes of the connection, including TLS.
 //!
 //! ```text
 //! version 1: "PROXY" SP ("TCP4" | "TCP6") SP source SP destination SP port SP port CR LF
@@ -7,7 +7,7 @@
 //! version 2: signature (12) | version and command (1) | family (1) | length (2) | addresses | fields (TLV)
 //! ```
 //!
-//! Fields after the addresses are skipped, because none of them is needed.
+//! Fields after the addresses are skipped, because this server needs none of them.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use wire::Reader;
 
-/// Maximum length of a header. Version 1 has 107 bytes at most; in version 2 fields may follow the addresses.
+/// Maximum length of a header. A version 1 header has at most 107 bytes. In version 2, fields may follow the addresses.
 pub(super) const HEADER_BYTES_MAX: usize = 4096;
 /// Maximum length of a version 1 header, line end included (§2.1).
 const LINE_BYTES_MAX: usize = 107;
@@ -33,7 +33,7 @@ pub(super) struct Header {
     pub(super) source: Option<SocketAddr>,
 }
 
-/// The reason the first bytes are no valid header.
+/// The reason why the first bytes are not a valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Malformed(pub(super) &'static str);
@@ -49,7 +49,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     }
 }
 
-/// True if the bytes received so far match this beginning.
+/// True if the bytes received so far match `beginning`.
 fn begins(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.iter().zip(beginning).all(|(a, b)| a == b)
 }
@@ -65,7 +65,7 @@ fn read_line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     let mut words = line.split(' ').skip(1);
     let malformed = Malformed("malformed PROXY line");
     let source = match words.next() {
-        // §2.1: the rest of the line is ignored.
+        // §2.1: the rest of the line must be ignored.
         Some("UNKNOWN") => None,
         Some(family @ ("TCP4" | "TCP6")) => {
             let mut address = || words.next().and_then(|word| address_of(family, word)).ok_or(malformed);
@@ -105,7 +105,7 @@ fn read_binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     if total > HEADER_BYTES_MAX {
         return Err(Malformed("PROXY header too long"));
     }
-    // §2.2: the addresses that follow have this family if the command is PROXY.
+    // §2.2: if the command is PROXY, addresses of this family follow.
     let family = match (command, family) {
         (0x20, _) => Family::None,
         (0x21, 0x00 | 0x31) => Family::None,
@@ -130,7 +130,7 @@ enum Family {
     V6,
 }
 
-/// Parses the source of a version 2 header: two addresses of `N` bytes, together `BOTH`, then two ports.
+/// Parses the source in a version 2 header: two addresses of `N` bytes each, together `BOTH` bytes, and then two ports.
 fn source_of<const N: usize, const BOTH: usize>(bytes: &[u8]) -> Option<SocketAddr>
 where
     IpAddr: From<[u8; N]>,
@@ -218,8 +218,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes, and any damage to a valid header, are handled safely, and the verdict does not depend on the
-        /// bytes that follow.
+        /// Arbitrary bytes, and valid headers with any damage, do no harm. The verdict does not depend on the bytes
+        /// after the header.
         #[test]
         fn r_20_bytes_do_no_harm(which in 0usize..11, damage in prop::collection::vec((0usize..60, any::<u8>()), 0..4),
                                  more in prop::collection::vec(any::<u8>(), 0..300)) {

@@ -1,9 +1,9 @@
-//! Datagrams that the kernel delivered to another worker than that of their session. They are collected while the
-//! ports are read, and posted in batches to the mailbox of the session's worker.
+//! Datagrams that the kernel has delivered to a worker other than the one that has their session. They are
+//! collected while the ports are read, and are posted in batches to the mailbox of that worker.
 //!
-//! The bytes that wait for a worker are bounded over all senders, with separate limits for datagrams of validated
-//! paths and for those that anybody can send, so that a flood of the latter does not displace the former. Datagrams
-//! beyond the limit are lost, as in a socket's buffer.
+//! The bytes that wait for a worker are limited, for all senders together. There are separate limits for datagrams
+//! of validated paths and for those that anybody can send, so that a flood of the latter does not displace the
+//! former. Datagrams beyond the limit are lost, as they are when a socket's buffer is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,16 +12,16 @@ use crate::io::mailbox::{Mail, MailSender};
 use crate::protocol::{Elsewhere, Port, Remote};
 use crate::types::WorkerId;
 
-/// Maximum bytes of datagrams of validated paths that wait for one worker, similar to a socket's buffer.
+/// Maximum bytes of datagrams of validated paths that wait for one worker. A socket's buffer has a similar size.
 const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum bytes of other datagrams that wait for one worker.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
-/// Bytes counted for a datagram in addition to its content.
+/// Number of bytes that a datagram counts in addition to its content.
 const ENTRY_BYTES: usize = size_of::<Entry>();
-/// Bytes from which a mail is posted.
+/// Number of gathered bytes from which they are posted at once.
 const MAIL_BYTES: usize = 64 * 1024;
 
-/// The bytes that wait for a worker.
+/// The number of bytes that wait for a worker.
 #[derive(Debug, Default)]
 pub(in crate::io) struct Inbox {
     paths: AtomicUsize,
@@ -54,7 +54,7 @@ struct Entry {
     bytes: usize,
 }
 
-/// Datagrams that were passed on to a worker. Their bytes are counted until they are dropped.
+/// Datagrams that were passed on to a worker. Their bytes count as waiting until this value is dropped.
 #[derive(Debug)]
 pub(in crate::io) struct Passed {
     entries: Vec<Entry>,
@@ -76,7 +76,7 @@ impl Passed {
         })
     }
 
-    /// Bytes that count for the bounds.
+    /// Returns the number of bytes by which these datagrams count toward the limits.
     pub(super) fn counted(&self) -> usize {
         counted(&self.entries, &self.bytes)
     }
@@ -124,9 +124,9 @@ pub(super) struct Forwarding {
     inboxes: Inboxes,
     /// Gathered datagrams, by worker.
     outboxes: Vec<Outboxes>,
-    /// Number of datagrams passed on since it was last taken.
+    /// Number of datagrams passed on since the last [`Forwarding::take_counts`].
     passed: u64,
-    /// Number of datagrams lost since it was last taken.
+    /// Number of datagrams lost since the last [`Forwarding::take_counts`].
     lost: u64,
 }
 
@@ -136,7 +136,7 @@ impl Forwarding {
         Self { own, inboxes, outboxes, passed: 0, lost: 0 }
     }
 
-    /// Takes a datagram for another worker.
+    /// Adds a datagram for another worker.
     pub(super) fn push(
         &mut self,
         workers: &[MailSender],
@@ -165,7 +165,7 @@ impl Forwarding {
         }
     }
 
-    /// Posts the mail gathered in this turn.
+    /// Posts the datagrams gathered in this turn.
     pub(super) fn flush(&mut self, workers: &[MailSender]) {
         for to in 0..self.outboxes.len() {
             self.post(workers, to, Lane::Paths);
@@ -234,7 +234,7 @@ mod tests {
             self.forwarding.take_counts()
         }
 
-        /// The mails that wait for a worker.
+        /// Returns the mails that wait for a worker.
         fn mails(&mut self, of: usize) -> Vec<Passed> {
             let next = || self.mailboxes[of].next();
             let mails = std::iter::from_fn(next).map(|mail| {
@@ -274,10 +274,10 @@ mod tests {
         let (passed, lost) = flood(&mut rig, Elsewhere::Path(WorkerId(2)));
         assert!(passed * entry <= PATHS_BYTES_MAX as u64 && passed * entry > PATHS_BYTES_MAX as u64 / 2);
         assert!(lost > 0);
-        // Another worker's inbox has its own limit.
+        // The inbox of another worker has a limit of its own.
         rig.push(Elsewhere::Path(WorkerId(0)), b"media");
         assert_eq!(rig.flush(), (1, 0));
-        // Taking mail out frees room.
+        // After mail was taken out, there is room again.
         drop(rig.mails(2));
         rig.push(Elsewhere::Path(WorkerId(2)), b"media");
         rig.push(Elsewhere::Name(WorkerId(2)), b"a check");

@@ -1,4 +1,4 @@
-//! A worker as a machine of the driver, with the receivers of its outputs.
+//! A worker in the form in which the driver drives it, and the receivers of the worker's outputs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::stats::Refused;
 use crate::types::{ConnId, Now, SessionRef, WorkerId};
 use crate::worker::{self, Destination, Way, Worker, Writers};
 
-/// The threads that a worker sends messages to.
+/// The threads to which a worker sends messages.
 pub(super) struct Colleagues {
     /// Id of the worker that sends.
     pub(super) id: WorkerId,
@@ -39,7 +39,7 @@ impl Colleagues {
         self.post_to_other_shells(|| Mail::Control(mail.clone()));
     }
 
-    /// Posts a mail to the shell of every other worker.
+    /// Posts a mail to the shells of all other workers.
     pub(super) fn post_to_other_shells(&self, mail: impl Fn() -> Mail) {
         let others = (0u16..).zip(&self.workers).filter(|(index, _)| *index != self.id.0);
         others.for_each(|(_, sender)| sender.post(mail()));
@@ -128,7 +128,7 @@ impl Machine for WorkerMachine {
         self.worker.datagrams_sent(at, id, taken, lost);
     }
 
-    /// Delivers mail and jobs itself; returns actions on connections to the driver.
+    /// Delivers mail and jobs itself. Returns actions on connections to the driver.
     fn poll_output(&mut self, now: Now) -> Option<Output> {
         use worker::Output as Of;
 
@@ -172,7 +172,8 @@ impl Machine for WorkerMachine {
     }
 }
 
-/// Returns the client side of TLS to a server that must prove its identity. A node proves knowledge of the secret, not a name.
+/// Returns the TLS settings for connecting to a server that must prove its identity. A node proves that it knows the
+/// secret, and needs no name.
 fn client_of(tls: &Configs, nodes: &NodeConfigs, address: SocketAddr, proof: Proof) -> TlsClient {
     match proof {
         Proof::Name(name) => TlsClient { name, config: Arc::clone(&tls.client) },

@@ -1,4 +1,5 @@
-//! UDP ports shared by many peers: the shell reads them, admits their peers, and keeps busy ports from waking it too often.
+//! UDP ports that many peers share. The shell reads them and admits their peers. It also prevents busy ports from
+//! waking it too often.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,14 +10,15 @@ use crate::protocol::{Port, Remote};
 use crate::types::Now;
 use crate::worker::Routed;
 
-/// Receive calls on one socket in one turn.
+/// Maximum number of receive calls on one socket in one turn.
 pub(super) const RECEIVES_TURN: usize = 16;
-/// Minimum interval of wake-ups by a busy port. Hundreds of viewers acknowledge a hundred times a second each, and a wake-up costs more
-/// than handling a datagram. Protocols delay data by much longer anyway.
+/// Minimum interval of wake-ups by a busy port. Each of hundreds of viewers may send a hundred acknowledgements a
+/// second, and a wake-up costs more than handling a datagram. Protocols delay data by much longer than this interval
+/// anyway.
 const MUTE: Duration = Duration::from_millis(1);
 
 impl Shell {
-    /// Reads every readable port, with a bound per turn.
+    /// Reads every readable port, up to a limit per turn.
     pub(super) fn read_ports(&mut self, now: Now) {
         for index in 0..self.driver.ports.len() {
             self.unmute(now.mono, index);
@@ -47,7 +49,7 @@ impl Shell {
         self.machine.worker.note_passed(passed, lost);
     }
 
-    /// Takes datagrams that other workers received.
+    /// Handles datagrams that other workers have received.
     pub(super) fn take_passed(&mut self, now: Now, mut passed: Passed) {
         for (port, from, datagram) in passed.datagrams() {
             if let Some(index) = self.driver.ports.iter().position(|(of, _)| *of == port) {
@@ -77,7 +79,7 @@ impl Shell {
             return;
         }
         port.muted_until = None;
-        // Registering a socket does not report datagrams that arrived before.
+        // Registering a socket causes no event for datagrams that arrived before, so read the socket now.
         port.readable = true;
         if let Err(error) = self.driver.watch_port(index) {
             tracing::error!(%error, "UDP port lost");
@@ -103,7 +105,7 @@ impl Shell {
         }
     }
 
-    /// Gives a session to a peer whose address is verified, if there is room.
+    /// Creates a session for a peer whose address is verified, if there is room.
     fn admit_peer(&mut self, now: Now, port: &'static Port, from: Remote) {
         let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
         let permit = match self.budget.admit(peer, port.publishers, now.mono) {
@@ -115,7 +117,8 @@ impl Shell {
             }
         };
         self.make_room(now);
-        // This slot may have been freed in this turn: its former owner must be gone before the slot is reused.
+        // The slot of the new session may have been freed in this turn. Its former owner must be closed before the slot
+        // is used again.
         self.driver.perform_all(now, &mut self.machine);
         if let Some(id) = self.machine.worker.accept_peer(now, port, from) {
             self.driver.install_peer(id, Some(permit));

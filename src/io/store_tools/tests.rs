@@ -54,8 +54,8 @@ impl Home {
     }
 }
 
-/// Retries while the store is locked. A child process started by another test holds the lock as well, until it runs
-/// its own program.
+/// Retries while the store is locked. A child process that another test has started inherits the lock, and holds it
+/// until it runs its own program.
 fn unlocked<T, E>(once: impl Fn() -> Result<T, E>, is_locked: impl Fn(&E) -> bool) -> Result<T, E> {
     const TRIES: usize = 500;
     for _ in 0..TRIES {
@@ -86,7 +86,7 @@ fn b_13_a_store_is_checked_exported_and_backed_up() {
     assert!(home.run(&Task::Backup(Some(to.clone()))).unwrap().0.starts_with("backed up: "));
     assert_eq!(home.run(&Task::Check(Some(to.clone()))).unwrap().0, format!("whole: {COUNTS}"));
     assert_eq!(backup::list(&home.store()).len(), 1);
-    // While another process that does not answer uses the store, nothing is done.
+    // While another process uses the store and does not answer, nothing is changed.
     let _in_use = RedbStore::open(&home.store()).unwrap();
     for task in [Task::Check(None), Task::Backup(None), Task::Restore(to), Task::Reindex] {
         assert!(home.run_once(&task).unwrap_err().contains("in use by another process"), "{task:?}");
@@ -119,7 +119,7 @@ fn b_13_a_copy_is_restored_and_the_former_store_kept() {
             }
         }
     }
-    // A file that is not a copy is refused, and the store is unchanged.
+    // A file that is not a copy of a store is refused. The store is not changed.
     for junk in [&bytes[..bytes.len() - 4096], b"text", b""] {
         fs::write(&copy, junk).unwrap();
         assert!(home.run(&Task::Restore(copy.clone())).is_err());

@@ -1,4 +1,4 @@
-//! A process that gives up all rights except computing, and reading and writing one socket.
+//! Confines a process: it gives up all privileges except computing, and reading and writing one socket.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,17 +9,18 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// Bytes of address space beyond those at the start.
+/// Number of bytes of address space that the process may use in addition to those in use at the start.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
-/// Maximum processor time in seconds, a last resort if the process is not killed from outside.
+/// Maximum processor time in seconds. A last resort, in case the process is not killed by its parent.
 const CPU_SECONDS_MAX: u64 = 120;
-/// Descriptors from this number on are closed.
+/// Number of the first descriptor that is closed; all higher ones are closed, too.
 const FIRST_FREE: libc::c_uint = 3;
 
-/// Gives up the rights of this process for good. Returns its former standard input, a socket to read and write.
+/// Gives up the privileges of this process for good. Returns its former standard input, a socket to read and
+/// write.
 ///
 /// # Errors
-/// A step that the system refuses; the process must then end.
+/// A step was refused by the system. The process must then end.
 pub(crate) fn confine() -> io::Result<File> {
     // SAFETY: the call takes numbers; the process has just begun, and owns none of the descriptors that it closes.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, FIRST_FREE, libc::c_uint::MAX, 0) };
@@ -31,7 +32,7 @@ pub(crate) fn confine() -> io::Result<File> {
     if socket < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    // SAFETY: the call has just made this descriptor, and no other code knows it.
     let socket = unsafe { File::from_raw_fd(socket) };
     let memory = address_space()?.saturating_add(MEMORY_BYTES_MAX);
     limit(libc::RLIMIT_AS, memory)?;
@@ -71,8 +72,8 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     }
 }
 
-/// Returns the filter of system calls. Allowed are non-executable memory, time, random numbers, reading, writing,
-/// and exiting. All others, including those for files, networks and processes, fail with EPERM.
+/// Returns the filter of system calls. Calls for non-executable memory, time, random numbers, reading, writing and
+/// exiting are allowed. All other calls, including those for files, networks and processes, fail with EPERM.
 fn filter() -> io::Result<BpfProgram> {
     const FREE: [libc::c_long; 21] = [
         libc::SYS_read,

@@ -1,16 +1,16 @@
-//! Memory from which the kernel sends without copying: each piece is a file that exists only in memory
-//! (`memfd_create`), sealed, and mapped so that it can be read like any other memory.
+//! Memory that the kernel can send without copying it. Each piece is a file that exists only in memory
+//! (`memfd_create`). The file is sealed, and mapped so that it can be read like any other memory.
 //!
 //! 1. [`MemoryFiles::keep`] copies bytes into a file and returns them as [`Bytes`].
-//! 2. A write that meets such bytes finds their file by the address, and makes the kernel send its pages
-//!    ([`MemoryFiles::send`], `sendfile`).
-//! 3. When the last reference is dropped, on whichever thread, the file is closed. Pages that the kernel is still
-//!    sending remain in memory until they are acknowledged.
+//! 2. When a write contains such bytes, their address identifies the file, and the kernel is made to send the file's
+//! pages ([`MemoryFiles::send`], `sendfile`).
+//! 3. When the last reference is dropped, on any thread, the file is closed. Pages that the kernel is still sending
+//! stay in memory until they are acknowledged.
 //!
-//! A file is used only once: pages that were reused could change under a packet on its way.
+//! A file is used only once. If its pages were reused, they could change in a packet that is on its way.
 //!
-//! Addresses are reserved at the start, in slots of equal length. An address thus determines its slot, and the slot
-//! its file, without a lock.
+//! Addresses are reserved at the start, in slots of equal length. An address therefore identifies its slot, and the
+//! slot its file, without a lock.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Bytes of address space per file, and so the maximum length of a file: two seconds at 64 Mb/s.
+/// Number of bytes of address space for each file, which is also the maximum length of a file: two seconds at 64 Mb/s.
 const SLOT_BYTES: usize = 16 << 20;
 /// Value of a slot without a file.
 const FREE: RawFd = -1;
@@ -33,7 +33,7 @@ pub(crate) struct MemoryFiles {
     base: NonNull<u8>,
     /// The descriptors of the files by slot.
     slots: Box<[AtomicI32]>,
-    /// The slot at which the search for a free one begins.
+    /// The slot at which the search for a free slot begins.
     next: AtomicUsize,
 }
 
@@ -43,7 +43,7 @@ unsafe impl Send for MemoryFiles {}
 unsafe impl Sync for MemoryFiles {}
 
 impl MemoryFiles {
-    /// Reserves addresses for `slots` files; no file is made yet.
+    /// Reserves addresses for `slots` files. No file is made yet.
     ///
     /// # Errors
     /// The system does not grant this much address space.
@@ -54,7 +54,8 @@ impl MemoryFiles {
         Ok(Arc::new(Self { base, slots, next: AtomicUsize::new(0) }))
     }
 
-    /// Copies bytes into a file of their own. `None` if they are too long, all slots are taken, or the system lacks memory or descriptors.
+    /// Copies bytes into a new file. Returns `None` if there are too many bytes, all slots are taken, or the system
+    /// lacks memory or descriptors.
     pub(crate) fn keep(self: &Arc<Self>, bytes: &[u8]) -> Option<Bytes> {
         if bytes.is_empty() || bytes.len() > SLOT_BYTES {
             return None;
@@ -69,10 +70,12 @@ impl MemoryFiles {
         Some(Bytes::from_owner(Kept { files: Arc::clone(self), _file: file, slot, len: bytes.len() }))
     }
 
-    /// Sends bytes from the file that they lie in. Returns the number of bytes the socket accepted, or `None` if they lie in no file.
+    /// Sends bytes from the file that contains them. Returns the number of bytes that the socket accepted, or `None` if
+    /// no file contains them.
     ///
     /// # Errors
-    /// `WouldBlock` if none were accepted; other errors of the socket, or a kernel that cannot do this.
+    /// `WouldBlock` if no bytes were accepted; another error of the socket; or an error of a kernel that does not
+    /// support this.
     pub(crate) fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> Option<io::Result<usize>> {
         let (slot, offset) = self.slot_of(bytes)?;
         // The owner of the bytes holds a reference to their file, so the file stays open during this call.
@@ -83,7 +86,7 @@ impl MemoryFiles {
         Some(usize::try_from(sent).map_err(|_| io::Error::last_os_error()))
     }
 
-    /// Returns the slot that bytes lie in, and their offset in it.
+    /// Returns the slot that contains these bytes, and their offset in it.
     pub(crate) fn slot_of(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         let offset = bytes.as_ptr().addr().checked_sub(self.base.addr().get())?;
         let slot = offset / SLOT_BYTES;
@@ -112,7 +115,8 @@ impl MemoryFiles {
     fn map(&self, slot: usize, file: &OwnedFd, len: usize) -> io::Result<()> {
         let (address, file) = (self.address(slot).cast(), file.as_raw_fd());
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        // SAFETY: the slot is within the reservation, `len` within the slot, and nobody else has it: what is replaced is the reservation.
+        // SAFETY: the slot is within the reservation, `len` is within the slot, and the slot has no other user. The call
+        // therefore replaces only reserved addresses.
         let mapped = unsafe { libc::mmap(address, len, libc::PROT_READ, flags, file, 0) };
         if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -121,12 +125,13 @@ impl MemoryFiles {
 impl Drop for MemoryFiles {
     fn drop(&mut self) {
         let len = self.slots.len().saturating_mul(SLOT_BYTES);
-        // SAFETY: reserved by `new` with this length; all that is mapped in it has a reference to this value, so nothing is.
+        // SAFETY: `new` reserved these addresses with this length. Each mapping within them holds a reference to this
+        // value, so none exists when this value is dropped.
         unsafe { libc::munmap(self.base.as_ptr().cast(), len) };
     }
 }
 
-/// Bytes given out from a file.
+/// Bytes in a file that are referenced.
 struct Kept {
     files: Arc<MemoryFiles>,
     /// Descriptor of the file, closed after the slot was cleared.
@@ -137,7 +142,8 @@ struct Kept {
 
 impl AsRef<[u8]> for Kept {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped there while this value lives, of a file that is sealed: it neither changes nor becomes shorter.
+        // SAFETY: `len` bytes of a file are mapped there while this value lives. The file is sealed: it neither changes
+        // nor becomes shorter.
         unsafe { std::slice::from_raw_parts(self.files.address(self.slot), self.len) }
     }
 }
@@ -146,17 +152,18 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let Some(slot) = self.files.slots.get(self.slot) else { return };
         slot.store(BUSY, Ordering::Release);
-        // A slot is no longer used if the system refuses to reserve its addresses again.
+        // If the system refuses to reserve the addresses of a slot again, the slot is no longer used.
         if reserve(self.files.address(self.slot), self.len, libc::MAP_FIXED).is_ok() {
             slot.store(FREE, Ordering::Release);
         }
     }
 }
 
-/// Reserves addresses without mapping anything: any addresses, or with `MAP_FIXED` those at `at`.
+/// Reserves addresses without mapping anything: any free addresses, or, with `MAP_FIXED`, those from `at` on.
 fn reserve(at: *mut u8, len: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: without MAP_FIXED the kernel chooses addresses that are free; with it the caller has them, and no reference to what was there.
+    // SAFETY: without MAP_FIXED the kernel chooses addresses that are free; with it the caller owns
+    // the addresses, and holds no reference to the previous content.
     let base = unsafe { libc::mmap(at.cast(), len, libc::PROT_NONE, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -173,7 +180,7 @@ fn sealed_file(mut bytes: &[u8]) -> io::Result<OwnedFd> {
     if file < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    // SAFETY: the call has just made this descriptor, and no other code knows it.
     let file = unsafe { OwnedFd::from_raw_fd(file) };
     while !bytes.is_empty() {
         // SAFETY: the descriptor is open, and the call reads `bytes` within their length.
@@ -192,7 +199,8 @@ fn sealed_file(mut bytes: &[u8]) -> io::Result<OwnedFd> {
     }
 }
 
-/// Writes to a socket like a vectored write, but announces more (`MSG_MORE`): the kernel holds back a partial packet.
+/// Writes to a socket as a vectored write does, but announces that more data follows (`MSG_MORE`). The kernel then
+/// holds back a partial packet.
 ///
 /// # Errors
 /// The error of the write.
@@ -201,7 +209,8 @@ pub(crate) fn write_more(socket: BorrowedFd<'_>, slices: &[io::IoSlice<'_>]) -> 
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = slices.as_ptr().cast_mut().cast();
     message.msg_iovlen = slices.len() as _;
-    // SAFETY: the descriptor is open; an `IoSlice` is an `iovec` by its documentation, and the call only reads them and what they name.
+    // SAFETY: the descriptor is open; an `IoSlice` is an `iovec` by its documentation, and the call only reads
+    // the slices and the memory that they name.
     let sent =
         unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_MORE | libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
@@ -283,7 +292,8 @@ mod tests {
         assert_eq!(files.slot_of(&[0; 9]), None);
     }
 
-    /// The peer gets the bytes that were sent, even if it reads them late and whatever happens to the file.
+    /// The peer gets the bytes as they were when they were sent, even if it reads them late and the file was closed in
+    /// the meantime.
     #[test]
     fn what_is_on_its_way_does_not_change() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! The server's certificate: three files of the home folder, made at the first start and watched from then on.
+//! The server's certificate: three files in the home folder. They are made at the first start and watched afterwards.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use super::{Configs, Expiry};
 use crate::disk::{self, Committed, SystemDisk, Together};
 use crate::io::mailbox::{Mail, MailSender};
 
-/// The interval at which the files are checked for changes.
+/// The interval at which the files are checked.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of certificates in a chain.
 const CHAIN_MAX: usize = 16;
@@ -27,15 +27,15 @@ const CHAIN_MAX: usize = 16;
 /// Paths of the certificate's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, or the whole chain beginning with it (PEM).
+    /// The certificate, or a whole chain that begins with the certificate (PEM).
     pub certificate: PathBuf,
-    /// Intermediate certificates (PEM); need not exist.
+    /// Intermediate certificates (PEM). The file may be missing.
     pub chain: PathBuf,
     /// The private key (PEM).
     pub key: PathBuf,
 }
 
-/// The reason the certificate cannot be used. The key's text is never part of it.
+/// The reason why the certificate cannot be used. The reason never contains the text of the key.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file could not be read or written.
@@ -62,7 +62,7 @@ impl CertificateError {
         Self::File { file: path.display().to_string(), error: error.to_string() }
     }
 
-    /// Makes the error of a file in which a PEM section was not found.
+    /// Makes the error for a file that does not contain the wanted PEM section.
     fn pem(path: &Path, wanted: &str, error: &pem::Error) -> Self {
         Self::file(path, format!("{wanted} was looked for in it: {error}"))
     }
@@ -72,7 +72,8 @@ impl CertificateError {
 type Version = [Option<(i64, i64, u64, u64)>; 3];
 
 impl CertificateFiles {
-    /// Makes a self-signed certificate in memory only, so that TLS works for clients that accept any, until the files can be used.
+    /// Makes a self-signed certificate that exists only in memory. It allows clients that accept any certificate to use
+    /// TLS until the files can be used.
     ///
     /// # Errors
     /// The library's error.
@@ -84,7 +85,8 @@ impl CertificateFiles {
         Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
     }
 
-    /// Makes a self-signed certificate for `names` if neither certificate nor key exists. Returns true if it did.
+    /// Makes a self-signed certificate for `names` if neither the certificate's file nor the key's file exists. Returns
+    /// true if it was made.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -103,11 +105,11 @@ impl CertificateFiles {
         Ok(true)
     }
 
-    /// Completes or undoes a replacement that a crash has cut off; afterwards the files are either all old or all
+    /// Completes or undoes a replacement that was cut off by a crash. Afterwards, the files are either all old or all
     /// new.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file cannot be written.
     pub(in crate::io) fn recover(&self) -> Result<(), CertificateError> {
         if self.together().recover().map_err(|error| CertificateError::file(&self.certificate, error))? {
             tracing::info!(
@@ -121,7 +123,7 @@ impl CertificateFiles {
     /// Reads the files and makes the settings of TLS connections.
     ///
     /// # Errors
-    /// The first fault found; the settings in use stay.
+    /// The first fault found. The settings in use remain in use.
     pub(in crate::io) fn load(&self) -> Result<Configs, CertificateError> {
         let mut chain = read_certificates(&self.certificate)?;
         if self.chain.exists() {
@@ -140,10 +142,10 @@ impl CertificateFiles {
         Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
     }
 
-    /// Replaces the files if the new ones match each other; the watch then puts them into use.
+    /// Replaces the files if the new ones match each other. The thread that watches the files then puts them into use.
     ///
     /// # Errors
-    /// The fault of the files or of the disk; the certificate in use stays.
+    /// The fault of the files or of the disk. The certificate in use remains in use.
     pub(in crate::io) fn replace(
         &self,
         full_chain: &[u8],
@@ -157,10 +159,10 @@ impl CertificateFiles {
         ])
     }
 
-    /// Writes files together, if the resulting set of files matches.
+    /// Writes files together, if the set of files that results from this matches.
     fn write(&self, files: &[(&Path, &[u8], u32)]) -> Result<(), CertificateError> {
         let mut is_behind = behind();
-        // Drafts left by an earlier replacement do not belong to this one.
+        // Remove drafts that an earlier replacement has left, because they do not belong to this one.
         self.recover()?;
         *is_behind = false;
         let together = self.together();
@@ -188,7 +190,7 @@ impl CertificateFiles {
             })
     }
 
-    /// Puts a stored replacement in place if the disk refused it before.
+    /// Completes a replacement that was stored but that the disk refused to put in place.
     fn finish(&self) {
         let mut is_behind = behind();
         if !*is_behind {
@@ -215,8 +217,8 @@ impl CertificateFiles {
     }
 }
 
-/// True while a stored replacement is not in place yet. The lock is held by the thread that changes the files; the
-/// watch completes what a job could not.
+/// True while a stored replacement is not in place yet. The thread that changes the files holds the lock. The thread
+/// that watches the files completes a replacement that a job could not complete.
 fn behind() -> MutexGuard<'static, bool> {
     static BEHIND: Mutex<bool> = Mutex::new(false);
     BEHIND.lock().unwrap_or_else(PoisonError::into_inner)
@@ -244,7 +246,7 @@ fn make_folder_of(path: &Path) -> Result<(), CertificateError> {
         .map_err(|error| CertificateError::file(path, error))
 }
 
-/// Makes the watch read the files now.
+/// Makes the thread that watches the files read them now.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct Reload(Sender<()>);
 
@@ -254,7 +256,8 @@ impl Reload {
     }
 }
 
-/// Starts the thread that replaces the certificate for new connections when the files change. It ends with the last [`Reload`].
+/// Starts the thread that watches the files and replaces the certificate for new connections when they change. The
+/// thread ends when the last [`Reload`] is dropped.
 pub(in crate::io) fn start_watch(
     files: CertificateFiles,
     expiry: Expiry,
@@ -278,8 +281,8 @@ fn watch(files: &CertificateFiles, expiry: &Expiry, shells: &[MailSender], asked
         if ask.is_err() && version == known {
             continue;
         }
-        // The key may be written a moment after the certificate. If they do not match now, they are loaded again at
-        // the next change.
+        // The key may be written shortly after the certificate. If they do not match yet, they are loaded again when
+        // the files change again.
         known = version;
         match files.load() {
             Ok(configs) => {
@@ -300,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    /// Names the files of a folder that does not exist yet.
+    /// Returns the paths of the files, in a folder that does not exist yet.
     fn files(folder: &TempFolder) -> CertificateFiles {
         let folder = folder.join("conf");
         CertificateFiles {
@@ -350,7 +353,7 @@ mod tests {
         assert!(files.replace(&certificate, &certificate, &key).is_err() && !home.join("conf").exists());
     }
 
-    /// Returns a certificate and its key, as they are uploaded.
+    /// Returns a certificate and its key in the form in which they are uploaded.
     fn pair(name: &str) -> (Vec<u8>, Vec<u8>) {
         let (certificate, key) = self_signed(vec![name.to_owned()]).unwrap();
         (certificate.pem().into_bytes(), key.serialize_pem().into_bytes())
@@ -359,7 +362,7 @@ mod tests {
     #[test]
     fn b_19_a_replacement_that_is_cut_off_anywhere_leaves_a_certificate_with_its_key() {
         let home = TempFolder::new();
-        // The same name with two extensions, as some operators have it.
+        // The same file name with two extensions, as some operators use it.
         let folder = home.join("conf");
         let files = CertificateFiles {
             certificate: folder.join("server.pem"),
@@ -397,7 +400,7 @@ mod tests {
         }
         files.replace(&former[0], &former[0], &former[1]).unwrap();
         assert_eq!(fs::read(&files.key).unwrap(), former[1]);
-        // A certificate that does not match the key is refused, and leaves no files.
+        // A certificate that does not match the key is refused, and no draft is left.
         assert!(files.replace(&certificate, &certificate, &former[1]).is_err());
         assert_eq!((fs::read_dir(&folder).unwrap().count(), files.load().is_ok()), (3, true));
     }
@@ -417,8 +420,8 @@ mod tests {
         assert!(files.load().unwrap_err().to_string().contains("fullchain.pem"));
     }
 
-    /// Runs `packaging/certificates/deploy.sh`, which is killed when it begins its command number `cut`. Returns
-    /// false if it completed.
+    /// Runs `packaging/certificates/deploy.sh`. It is killed when it begins its command number `cut`. Returns false if
+    /// it completed before that.
     fn deploy(home: &Path, bin: &Path, pair: [&Path; 2], cut: usize) -> bool {
         let count = bin.join("count");
         fs::write(&count, "0\n").unwrap();
@@ -441,7 +444,7 @@ mod tests {
         let bin = home.join("bin");
         fs::create_dir(&bin).unwrap();
         for name in ["mktemp", "cat", "id", "chown", "chmod", "mv", "sync", "rm"] {
-            // Only the names in place are checked; no power cut is simulated here.
+            // Syncs do nothing: no power cut is simulated here, so only the names of the files are checked.
             let run = if name == "sync" { "exit 0".to_owned() } else { format!("exec /bin/{name} \"$@\"") };
             let text = format!(
                 "#!/bin/sh\nread n < \"$COUNT\"\necho $((n + 1)) > \"$COUNT\"\n\
@@ -458,7 +461,7 @@ mod tests {
             fs::write(&given[0], &certificate).unwrap();
             fs::write(&given[1], &key).unwrap();
             let was_cut = deploy(&home, &bin, [&given[0], &given[1]], cuts);
-            // Done at the next start before the files are read.
+            // The next start recovers before it reads the files.
             files.recover().unwrap();
             files.load().unwrap();
             let found = [&files.certificate, &files.key].map(|file| fs::read(file).unwrap());

@@ -1,4 +1,4 @@
-//! The configurations of TLS connections.
+//! Configurations of TLS connections.
 
 use std::sync::Arc;
 
@@ -8,30 +8,31 @@ use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 
 use super::{CertificateError, expiry};
 
-/// Preferred cipher suites. They are the cheapest with hardware AES, and the same order on both sides selects them.
+/// Preferred cipher suites: those that cost least on processors with AES instructions. If both sides have the same
+/// order, one of these is selected.
 const PREFERRED: [CipherSuite; 3] = [
     CipherSuite::TLS13_AES_128_GCM_SHA256,
     CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
     CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 ];
 
-/// TLS settings, shared by all connections of a worker and replaced as a whole when the certificate changes.
+/// TLS settings. All connections of a worker share them, and they are replaced as a whole when the certificate changes.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct Configs {
-    /// For HTTP: selects `h2`, else `http/1.1`, if the client offers ALPN (RFC 7301).
+    /// For HTTP: selects `h2`, or else `http/1.1`, if the client uses ALPN (RFC 7301).
     pub(in crate::io) http: Arc<ServerConfig>,
     /// For HTTP/1.1 only.
     pub(in crate::io) http1: Arc<ServerConfig>,
     /// For protocols that have no ALPN name.
     pub(in crate::io) plain: Arc<ServerConfig>,
-    /// For outgoing connections: the server's name is always verified.
+    /// For outgoing connections. The name of the server is always verified.
     pub(in crate::io) client: Arc<ClientConfig>,
-    /// Time at which the first certificate of the chain expires, in Unix milliseconds.
+    /// Time at which the first certificate of the chain to expire will expire, in Unix milliseconds.
     pub(in crate::io) expires_ms: Option<u64>,
 }
 
 impl Configs {
-    /// Makes the settings: TLS 1.2 and 1.3 with rustls' suites, all of them AEAD.
+    /// Makes the settings: TLS 1.2 and 1.3 with the cipher suites of rustls, all of which are AEAD.
     pub(super) fn new(certificate: CertifiedKey) -> Result<Self, CertificateError> {
         let provider = Arc::new(provider());
         let server = |protocols: &[&[u8]]| -> Result<Arc<ServerConfig>, rustls::Error> {
@@ -65,8 +66,8 @@ pub(in crate::io) fn provider() -> CryptoProvider {
     provider
 }
 
-/// Returns the system's trusted certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` override their location), or Mozilla's list if the system
-/// has none.
+/// Returns the system's trusted certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` override their location). If the
+/// system has none, returns Mozilla's list.
 pub(super) fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();

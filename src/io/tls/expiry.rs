@@ -1,5 +1,5 @@
-//! The time at which a chain of certificates stops being valid (RFC 5280 §4.1.2.5), for metrics and the panel. Only the dates are read; rustls
-//! judges the rest.
+//! The time at which a chain of certificates stops being valid (RFC 5280 §4.1.2.5), for metrics and the panel. Only
+//! dates are read here. rustls judges everything else.
 //!
 //! ```text
 //! Certificate    SEQUENCE { tbsCertificate, signatureAlgorithm, signature }
@@ -16,7 +16,7 @@ use wire::Reader;
 use crate::types::Civil;
 
 const SEQUENCE: u8 = 0x30;
-/// Tag of the version, which certificates of version 1 lack.
+/// Tag of the version. Certificates of version 1 do not have this element.
 const VERSION: u8 = 0xa0;
 /// Tags of the two forms of a date: with a two-digit or a four-digit year.
 const UTC_TIME: u8 = 0x17;
@@ -24,7 +24,8 @@ const GENERALIZED_TIME: u8 = 0x18;
 /// Value for an unknown time.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The time at which the certificate in use expires, in Unix milliseconds; shared by the thread that loads it and the one that reports it.
+/// Time at which the certificate in use expires, in Unix milliseconds. It is shared by the thread that loads the
+/// certificate and the thread that reports the time.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct Expiry(Arc<AtomicU64>);
 
@@ -43,7 +44,7 @@ impl Expiry {
     }
 }
 
-/// Returns the time at which the first certificate of a chain expires, in Unix milliseconds.
+/// Returns the time at which the first certificate of a chain to expire will expire, in Unix milliseconds.
 pub(super) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<u64> {
     chain.iter().filter_map(|certificate| not_after_ms(certificate)).min()
 }
@@ -135,7 +136,7 @@ mod tests {
     fn c_03_what_is_no_certificate_has_no_date() {
         let whole = certificate(2031, 3, 1);
         for end in 0..whole.len() {
-            // Nothing after the dates is read, but every length before them must be correct.
+            // The bytes after the dates are not read, but every length before them must be correct.
             assert!(not_after_ms(&whole[..end]).is_none(), "{end}");
         }
         for (kind, text) in [

@@ -1,5 +1,5 @@
-//! The client side of TLS for the load generator, which may measure a server with an untrusted certificate. No
-//! other client can skip verification.
+//! The client side of TLS for the load generator, which may measure a server that has an untrusted certificate. No
+//! other client can skip the verification.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::configs::{provider, roots};
 
-/// Makes the client's settings. `insecure` accepts any certificate of any name; the handshake's signature is still checked.
+/// Makes the settings of the client. With `insecure`, any certificate with any name is accepted; the signature of the
+/// handshake is still checked.
 pub(in crate::io) fn load_client(insecure: bool) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(provider());
     let builder =

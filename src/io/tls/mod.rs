@@ -1,9 +1,9 @@
-//! TLS of the listeners and of outgoing connections: rustls runs in the loops, certificates are handled outside of
-//! them.
+//! TLS of the listeners and of outgoing connections. rustls runs in the loops of the workers. Certificates are
+//! handled outside of these loops.
 //!
 //! [`Transport`] is a socket with or without TLS, for the shell. [`certificates`](self) loads, makes and watches
-//! the server's certificate in a thread of its own, and hands complete [`Configs`] to the shells. Open connections
-//! keep their configuration; new ones get the new configuration.
+//! the server's certificate in a separate thread, and passes complete [`Configs`] to the shells. Open connections
+//! keep their configuration; new connections get the new one.
 
 mod certificates;
 mod configs;

@@ -1,8 +1,9 @@
 //! TLS between the nodes of a cluster: both sides prove that they know its secret.
 //!
-//! The secret determines an Ed25519 key, the same on every node, and each node signs a certificate of its own with it. Either side accepts
-//! a certificate with that public key, and the handshake proves that the peer has the private key (RFC 8446 §4.4.3). Names, dates and
-//! authorities are ignored. Without a secret the key is random, so that no peer has it.
+//! The secret determines an Ed25519 key, which is the same on every node. Each node makes a certificate of its own and
+//! signs it with that key. Either side accepts a certificate with that public key, and the handshake proves that the
+//! peer has the private key (RFC 8446 §4.4.3). Names, dates and authorities are ignored. Without a secret, the key is
+//! random, so no peer can have it.
 
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ use rustls::{
 
 use super::{CertificateError, provider};
 
-/// The beginning of a private key of Ed25519 in PKCS #8 (RFC 8410 §7); 32 bytes follow.
+/// The first bytes of an Ed25519 private key in PKCS #8 (RFC 8410 §7). The 32 bytes of the key follow.
 const PKCS8_ED25519: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
-/// The two sides of connections between nodes.
+/// TLS settings for the two sides of connections between nodes.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct NodeConfigs {
     /// For accepted connections.
@@ -54,7 +55,7 @@ impl NodeConfigs {
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(same.clone())
             .with_single_cert(chain.clone(), private())?;
-        // Nodes connect rarely, so session tickets would gain nothing.
+        // Nodes connect rarely, so session tickets would not help.
         server.send_tls13_tickets = 0;
         let client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])?
@@ -65,7 +66,7 @@ impl NodeConfigs {
     }
 }
 
-/// Accepts certificates of one public key.
+/// Accepts any certificate that has this public key.
 #[derive(Debug)]
 struct SameKey {
     /// SubjectPublicKeyInfo (RFC 5280 §4.1.2.7).
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::io::tls::Configs;
 
-    /// True if both sides finish the handshake.
+    /// True if both sides complete the handshake.
     fn meets(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> bool {
         let name = ServerName::try_from("node").unwrap();
         let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();

@@ -1,7 +1,7 @@
-//! A socket with or without TLS: plain bytes above, wire bytes below.
+//! A socket with or without TLS. Callers read and write plain bytes; the socket carries wire bytes.
 //!
-//! With TLS, bytes that were accepted here but not yet by the kernel wait inside; [`Transport::flush`] sends them.
-//! They are bounded by [`PENDING_BYTES_MAX`] plus the overhead of one record.
+//! With TLS, bytes that were accepted here but not yet by the kernel are held inside. [`Transport::flush`] sends them.
+//! Their number is limited to [`PENDING_BYTES_MAX`] plus the overhead of one record.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig};
 
 use crate::io::blob_files::BlobFiles;
 
-/// Maximum plain bytes that TLS accepts before the kernel has accepted their records.
+/// Maximum number of plain bytes that TLS accepts while the kernel has not accepted their records.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
 /// The result of a read.
@@ -22,20 +22,20 @@ const PENDING_BYTES_MAX: usize = 64 * 1024;
 pub(in crate::io) struct Received {
     /// Number of bytes read into the buffer; 0 if the peer ended its side.
     pub(in crate::io) bytes: usize,
-    /// True if the socket has no more bytes at present.
+    /// True if the socket has no more bytes now.
     pub(in crate::io) dry: bool,
 }
 
 #[derive(Debug)]
 struct Tls {
     connection: Connection,
-    /// True if the end of the handshake was not reported yet.
+    /// True if the end of the handshake is not reported yet.
     untold: bool,
     /// Number of wire bytes that the kernel has accepted.
     flushed: u64,
 }
 
-/// A peer's ClientHello being read, before TLS begins with it.
+/// A peer's ClientHello while it is read. TLS begins once it is complete.
 struct Hello {
     acceptor: Acceptor,
     /// The accepted ClientHello, once complete.
@@ -56,7 +56,7 @@ impl fmt::Debug for Hello {
 pub(in crate::io) struct Transport {
     stream: TcpStream,
     tls: Option<Box<Tls>>,
-    /// The ClientHello awaited on a socket of a TLS listener. Reading it needs no cryptography.
+    /// The ClientHello that a socket of a TLS listener waits for. Reading it needs no cryptography.
     hello: Option<Box<Hello>>,
 }
 
@@ -65,7 +65,7 @@ impl Transport {
         Self { stream, tls: None, hello: None }
     }
 
-    /// Makes the transport of a socket accepted by a TLS listener.
+    /// Makes the transport of a socket that a TLS listener has accepted.
     pub(in crate::io) fn server(stream: TcpStream, config: &Arc<ServerConfig>) -> Self {
         let config = Arc::clone(config);
         let hello = Hello { acceptor: Acceptor::default(), accepted: None, begun: false, config };
@@ -77,7 +77,7 @@ impl Transport {
         (self.tls.is_none() && self.hello.is_none()).then_some(self.stream)
     }
 
-    /// Begins TLS on a socket just connected to a server with this name (or address).
+    /// Begins TLS on a socket that has just been connected to a server with this name (or address).
     pub(in crate::io) fn begin_client(&mut self, config: &Arc<ClientConfig>, name: &str) -> io::Result<()> {
         let invalid = |_| io::Error::other("the host is not a name that a certificate can have");
         let name = ServerName::try_from(name.to_owned()).map_err(invalid)?;
@@ -86,7 +86,7 @@ impl Transport {
         Ok(())
     }
 
-    /// True during the TLS handshake, when nothing can be read or written above TLS.
+    /// True during the TLS handshake. No plain bytes can be read or written during it.
     pub(in crate::io) fn is_handshaking(&self) -> bool {
         self.hello.is_some() || self.tls.as_ref().is_some_and(|tls| tls.connection.is_handshaking())
     }
@@ -101,10 +101,11 @@ impl Transport {
         self.hello.as_ref().is_some_and(|hello| hello.begun)
     }
 
-    /// Reads a ClientHello until it is complete. The next [`Transport::read`] does the resulting computation.
+    /// Reads a ClientHello until it is complete. The cryptography that it requires is done by the next
+    /// [`Transport::read`].
     ///
     /// # Errors
-    /// `WouldBlock` if it is incomplete. `InvalidData` if the peer broke TLS; its alert is sent.
+    /// `WouldBlock` if the ClientHello is incomplete. `InvalidData` if the peer broke TLS; its alert is sent.
     pub(in crate::io) fn read_hello(&mut self) -> io::Result<()> {
         let Some(hello) = &mut self.hello else { return Ok(()) };
         while hello.accepted.is_none() {
@@ -122,7 +123,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Begins TLS with a complete ClientHello.
+    /// Begins TLS, now that the ClientHello is complete.
     fn begin_server(&mut self) -> io::Result<()> {
         self.read_hello()?;
         let Some(Hello { accepted: Some(accepted), config, .. }) = self.hello.take().map(|hello| *hello)
@@ -138,7 +139,7 @@ impl Transport {
         }
     }
 
-    /// Returns true once after the handshake has ended.
+    /// Returns true when first called after the handshake has ended.
     pub(in crate::io) fn take_handshake_end(&mut self) -> bool {
         let Some(tls) = &mut self.tls else { return false };
         !tls.connection.is_handshaking() && std::mem::replace(&mut tls.untold, false)
@@ -150,10 +151,10 @@ impl Transport {
         Some(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Reads plain bytes. TLS's own messages to the peer are sent as well.
+    /// Reads plain bytes. Messages that TLS itself has for the peer are sent as well.
     ///
     /// # Errors
-    /// `WouldBlock` if there is nothing for now. `InvalidData` if the peer broke TLS; its alert is sent.
+    /// `WouldBlock` if there is nothing to read now. `InvalidData` if the peer broke TLS; its alert is sent.
     pub(in crate::io) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         self.begin_server()?;
         let Some(tls) = &mut self.tls else {
@@ -164,7 +165,7 @@ impl Transport {
             match tls.connection.reader().read(buffer) {
                 Ok(bytes) => return Ok(Received { bytes, dry: false }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The connection ended without `close_notify`; the session treats this as any other end.
+                // The connection has ended without `close_notify`. The session treats this like any other end.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Ok(Received { bytes: 0, dry: true });
                 }
@@ -172,7 +173,7 @@ impl Transport {
             }
             tls.connection.read_tls(&mut self.stream)?;
             let processed = tls.connection.process_new_packets();
-            // Send TLS's own output: an alert, a flight of the handshake, or a ticket.
+            // Send what TLS itself has to send: an alert, a flight of the handshake, or a ticket.
             let _ = tls.flush(&mut self.stream);
             if let Err(error) = processed {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -180,8 +181,8 @@ impl Transport {
         }
     }
 
-    /// Writes plain bytes, sending slices that lie in `files` from there. Returns the number accepted. If fewer than offered, the socket is
-    /// full and will report when it is writable.
+    /// Writes plain bytes. Slices that lie in one of `files` are sent from that file. Returns the number of bytes
+    /// accepted. If that is fewer than offered, the socket is full and will report when it is writable.
     ///
     /// # Errors
     /// `WouldBlock` if nothing was accepted.
@@ -197,7 +198,7 @@ impl Transport {
         let Some(tls) = &mut self.tls else {
             return files.write(&mut self.stream, slices);
         };
-        // During the handshake nothing can be written; its end is reported.
+        // Nothing can be written during the handshake. The caller is notified of its end.
         if tls.connection.is_handshaking() || !tls.flush(&mut self.stream)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -220,7 +221,7 @@ impl Transport {
         }
     }
 
-    /// Number of wire bytes moved out of TLS so far, by [`Transport::flush`] and other calls.
+    /// Number of wire bytes that the kernel has taken from TLS so far, in [`Transport::flush`] and other calls.
     pub(in crate::io) fn flushed(&self) -> u64 {
         self.tls.as_ref().map_or(0, |tls| tls.flushed)
     }
@@ -247,7 +248,7 @@ impl Tls {
         Box::new(Self { connection, untold: true, flushed: 0 })
     }
 
-    /// Sends held records. Returns true when none are left, false if the socket is full.
+    /// Sends the records that TLS holds. Returns true when none are left, false if the socket is full.
     fn flush(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(stream) {
@@ -263,7 +264,8 @@ impl Tls {
     }
 }
 
-/// Sends the alert for a refused ClientHello, which fits because it is the first output. Returns the error.
+/// Sends the alert for a refused ClientHello. The socket has room for it, because it is the first output. Returns the
+/// error.
 fn alert(stream: &mut TcpStream, (error, mut alert): (rustls::Error, AcceptedAlert)) -> io::Error {
     let _ = alert.write_all(stream);
     io::Error::new(io::ErrorKind::InvalidData, error)

@@ -1,5 +1,5 @@
-//! Fifty applications in virtual time, one of which misbehaves. Compares how long the others wait for threads with
-//! a run without misuse.
+//! Fifty applications in virtual time, one of which misbehaves. The times for which the other applications wait for
+//! threads are compared with a run without misbehaviour.
 
 use crypto::Seed;
 
@@ -9,7 +9,7 @@ const APPS: usize = 50;
 const THREADS: usize = 16;
 /// Duration of an answered job.
 const FAST_MS: u64 = 50;
-/// Duration of a job with a silent target: the requester's timeout.
+/// Duration of a job whose target is silent: the time after which the requester gives up.
 const SILENT_MS: u64 = 5000;
 const RUN_MS: u64 = 40_000;
 /// Average interval between the jobs of an application.
@@ -35,8 +35,9 @@ fn app(n: usize) -> Option<Arc<str>> {
     Some(format!("app{n}").into())
 }
 
-/// Returns the sorted waiting times, in milliseconds, of the others' jobs, and those for the misusing application's
-/// own healthy target. Without shares, all jobs count as the server's own and are first come, first served.
+/// Returns the sorted waiting times, in milliseconds, of the jobs of the other applications, and those of the
+/// misbehaving application's jobs for its own healthy target. Without shares, all jobs count as the server's own
+/// and are run in the order of submission.
 fn run(misuse: Misuse, with_shares: bool) -> (Vec<u64>, Vec<u64>) {
     let payer = |app: Option<&Arc<str>>, target: &str| {
         if with_shares { Payer::new(app, target) } else { Payer::default() }
@@ -109,7 +110,8 @@ fn q_16_one_of_fifty_that_misuses_threads_slows_no_other_down() {
         let without = p99(&begun) + FAST_MS;
         println!("| {misuse:?} | {base} ms | {there} ms | {without} ms, {} begun |", begun.len());
         assert!(there * 4 <= base * 5, "{misuse:?}: {there} ms beside {base} ms");
-        // The simulation shows the problem that shares solve.
+        // Without shares, the misuse must harm the other applications. Otherwise the simulation would prove
+        // nothing.
         assert!(without * 4 > base * 5 || begun.len() < alone.len(), "{misuse:?}: {without} ms");
         assert!(!own.is_empty(), "{misuse:?}: its own healthy target had no turn");
     }
@@ -119,7 +121,7 @@ fn q_16_one_of_fifty_that_misuses_threads_slows_no_other_down() {
 fn q_16_a_silent_target_leaves_the_others_of_its_application_alone() {
     for misuse in [Misuse::SilentTarget, Misuse::SilentTargets] {
         let (_, own) = run(misuse, true);
-        // At first it is not known which targets are silent.
+        // At first, it is unknown which targets are silent.
         assert!(p99(&own) <= SILENT_MS, "{misuse:?}: {} ms", p99(&own));
         let median = own[own.len() / 2];
         assert!(median <= FAST_MS, "{misuse:?}: {median} ms");
@@ -152,7 +154,7 @@ fn slow_targets_are_forgotten_when_there_are_too_many() {
     }
     assert_eq!((threads.known.len(), threads.order.len()), (KNOWN_MAX, KNOWN_MAX));
     assert_eq!(threads.slow_of.values().sum::<usize>(), KNOWN_MAX);
-    // Each target becomes fast in turn, until none is suspected.
+    // The targets become fast one after another, until none is suspected to be slow.
     for n in 100..KNOWN_MAX + 100 {
         let turn = threads.begin(Payer::new(app(1).as_ref(), &n.to_string()));
         threads.end(turn, Duration::ZERO);
@@ -170,7 +172,7 @@ fn the_server_itself_goes_first_and_has_every_thread() {
     assert_eq!(lines.len(), 8);
 }
 
-/// Fills the limit: first one application takes all it can get, then each of the others.
+/// Fills the limit: first one application takes as many places as it can get, then each of the others does.
 fn fill(limit: usize, apps: usize) -> Vec<usize> {
     let mut held = vec![0; apps];
     for n in 0..apps {
@@ -199,7 +201,7 @@ fn q_17_who_comes_later_finds_room() {
 
 #[test]
 fn q_17_who_is_there_keeps_a_part_of_what_is_left() {
-    // Fifty applications hold a few items each; one of them takes all it can.
+    // Fifty applications hold a few items each. One of them then takes as many as it can get.
     let (limit, mut held) = (100_000, vec![10_usize; 50]);
     let others = |held: &[usize]| held[1..].to_vec();
     while Room::new(limit, held[0], others(&held).into_iter()).is_there() {

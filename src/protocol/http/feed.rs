@@ -1,7 +1,7 @@
-//! Server-sent events (WHATWG HTML §9.2): a request of the API that is repeated each second. An event has the lines
-//! of the response that have changed; the first event has all lines.
+//! Server-sent events (WHATWG HTML §9.2): a request of the API that the server repeats each second. An event has
+//! the lines of the response that have changed since the last one. The first event has all lines.
 //!
-//! Each request passes all checks of the API again, so a feed ends with its login.
+//! Each repetition passes all checks of the API again, so a feed ends when its login ends.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::types::Now;
 
 /// Time from a response to the next request.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Time without an event after which a comment is sent, so that proxies and peers see that the feed is alive.
+/// Time without an event after which a comment is sent, to show proxies and peers that the feed is alive.
 const SILENCE: Duration = Duration::from_secs(15);
 const MEDIA_TYPE: &str = "text/event-stream";
 
@@ -52,9 +52,9 @@ pub(super) struct Feed {
 impl Feed {
     /// Makes a feed for a request, and its first request to control.
     pub(super) fn begin(mut request: Request, fields: Fields, secure: bool) -> (Self, Event) {
-        // Control is asked for the lines.
+        // The repeated requests ask control for the lines of the resource, not for events.
         request.headers.set("accept", "*/*");
-        // The body is not read.
+        // The request's body is not read.
         request.body_waits = false;
         let (request, stage) = (Box::new(request), Stage::Asked);
         let feed = Self { request, fields, secure, stage, last: Bytes::new(), said_at: None };
@@ -70,7 +70,7 @@ impl Feed {
         self.stage = Stage::Waiting(now.mono.checked_add(PERIOD).unwrap_or(now.mono));
     }
 
-    /// Handles control's response; anything but the lines ends the feed.
+    /// Handles control's response. Any response other than the lines ends the feed.
     fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
         if !matches!(self.stage, Stage::Asked) {
             return;
@@ -122,7 +122,7 @@ impl Responder for Feed {
         if matches!(self.stage, Stage::Over) { Next::Over } else { Next::Stay }
     }
 
-    /// Handles deadlines. A client that has not accepted the last event is not sent another.
+    /// Handles deadlines. No event is sent while the client has not accepted the last one.
     fn handle_timeout(&mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
         if self.poll_timeout().is_none_or(|until| until > ctx.now.mono) {
             return Next::Stay;
@@ -177,7 +177,7 @@ mod tests {
         rig.sent()
     }
 
-    /// True if control is asked after this time.
+    /// True if control is asked once this time has passed.
     fn asks_after(rig: &mut Rig, millis: u64) -> bool {
         rig.now.mono += Duration::from_millis(millis);
         let events = rig.act(|session, ctx| session.handle_timeout(ctx));

@@ -40,7 +40,8 @@ pub(super) enum FileReply {
     Block(Bytes),
 }
 
-/// Ids of a session's file jobs. At most one is in progress, and the answer's id tells which.
+/// Ids of a session's file jobs. At most one job is in progress; the id in its answer tells
+/// which kind it was.
 const OPEN: JobId = JobId(0);
 const READ: JobId = JobId(1);
 

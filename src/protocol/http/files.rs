@@ -1,8 +1,9 @@
-//! Files below `webapps`, and the built-in pages: the file that a path names, and its transfer.
+//! Files below `webapps`, and the built-in pages: how a path names a file, and how the file is sent.
 //!
-//! A transfer has three steps. 1. [`FileAsk::Open`] goes to a helper thread. 2. The request's conditions and range
-//! select what is sent of the file found, or of the built-in page of the same name. 3. Blocks are requested one at a
-//! time, the next one when little waits for the peer. The file is closed when the transfer is dropped.
+//! A transfer has three steps. 1. A helper thread opens the file ([`FileAsk::Open`]). 2. The conditions and the range
+//! of the request select the bytes to send, from the file or, if there is none, from the built-in page of the same
+//! name. 3. Blocks are read one at a time, the next one when few bytes are left to send. The file is closed when the
+//! transfer is dropped.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,30 +24,30 @@ use crate::types::Now;
 
 /// Size of a block in bytes.
 const BLOCK_BYTES: u64 = 64 * 1024;
-/// Block size of files in memory, for a single write. All recipients share the memory.
+/// Block size of files in memory, each sent with a single write. All recipients share the memory.
 const MEMORY_BLOCK_BYTES: usize = 1024 * 1024;
 /// The folder of the application at `/`.
 const ROOT: &str = "root";
-/// The folder of recordings: its files are served, its listing is not.
+/// The folder of recordings. Its files are served, but the folder is not listed.
 const STREAMS: &str = "streams";
 /// Maximum length of a challenge's token.
 const TOKEN_BYTES_MAX: usize = 256;
 /// Name of a folder's page.
 const INDEX: &str = "index.html";
 
-/// The file that a path names.
+/// A file below `webapps`, as named by a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FilePath {
     /// Path below `webapps`, beginning with the application.
     pub(super) segments: Vec<String>,
-    /// The folder of blobs that the file is in.
+    /// The folder that contains the file, if its files may be blobs.
     root: Option<Root>,
 }
 
-/// A folder of each application whose files may be blobs of sinks.
+/// A folder of each application. Sinks may publish blobs as its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Root {
-    /// The folder `streams`, with those below it.
+    /// The folder `streams`, including the folders in it.
     Streams,
     /// Another folder.
     Beside(&'static BlobRoot),
@@ -62,7 +63,7 @@ pub(super) enum Nowhere {
 }
 
 impl FilePath {
-    /// Resolves a path that the HTTP machine has decoded and found unambiguous.
+    /// Resolves a path. The HTTP state machine has decoded it and refused ambiguous paths.
     pub(super) fn of(path: &str, apps: &Apps) -> Result<Self, Nowhere> {
         let rest = path.strip_prefix('/').ok_or(Nowhere::Hidden)?;
         let app = rest.split('/').next().unwrap_or_default();
@@ -90,7 +91,8 @@ impl FilePath {
         Ok(Self { segments, root })
     }
 
-    /// Returns the path of a stream's picture. `None` if there is no such application, or no stream has such an id.
+    /// Returns the path of a stream's picture. `None` if there is no such application, or `id` cannot be the id of a
+    /// stream.
     pub(super) fn of_picture(app: &str, id: &str, apps: &Apps) -> Option<Self> {
         let (root, ending) = registry::blob_roots().find_map(|root| Some((root, root.picture?)))?;
         let is_name = !id.is_empty() && !is_hidden(id) && !id.contains('/');
@@ -98,7 +100,7 @@ impl FilePath {
         (is_name && apps.contains_key(app)).then_some(Self { segments, root: Some(Root::Beside(root)) })
     }
 
-    /// True if the file is below the application's `streams`, or in a folder of blobs beside it.
+    /// True if the file is below the application's `streams`, or in a folder of blobs next to `streams`.
     pub(super) const fn is_stream(&self) -> bool {
         self.root.is_some()
     }
@@ -109,7 +111,7 @@ impl FilePath {
         Some(blob).filter(|blob| blob.is_fresh(ctx.now.mono))
     }
 
-    /// Returns the URL to redirect to if the file is not here.
+    /// Returns the URL to which the client is redirected if this server does not have the file.
     pub(super) fn elsewhere(&self, apps: &Apps) -> Option<String> {
         let forwarding = apps.get(self.segments.first()?.as_str())?.vod.forwarding.as_ref()?;
         forwarding.location(&self.segments.get(1..)?.join("/")).filter(|_| self.root == Some(Root::Streams))
@@ -130,7 +132,7 @@ impl FilePath {
 }
 
 impl Root {
-    /// Returns the folder with this name, if a path with this number of segments may name one of its files.
+    /// Returns the folder with this name, if a path of `segments` segments may name one of its files.
     fn named(name: &str, segments: usize) -> Option<Self> {
         if name == STREAMS {
             return Some(Self::Streams);
@@ -145,8 +147,8 @@ pub(super) fn is_challenge(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-/// True for settings, names that start with a dot, and private parts of an archive. Compares case-insensitively, because some file systems
-/// do.
+/// True for settings, names that start with a dot, and private parts of an archive. Case is ignored, because some file
+/// systems ignore it.
 fn is_hidden(segment: &str) -> bool {
     segment.starts_with('.')
         || segment.eq_ignore_ascii_case("WEB-INF")
@@ -156,11 +158,12 @@ fn is_hidden(segment: &str) -> bool {
 /// The stage of a transfer.
 #[derive(Debug)]
 enum Stage {
-    /// The file is being opened. Then `again` asks whether the viewer may have it.
+    /// The file is being opened. If `again` is set, the worker is asked afterwards whether the viewer may have the
+    /// file.
     Opening {
         again: Option<Box<PassAsk>>,
     },
-    /// The file is open; the answer whether the viewer may have it is awaited.
+    /// The file is open, but the worker has not yet answered whether the viewer may have it.
     Found(OpenedFile),
     Sending {
         file: Arc<dyn BlockSource>,
@@ -171,7 +174,8 @@ enum Stage {
     Memory {
         left: Bytes,
     },
-    /// Bytes of a blob in the form for this viewer: `left` bytes after the first `skip`.
+    /// Bytes of a blob in the form made for this viewer: `left` bytes are still to be sent, after `skip` bytes that are
+    /// not.
     Own {
         text: Box<Tailored>,
         skip: u64,
@@ -186,7 +190,7 @@ pub(super) struct Transfer {
     request: Box<Request>,
     file_path: FilePath,
     fields: Fields,
-    /// Path to look at if the file does not exist.
+    /// Path of the file to open if the first one does not exist.
     instead: Option<Vec<String>>,
     /// URL to redirect the client to if the file does not exist.
     elsewhere: Option<String>,
@@ -196,7 +200,7 @@ pub(super) struct Transfer {
 impl Transfer {
     /// Begins a transfer. Returns it with its first job.
     pub(super) fn begin(mut request: Request, file_path: FilePath, fields: Fields) -> (Self, FileAsk) {
-        // The body is not read, and the transfer may take hours.
+        // The body of the request is not needed, and the transfer may take hours.
         request.body = Bytes::new();
         let ask = FileAsk::Open { segments: file_path.segments.clone() };
         let stage = Stage::Opening { again: None };
@@ -204,7 +208,7 @@ impl Transfer {
         (Self { request, file_path, fields, instead: None, elsewhere: None, stage }, ask)
     }
 
-    /// Sets another path at which a sink may keep the file. Returns the transfer with its first job.
+    /// Sets the path at which a sink may keep the file; it is tried first. Returns the transfer and its first job.
     pub(super) fn kept_at(mut self, kept: Option<Vec<String>>, ask: FileAsk) -> (Self, FileAsk) {
         let Some(segments) = kept else { return (self, ask) };
         self.instead = Some(self.file_path.segments.clone());
@@ -217,19 +221,19 @@ impl Transfer {
         self
     }
 
-    /// Makes the transfer of an ACME challenge's answer, for which [`FileAsk::Challenge`] is the job.
+    /// Makes the transfer of the answer to an ACME challenge. Its first job is [`FileAsk::Challenge`].
     pub(super) fn of_challenge(request: Request, token: String, fields: Fields) -> Self {
         let file_path = FilePath { segments: vec![token], root: None };
         Self::begin(request, file_path, fields).0
     }
 
-    /// Sets the question to ask about the viewer once the file is found.
+    /// Sets the request to ask about the viewer again once the file is found.
     pub(super) fn asking_again(mut self, ask: Option<PassAsk>) -> Self {
         self.stage = Stage::Opening { again: ask.map(Box::new) };
         self
     }
 
-    /// Handles the answer whether the viewer may have the file that was found.
+    /// Handles the worker's answer about the viewer: sends the file, or the refusal.
     fn found(&mut self, now: Now, connection: &mut Connection, refusal: Option<Response>) {
         match (std::mem::replace(&mut self.stage, Stage::Over), refusal) {
             (Stage::Found(opened), None) => self.opened(now, connection, opened),
@@ -245,7 +249,7 @@ impl Transfer {
         }
     }
 
-    /// Answers with a blob or its form for this viewer. Returns the transfer and the status.
+    /// Answers with a blob, or with its form made for this viewer. Returns the transfer and the status.
     pub(super) fn of_blob(
         now: Now,
         connection: &mut Connection,
@@ -296,7 +300,7 @@ impl Transfer {
         (transfer, head.status)
     }
 
-    /// Sends bytes from memory as far as the peer accepts them.
+    /// Sends bytes from memory until enough of them wait for the peer.
     fn pump(&mut self, now: Now, connection: &mut Connection) {
         let is_over = match &mut self.stage {
             Stage::Memory { left } => {
@@ -308,7 +312,8 @@ impl Transfer {
             Stage::Own { text, skip, left } => {
                 while *left > 0 && connection.wants_body() {
                     let Some(block) = text.next_block() else {
-                        // The text is never shorter than announced; a client would wait for the rest.
+                        // The text is shorter than announced, which should not happen. End the body, because the client
+                        // would wait for the rest.
                         *left = 0;
                         break;
                     };
@@ -346,7 +351,7 @@ impl Transfer {
             (FileReply::Block(block), Stage::Sending { left, asked, .. }) => {
                 *asked = false;
                 left.start = left.start.saturating_add(u64::try_from(block.len()).unwrap_or(u64::MAX));
-                // An empty block: the file has become shorter, or cannot be read.
+                // An empty block means that the file has become shorter or cannot be read.
                 if left.start >= left.end || block.is_empty() {
                     connection.body(now.mono, block);
                     connection.end_body(now.mono);
@@ -453,13 +458,14 @@ impl Responder for Transfer {
     }
 }
 
-/// Returns a 404 with a short max-age: caches could keep one without it indefinitely, and the file may exist soon.
+/// Returns a 404 with a short max-age. Without max-age, caches could keep the 404 for any time, although the file may
+/// exist soon.
 pub(super) fn not_found() -> Response {
     Response::error(404, "Not Found").header("Cache-Control", "max-age=1")
 }
 
-/// Returns the compressed content, if the client accepts gzip and wants the whole; else the form for this viewer, if
-/// there is one. That form is compressed only if it contains nothing of the request.
+/// Returns the compressed content if the client accepts gzip and requests the whole content; otherwise the form made
+/// for this viewer, if there is one. That form is compressed only if it contains nothing from the request.
 fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Bytes>, Option<Tailored>) {
     if request.header("range").is_some() || !coding::accepts_gzip(&request.headers) {
         return (None, own);
@@ -475,7 +481,7 @@ fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Byte
     (coding::gzip(&whole).map(|packed| own.held().count(packed)), Some(own))
 }
 
-/// Returns the part of a block that is sent, and updates the bytes to skip and those left.
+/// Cuts out the part of a block that is sent, and updates the number of bytes to skip and of bytes left to send.
 fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     let length = |block: &Bytes| u64::try_from(block.len()).unwrap_or(u64::MAX);
     let skipped = length(&block).min(*skip);
@@ -486,9 +492,9 @@ fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     (!block.is_empty()).then_some(block)
 }
 
-/// Redirects to the folder's name with a slash, so that relative links on its page work (RFC 9110 §15.4.2). The
-/// redirect is relative, because a proxy may have put the server into a folder. It keeps the query, from which a
-/// player's page reads its stream id.
+/// Redirects to the folder's name with a slash at the end, so that relative links on its page work (RFC 9110 §15.4.2).
+/// The location is relative, because a proxy may serve this server below a folder. It keeps the query, because a
+/// player's page reads its stream id from there.
 fn redirect(request: &Request) -> Response {
     const PLAIN: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');

@@ -1,8 +1,8 @@
 //! HTTP connections: a router for the API of control, files, and the mounts of other protocols.
 //!
 //! Requests are answered one at a time. `mounts` has the table of paths. The rules of a row for origins, methods and
-//! bodies are enforced before its handler sees the request (docs/http.md); the handler answers it, or makes the
-//! [`Responder`] that does.
+//! bodies are enforced before its handler gets the request (docs/http.md). The handler answers the request, or makes
+//! a [`Responder`] that answers it later.
 
 mod feed;
 mod file_jobs;
@@ -100,9 +100,9 @@ pub struct HttpSession {
     /// True if the connection uses TLS.
     secure: bool,
     mounts: Mounts<Handler>,
-    /// The responder to the outstanding request.
+    /// The responder that answers the outstanding request.
     responder: Option<Box<dyn Responder>>,
-    /// Number of subscriptions begun; the handle of the next one.
+    /// Number of subscriptions begun so far. The next subscription gets it as its handle.
     subscriptions: u16,
     /// The link to the parent connection, if this session is a stream of HTTP/2.
     substream: Option<Box<Substream>>,
@@ -207,14 +207,14 @@ impl HttpSession {
         self.link.tell(Event::Request(RequestEvent::Rest { request, secure }));
     }
 
-    /// Handler of uploads: control answers, or accepts the body, which is a file.
+    /// Handler of uploads. Control answers the request, or accepts its body, which is a file.
     fn upload(&mut self, ctx: &Context<'_>, asked: Asked) {
         let form = asked.request.header("content-type").and_then(http::Multipart::of);
         let Some(form) = form.filter(|_| self.link.connection.has_incoming_body()) else {
             return self.control(ctx, asked);
         };
         let Asked { mut request, fields, .. } = asked.of_api();
-        // The upload itself reads the body.
+        // The upload itself will read the body.
         request.body_waits = false;
         self.begin(Upload::new(fields, form));
         self.link.tell(Event::Request(RequestEvent::Rest {
@@ -223,7 +223,7 @@ impl HttpSession {
         }));
     }
 
-    /// Handler of requests that control answers once, or as a feed of events.
+    /// Handler of requests that control answers either once, or repeatedly as a feed of events.
     fn feed(&mut self, ctx: &Context<'_>, asked: Asked) {
         if !feed::is_wanted(&asked.request) {
             return self.control(ctx, asked);
@@ -267,7 +267,7 @@ impl HttpSession {
         self.go_on(ctx, next);
     }
 
-    /// Handler of ACME challenges, whose answers an ACME client on this machine writes to a folder.
+    /// Handler of ACME challenges. An ACME client on this machine writes the answers to a folder.
     fn challenge(&mut self, ctx: &Context<'_>, asked: Asked) {
         let token = asked.name("token").to_owned();
         let Asked { request, fields, .. } = asked;
@@ -279,7 +279,7 @@ impl HttpSession {
         self.begin(transfer);
     }
 
-    /// Logs a refusal by this session of a request for a stream.
+    /// Reports a request for a stream that this session has refused, for the log.
     pub(in crate::protocol) fn note_refusal(&mut self, verb: Verb, key: &StreamKey, reason: String) {
         self.link.tell(RefusedRequest::event(verb, key, reason));
     }
@@ -289,8 +289,8 @@ impl HttpSession {
         self.link.draw()
     }
 
-    /// True if a request from this machine's address may not be trusted as local: it comes from a page of another
-    /// origin, through an unconfigured proxy, or for a name that is not this machine's.
+    /// True if a request from this machine's address must not be trusted as local: it comes from a page of another
+    /// origin, was forwarded by a proxy that is not configured, or names a host that is not this machine.
     pub(in crate::protocol) fn is_foreign(&self, ctx: &Context<'_>, request: &Request) -> bool {
         let is_proxied = self.link.passed.client == self.peer && cors::is_passed_on(request);
         is_proxied
@@ -308,12 +308,12 @@ impl HttpSession {
         &self.link.passed.prefix
     }
 
-    /// Lets a conversation answer the request.
+    /// Lets a conversation answer the current request.
     pub fn converse(&mut self, asked: Asked, conversation: Box<dyn Conversation>) {
         self.begin(Signalling::new(conversation, asked.fields));
     }
 
-    /// Answers a request, adding its fields.
+    /// Answers the current request. `fields` are added to the response.
     pub fn respond(&mut self, now: Now, fields: Fields, response: Response) {
         self.link.respond(now, &fields, response);
     }
@@ -330,7 +330,7 @@ impl HttpSession {
         self.link.tell(event);
     }
 
-    /// Lets a responder answer the request.
+    /// Lets a responder answer the current request.
     pub(in crate::protocol) fn begin(&mut self, responder: impl Responder + 'static) {
         self.responder = Some(Box::new(responder));
     }
@@ -384,11 +384,11 @@ impl Session for HttpSession {
         }
         let takes_upload = self.responder.as_ref().is_some_and(|responder| responder.takes_upload());
         if !takes_upload && matches!(reply, Reply::Request(RequestNews::Upload(_))) {
-            // No body of this request can come.
+            // This request has no body that could be uploaded.
             let failed = UploadNews::Failed("the request has no form");
             return self.link.tell(Event::Request(RequestEvent::Upload(failed)));
         }
-        // Nobody waits for the answer to a request that is over.
+        // If the request has ended, no responder waits for the answer.
         let Some(responder) = &mut self.responder else { return };
         let next = responder.handle_reply(ctx, &mut self.link, reply);
         self.go_on(ctx, next);

@@ -1,5 +1,5 @@
-//! Future protocols are one row each: WHIP, HLS, a panel and a signalling socket, mounted only for these
-//! tests.
+//! A new protocol needs only one row. The rows for WHIP, HLS, a panel and a signalling socket in this
+//! file exist only for these tests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -112,7 +112,7 @@ impl Conversation for Echo {
     }
 }
 
-/// The answer of these mounts to `head` and `body`.
+/// Returns the answer of these mounts to a request with `head` and `body`.
 fn answer(head: &str, body: &[u8]) -> String {
     let mut rig = Rig::with_mounts(&MOUNTS);
     let head = format!("{head}\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -168,7 +168,7 @@ fn a_row_says_how_long_bodies_may_be_before_one_is_read() {
     assert!(ask("/live/whip/cam", 300_001).starts_with("HTTP/1.1 413 "));
     assert!(ask("/live/streams/x.m3u8", default).starts_with("HTTP/1.1 100 "));
     assert!(ask("/live/streams/x.m3u8", default + 1).starts_with("HTTP/1.1 413 "));
-    // Chunks announce no length.
+    // A chunked body announces no length.
     let mut rig = Rig::with_mounts(&MOUNTS);
     let head = "POST /live/whip/cam HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n493e1\r\n";
     rig.act(|session, ctx| session.handle_bytes(ctx, &[head.as_bytes(), &vec![b'x'; 300_001]].concat()));
@@ -204,7 +204,7 @@ fn a_signalling_socket_is_a_row() {
     assert_eq!(std::mem::take(&mut rig.sent), b"\x81\x05start");
     say(&mut rig, "bye");
     assert_eq!(std::mem::take(&mut rig.sent), b"\x88\x05\x03\xe8bye");
-    // The server shuts down under another WebSocket.
+    // The server shuts down while another WebSocket is open.
     let mut rig = Rig::with_mounts(&MOUNTS);
     rig.act(|session, ctx| session.handle_bytes(ctx, upgrade.as_bytes()));
     rig.sent.clear();

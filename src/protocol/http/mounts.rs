@@ -1,4 +1,4 @@
-//! The table of mounts on the HTTP ports: the API, then the mounts of other protocols
+//! The table of mounts on the HTTP ports. It has first the API, then the mounts of other protocols
 //! ([`Protocol::mounts`](crate::protocol::row::Protocol)), then files. The first mount that matches is used.
 
 use std::sync::LazyLock;
@@ -23,7 +23,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Adds the fields of API responses, which are not pages: they load nothing and cannot be framed.
+    /// Adds the header fields of API responses. Such responses are not pages: they load nothing and cannot
+    /// be framed.
     pub(super) fn of_api(mut self) -> Self {
         if !self.fields.iter().any(|(name, _)| *name == cors::CONTENT_SECURITY_POLICY) {
             self.fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));
@@ -32,7 +33,7 @@ impl Asked {
         self
     }
 
-    /// Returns the value of a name in the mount's pattern; empty if there is none.
+    /// Returns the part of the path that the mount's pattern captures as `name`; empty if there is none.
     #[must_use]
     pub fn name(&self, name: &str) -> &str {
         self.captures.get(&self.request.path, name).unwrap_or_default()
@@ -41,7 +42,7 @@ impl Asked {
 
 /// Content security policy of API responses.
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
-/// The path to which files of an application are uploaded.
+/// Path of the API call that uploads a file to an application.
 const UPLOADS: &str = "/rest/v2/vods/create";
 /// Methods of a read-only resource.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
@@ -50,12 +51,12 @@ const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 static ROWS: LazyLock<Vec<Mount<Handler>>> =
     LazyLock::new(|| API.iter().chain(registry::mounts()).chain(FILES).copied().collect());
 
-/// The table.
+/// The table of all mounts.
 pub(super) static MOUNTS: LazyLock<Mounts<Handler>> = LazyLock::new(|| Mounts(ROWS.as_slice()));
 
-/// Mounts of the API, which precede those of other protocols.
+/// Mounts of the API. They come before those of other protocols.
 const API: &[Mount<Handler>] = &[
-    // The API has a route table of its own, `crate::control::rest`: it judges methods and bodies.
+    // The API has its own table of routes, `crate::control::rest`, which judges methods and bodies.
     Mount {
         path: "/rest/v2/live/{*}",
         methods: Methods::Any,
@@ -63,25 +64,25 @@ const API: &[Mount<Handler>] = &[
         cors: Cors::NAMED,
         handler: HttpSession::feed,
     },
-    // An uploaded file is read as it arrives, also over the panel's path.
+    // An uploaded file is read as it arrives. This also applies to uploads through the panel's path.
     upload("/rest/v2/request", Cors::NAMED, |method, query| {
         let is_upload = |path: &str| path.split('?').next().is_some_and(|path| path.ends_with(UPLOADS));
         method == Method::Post && query.iter().any(|(name, path)| name == "_path" && is_upload(path))
     }),
     upload("/{any}/rest/v2/vods/create", Cors::TOKENS, |method, _| method == Method::Post),
-    // Access to the picture of a stream requires the right to play the stream, not to manage it.
+    // A viewer who may play a stream may also get its picture; the right to manage the stream is not needed.
     read("/{app}/rest/v2/broadcasts/{id}/snapshot", HttpSession::snapshot),
     api("/rest/{*}", Cors::NAMED),
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),
     api("/{any}/rest/{*}", Cors::TOKENS),
-    // Players on any page send reports, so no check precedes the body.
+    // Players on any page send these reports, so no check is made before the body is read.
     Mount { body: BodyKind::Any, ..api("/{any}/analytic/{*}", Cors::ANYONE) },
 ];
 
-/// Mounts after those of other protocols.
+/// Mounts that follow those of other protocols.
 const FILES: &[Mount<Handler>] = &[
-    // The path that a certificate authority asks for (RFC 8555 §8.3).
+    // The path at which a certificate authority fetches the answer to its challenge (RFC 8555 §8.3).
     read("/.well-known/acme-challenge/{token}", HttpSession::challenge),
     // A blob that is published under that name, a file below webapps, or a built-in page.
     read("/{*}", HttpSession::file),

@@ -1,11 +1,12 @@
-//! An HTTP/2 connection (RFC 9113). Each stream has a session of its own, a child of this one, which frames the children's output.
+//! An HTTP/2 connection (RFC 9113). Each stream has a session of its own, a child of this session. This session puts
+//! the output of its children into frames.
 //!
-//! 1. A request arrives, and its session is created: the same [`HttpSession`] with the same rows, responders and
-//!    limits.
-//! 2. The two exchange messages ([`ToStream`], [`FromStream`]): bodies are passed on as they arrive, answers as
-//!    slices that are not copied.
-//! 3. A slow stream holds back only its own session, which is notified of the bytes sent; the peer's windows and the
-//!    transport bound what is framed.
+//! 1. When a request arrives, its session is created. It is the same [`HttpSession`] as over HTTP/1.1, with the same
+//! rows, responders and limits.
+//! 2. Parent and child exchange messages ([`ToStream`], [`FromStream`]). Bodies are passed on as they arrive, answers
+//! as slices that are not copied.
+//! 3. A slow stream holds back only its own session, which is notified of the number of bytes sent. The peer's windows
+//! and the transport limit the bytes that are put into frames.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ use crate::protocol::{
 };
 use crate::types::{ConnId, Handle, Now, SessionRef};
 
-/// Overhead of a field in a list, besides its text (RFC 9113 §6.5.2).
+/// Number of bytes that each field of a list counts in addition to its text (RFC 9113 §6.5.2).
 const FIELD_BYTES: usize = 32;
 
 /// The limits of HTTP/1.1, as far as they apply to a connection.
@@ -60,7 +61,7 @@ pub(super) struct Http2Session {
     /// Handle of the next session.
     next: Handle,
     events: VecDeque<Event>,
-    /// True if the peer is or was granted anything.
+    /// True if the peer has been granted anything.
     granted: bool,
 }
 
@@ -129,7 +130,7 @@ impl Http2Session {
     /// Handles the result of creating a session.
     fn spawned(&mut self, child: Handle, session: Option<SessionRef>) {
         let Some(stream) = self.spawning.remove(&child) else {
-            // Its stream is over.
+            // The stream has ended in the meantime.
             self.events.extend(session.map(|to| told(to, ToStream::Reset)));
             return;
         };
@@ -203,7 +204,7 @@ impl Session for Http2Session {
             }
             FamilyNews::Ended(session) => {
                 if let Some(stream) = self.sessions.get(&session.conn).copied() {
-                    // The session has ended without finishing its answer.
+                    // The session has ended before its answer was complete.
                     self.forget(stream);
                     self.connection.reset(self.now, stream, Code::INTERNAL_ERROR);
                 }
@@ -286,11 +287,11 @@ impl Paths for Http2Session {
     }
 }
 
-/// A connection of HTTP over TLS: HTTP/1.1, unless its peer negotiates HTTP/2 (RFC 9113 §3.2).
+/// A connection of HTTP over TLS. It uses HTTP/1.1 unless the peer negotiates HTTP/2 (RFC 9113 §3.2).
 #[derive(Debug)]
 pub(super) struct HttpsSession {
     session: Box<dyn Session>,
-    /// Parameters of an HTTP/2 session, in case it is needed.
+    /// Parameters for an HTTP/2 session, if the peer negotiates HTTP/2.
     start: Box<(SocketAddr, Seed)>,
 }
 

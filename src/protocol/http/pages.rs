@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use crate::http::{Request, Resource, Response, Selection, coding};
 
-/// The pages in gzip, made by the build script: length and hash of a page, and its compressed content.
+/// The pages in gzip, made by the build script. Each row has the length and the hash of a page, and
+/// its compressed content.
 const PACKED: &[(usize, u32, &[u8])] = include!(concat!(env!("OUT_DIR"), "/packed_pages.rs"));
 
 /// The Content-Security-Policy of a built-in page. Players make their media from blobs.
@@ -20,7 +21,8 @@ macro_rules! policy {
     };
 }
 const POLICY: &str = policy!("", "'none'");
-/// Policy of a page that other pages may frame: a player has nothing worth a clickjacking attack.
+/// Policy of a page that any other page may frame: a player has nothing that would be worth a
+/// clickjacking attack.
 const FRAMED_POLICY: &str = policy!("", "*");
 /// Policy of the API viewer, whose library needs inline styles and icons, but no inline scripts.
 const VIEWER_POLICY: &str = policy!("style-src 'self' 'unsafe-inline'; img-src 'self' data:; ", "'none'");
@@ -58,7 +60,7 @@ impl Page {
 }
 
 const PAGES: &[Page] = &[
-    // Browsers request this name from every site, and accept the type that the answer gives.
+    // Browsers request this name from every site, and use the media type of the answer.
     Page::of_root("favicon.ico", IMAGE, include_str!("pages/favicon.svg")),
     Page::of_root("index.html", HTML, include_str!("../../../panel/index.html")),
     Page::of_root("panel.css", STYLE, include_str!("../../../panel/panel.css")),
@@ -114,7 +116,7 @@ const PAGES: &[Page] = &[
     Page::of_apps("figures.js", SCRIPT, include_str!("pages/figures.js")),
 ];
 
-/// True if an application has a built-in page of this name, which a file would hide.
+/// True if an application has a built-in page of this name. A file of that name would hide the page.
 #[must_use]
 pub fn has_page(app: &str, name: &str) -> bool {
     find(&[app.to_owned(), name.to_owned()]).is_some()
@@ -168,7 +170,8 @@ impl Page {
     }
 }
 
-/// Computes FNV-1a, only to distinguish versions of a page. The build script does the same.
+/// Computes FNV-1a, which is only used to distinguish versions of a page. The build script uses the
+/// same function.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -205,14 +208,15 @@ mod tests {
         }
     }
 
-    /// The values of an attribute, or other texts that follow `opening` up to a quotation mark.
+    /// Returns the values of an attribute, or other texts between `opening` and the next quotation
+    /// mark.
     fn quoted<'a>(body: &'a str, opening: &'a str) -> impl Iterator<Item = &'a str> {
         body.split(opening).skip(1).filter_map(|rest| rest.split('"').next())
     }
 
     const LIBRARIES: [&str; 6] = ["dash.js", "hls.js", "mpegts.js", "preact.js", "qrcode.js", "rapidoc.js"];
 
-    /// The pages of this server, without those of libraries.
+    /// Returns the pages of this server, except those of libraries.
     fn pages_of(extension: &str) -> impl Iterator<Item = &'static Page> {
         let is_ours = |page: &&Page| !LIBRARIES.contains(&page.name);
         PAGES.iter().filter(is_ours).filter(move |page| page.name.ends_with(extension))
@@ -253,7 +257,7 @@ mod tests {
                 assert!(found(&path).is_some() || path == "root/openapi.json", "{}: {name}", page.name);
             }
         }
-        // The namespace of an image looks like an address.
+        // The namespace of an SVG image looks like an address, so images are excluded.
         for page in pages_of("").filter(|page| page.content_type != IMAGE) {
             // Addresses that are only shown, and examples of addresses, load nothing.
             let names = page.body.match_indices("://").map(|(at, _)| &page.body[at.saturating_sub(5)..at]);

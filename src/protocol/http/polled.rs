@@ -1,15 +1,16 @@
 //! Requests below an application's `streams`: playlists, segments and parts that sinks publish, and files.
 //!
-//! 1. The request asks whether the viewer may have the file ([`RequestEvent::Pass`]); the worker itself answers if
-//!    nothing is checked. If control does not know that the file exists, the viewer is admitted on condition that it
-//!    does, and the question is repeated before anything is sent: only then is a receiver asked and a token used up.
-//! 2. A playlist may have to be made first, or to reach the progress that the request requires ([`sinks::wanted`]);
-//!    an announced part may not exist yet. The request then waits ([`RequestEvent::AwaitBlob`]), once.
-//! 3. The answer is the blob, or the file of that name.
+//! 1. The worker is asked whether the viewer may have the file ([`RequestEvent::Pass`]). It answers by itself if
+//! nothing must be checked. If control does not know whether the file exists, the viewer is admitted for now, and the
+//! question is repeated once the file is found, before anything is sent. Only then is a webhook asked and a one-time
+//! token used up.
+//! 2. A playlist may have to be made first, or may not have the progress that the request requires ([`sinks::wanted`]);
+//! an announced part may not exist yet. The request then waits ([`RequestEvent::AwaitBlob`]), but only once.
+//! 3. The answer is the blob, or else the file of that name.
 //!
-//! A viewer is identified by its credentials; without any, as the application is configured (`hls.identifyViewers`):
-//! by the session id that its player sends, with address and user agent; by a parameter; or by a cookie set with its
-//! first playlist.
+//! A viewer is identified by its credentials. A viewer without credentials is identified as the application is
+//! configured (`hls.identifyViewers`): by the session id that its player sends, together with address and user agent;
+//! by a parameter; or by a cookie that is set with its first playlist.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,18 +29,19 @@ use crate::protocol::{
 };
 use crate::types::StreamKey;
 
-/// Protocol name of viewers of files.
+/// Name of the protocol under which viewers of files are counted.
 pub const VOD: &str = "vod";
-/// Name of the cookie that tells viewers apart.
+/// Name of the cookie that identifies a viewer.
 const COOKIE: &str = "viewer";
 /// Length of the cookie's value.
 const COOKIE_CHARS: usize = 32;
-/// Maximum size of the parameters of a viewer that hooks report.
+/// Maximum size of a viewer's request parameters that hooks report.
 const TOLD_BYTES_MAX: usize = 1024;
-/// Maximum number of segments by which a request may be ahead of the playlist to be kept waiting (RFC 8216bis §6.2.5.2).
+/// Maximum number of segments by which a request may be ahead of the playlist and still wait for it (RFC 8216bis
+/// §6.2.5.2).
 const SEGMENTS_AHEAD_MAX: u64 = 2;
 
-/// A request below `streams` in progress.
+/// A request below `streams` that is in progress.
 #[derive(Debug)]
 pub(super) struct Polled {
     request: Request,
@@ -50,7 +52,7 @@ pub(super) struct Polled {
     protocol: &'static str,
     /// The stage of the viewer's admission.
     entry: Entry,
-    /// True if a blob is awaited, false if a verdict is.
+    /// True while the request waits for a blob, false while it waits for a verdict.
     awaits_blob: bool,
 }
 
@@ -59,9 +61,9 @@ pub(super) struct Polled {
 enum Entry {
     /// Not asked yet, or not answered.
     Asked,
-    /// Admitted to what exists now; asked again once there is something.
+    /// Admitted if the file or blob exists. The question is repeated once it was found.
     IfThere,
-    /// Asked again, about the blob or file that exists by now.
+    /// Asked again, about the blob or file that was found.
     AskedAgain,
     /// Admitted.
     LetIn,
@@ -72,7 +74,7 @@ enum Entry {
 struct Viewer {
     /// The viewer's identity.
     name: String,
-    /// The identity without the cookie.
+    /// The viewer's identity without the cookie.
     without: Option<String>,
     /// The cookie to set.
     cookie: Option<String>,
@@ -81,7 +83,7 @@ struct Viewer {
 /// A request that waits for the worker's answer.
 #[derive(Debug)]
 struct Waiting {
-    /// The request; `None` once another responder has it.
+    /// The request; `None` once another responder has taken it over.
     polled: Option<Box<Polled>>,
 }
 
@@ -202,7 +204,7 @@ impl Polled {
         let app = file.app(ctx.apps);
         let wanted = app.and_then(|app| sinks::wanted(app, &request.query));
         if wanted.is_some_and(|wanted| blob.progress < wanted) {
-            // The progress that the request waits for did not come in time.
+            // The blob did not reach the requested progress in time.
             let response = Response::error(503, "It is not there yet").header("Retry-After", "1");
             link.respond(ctx.now, &fields, response);
             return Next::Over;
@@ -255,7 +257,7 @@ impl Polled {
     fn ask(&self, ctx: &Context<'_>) -> PassAsk {
         let blob = self.file.blob(ctx);
         let ladder = blob.and_then(|blob| Some((blob, blob.ladder.as_ref()?)));
-        // Viewers of the main track may play its renditions.
+        // A viewer that may play the main track may also play its renditions.
         let of_ladder = ladder
             .map(|(blob, ladder)| StreamKey { app: Arc::clone(&blob.app), id: Arc::clone(&ladder.main) });
         PassAsk {
@@ -274,14 +276,15 @@ impl Polled {
     }
 }
 
-/// Returns the cache directives of a blob that expires. Shared caches may not keep it if viewers are checked.
+/// Returns the cache directives of a blob that expires. If viewers are checked, shared caches may not store the blob.
 fn while_fresh(ctx: &Context<'_>, app: Option<&AppSettings>, until: Instant) -> String {
     let seconds = until.saturating_duration_since(ctx.now.mono).as_secs();
     let is_for_all = app.is_some_and(|app| !app.security.play.any());
     format!("{}max-age={seconds}", if is_for_all { "" } else { "private, " })
 }
 
-/// Returns the parameters of a request that hooks report about its viewer: without those of the player, and none if they are too long.
+/// Returns the request parameters of a viewer that hooks report: without those that players add, and none if they are
+/// too long.
 fn told_params(query: &[(String, String)]) -> Vec<(String, String)> {
     let is_told = |(name, _): &&(String, String)| !name.starts_with("_HLS_") && name != "CMCD";
     let told = query.iter().filter(is_told);
@@ -289,7 +292,7 @@ fn told_params(query: &[(String, String)]) -> Vec<(String, String)> {
     if bytes > TOLD_BYTES_MAX { Vec::new() } else { told.cloned().collect() }
 }
 
-/// Returns the identity of a viewer without a cookie.
+/// Returns the identity of a viewer that has no cookie.
 fn unnamed(request: &Request, client: std::net::IpAddr, app: Option<&AppSettings>) -> String {
     let shown = app.map(|app| Credentials::of(&request.query).counting(&app.security.play));
     let shown = shown.unwrap_or_default();
@@ -306,7 +309,7 @@ fn unnamed(request: &Request, client: std::net::IpAddr, app: Option<&AppSettings
     format!("a:{client}:{hash}")
 }
 
-/// Returns the session id that a player sends with each request: `sid` of CMCD (CTA-5004 §3), or Apple's field.
+/// Returns the session id that a player sends with each request: `sid` in CMCD (CTA-5004 §3), or Apple's header field.
 fn session_of(request: &Request) -> &str {
     let of_list = |list: &'_ str| -> Option<(usize, usize)> {
         let mut at = list.match_indices("sid=\"").map(|(at, _)| at);
@@ -338,16 +341,16 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
     }
 }
 
-/// The event for which a request must wait.
+/// The blob for which a request must wait, if any.
 enum Wanted {
-    /// No event: the request can be answered at once.
+    /// No blob: the request can be answered at once.
     Now,
     Blob(WantedBlob),
     TooFar,
 }
 
 impl FilePath {
-    /// Returns the stream's key; for a file, its name takes the place of the id.
+    /// Returns the key of the file's stream. For a recording, its name is used as the id.
     pub(super) fn key(&self, apps: &Apps) -> StreamKey {
         let app = self.segments.first().map(String::as_str).unwrap_or_default();
         let name = self.name_below().unwrap_or_default();
@@ -364,18 +367,18 @@ impl FilePath {
         apps.get(self.segments.first()?.as_str()).map(|app| &**app)
     }
 
-    /// Returns the path of the file below `webapps` if it is kept elsewhere.
+    /// Returns the path below `webapps` at which the file is really kept, if that differs from its own path.
     fn kept_at(&self, apps: &Apps) -> Option<Vec<String>> {
         sinks::kept_at(self.segments.first()?, self.app(apps)?, &self.name_below()?)
     }
 
-    /// Returns status and text if the request must be refused for its parameters.
+    /// Returns status and text of the response if the parameters of the request are not allowed.
     fn refusal(&self, apps: &Apps, request: &Request) -> Option<(u16, &'static str)> {
         let (app, name) = (self.app(apps)?, self.name_below()?);
         sinks::refusal(&Requested { app, name: &name, query: &request.query })
     }
 
-    /// Returns the protocol that viewers of a sink's blob or file count under.
+    /// Returns the protocol under which viewers of a sink's blob or file are counted.
     fn protocol(&self, apps: &Apps) -> Option<&'static str> {
         let app = self.app(apps)?;
         let name = self.name_below()?;
@@ -383,8 +386,8 @@ impl FilePath {
         Some((kind.viewers)(&name))
     }
 
-    /// Returns the blob that answers a request: the one that its parameters select instead of the named one, if it is
-    /// as recent.
+    /// Returns the blob that answers a request: the named blob, or instead the blob that the request's parameters
+    /// select, if that is as recent.
     fn blob_for<'b>(&self, ctx: &Context<'b>, request: &Request) -> Option<&'b Arc<Blob>> {
         let named = self.blob(ctx)?;
         let other = self.app(ctx.apps).and_then(|app| sinks::in_place(app, &named.name, &request.query));
@@ -396,7 +399,7 @@ impl FilePath {
         Some(other.filter(is_as_far).unwrap_or(named))
     }
 
-    /// True if requests for this file are glances, which do not count as watching.
+    /// True if a request for this file is a mere glance and does not count as watching.
     fn is_glance(&self, apps: &Apps) -> bool {
         let app = self.segments.first().and_then(|app| apps.get(app.as_str()));
         let maker = app
@@ -414,7 +417,7 @@ impl FilePath {
         let (Some(app), Some(name)) = (self.segments.first(), self.name_below()) else { return Wanted::Now };
         let Some(settings) = ctx.apps.get(app.as_str()) else { return Wanted::Now };
         if let Some((announcer, progress)) = sinks::part_of(settings, &name) {
-            // A request waits only for the announced part, which is the next one.
+            // A request waits only for the part that the playlist has announced as the next one.
             return match ctx.blobs.get(app, &announcer).map(|blob| wait_for(blob, progress, 0)) {
                 Some(wanted @ Wanted::Blob(_)) => wanted,
                 Some(Wanted::Now | Wanted::TooFar) | None => Wanted::Now,

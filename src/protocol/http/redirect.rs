@@ -1,9 +1,8 @@
-//! Requests that another node of the cluster should answer (docs/cluster.md). With `cluster.redirect`, these are
-//! requests to play or publish a stream that is live there; in any case, requests for a recording whose file is
-//! there.
+//! Requests that another node of the cluster should answer (docs/cluster.md): requests for a recording whose file is at
+//! that node and, with `cluster.redirect`, also requests to play or publish a stream that is live there.
 //!
-//! Control knows the node ([`RequestEvent::Locate`]). The client is redirected to the node's public address with its original path and
-//! query.
+//! Control knows which node it is ([`RequestEvent::Locate`]). The client is redirected to the node's public address,
+//! with the path and query of its request.
 
 use url::Url;
 
@@ -15,19 +14,20 @@ use crate::mail::Sought;
 use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
 use crate::types::StreamKey;
 
-/// Extensions of playlists, whose requests begin to play.
+/// Extensions of playlists. A request for a playlist is the beginning of playing.
 const LISTS: [&str; 2] = ["m3u8", "mpd"];
 /// Extensions of recordings.
 const FILES: [&str; 6] = ["mp4", "webm", "mov", "avi", "mp3", "wmv"];
 
-/// Returns the subject of a request that another node may have; `None` if this node answers the request.
+/// Returns the stream or file of a request that another node may have to answer; `None` if this node answers the
+/// request.
 pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
     if !ctx.server.in_cluster {
         return None;
     }
     let request = &asked.request;
     let reads = matches!(request.method, Method::Get | Method::Head);
-    // Rows of protocols name the stream.
+    // Mounts of protocols capture the id of the stream.
     let (app, id) = (request.path.split('/').nth(1).unwrap_or_default(), asked.name("id"));
     if !id.is_empty() && ctx.apps.contains_key(app) {
         let begins = reads || request.method == Method::Post;
@@ -44,13 +44,13 @@ pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
     FILES.contains(&ending).then(|| Sought::File { app: app.as_str().into(), path: below.join("/") })
 }
 
-/// Returns the stream of a playlist: `{id}`, `{id}_adaptive` or `{id}__{track}`.
+/// Returns the id of the stream of a playlist named `{id}`, `{id}_adaptive` or `{id}__{track}`.
 fn stream_of(stem: &str) -> &str {
     let stem = stem.strip_suffix("_adaptive").unwrap_or(stem);
     stem.rsplit_once("__").map_or(stem, |(id, _)| id)
 }
 
-/// Asks control which node should answer a request, before its handler starts.
+/// Asks control which node should answer a request. The handler of the request starts afterwards, if it is this node.
 #[derive(Debug)]
 pub(super) struct Redirect {
     asked: Option<Box<(Handler, Asked)>>,
@@ -77,7 +77,7 @@ impl Responder for Redirect {
             Some(url)
         });
         let Some(address) = address else { return Next::Route(asked) };
-        // Only 307 makes the client send the body again (RFC 9110 §15.4.8).
+        // With 307, unlike 302, the client sends the body again (RFC 9110 §15.4.8).
         let status = if request.method == Method::Post { 307 } else { 302 };
         link.respond(ctx.now, fields, Response::empty(status).header("Location", address));
         Next::Over

@@ -1,4 +1,4 @@
-//! Responders: the answers to outstanding requests, and the connection as they use it.
+//! Responders, which answer outstanding requests, and the connection in the form in which they use it.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -17,7 +17,7 @@ use crate::http::{self, Connection, Response, StreamAnswer, cors};
 use crate::protocol::{Context, Event, Reply, RequestNews};
 use crate::types::Now;
 
-/// The result of a responder's step.
+/// The result of a step of a responder.
 #[derive(Debug)]
 pub(in crate::protocol) enum Next {
     /// The responder continues.
@@ -37,11 +37,12 @@ impl Next {
     }
 }
 
-/// The answer to one request: control's, a file, a stream, the conversation of a protocol.
+/// The answer to one request, such as control's response, a file, a stream, or the conversation of a
+/// protocol.
 pub(in crate::protocol) trait Responder: Debug + Send {
     /// Handles an answer or news of the worker.
     fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next;
-    /// Continues with the peer's input and output. Called whenever no event is left.
+    /// Continues after input from the peer, or after output was sent. Called whenever no event is left.
     fn advance(&mut self, _ctx: &Context<'_>, _link: &mut Link) -> Next {
         Next::Stay
     }
@@ -53,7 +54,7 @@ pub(in crate::protocol) trait Responder: Debug + Send {
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
-    /// Closes the connection, because the server does.
+    /// Closes the connection because the server is shutting down.
     fn close(&mut self, ctx: &Context<'_>, link: &mut Link) {
         link.close(ctx.now);
     }
@@ -63,7 +64,7 @@ pub(in crate::protocol) trait Responder: Debug + Send {
     }
 }
 
-/// Passes on control's response, with the fields of the request.
+/// Responds with control's response. The header fields of the request's mount are added.
 #[derive(Debug)]
 pub(in crate::protocol) struct OfControl(pub(in crate::protocol) Fields);
 
@@ -75,7 +76,7 @@ impl Responder for OfControl {
     }
 }
 
-/// A connection as responders use it: HTTP, and later perhaps a WebSocket.
+/// A connection in the form in which responders use it: HTTP, and perhaps a WebSocket later.
 #[derive(Debug)]
 pub(in crate::protocol) struct Link {
     pub(in crate::protocol) connection: Connection,
@@ -85,11 +86,12 @@ pub(in crate::protocol) struct Link {
     pub(in crate::protocol) events: VecDeque<Event>,
     /// The protocol of the session, for logs and counters.
     pub(in crate::protocol) protocol: &'static str,
-    /// True if the peer is or was sent a stream, or has published; it then counts as authenticated.
+    /// True if the peer has been sent a stream or has published. It then counts as authenticated.
     pub(in crate::protocol) granted: bool,
-    /// True if the peer is or was a viewer.
+    /// True if the peer has been a viewer.
     pub(in crate::protocol) watched: bool,
-    /// The request as its client sent it, according to trusted proxies. The worker knows this client.
+    /// The client and the URL of the request before it was forwarded, according to trusted proxies. The
+    /// worker knows this client.
     pub(in crate::protocol) passed: Passed,
     /// Random source for the names of sessions and viewers.
     random: Random,
@@ -123,13 +125,14 @@ impl Link {
         self.events.push_back(event);
     }
 
-    /// Answers the request, adding its fields.
+    /// Answers the request. `fields` are added to the response.
     pub(in crate::protocol) fn respond(&mut self, now: Now, fields: &Fields, mut response: Response) {
         cors::add(fields, &mut response.headers);
         self.connection.respond(now.mono, now.wall_ms, response);
     }
 
-    /// Answers the request with 101, after which messages follow. `None` if the peer has gone.
+    /// Answers the request with 101. After this, the connection carries WebSocket messages. Returns `None`
+    /// if the peer has gone.
     pub(in crate::protocol) fn upgrade(
         &mut self,
         now: Now,
@@ -141,7 +144,7 @@ impl Link {
         Some(self.socket.insert(Box::new(socket)))
     }
 
-    /// Queues the last event, once.
+    /// Queues the last event; further calls do nothing.
     pub(in crate::protocol) fn end(&mut self, reason: String) {
         if !self.closed {
             self.closed = true;
@@ -154,7 +157,7 @@ impl Link {
         self.closed
     }
 
-    /// Closes the connection in the way of its protocol.
+    /// Closes the connection as its protocol requires.
     pub(in crate::protocol) fn close(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.close(now.mono, websocket::code::AWAY, ""),
@@ -162,7 +165,7 @@ impl Link {
         }
     }
 
-    /// Notes that the peer has closed its side.
+    /// Handles the end of the peer's side.
     pub(in crate::protocol) fn handle_eof(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
@@ -170,7 +173,7 @@ impl Link {
         }
     }
 
-    /// Notes that the connection is broken.
+    /// Handles a broken connection.
     pub(in crate::protocol) fn break_off(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
@@ -187,7 +190,7 @@ impl Link {
         self.drop_on(result);
     }
 
-    /// Notes that the transport accepted this many bytes.
+    /// Handles progress of a write: the transport has accepted this many bytes.
     pub(in crate::protocol) fn handle_sent(&mut self, now: Now, bytes: usize) {
         self.connection.handle_sent(now.mono, bytes);
         if let Some(socket) = &mut self.socket {
@@ -208,7 +211,7 @@ impl Link {
         }
     }
 
-    /// Notes that the body of a stream's request is complete; for a WebSocket, that no more messages follow.
+    /// Handles the end of the request's body on an HTTP/2 stream. For a WebSocket, no more messages follow.
     pub(in crate::protocol) fn handle_body_end(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
@@ -216,7 +219,7 @@ impl Link {
         }
     }
 
-    /// Returns the new part of a stream's response.
+    /// Returns the part of the response of an HTTP/2 stream that was made since the last call.
     pub(in crate::protocol) fn poll_answer(&mut self) -> StreamAnswer {
         let mut answer = self.connection.poll_answer();
         if let Some(socket) = &mut self.socket {

@@ -1,5 +1,5 @@
-//! HTTP settings: of the server, whether HTTP/2 is supported; of an application, how viewers that watch by separate requests are
-//! identified, and cache directives.
+//! HTTP settings. Of the server: whether HTTP/2 is supported. Of an application: how viewers that watch by separate
+//! requests are identified, and cache directives.
 
 use crate::config::group::{HLS, HTTP};
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
@@ -53,7 +53,7 @@ const APP: &[Key] = &[
     ),
 ];
 
-/// The settings' [`crate::config::Section`].
+/// The [`crate::config::Section`] of these settings.
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
@@ -82,7 +82,7 @@ pub fn speaks_http2(server: &SessionSettings) -> bool {
     server.protocols.get::<ServerHttp>().is_none_or(|settings| settings.http2)
 }
 
-/// True if other protocols are spoken at HTTP's ports.
+/// True if the HTTP ports also accept other protocols.
 pub(super) fn shares_ports(server: &SessionSettings) -> bool {
     server.protocols.get::<ServerHttp>().is_some_and(|settings| settings.shared_ports)
 }
@@ -92,7 +92,7 @@ pub(super) fn shares_ports(server: &SessionSettings) -> bool {
 pub(in crate::protocol) enum Identify {
     /// By a cookie set with their first playlist.
     Cookie,
-    /// By the parameter [`VIEWER`] of the request, which playlists repeat.
+    /// By the parameter [`VIEWER`] of the request. Playlists repeat it in their URLs.
     Query,
     /// By address, user agent, and the session id that players send.
     Plain,
@@ -150,7 +150,7 @@ impl PolledSettings {
         })
     }
 
-    /// Returns the parameter that identifies the viewer, if that mode is set.
+    /// Returns the parameter that identifies the viewer, if it is valid.
     pub(in crate::protocol) fn viewer_of<'q>(&self, query: &'q [(String, String)]) -> Option<&'q str> {
         let value = query.iter().find(|(name, _)| name == VIEWER).map(|(_, value)| value.as_str());
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

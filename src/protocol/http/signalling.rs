@@ -1,5 +1,5 @@
-//! A protocol's conversation over HTTP: about one request, and over the WebSocket that it may become. WHIP answers an offer once its peer
-//! is admitted; a signalling socket stays open.
+//! A conversation of a protocol over HTTP: about one request, and over the WebSocket that the connection may become.
+//! WHIP, for example, answers an offer once its peer is admitted, while a signalling socket stays open.
 
 use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
@@ -29,7 +29,7 @@ pub trait Conversation: Debug + Send {
     fn poll_action(&mut self) -> Option<Action>;
     /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// True if the peer was granted anything, so that it counts as authenticated.
+    /// True if the peer has been granted anything. It then counts as authenticated.
     fn is_granted(&self) -> bool {
         false
     }
@@ -44,7 +44,7 @@ pub trait Conversation: Debug + Send {
 pub enum Action {
     /// Answers the request, which ends the conversation.
     Respond(Response),
-    /// Answers the request with 101 (see [`websocket::accept`]): messages follow.
+    /// Answers the request with 101 (see [`websocket::accept`]). After this, the connection carries messages.
     Upgrade(Response),
     /// Sends a text message.
     Send(String),
@@ -66,14 +66,15 @@ impl Signalling {
         Self { conversation, fields, is_over: false }
     }
 
-    /// Passes messages of the peer on. Returns, once, the reason the WebSocket has ended.
+    /// Passes the peer's messages on to the conversation. If the WebSocket has ended, returns the reason, but only
+    /// once.
     fn take_messages(&mut self, ctx: &Context<'_>, link: &mut Link) -> Option<String> {
         let mut ended = None;
         while let Some(event) = link.socket.as_mut().and_then(|socket| socket.poll_event()) {
             match event {
                 websocket::Event::Text(text) => self.conversation.handle_message(ctx, &text),
                 websocket::Event::Binary(_) => {}
-                // Its queued output is still to be sent, so it stays.
+                // The WebSocket stays, because its queued output still has to be sent.
                 websocket::Event::Closed(reason) => ended = Some(reason.to_string()),
             }
         }

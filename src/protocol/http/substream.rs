@@ -1,5 +1,6 @@
-//! A session that is one stream of an HTTP/2 connection. The connection's session is its parent, and the two exchange
-//! messages. The session answers like any other; its output is passed as slices, which the parent frames.
+//! A session that is one stream of an HTTP/2 connection. Its parent is the session of the connection; the two
+//! exchange messages. The session answers requests as any other session does. Its output is passed as slices, and the
+//! parent puts these into frames.
 
 use bytes::Bytes;
 
@@ -10,13 +11,13 @@ use crate::mail::Message;
 use crate::protocol::{Context, Event, FamilyEvent, UnitSink};
 use crate::types::{Handle, Now, SessionRef};
 
-/// Maximum bytes of a live stream that wait for the peer; beyond it the cursor waits.
+/// Maximum bytes of a live stream that wait to be sent. At this limit, no further units are taken.
 const MEDIA_BYTES_MAX: usize = 64 * 1024;
 
 /// A message of the connection to a stream.
 #[derive(Debug)]
 pub(super) enum ToStream {
-    /// The first message, whose sender is the parent.
+    /// The first message. Its sender is the parent.
     Begin,
     /// Bytes of the request's body.
     Body(Bytes),
@@ -33,9 +34,9 @@ pub(super) enum ToStream {
 pub(super) struct FromStream {
     /// A part of the response.
     pub(super) answer: StreamAnswer,
-    /// Number of bytes of the request's body by which the peer's window may grow.
+    /// Number of bytes of the request's body by which the peer's flow-control window may grow.
     pub(super) released: usize,
-    /// True if the peer was granted anything.
+    /// True if the peer has been granted anything.
     pub(super) granted: bool,
 }
 
@@ -43,13 +44,13 @@ pub(super) struct FromStream {
 #[derive(Debug, Default)]
 pub(super) struct Substream {
     parent: Option<SessionRef>,
-    /// Slices of a live stream, to follow the machines' queued output.
+    /// Slices of a live stream, to be sent after the queued output of the HTTP connection and the WebSocket.
     media: Vec<Bytes>,
     media_unsent: usize,
     /// Number of bytes of the body that were not released yet.
     unreleased: usize,
     granted: bool,
-    /// The last event, held back until the response was sent.
+    /// The last event, held back until the response is sent.
     last: Option<Event>,
     /// True if the end of the response was sent.
     has_ended: bool,
@@ -77,13 +78,13 @@ impl Substream {
         }
     }
 
-    /// Ends the stream, without a response.
+    /// Ends the session without a response.
     pub(super) fn leave(&mut self, link: &mut Link, reason: &str) {
         self.has_ended = true;
         link.end(reason.to_owned());
     }
 
-    /// Returns the next event; the last one only after the response.
+    /// Returns the next event. The last event is returned only after the response was sent.
     pub(super) fn poll_event(&mut self, link: &mut Link, event: Option<Event>) -> Option<Event> {
         match event {
             Some(event @ Event::Closed(_)) => self.last = Some(event),
@@ -97,7 +98,7 @@ impl Substream {
         let mut answer = link.poll_answer();
         answer.parts.append(&mut self.media);
         if self.last.is_some() && answer.end.is_none() {
-            // A WebSocket has no end of its own.
+            // A WebSocket does not mark the end of its response itself.
             answer.end = Some(End::Whole);
         }
         let released = if link.wants_bytes() { std::mem::take(&mut self.unreleased) } else { 0 };

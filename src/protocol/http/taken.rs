@@ -1,8 +1,9 @@
-//! A request of the API whose body did not come with its head.
+//! A request of the API whose body did not arrive together with its head.
 //!
-//! 1. Control is asked with the head only: address, login, token, role and route are checked before the body is read.
-//! 2. A refusal is the answer, and the last one of the connection. Otherwise control accepts the body
-//!    ([`RequestNews::TakeBody`]); it is invited now (RFC 9110 §10.1.1) and held, up to the limit of bodies.
+//! 1. Control is asked with only the head: address, login, token, role and route are checked before the body is read.
+//! 2. If control refuses the request, that is the answer, and the connection closes. Otherwise control accepts the
+//! body ([`RequestNews::TakeBody`]). The peer is now invited to send it (RFC 9110 §10.1.1), and it is held, up to the
+//! limit of bodies.
 //! 3. Control is asked with the whole request, checks it again, and answers.
 
 use std::time::Instant;
@@ -23,12 +24,12 @@ pub(super) struct Taken {
     fields: Fields,
     secure: bool,
     body: BytesMut,
-    /// Deadline for the complete body; `None` until it was accepted.
+    /// Deadline for the complete body; `None` until control has accepted the body.
     until: Option<Instant>,
 }
 
 impl Taken {
-    /// Makes the responder, once control was asked with the request's head.
+    /// Makes the responder after control was asked with the request's head.
     pub(super) fn new(request: Box<Request>, fields: Fields, secure: bool) -> Self {
         Self { request, fields, secure, body: BytesMut::new(), until: None }
     }
@@ -82,7 +83,7 @@ impl Responder for Taken {
     }
 
     fn close(&mut self, ctx: &Context<'_>, link: &mut Link) {
-        // Control's answer about the head is still awaited; a body is not.
+        // If control has not yet answered about the head, its answer is still awaited. A body is no longer awaited.
         if self.until.take().is_some() {
             link.respond(ctx.now, &self.fields, Response::error(503, "the server is shutting down"));
         }
@@ -109,7 +110,7 @@ mod tests {
         rig.act(|session, ctx| session.handle_reply(ctx, Reply::Request(news)))
     }
 
-    /// The body of the one request that control is asked about, and whether it waits.
+    /// Returns the body of the one request with which control was asked, and whether the body must still be accepted.
     fn asked(events: &[Event]) -> Option<(&[u8], bool)> {
         match events {
             [] => None,
@@ -161,7 +162,7 @@ mod tests {
         say(&mut rig, &HEAD.replace("Length: 6", "Length: 200000"));
         hear(&mut rig, RequestNews::TakeBody);
         rig.sent();
-        // Fast enough for its pace, and too slow for the time of a body.
+        // Each piece arrives fast enough, but the whole body takes too long.
         for _ in 0..29 {
             say(&mut rig, &"x".repeat(1000));
             rig.now.mono += Duration::from_secs(1);

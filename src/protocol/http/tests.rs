@@ -1,4 +1,4 @@
-//! Sessions as the worker drives them.
+//! Sessions, driven in the way in which a worker drives them.
 
 use super::*;
 use crate::config::AppSettings;
@@ -9,7 +9,7 @@ use crate::protocol::{Apps, SubscriptionEvent, SubscriptionNews};
 use media::Tracks;
 use std::net::Ipv4Addr;
 
-/// Nothing is published.
+/// Store of blobs in which nothing is published.
 static BLOBS: Blobs = Blobs::new();
 
 /// A session with its worker: takes the session's events, and keeps the bytes sent to the peer.
@@ -36,7 +36,7 @@ impl Rig {
         Self { now, apps, server, session, sent: Vec::new() }
     }
 
-    /// Acts on the session. Returns the events that follow.
+    /// Calls `act` with the session. Returns the events that result from the call.
     pub(super) fn act(&mut self, act: impl FnOnce(&mut HttpSession, &Context<'_>)) -> Vec<Event> {
         let ctx =
             Context { now: self.now, apps: &self.apps, server: &self.server, blobs: &BLOBS, draining: false };
@@ -78,17 +78,17 @@ fn r_20_what_a_trusted_proxy_says_of_scheme_and_host_goes_to_control() {
     }
 }
 
-/// The worker's verdict on the subscription of that number.
+/// Makes the worker's verdict on the subscription with this number.
 fn verdict(number: u16, verdict: Result<&Tracks, NoSubscription>) -> Reply<'_> {
     Reply::Subscription(Handle(number), SubscriptionNews::Verdict(verdict))
 }
 
-/// The end of the stream of the first subscription.
+/// Makes the news that the stream of the first subscription has ended.
 const fn ended(end: StreamEnd) -> Reply<'static> {
     Reply::Subscription(Handle(0), SubscriptionNews::Ended(end))
 }
 
-/// The answer of the job that opens a file.
+/// Makes the answer of a job that opens a file.
 const fn opened(result: Result<OpenedFile, FileError>) -> Reply<'static> {
     Reply::Job(JobDone { id: JobId(0), outcome: JobOutcome::Opened(result) })
 }
@@ -197,7 +197,7 @@ fn h_28_a_file_does_not_authenticate_who_is_sent_it() {
     }
 }
 
-/// A viewer that waits for the tracks of its stream.
+/// Adds a viewer that waits for the tracks of its stream.
 fn waiting(upgrade: &str) -> Rig {
     let mut rig = Rig::new();
     let request = format!("GET /live/x.flv HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n");
@@ -213,7 +213,7 @@ fn a_viewer_that_waits_for_tracks_is_told_why_there_is_nothing() {
         let mut rig = waiting(upgrade);
         rig.act(|session, ctx| session.handle_reply(ctx, ended(StreamEnd::Unpublished)));
         assert!(rig.sent().starts_with("HTTP/1.1 404 "));
-        // A drain ends the streams, and then the connections.
+        // A drain first ends the streams, and then the connections.
         for stream_first in [true, false] {
             let mut rig = waiting(upgrade);
             if stream_first {

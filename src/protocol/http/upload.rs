@@ -1,10 +1,12 @@
 //! A file uploaded as the body of a request.
 //!
-//! 1. Control is asked with the head of the request only: all checks of the API precede the first byte of the body.
-//! 2. [`RequestNews::Upload`] names the file. The body is read as it arrives, and jobs append its part `file`, one at
-//!    a time. Bytes that wait for a job are bounded; beyond the bound the body is not read, so the peer waits.
-//! 3. Control is notified when all is written ([`RequestEvent::Upload`]), and answers the request once it has made a
-//!    recording of the file.
+//! 1. Control is asked with only the head of the request: all checks of the API are made before the first byte of the
+//! body.
+//! 2. [`RequestNews::Upload`] grants the file. The body is read as it arrives, and jobs append its part `file` to the
+//! file, one job at a time. The number of bytes that wait for a job is limited. At the limit, the body is not read,
+//! so the peer waits.
+//! 3. Control is notified when all is written ([`RequestEvent::Upload`]). It answers the request once it has made a
+//! recording of the file.
 //!
 //! If the connection ends before that, the worker notifies control.
 
@@ -25,7 +27,7 @@ use crate::types::Now;
 const GATHERED_BYTES_MAX: usize = 1 << 20;
 /// Maximum size of the part `metadata`.
 const METADATA_BYTES_MAX: usize = 16 << 10;
-/// Pause before a job that was refused, because too many waited, is submitted again.
+/// Pause before a job is submitted again that was refused because too many jobs waited.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The part of the form being read.
@@ -51,7 +53,7 @@ enum Stage {
 struct Receiving {
     file: Arc<dyn AppendFile>,
     part: Part,
-    /// True if a part `file` has come.
+    /// True if the body has had a part `file`.
     has_file: bool,
     metadata: Vec<u8>,
     gathered: Vec<Bytes>,
@@ -71,12 +73,12 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Makes the responder, once control was asked to accept the body, a form.
+    /// Makes the responder after control was asked to accept the body, which is a form.
     pub(super) const fn new(fields: Fields, form: Multipart) -> Self {
         Self { fields, form, stage: Stage::Asked }
     }
 
-    /// Accepts the body that control has granted.
+    /// Accepts the body: control has granted the file.
     fn granted(&mut self, now: Now, connection: &mut Connection, grant: UploadGrant) {
         self.stage = Stage::Receiving(Receiving {
             file: grant.file,
@@ -120,7 +122,7 @@ impl Upload {
         Some(Event::Request(RequestEvent::Upload(UploadNews::Failed(reason))))
     }
 
-    /// Reads the body as far as there is room. Returns the next job, or the event that all is written.
+    /// Reads the body as long as there is room. Returns the next job, or, once all is written, the event for control.
     fn pump(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
         let Stage::Receiving(receiving) = &mut self.stage else { return None };
         while receiving.gathered_bytes < GATHERED_BYTES_MAX
@@ -149,7 +151,7 @@ impl Upload {
         Some(Event::Request(RequestEvent::Upload(UploadNews::Received { metadata })))
     }
 
-    /// Refuses a body that is not a form with a file.
+    /// Refuses a body that is not a form, or has no file.
     fn refuse(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
         self.answer(now, connection, Response::error(400, "Bad Request"));
         Some(Event::Request(RequestEvent::Upload(UploadNews::Gone)))
@@ -163,7 +165,7 @@ impl Responder for Upload {
                 self.answer(ctx.now, &mut link.connection, response);
             }
             Reply::Request(RequestNews::Upload(grant)) => {
-                // Control counts uploads.
+                // A peer with an upload counts as authenticated; control limits the number of uploads.
                 link.granted = true;
                 self.granted(ctx.now, &mut link.connection, grant);
             }
@@ -233,7 +235,8 @@ impl Receiving {
         Ok(())
     }
 
-    /// Returns a job that appends gathered bytes, first those of a job that was refused because too many waited.
+    /// Returns a job that appends gathered bytes. Bytes of a job that was refused because too many jobs waited come
+    /// first.
     fn poll_job(&mut self) -> Option<Job> {
         if self.under_way.is_empty() {
             self.gathered_bytes = 0;

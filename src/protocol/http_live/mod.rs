@@ -4,8 +4,8 @@
 //! one unit:  [frame head (WS)] [tag head, body head] [payload] [previous tag size]
 //! ```
 //!
-//! Every viewer of a stream and format shares these bytes, except for the four bytes of a tag's timestamp, which count from the first unit
-//! sent to the viewer.
+//! All viewers of a stream and format share these bytes, except for the four bytes of a tag's timestamp: they count
+//! from the first unit sent to the viewer.
 
 mod pull;
 mod url;
@@ -77,7 +77,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         },
     ],
     formats: &[&FLV, &WS_FLV],
-    // HTTP-FLV, and WS-FLV with an upgrade.
+    // HTTP-FLV, or, if the request is an upgrade, WS-FLV.
     mounts: &[Mount {
         path: "/{app}/{id}.flv",
         methods: Methods::These(&[Method::Get, Method::Head]),
@@ -99,7 +99,8 @@ fn outbound_messages(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Re
 }
 
 impl Request for LiveUrl {
-    /// Returns false, because the outbound policy forbids connecting to the server's own HTTP ports.
+    /// Returns false: such a target is never this server itself, because the outbound policy forbids connections to its
+    /// own HTTP ports.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
     }
@@ -123,7 +124,7 @@ impl Request for InMessages {
     }
 }
 
-/// Size of the blocks that heads are cut from: one allocation for some hundred tags.
+/// Size of the blocks from which the heads of tags are cut. One allocation lasts for some hundred tags.
 const SCRATCH_BYTES: usize = 4096;
 /// Maximum size of the head of a tag: frame head, tag head, body head, trailer.
 const HEAD_BYTES: usize = 64;
@@ -169,7 +170,7 @@ impl FlvPackage {
         Self { framed, scratch: BytesMut::new() }
     }
 
-    /// Appends a tag. `stamped_ms` is its time, if it counts from the viewer's zero.
+    /// Appends a tag. `stamped_ms` is the time of the tag; `None` if the timestamp is always zero.
     fn tag(&mut self, tag: &mut Tag, body: &Body<'_>, stamped_ms: Option<i64>) {
         let body_bytes = body.head.len().saturating_add(body.payload.len());
         let Some(size) = u32::try_from(body_bytes).ok().filter(|_| body_bytes <= TAG_BYTES_MAX) else {
@@ -217,7 +218,7 @@ impl Tag {
 }
 
 impl Package for FlvPackage {
-    /// Prefers audio codecs that every player supports, because FLV players cannot announce theirs.
+    /// Prefers audio codecs that every player supports, because an FLV player cannot announce which ones it supports.
     fn fit(&self, track: &Track) -> Fit {
         let is_new = flv_mapping::needed_four_cc(track).is_some();
         if is_new && track.kind() == TrackKind::Audio { Fit::Rarely } else { Fit::Well }
@@ -226,15 +227,15 @@ impl Package for FlvPackage {
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts {
         let mut tag = Tag::default();
         if let Some(metadata) = &chosen.all().metadata {
-            // Always at time zero: ffmpeg takes onMetaData with another timestamp for a subtitle track.
+            // The timestamp is always zero: ffmpeg takes onMetaData with another timestamp for a subtitle track.
             let told = flv_mapping::without_left_out(chosen, metadata);
             let payload = told.as_ref().unwrap_or(metadata);
             let body = Body { kind: TagKind::Data, head: SmallVec::new(), payload };
             self.tag(&mut tag, &body, None);
         }
         for track in chosen.iter() {
-            // No colour and no channel order (`flv_mapping::extra`): an FLV player cannot announce that it supports
-            // them, and mpegts.js stops at an unknown packet type.
+            // Colour and channel order (`flv_mapping::extra`) are not sent: an FLV player cannot announce that it
+            // supports them, and mpegts.js stops at an unknown packet type.
             if let Some(body) = flv_mapping::config(track, chosen) {
                 self.tag(&mut tag, &body, Some(dts_ms));
             }
@@ -251,13 +252,13 @@ impl Package for FlvPackage {
     }
 }
 
-/// Encodes a tag's timestamp: the low 24 bits, then the high 8; it wraps after 32 bits (§E.4.1).
+/// Encodes a tag's timestamp: first the low 24 bits, then the high 8 bits. It wraps after 32 bits (§E.4.1).
 fn tag_time(ms: i64) -> [u8; 4] {
     let [high, a, b, c] = u32::try_from(ms & 0xffff_ffff).unwrap_or(0).to_be_bytes();
     [a, b, c, high]
 }
 
-/// Returns the file header for the known tracks and those that onMetaData announces; `None` while nothing is known.
+/// Returns the file header for the tracks that are known or announced by onMetaData; `None` while nothing is known.
 pub(crate) fn header(chosen: &Chosen) -> Option<Header> {
     let announced = |name: &str| chosen.all().metadata.as_ref().is_some_and(|body| announces(body, name));
     let has = |kind, name| {
@@ -278,7 +279,7 @@ pub(crate) fn file_header(header: Header) -> Bytes {
     Bytes::copy_from_slice(&header.write())
 }
 
-/// The header if nothing is known of the tracks.
+/// The header to send if nothing is known of the tracks.
 pub(crate) const BOTH: Header = Header { audio: true, video: true };
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Pulls of live streams over HTTP or HTTPS: the response to a GET is an endless FLV file or transport stream.
 //!
-//! The container is detected from the first bytes; the content type is ignored. Redirects are followed, each over a connection of its own
-//! whose address control has checked. For an MP4 file with its index after its media, first the index is requested, then the media.
+//! The container is detected from the first bytes; the content type is ignored. Redirects are followed, each over a new
+//! connection to an address that control has checked. If an MP4 file has its index after its media, the index is
+//! requested first, then the media.
 
 use std::time::{Duration, Instant};
 
@@ -21,21 +22,21 @@ const REDIRECTS_MAX: u8 = 5;
 /// A pull's client.
 #[derive(Debug)]
 pub(super) struct HttpPull {
-    /// The URL requested now.
+    /// The URL that is being requested.
     url: LiveUrl,
     reading: Reading,
     redirects: u8,
-    /// True if nothing more is expected of this connection.
+    /// True if this connection is no longer needed.
     leaves: bool,
-    /// True if the request is to be sent.
+    /// True if the request must still be sent.
     asks: bool,
-    /// Maximum time from the request to the response's head.
+    /// Maximum time from the request to the head of the response.
     patience: Duration,
     head_until: Option<Instant>,
     response: ResponseReader,
-    /// True if the response has a length, so that it is a file.
+    /// True if the response has a length. It is then a file, not a live stream.
     is_file: bool,
-    /// The reason of the end, reported after everything before it.
+    /// The reason why the pull has ended. It is reported after all earlier events.
     ended: Option<String>,
 }
 
@@ -93,10 +94,10 @@ impl HttpPull {
         Ok(self.ask_anew())
     }
 
-    /// Requests another part, over a new connection.
+    /// Requests another part of the file, over a new connection.
     fn ask_anew(&mut self) -> ClientEvent {
         self.response = ResponseReader::new();
-        // The server may have closed already after its answer.
+        // The server may have closed the old connection already.
         self.ended = None;
         self.asks = false;
         self.leaves = true;

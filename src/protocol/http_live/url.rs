@@ -1,4 +1,4 @@
-//! `http://` and `https://` URLs of live streams (FLV or MPEG-TS) and of files that are pulled at playback speed.
+//! `http://` and `https://` URLs of live streams (FLV or MPEG-TS), and of files that are pulled at playback speed.
 
 use crate::auth::url::{self, Url, UrlError};
 
@@ -32,9 +32,10 @@ impl LiveUrl {
         Ok(Self { host, port, authority, target, tls: matches!(url.scheme, "https" | "wss") })
     }
 
-    /// Returns the target of a redirect, a reference relative to this URL (RFC 3986 §5.2). The stream's name there may have any extension.
+    /// Returns the URL to which a redirect leads. `reference` is relative to this URL (RFC 3986 §5.2). The new URL may
+    /// have any extension.
     pub(crate) fn moved(&self, reference: &str) -> Option<Self> {
-        // Characters that a URL cannot have are not corrected.
+        // A reference with characters that are not allowed in URLs is refused, not corrected.
         if !reference.bytes().all(|byte| byte.is_ascii_graphic()) {
             return None;
         }
@@ -53,7 +54,7 @@ impl LiveUrl {
     }
 }
 
-/// True if the path of an HTTP URL may be a live stream: it has such an extension, or none.
+/// True if the path of an HTTP URL may be a live stream: its extension is one of [`ENDINGS`], or it has none.
 fn may_be_live(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or("");
     let name = path.rsplit('/').next().unwrap_or("");

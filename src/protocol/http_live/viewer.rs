@@ -1,5 +1,5 @@
-//! A viewer of HTTP-FLV or WS-FLV, from the verdict on its subscription to the last byte. Units go directly from the
-//! hub to the socket; this session sends only the head before them, and the end.
+//! A viewer of HTTP-FLV or WS-FLV, from the verdict on its subscription to the last byte. Units are sent directly
+//! from the hub to the socket. This session sends only the bytes before the units, and the end.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now, StreamKey};
 
-/// Maximum wait for the tracks of a stream; then the header announces both audio and video.
+/// Maximum time to wait for the tracks of a stream. After it, the file header announces both audio and video.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);
 
 /// The limits of docs/robustness.md, shared by all connections.
@@ -33,7 +33,7 @@ const OVER_WS: &str = "ws-flv";
 enum Stage {
     /// The worker was asked.
     Asked,
-    /// Subscribed, and paused until the tracks are known.
+    /// The viewer is subscribed, and its subscription is paused until the tracks are known or `until` has passed.
     Waiting { until: Instant },
     /// Tags are sent as the body of the response.
     Body,
@@ -49,7 +49,7 @@ pub(super) fn play(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
     let Asked { request, fields, .. } = asked;
     let mut upgrade = None;
     if websocket::is_upgrade(&request) {
-        // Playing needs no credentials of a browser, so every page may ask, as over HTTP.
+        // Playing does not depend on a browser's credentials, so pages of any origin may connect, as over HTTP.
         match websocket::accept(&request, |_| true) {
             Ok(response) => upgrade = Some(response),
             Err(refusal) => return session.respond(ctx.now, fields, refusal),
@@ -192,7 +192,7 @@ impl Viewer {
             self.stage = Stage::Over;
             return;
         };
-        // A new queue has room for a header.
+        // The queue is new, so it has room for a header.
         let _ = socket.send_binary(now.mono, first);
         link.protocol = OVER_WS;
         self.stage = Stage::Messages;

@@ -1,4 +1,5 @@
-//! WS-FLV: the same file as HTTP-FLV in binary messages, split anywhere. Only the load generator plays it; nothing is pulled this way.
+//! The client of WS-FLV: the same file as over HTTP-FLV, in binary messages that may be split anywhere. Only the load
+//! generator uses it; no stream is pulled this way.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +20,7 @@ pub(super) struct WsFlvClient {
     stage: Stage,
     file: Reader,
     accepted: bool,
-    /// The reason of the end, reported after everything before it.
+    /// The reason why the client has ended. It is reported after all earlier events.
     ended: Option<String>,
 }
 
@@ -76,7 +77,7 @@ impl ClientStream for WsFlvClient {
                 Err(error) => self.end(format!("WebSocket: {error}")),
             },
             Stage::Open(socket) => {
-                // The loop that drives the client bounds unsent bytes, so the socket counts all of them as sent.
+                // The caller limits the unsent bytes, so all bytes count as sent for the WebSocket.
                 socket.handle_sent(now, usize::MAX);
                 socket.handle_bytes(now, bytes);
             }

@@ -1,6 +1,6 @@
-//! Simulates power loss at every write and every sync of a history, and again at each of those of the recovery
-//! (docs/robustness.md B-02, B-03). Acknowledged commits must be complete afterwards; a commit in progress must be
-//! complete or absent.
+//! Simulates a power loss at every write and every sync of a history, and again at every write and sync of the recovery
+//! (docs/robustness.md B-02, B-03). Afterwards, acknowledged commits must be complete. A commit that was in progress
+//! must be either complete or absent.
 
 use std::sync::{Arc, Mutex};
 
@@ -92,10 +92,10 @@ fn apply(image: &mut Vec<u8>, step: &Step) {
     }
 }
 
-/// Returns the disk's contents after a power loss. Any of the sectors that were not synced may have been written, and
-/// the old length may remain.
+/// Returns the disk's contents after a power loss. Each sector that was not synced may or may not have been written,
+/// and the old length may remain.
 fn after_power_loss(mut image: Vec<u8>, unsynced: &[Step], random: &mut Random) -> Vec<u8> {
-    // None, all, or each sector at random, so that the extreme cases occur too.
+    // No sectors, all sectors, or each at random: the extreme cases must occur, too.
     let mood = random.below(4);
     let mut arrives = || match mood {
         0 => false,
@@ -107,7 +107,7 @@ fn after_power_loss(mut image: Vec<u8>, unsynced: &[Step], random: &mut Random) 
             Step::Write(at, data) => {
                 for (index, sector) in data.chunks(SECTOR).enumerate() {
                     let at = at + index * SECTOR;
-                    // Writing a sector after the end extends the file.
+                    // Writing a sector beyond the end extends the file.
                     if arrives() {
                         apply(&mut image, &Step::Write(at, sector.to_vec()));
                     }
@@ -120,7 +120,7 @@ fn after_power_loss(mut image: Vec<u8>, unsynced: &[Step], random: &mut Random) 
     image
 }
 
-/// The contents at each step: the synced image, and the steps not synced yet.
+/// The contents at each step: the image that was synced, and the steps that were not synced yet.
 struct Powerless<'a> {
     synced: Vec<u8>,
     steps: &'a [Step],
@@ -132,7 +132,7 @@ impl<'a> Powerless<'a> {
         Self { synced: image, steps, from: 0 }
     }
 
-    /// Returns the disk's contents after a power loss following `done` steps. `done` must increase from call to call.
+    /// Returns the disk's contents if the power is lost after `done` steps. `done` must increase from call to call.
     fn at(&mut self, done: usize, random: &mut Random) -> Vec<u8> {
         if let Some(sync) = self.steps[self.from..done].iter().rposition(|step| matches!(step, Step::Sync)) {
             let to = self.from + sync + 1;
@@ -157,8 +157,8 @@ fn recovered(image: Vec<u8>) -> (Records, Vec<Step>) {
     (records, disk.steps())
 }
 
-/// Makes a history of commits on a fresh store. Returns the initial image, all steps, and for each commit the number of
-/// steps at its acknowledgement and the records at that time.
+/// Makes a history of commits on a new store. Returns the initial image and all steps. For each commit, also returns
+/// the number of steps made when it was acknowledged, and the records at that time.
 fn history(commits: usize, random: &mut Random) -> (Vec<u8>, Vec<Step>, Vec<(usize, Records)>) {
     let path = Path::new("disk");
     let disk = Disk::new(Vec::new());
@@ -196,7 +196,7 @@ fn history(commits: usize, random: &mut Random) -> (Vec<u8>, Vec<Step>, Vec<(usi
     (image, steps, acknowledged)
 }
 
-/// Checks the records found after a power loss following `done` steps.
+/// Checks the records that are found if the power was lost after `done` steps.
 fn assert_kept(found: &Records, acknowledged: &[(usize, Records)], done: usize, place: &str) {
     let last = acknowledged.partition_point(|(at, _)| *at <= done) - 1;
     let under_way = acknowledged.get(last + 1);

@@ -1,4 +1,4 @@
-//! Sinks of a ladder, begun on request if there is more than one rendition.
+//! Sinks of a ladder. They begin on request, if there is more than one rendition.
 
 use super::*;
 
@@ -38,7 +38,8 @@ fn a_ladder_is_begun_by_a_request_if_it_has_more_than_one_rendition() {
             pair.workers[1].handle_path(pair.now, waits, PathId::default(), PathEvent::Broken("reset"));
         }
     }
-    // The first rendition's blob makes the worker of the second rendition begin its sink, once.
+    // When the blob of the first rendition is published, the worker of the second rendition begins
+    // its sink, but only once.
     let begun = |pair: &Pair| pair.workers[1].polled.held_sinks();
     assert_eq!(begun(&pair), 0);
     for name in [".ladder/cam/cam/0", ".ladder/cam/cam/1"] {
@@ -46,7 +47,8 @@ fn a_ladder_is_begun_by_a_request_if_it_has_more_than_one_rendition() {
         assert_eq!(begun(&pair), 1);
     }
     assert!(pair.get("/live/streams/.ladder/cam/cam/0", from).0.starts_with(b"HTTP/1.1 404 "));
-    // The other stream has ended. With only one rendition left, the name is that of a plain stream again.
+    // The other stream has ended. There is only one rendition left, so the name is that of a stream
+    // without a ladder again.
     for worker in &mut pair.workers {
         let stream = StreamId(8);
         worker.handle_mail(pair.now, ToWorker::StreamDown { stream, end: StreamEnd::Stopped });

@@ -16,7 +16,7 @@ impl Pair {
         String::from_utf8_lossy(&bytes).split(' ').nth(1).unwrap_or_default().to_owned()
     }
 
-    /// Two renditions of `show`, with a segment each.
+    /// Adds two renditions of `show`, each with one segment.
     fn renditions_of(&mut self, show: &str) {
         let settings = std::sync::Arc::new(AppSettings::defaults("live").unwrap());
         for (number, id) in [(8, "low"), (9, "high")] {
@@ -39,7 +39,7 @@ impl Pair {
     }
 }
 
-/// Tests a main track with and without a stream of its own.
+/// Tested for a main track with a stream of its own, and for one without.
 #[test]
 fn c_20_viewers_of_renditions_are_served_on_in_each_rendition_and_newcomers_in_none() {
     for show in ["virtual", "cam"] {

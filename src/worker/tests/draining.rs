@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Verdicts among the replies of a session: true for an accepted stream.
+/// Returns the verdicts among a session's replies: true for each stream that was
+/// accepted.
 fn verdicts(actor: &Actor) -> Vec<bool> {
     let verdicts = actor.replies().into_iter().filter(|reply| reply.contains("Verdict("));
     verdicts.map(|reply| reply.contains("Verdict(Ok(")).collect()
@@ -24,7 +25,8 @@ fn c_20_sessions_with_a_role_take_others_and_newcomers_get_none_until_the_drain_
     rig.say(new, &newcomer, [subscribe()]);
     let told = newcomer.replies();
     assert!(told.iter().any(|reply| reply.contains("Verdict(Err(Draining))")), "{told:?}");
-    // Existing viewers and publishers continue, and may use other streams too.
+    // Viewers and publishers that were there before continue, and may also use other
+    // streams.
     rig.say(there, &viewer, [subscribe_as(Handle(7), flv())]);
     assert_eq!(verdicts(&viewer), [true]);
     rig.say(publisher, &encoder, [subscribe_as(Handle(7), flv())]);

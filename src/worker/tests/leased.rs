@@ -1,5 +1,5 @@
-//! Viewers without a connection across many workers: each is counted once, and control is told once that it came and
-//! once that it went.
+//! Viewers without a connection, across many workers: each is counted by one worker, and control is told once
+//! that the viewer came and once that it left.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::types::Ingest;
 
 const STREAM: StreamId = StreamId(7);
 
-/// Workers that share the counting of a stream's viewers and pass requests on to the counting worker.
+/// Workers that share the counting of a stream's viewers, and pass requests on to the worker that counts the viewer.
 struct Many(Now, Vec<Worker>, Vec<LeaseNews>);
 
 impl Many {
@@ -60,7 +60,7 @@ impl Many {
         self.deliver();
     }
 
-    /// Delivers mail between workers until there is none.
+    /// Delivers mail between workers until none is left.
     fn deliver(&mut self) {
         let mut mails = Vec::new();
         loop {
@@ -82,7 +82,8 @@ impl Many {
         }
     }
 
-    /// Returns the news that control got since the last call: `+` or `-` and the value of the parameter.
+    /// Returns the news that control got since the last call. Each consists of `+` or `-` and the value of the
+    /// viewer's parameter.
     fn told(&mut self) -> String {
         let word = |news: LeaseNews| {
             let sign = if news.came { "+" } else { "-" };
@@ -143,7 +144,7 @@ fn a_viewer_s_coming_and_going_are_told_once_whichever_workers_it_asks() {
             many.ask(worker, "a", None);
         }
         assert_eq!(many.told(), "+a", "{workers}");
-        // The viewer now has a cookie, and is still the same viewer.
+        // The viewer now has a cookie, but still counts as the same viewer.
         for worker in [last, 0] {
             many.ask(worker, "c", Some("a"));
         }

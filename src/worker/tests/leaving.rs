@@ -1,7 +1,7 @@
-//! Leaving costs as much as the leaving session or stream held: ending all of them takes time in proportion to their
-//! number. Each row fills a worker's table that a peer can fill, once with a few entries and once with eight times as
-//! many, and compares the processor time of emptying it. The ratio is 8 if each leaves at the cost of its own
-//! entries, and 64 if each walks the whole table.
+//! The cost of leaving depends only on what the leaving session or stream held, so ending all of them takes time in
+//! proportion to their number. Each row fills a table of a worker that a peer can fill, once with a few entries and
+//! once with eight times as many, and compares the processor times for emptying it. The ratio is 8 if each one leaves
+//! at the cost of its own entries, and 64 if each one walks the whole table.
 
 use super::*;
 use crate::hub::Selection;
@@ -105,7 +105,7 @@ fn viewers_of_one(rig: &mut Rig, count: usize) -> Leaves {
             .attach(&mut rig.worker.turn, &mut rig.worker.conns, *id, Handle::ONLY, STREAM, format)
             .unwrap();
     }
-    // The first to come leave last, so that for half of them a search from either end is long.
+    // The first sessions leave last, so that for half of the sessions, a search from either end of a list takes long.
     Leaves::Sessions(sessions.into_iter().rev().collect())
 }
 
@@ -153,7 +153,7 @@ fn streams_with_pushes(rig: &mut Rig, count: usize) -> Leaves {
     Leaves::Streams(streams)
 }
 
-/// Processor time of leaving, the minimum of three runs.
+/// Returns the processor time of leaving, the minimum of three runs.
 fn cost(fill: fn(&mut Rig, usize) -> Leaves, count: usize) -> u64 {
     let run = || {
         let mut rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Views of rooms: which participant viewers of the single stream see, and which units they get.
+//! Views of rooms: which participant is shown to viewers that get a single stream, and which units they are sent.
 
 use super::*;
 use crate::mail::{Grant, PullOrder, PullState, StreamEnd};
@@ -12,7 +12,7 @@ fn room() -> StreamKey {
 }
 
 impl Rig {
-    /// Adds a viewer that plays the room and has room for this many units.
+    /// Adds a viewer that plays the room and takes whole units.
     fn plays_room(&mut self) -> (ConnId, Actor) {
         self.plays_room_as(&[])
     }
@@ -93,7 +93,8 @@ impl Rig {
         }
     }
 
-    /// Lets all sinks take their units: the view those that were published, and viewers those that the view has made.
+    /// Lets all sinks take their units: the view takes those that were published, and the viewers take those that the
+    /// view has made.
     fn send(&mut self) {
         for stream in [StreamId(11), StreamId(12), VIEW] {
             self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, stream);
@@ -135,7 +136,8 @@ fn a_viewer_of_one_stream_follows_who_speaks_at_key_frames() {
     assert_eq!(times(&viewer), [0, 40, 80]);
     rig.pictures(&ben, [(30, true)]);
     ben.1.replies();
-    // Another participant speaks. It is asked for a key frame; until that arrives, the first remains visible.
+    // Another participant speaks. That participant must send a key frame first; until it arrives, the first
+    // participant is shown.
     rig.speak(&ben, 30);
     rig.worker.handle_timeout(rig.now);
     rig.now.mono += Duration::from_secs(2);
@@ -151,7 +153,7 @@ fn a_viewer_of_one_stream_follows_who_speaks_at_key_frames() {
     assert!(shown[0] > 3_000 && shown[1] == shown[0] + 40, "on the clock of arrival: {shown:?}");
     rig.pictures(&ann, [(5_160, true)]);
     assert!(times(&viewer).is_empty(), "no longer shown");
-    // The visible participant leaves: the other one follows, beginning with its newest key frame.
+    // The participant that is shown leaves. The other one is shown then, beginning with its newest key frame.
     rig.down(12);
     rig.pictures(&ann, [(5_200, false)]);
     let shown = times(&viewer);

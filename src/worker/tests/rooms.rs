@@ -1,11 +1,11 @@
-//! Rooms: which sessions are notified of speakers, and which get a message.
+//! Rooms: which sessions are notified of speakers, and which sessions get a message.
 
 use super::*;
 use crate::mail::{DataSender, Message, StreamData};
 use crate::protocol::FamilyEvent;
 
 impl Rig {
-    /// Adds a stream of `live/room` that a session here publishes.
+    /// Adds a stream of `live/room` that a session of this worker publishes.
     pub(super) fn participant(&mut self, number: u64, id: &str) -> (ConnId, Actor) {
         let stream = StreamId(number);
         self.up(number, id, "");
@@ -44,7 +44,7 @@ impl Rig {
         (conn, actor)
     }
 
-    /// Makes a publisher report this loudness, some time later.
+    /// Makes a publisher report this loudness, one second later.
     pub(super) fn speak(&mut self, (id, actor): &(ConnId, Actor), level: u8) {
         self.now.mono += Duration::from_secs(1);
         self.worker.turn.now = self.now;
@@ -52,7 +52,7 @@ impl Rig {
     }
 }
 
-/// Returns the news about speakers that a session got: ids and levels.
+/// Returns the news about speakers that a session got: ids with levels.
 fn speakers(of: &(ConnId, Actor)) -> Vec<String> {
     let told = of.1.replies().into_iter().filter(|reply| reply.contains("Loudness"));
     let named = |reply: &String| {
@@ -79,7 +79,7 @@ fn viewers_of_a_room_hear_who_speaks_on_every_worker() {
     rig.speak(&ben, 90);
     assert_eq!(speakers(&watcher), ["ann 30"]);
     assert!(speakers(&stranger).is_empty() && speakers(&ann).is_empty());
-    // Every other worker gets all levels, and reaches the same decisions.
+    // Every other worker gets all levels, so it makes the same decisions.
     let mail: Vec<(StreamId, u8)> = rig
         .outputs()
         .into_iter()
@@ -89,7 +89,7 @@ fn viewers_of_a_room_hear_who_speaks_on_every_worker() {
         })
         .collect();
     assert_eq!(mail, [(StreamId(11), 30), (StreamId(12), 90)]);
-    // A later viewer is told who is speaking.
+    // A viewer that joins later is notified of the current speakers.
     let late = rig.watcher();
     assert_eq!(speakers(&late), ["ann 30"]);
     rig.speak(&ann, 127);
@@ -115,8 +115,8 @@ fn the_loudness_of_a_stream_without_a_room_costs_nobody_a_message() {
     assert!(!rig.outputs().iter().any(|output| matches!(output, Output::Others(_))));
 }
 
-/// A message to a room reaches all its publishers and watchers; one to a stream reaches its viewers and those of its
-/// room.
+/// A message to a room reaches all its publishers and watchers. A message to a stream reaches the stream's viewers
+/// and the watchers of its room.
 #[test]
 fn messages_of_rooms_reach_all_who_are_in_them_once() {
     let mut rig = Rig::new();
@@ -138,7 +138,7 @@ fn messages_of_rooms_reach_all_who_are_in_them_once() {
     assert_eq!(heard(), [0; 5]);
 }
 
-/// Many viewers with small messages each are together limited like one flood.
+/// The small messages of many viewers are limited together, like the flood of a single viewer.
 #[test]
 fn the_viewers_of_a_room_are_no_flood_together() {
     let mut rig = Rig::new();
@@ -159,13 +159,13 @@ fn the_viewers_of_a_room_are_no_flood_together() {
         rig.say(*id, actor, [Event::Family(FamilyEvent::TellStream { stream, message })]);
     }
     assert_eq!(heard(&ann), 512, "a megabyte of 2048 bytes each");
-    // A dropped message is not sent to other workers either.
+    // A message that was dropped is not sent to other workers either.
     let mail = rig.outputs();
     assert_eq!(mail.iter().filter(|output| matches!(output, Output::Others(_))).count(), 512);
 }
 
-/// Streams that a session was notified of, each with a sign: `=` present from the beginning, `+` came, `-` left, `*`
-/// changed role.
+/// Returns the streams of which a session was notified. A sign says how: `=` was there from the beginning, `+` came,
+/// `-` left, `*` changed its role.
 fn streams(of: &(ConnId, Actor)) -> Vec<String> {
     let signs = [
         ("Subtracks(Room(", '='),
@@ -192,7 +192,7 @@ fn roles_say_who_sees_whom_while_they_are_live() {
     let of =
         |lists: [&[&str]; 4]| lists.map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
     assert_eq!(told(), of([&["=ann"], &["=ann"], &["=cat"], &["=cat"]]));
-    // A participant that becomes visible is shown; viewers are not told of roles that they may not see.
+    // A participant that becomes visible is reported. Viewers are not notified of roles that they may not see.
     rig.up(12, "ben", "active_attendee");
     assert_eq!(told(), of([&["+ben"], &["+ben"], &[], &[]]));
     rig.up(12, "ben", "speaker");

@@ -1,4 +1,4 @@
-//! Output: the bytes offered to a socket, and the effects of how many it accepts.
+//! Output: the bytes that are offered to a socket, and what follows from how many the socket accepts.
 
 use media::TrackKind;
 
@@ -14,7 +14,7 @@ impl Rig {
         (id, actor)
     }
 
-    /// Publishes and flushes frames; the frame with time 0 is a key frame.
+    /// Publishes and flushes frames with these times. The frame with time 0 is a key frame.
     fn frames(&mut self, publisher: &(ConnId, Actor), times: impl IntoIterator<Item = i64>) {
         let frames: Vec<Event> = times.into_iter().map(|at| video_frame(at, at == 0)).collect();
         self.say(publisher.0, &publisher.1, frames);
@@ -31,21 +31,21 @@ impl Rig {
         Some((id, String::from_utf8(bytes).unwrap()))
     }
 
-    /// Writes to a socket that accepts only this many of the offered bytes.
+    /// Performs a write to a socket that accepts only the first `taken` of the offered bytes.
     fn write(&mut self, taken: usize) -> Option<String> {
         let (id, offered) = self.offer()?;
         self.worker.sent(self.now.mono, id, taken, offered.len());
         Some(offered)
     }
 
-    /// Makes the socket writable, then writes; the socket accepts this many bytes.
+    /// Makes the socket writable and performs a write. The socket accepts the first `taken` bytes.
     fn write_again(&mut self, id: ConnId, taken: usize) -> Option<String> {
         self.worker.handle_writable(self.now, id);
         self.write(taken)
     }
 
-    /// Adds a session that takes whole units and has room for `room`; it subscribes to the first video track of the
-    /// stream.
+    /// Adds a session that takes whole units and has room for `room` of them. It subscribes to the first video
+    /// track of the stream.
     fn sink(&mut self, room: usize) -> (ConnId, Actor) {
         let (id, actor) = self.connect();
         actor.script().room = Some(room);
@@ -104,7 +104,7 @@ fn a_session_is_in_the_queue_once_and_comes_again_while_there_is_more() {
     rig.worker.conns.enqueue_write(&mut rig.worker.turn, viewer);
     assert_eq!(rig.worker.next_write(Writers::All), Some((viewer, Way::Bytes)));
     assert_eq!(rig.worker.next_write(Writers::All), None);
-    // All offered bytes are accepted, while more units have come.
+    // All offered bytes are accepted. In the meantime, more units have arrived.
     rig.frames(&publisher, [33]);
     assert_eq!(rig.worker.next_write(Writers::All), Some((viewer, Way::Bytes)));
     rig.worker.sent(rig.now.mono, viewer, 3, 3);
@@ -218,7 +218,7 @@ fn who_has_taken_everything_does_not_stall() {
     rig.now.mono += Duration::from_secs(3600);
     rig.worker.handle_timeout(rig.now);
     assert_eq!(rig.closed(), []);
-    // Bytes queued later get the full time.
+    // For bytes that are queued later, the full time limit begins again.
     rig.frames(&publisher, [33]);
     rig.write(0);
     rig.now.mono += Duration::from_secs(29);
@@ -255,7 +255,7 @@ fn a_session_hears_at_once_how_much_was_taken_and_a_viewer_when_its_time_comes()
     rig.worker.finish_turn();
     rig.write_again(peer, 0);
     assert_eq!(actor.replies(), [""; 0]);
-    // The effect of the freed room on the session shows in the same turn.
+    // The session notices the freed room in the same turn.
     actor.say(Event::Closed("done".to_owned()));
     rig.write_again(peer, 2);
     rig.worker.finish_turn();
@@ -283,7 +283,7 @@ fn a_ring_keeps_what_its_slowest_viewer_has_not_had() {
     rig.write(1);
     let (fast, _) = rig.connect();
     rig.play_fragile(fast, Handle::ONLY, ("two", -1));
-    // A GOP later only the slow viewer still needs the first one.
+    // One GOP later, only the slow viewer still needs the first GOP.
     let key = |at| video_frame(at, true);
     rig.say(publisher.0, &publisher.1, [video_frame(33, false), key(66), video_frame(99, false)]);
     rig.worker.live.flush_stream(&mut rig.worker.turn, &mut rig.worker.conns, STREAM);
@@ -316,7 +316,7 @@ fn frame_of(n: u8, dts: i64, key_frame: bool) -> Event {
 #[test]
 fn a_sink_is_handed_what_lies_before_and_behind_its_change_of_tracks_at_once() {
     let other = Selection::only(TrackKind::Video, TrackId::nth(TrackKind::Video, 1).unwrap());
-    // Also if no unit of the former track precedes the change.
+    // The change also works if no unit of the former track precedes it.
     for (before, expected) in
         [(true, &["33 of 0", "66 of 1", "99 of 1"][..]), (false, &["66 of 1", "99 of 1"])]
     {

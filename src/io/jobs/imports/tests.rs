@@ -12,7 +12,8 @@ struct Rig {
 }
 
 impl Rig {
-    /// A home with two applications, and folders of which some may be imported from.
+    /// Makes a home with two applications, and some folders, not all of which may be
+    /// imported.
     fn new() -> Self {
         let home = TempFolder::new();
         for folder in
@@ -144,7 +145,7 @@ fn h_16_a_link_is_followed_below_folders_that_are_named_and_nowhere_else() {
     // Only links directly in `streams` count.
     symlink(home.join("media/films"), rig.home.join("webapps/live/films")).unwrap();
     assert_eq!(rig.open("live/films/a/a.mp4"), Err(FileError::NotFound));
-    // If the name is taken by something else, that is not touched.
+    // If another file or folder has the name, it is not touched.
     fs::create_dir(streams.join("empty")).unwrap();
     assert_eq!(rig.link("media/empty"), ImportOutcome::Taken("empty".to_owned()));
     assert_eq!(rig.unlink("media/empty"), ImportOutcome::Missing);

@@ -1,8 +1,8 @@
-//! MP4: every sample gets an entry in an index before the media (`fmp4::plain_head`).
+//! MP4: an index before the media gets an entry for every sample (`fmp4::plain_head`).
 //!
-//! If the room before the fragments is too small for the index, the file system inserts more without moving media
-//! (`FALLOC_FL_INSERT_RANGE`). If it cannot, the media is copied to a second file. The index is written into the room, and last the eight
-//! bytes that make it valid; until then the file remains a fragmented one.
+//! If the room before the fragments is too small for the index, the file system inserts room without moving the media
+//! (`FALLOC_FL_INSERT_RANGE`). If it cannot, the media is copied to a second file. The index is written into the room,
+//! and after it the eight bytes that make it valid. Until then the file is still a fragmented one.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,7 +17,7 @@ use crate::io::sys;
 
 /// Bytes of the head of a box.
 const BOX_HEAD_BYTES: usize = 8;
-/// The boxes before the fragments, and the boxes that a fragment may begin with.
+/// The boxes before the fragments, and the boxes with which a fragment may begin.
 const HEAD: [&[u8; 4]; 3] = [b"ftyp", b"free", b"moov"];
 const FRAGMENT: [&[u8; 4]; 2] = [b"moof", b"styp"];
 
@@ -33,7 +33,7 @@ fn box_at(file: &File, offset: u64) -> io::Result<(u64, [u8; 4])> {
     Ok((if short == 1 { number(8..16)? } else { short }, kind))
 }
 
-/// Makes a plain file from a fragmented recording.
+/// Turns a fragmented recording into a plain file.
 pub(super) fn complete(place: &Place, file: File, insert: Insert) -> io::Result<Complete> {
     if is_plain(&file)? {
         return Ok(Complete::File(file));
@@ -51,7 +51,7 @@ pub(super) fn complete(place: &Place, file: File, insert: Insert) -> io::Result<
     }
 }
 
-/// True if the file already is a plain one, with the index right after `ftyp`.
+/// True if the file is already a plain one, with the index directly after `ftyp`.
 fn is_plain(file: &File) -> io::Result<bool> {
     match box_at(file, 0) {
         Ok((from, _)) => Ok(box_at(file, from).is_ok_and(|(_, kind)| kind == *b"moov")),
@@ -61,8 +61,8 @@ fn is_plain(file: &File) -> io::Result<bool> {
     }
 }
 
-/// True if a file without samples contains only what its sink writes first: the head or a part of it, and a torn
-/// fragment.
+/// True if a file without samples contains only what its sink writes at the beginning: the head or a part of it, and
+/// perhaps a torn fragment.
 fn is_begun_only(file: &File) -> io::Result<bool> {
     let mut at = 0;
     for _ in 0..BOXES_MAX {
@@ -78,7 +78,7 @@ fn is_begun_only(file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Indexes every sample; `None` if there is none.
+/// Indexes all samples; `None` if there are none.
 fn index(file: &File) -> io::Result<Option<Indexed>> {
     let mut indexer = Indexer::new(file.metadata()?.len(), Limits::default());
     while let Some((offset, length)) = indexer.wanted() {
@@ -96,7 +96,7 @@ fn index(file: &File) -> io::Result<Option<Indexed>> {
     }
 }
 
-/// Returns the bytes to write after `ftyp` and their offset, if there is or can be made room for them.
+/// Returns the bytes to write after `ftyp`, and their offset. `None` if there is no room for them and none can be made.
 fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Option<(Bytes, u64)>> {
     let (from, _) = box_at(file, 0)?;
     let block = file.metadata()?.blksize().max(1);
@@ -107,11 +107,11 @@ fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Optio
             PlainHead::Short(short) => short.next_multiple_of(block),
         };
         if block >= indexed.moov_at || insert(file.as_fd(), block, short).is_err() {
-            // Boxes that were already inserted may stay: the file is read again for the copy.
+            // Room that was already inserted may stay: the file is indexed again before it is copied.
             return Ok(None);
         }
         moved = moved.saturating_add(short);
-        // Until now the end of the `free` box was followed by zeros.
+        // Until now, the inserted part of the `free` box held zeros after its former end.
         let free = indexed.moov_at.saturating_add(moved).saturating_sub(from);
         let free = u32::try_from(free).map_err(|_| io::ErrorKind::FileTooLarge)?;
         file.write_all_at(&free.to_be_bytes(), from)?;
@@ -119,7 +119,7 @@ fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Optio
     }
 }
 
-/// Writes the index so that the file becomes a plain one.
+/// Writes the index, which makes the file a plain one.
 fn switch(file: &File, head: &Bytes, from: u64) -> io::Result<()> {
     let (first, rest) = head.split_at_checked(BOX_HEAD_BYTES).ok_or(io::ErrorKind::InvalidData)?;
     file.write_all_at(rest, from.saturating_add(BOX_HEAD_BYTES as u64))?;
@@ -128,9 +128,10 @@ fn switch(file: &File, head: &Bytes, from: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Writes a plain copy beside the fragmented file and replaces it, still under the unfinished name.
+/// Writes a plain copy beside the fragmented file, and replaces that file by the copy. The name stays the unfinished
+/// one.
 fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
-    // Room may have been inserted since the file was indexed.
+    // Room may have been inserted into the file since it was indexed.
     let again = index(file)?;
     let indexed = again.as_ref().unwrap_or(indexed);
     let (from, _) = box_at(file, 0)?;
@@ -139,7 +140,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     let head = loop {
         match plain_head(indexed, from, moved).map_err(damaged)? {
             PlainHead::Fits(head) => break head,
-            // File systems can share blocks between files only if these are equally aligned.
+            // File systems can share blocks between two files only if the blocks are aligned equally.
             PlainHead::Short(short) => moved = short.saturating_add(moved).next_multiple_of(block),
         }
     };
@@ -151,7 +152,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     let (mut media, at) = (file, indexed.moov_at);
     media.seek(SeekFrom::Start(at))?;
     to.seek(SeekFrom::Start(at.saturating_add(moved)))?;
-    // Copied within the kernel where possible.
+    // The kernel copies the bytes itself where possible.
     io::copy(&mut media.take(indexed.end.saturating_sub(at)), &mut to)?;
     to.sync_all()?;
     sys::replace_beside(place.folder.as_fd(), &place.copy, &place.unfinished)?;
@@ -159,7 +160,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     Ok(to)
 }
 
-/// Returns the duration stated in a plain file, in milliseconds.
+/// Returns the duration that a plain file states, in milliseconds.
 pub(super) fn duration_ms(file: &File) -> io::Result<u64> {
     let mut at = 0;
     for _ in 0..BOXES_MAX {

@@ -1,8 +1,8 @@
-//! Power cuts before every change and every sync in a history of recordings and of an HLS archive.
+//! Simulates a power cut before each change and each sync in a history of recordings and of an HLS archive.
 //!
-//! The history runs in a child process, which is this test again. `tests/suite/crash/power_cut.c` ends the child
-//! and keeps what was synced. Any part of the unsynced changes may have reached the disk: [`Image`] makes several
-//! disks from them, and each is recovered from as at a start.
+//! The history runs in a child process, which runs this test again. `tests/suite/crash/power_cut.c` ends the child
+//! and keeps what was synced. Any part of the changes that were not synced may have reached the disk: [`Image`]
+//! makes several disks from them, and a start of the server is simulated on each.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,8 @@ use crate::tests::TempFolder;
 const CHILD: &str = "MILLSTREAM_POWER_CUT_CHILD";
 const TEST: &str =
     "io::jobs::recordings::power_cuts::b_33_the_power_goes_at_every_step_of_recordings_and_archives";
-/// Each recording with its number of fragments and the room for its index. The room of the second one is too small.
+/// Each recording with its number of fragments and the room for its index. The second recording has too little
+/// room.
 const RECORDINGS: [(&str, u32, u32); 2] = [("a.mp4", 4, 64 << 10), ("b.mp4", 40, 256)];
 
 fn path(name: &str) -> Vec<String> {
@@ -34,7 +35,7 @@ fn segment(n: u32) -> String {
     format!("segment {n} ").repeat(1000)
 }
 
-/// Runs the history. Each line of output says what has been acknowledged so far.
+/// Runs the history. Each line of its output names an operation that was acknowledged.
 fn live(root: &Path) {
     let say = |what: &str| println!("\nacknowledged {what}");
     for (name, fragments, room) in RECORDINGS {
@@ -66,7 +67,7 @@ fn live(root: &Path) {
     say("a.mp4 removed");
 }
 
-/// The unsynced changes that have reached the disk nevertheless.
+/// Selects which of the changes that were not synced have reached the disk nevertheless.
 #[derive(Debug, Clone, Copy)]
 struct Image {
     names: bool,
@@ -77,9 +78,9 @@ struct Image {
 enum Content {
     Synced,
     All,
-    /// Only the first half of the changed blocks has arrived.
+    /// Only the first half of the changed blocks has reached the disk.
     Torn,
-    /// Appended bytes have arrived as zeros.
+    /// Appended bytes have reached the disk as zeros.
     Zeros,
 }
 
@@ -99,7 +100,7 @@ const IMAGES: [Image; 8] = {
     ]
 };
 
-/// The disk as the child saw it at its end, and the part of it that was synced.
+/// The disk as the child saw it when it was ended, and the part that was synced.
 struct Left {
     root: PathBuf,
     shadow: PathBuf,
@@ -177,7 +178,7 @@ impl Left {
     }
 }
 
-/// Checks a disk after the cut and after the next start, and adds the faults found to `wrong`.
+/// Checks a disk, both directly after the cut and after the next start. Faults are added to `wrong`.
 fn judge(root: &Path, acknowledged: &str, what: &str, wrong: &mut Vec<String>) {
     let is_acknowledged =
         |what: &str| acknowledged.lines().any(|line| line == format!("acknowledged {what}"));
@@ -229,7 +230,7 @@ fn judge(root: &Path, acknowledged: &str, what: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// A folder with the library that ends the child and keeps what was synced.
+/// A folder with the library that ends the child process and keeps what was synced.
 struct Cutter(TempFolder);
 
 impl Cutter {
@@ -242,8 +243,8 @@ impl Cutter {
         Self(folder)
     }
 
-    /// Cuts the history after this many changes and syncs, and checks every disk that may be left. Syncs of the
-    /// kind `lies` do nothing. Returns true if the history was completed.
+    /// Ends the history after `after` changes and syncs, and checks every disk that may be left. Syncs of the kind
+    /// `lies` do nothing. Returns true if the history was completed before that.
     fn cut(&self, after: usize, lies: &str, wrong: &mut Vec<String>) -> bool {
         let [root, shadow, disk] = ["root", "shadow", "disk"].map(|name| self.0.join(name));
         for folder in [&root, &shadow] {
@@ -281,7 +282,7 @@ fn b_33_the_power_goes_at_every_step_of_recordings_and_archives() {
     assert!(wrong.is_empty(), "{}: {:#?}", wrong.len(), wrong.iter().take(10).collect::<Vec<_>>());
     println!("{} cuts", (steps + 1) * IMAGES.len());
     assert!(steps > 80, "{steps}");
-    // The simulation detects syncs that do nothing.
+    // To test the simulation itself: it must detect that syncs do nothing.
     for lies in ["file", "folder"] {
         let mut wrong = Vec::new();
         for after in (0..steps).step_by(13) {

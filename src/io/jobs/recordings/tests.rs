@@ -11,12 +11,12 @@ use super::*;
 
 const ROOM: u32 = 64 << 10;
 
-/// Returns a recorded file with this many fragments, as its sink leaves it.
+/// Returns a recorded file with `fragments` fragments, as its sink leaves it.
 pub(super) fn recorded(fragments: u32) -> Vec<u8> {
     recorded_with(fragments, ROOM).concat()
 }
 
-/// Returns the same file in pieces: its head with `room` bytes after it, and each fragment.
+/// Returns such a file in pieces: first its head and `room` bytes, then each fragment.
 pub(super) fn recorded_with(fragments: u32, room: u32) -> Vec<Vec<u8>> {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
     let track = Description::new(1, config, Timescale::new(48_000));
@@ -98,7 +98,8 @@ fn is_index_first(file: &[u8]) -> bool {
 
 #[test]
 fn a_recording_becomes_a_plain_file_with_its_index_first() {
-    // The index is put into the existing room, into room inserted by the file system, or into a copy.
+    // There are three cases: the index fits the existing room, the file system inserts room for it,
+    // or the file is copied.
     for (fragments, insert) in
         [(3, sys::insert_range as Insert), (1500, sys::insert_range), (1500, refuse), (0, refuse)]
     {
@@ -130,14 +131,16 @@ fn a_crash_in_any_step_is_gone_on_from() {
     // The last fragment is torn.
     let torn = [&file[..], &recorded(1)[room..][..900]].concat();
     check(&Folder::new(&torn), "torn");
-    // Room was inserted; the `free` box does not cover it yet, or does.
+    // Room was inserted. In the first case, the `free` box does not cover it yet; in the second, it
+    // does.
     let gap = [&file[..4096], &[0; 262_144], &file[4096..]].concat();
     check(&Folder::new(&gap), "gap");
     let mut told = gap.clone();
     let from = u32::from_be_bytes(file[..4].try_into().unwrap()) as usize;
     told[from..from + 4].copy_from_slice(&u32::try_from(room + 262_144 - from).unwrap().to_be_bytes());
     check(&Folder::new(&told), "told");
-    // The index is there but not yet valid; then it is valid, but the file has no name yet.
+    // First the index is there but not valid yet. Then it is valid, but the file does not have its
+    // final name yet.
     let folder = Folder::new(&file);
     folder.finish(sys::insert_range).unwrap();
     let plain = folder.read();
@@ -147,11 +150,11 @@ fn a_crash_in_any_step_is_gone_on_from() {
     almost[from..from + 4].copy_from_slice(&u32::try_from(grown).unwrap().to_be_bytes());
     check(&Folder::new(&almost), "almost");
     check(&Folder::new(&plain), "plain");
-    // A copy was begun but not completed, and then the file gets its name.
+    // A copy was begun but not completed. When the file is finished again, it gets its final name.
     let folder = Folder::new(&file);
     fs::write(folder.0.join("live/streams/a.mp4.tmp_copy"), vec![7; 9_000_000]).unwrap();
     assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);
-    // The copy has replaced the fragmented file but has no name yet.
+    // The copy has replaced the fragmented file but does not have its final name yet.
     fs::rename(folder.0.join("live/streams/a.mp4"), folder.0.join("live/streams/a.mp4.tmp_extension"))
         .unwrap();
     assert!(folder.finish(refuse).is_some() && folder.names() == ["a.mp4"]);

@@ -1,4 +1,5 @@
-//! WebM: a few elements before the clusters, or after them if they do not fit (`webm::finish`). Nothing is moved.
+//! WebM: a few elements are written before the clusters, or after them if they do not fit (`webm::finish`).
+//! Nothing is moved.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +19,7 @@ pub(super) fn complete(file: File) -> io::Result<Complete> {
         return Ok(Complete::File(file));
     }
     let Some(indexed) = index(&file, length)? else {
-        // If the head was cut, this reads as much of it as there is.
+        // If the first element was cut off, this reads the part of it that exists.
         let first = read(&file, 0, FIRST_ID.len())?;
         let begins = !first.is_empty() && FIRST_ID.starts_with(&first);
         return Ok(if may_be_cut(&file, 0, begins)? { Complete::Nothing } else { Complete::Junk });
@@ -53,7 +54,7 @@ fn index(file: &File, length: u64) -> io::Result<Option<Indexed>> {
     }
 }
 
-/// Returns the duration stated in a file, in milliseconds, or `None` if it states none.
+/// Returns the duration that a file states, in milliseconds; `None` if it states none.
 pub(super) fn duration_ms(file: &File) -> io::Result<Option<u64>> {
     let mut at = 0u64;
     for _ in 0..BOXES_MAX {
@@ -87,7 +88,7 @@ mod tests {
     use crate::jobs::Finished;
     use crate::tests::TempFolder;
 
-    /// Makes an Opus recording of this many seconds, as its sink leaves it.
+    /// Makes an Opus recording of `seconds` seconds, as its sink leaves it.
     fn recorded(seconds: i64) -> Vec<u8> {
         let config = CodecConfig::Opus(opus::Config::read(Bytes::new()).unwrap());
         let track = Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS);
@@ -104,7 +105,7 @@ mod tests {
         format!("sound {half:04} {n:02}").into()
     }
 
-    /// The number of frames in a file, in order and each once.
+    /// Returns the number of frames that the file contains in order, each once.
     fn frames(file: &[u8], seconds: i64) -> usize {
         let all = (0..2 * seconds).flat_map(|half| (0..25).map(move |n| frame(half, n)));
         let mut rest = file;
@@ -141,7 +142,8 @@ mod tests {
             assert_eq!(outcome, RecordingOutcome::Finished(finished));
             assert_eq!(frames(&done, seconds), 50 * usize::try_from(seconds).unwrap());
             assert!(webm::is_finished(&done[..256], done.len() as u64));
-            // Finishing works again after a crash just before the file got its name, and just after.
+            // Finishing also works again after a crash just before the file was renamed, and after a crash just
+            // after it.
             assert_eq!(finish(&done).0, RecordingOutcome::Finished(finished));
             let path = ["live", "streams", "a.webm"].map(str::to_owned).to_vec();
             assert_eq!(run(&root, &RecordingWork::Finish { path }), RecordingOutcome::Finished(finished));
