@@ -9,7 +9,7 @@
 //!
 //! [`FloorReport`] measures the least work that sending takes on this machine, for comparison.
 //!
-//! This module has no socket and no clock: `io::load` has them.
+//! Sockets and clocks are in `io::load`; this module has neither.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for people: 53 bits are enough")]
 

@@ -1,7 +1,7 @@
 //! The directory that the nodes of a cluster share. It has the records, and says which node publishes which id
 //! (docs/cluster.md).
 //!
-//! This module has the messages between control and the threads that use the directory:
+//! The messages between control and the threads that use the directory:
 //! 1. Control sends a [`Request`] to claim ids and to release them.
 //! 2. The directory reports changes made by other nodes, claims, and the live nodes ([`News`]), in the order that the
 //! directory gives them.

@@ -22,8 +22,8 @@ pub enum PushState {
     Failed(String),
     /// The push was broadcasting and broke.
     Error(String),
-    /// The attempt ended because the target must be informed of additional tracks. The next attempt follows soon.
-    /// This is not a failure.
+    /// The attempt ended because the target must be informed of additional tracks. The next attempt follows soon;
+    /// the end does not count as a failure.
     Again(String),
     /// The push was ended by control.
     Finished,

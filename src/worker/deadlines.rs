@@ -1,6 +1,6 @@
 //! The deadline table: one heap of all deadlines of a worker.
 //!
-//! When an owner's deadline moves to a later time, the heap is not changed: the old entry fires early, and the owner
+//! Moving an owner's deadline to a later time does not change the heap: the old entry fires early, and the owner
 //! then arms a new one. A viewer whose deadline moves with every frame therefore costs no work in the heap.
 
 use std::cmp::Reverse;

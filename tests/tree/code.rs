@@ -81,7 +81,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// How many hashes a raw string has that begins here.
+/// Returns the number of hashes of a raw string that begins here.
 fn raw_text(rest: &str) -> Option<usize> {
     let behind = rest.strip_prefix('r')?;
     let hashes = behind.bytes().take_while(|byte| *byte == b'#').count();

@@ -25,7 +25,7 @@ fn room(path: &str) -> &str {
     below.split_once('/').map_or_else(|| below.trim_end_matches(".rs"), |(folder, _)| folder)
 }
 
-/// How many modules deep the module of a file is.
+/// Returns the depth of a file's module.
 fn depth(path: &str) -> usize {
     let parts: Vec<&str> = path.trim_start_matches("src/").trim_end_matches(".rs").split('/').collect();
     parts.len() - usize::from(parts.last() == Some(&"mod"))
@@ -90,7 +90,7 @@ pub(crate) fn heads_from(file: &File, within: &str) -> BTreeSet<String> {
     found.into_iter().map(str::to_owned).collect()
 }
 
-/// Which rooms each room names, by `crate::…` or by climbing out with `super::`.
+/// Returns the rooms that each room names, by `crate::…` or by climbing out with `super::`.
 fn arrows() -> Arrows {
     let files = code::server();
     let rooms: BTreeSet<String> = files.iter().map(|file| room(&file.path).to_owned()).collect();

@@ -1,6 +1,6 @@
 //! The state cookie (RFC 9260 §5.1.3), which is sent in `INIT ACK` so that the server need not keep state.
 //!
-//! It contains the results of the handshake, and their `HMAC-SHA256` with a key of the association.
+//! The cookie contains the results of the handshake, and their `HMAC-SHA256` with a key of the association.
 
 use std::time::{Duration, Instant};
 

@@ -60,7 +60,7 @@ impl fmt::Display for Origin {
 
 /// A session description.
 ///
-/// When reading, `i=`, `u=`, `e=`, `p=`, `r=`, `z=`, `k=` and unknown lines are ignored. `t=0 0`, for a live
+/// The reader ignores `i=`, `u=`, `e=`, `p=`, `r=`, `z=`, `k=` and unknown lines. `t=0 0`, for a live
 /// session, is always written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Description {

@@ -1,4 +1,4 @@
-//! One-time tokens of streams (docs/security.md).
+//! Tokens of streams that can be used once (docs/security.md).
 
 use std::time::{Duration, Instant};
 

@@ -10,8 +10,8 @@ use crate::store::{Key, Kind, Op};
 use crate::types::{Now, StreamKey};
 
 impl Control {
-    /// Applies changes of other nodes. A change of a key for which a commit of this node is in progress is deferred.
-    /// It is applied only if that commit fails, because the commit comes later in the directory's order.
+    /// Applies changes of other nodes. A change of a key for which a commit of this node is in progress is deferred,
+    /// and applied only if that commit fails, because the commit comes later in the directory's order.
     pub(in crate::control) fn foreign(&mut self, now: Now, ops: Vec<Op>) {
         for op in self.records.writes.without_under_way(ops) {
             let (key, bytes) = match op {

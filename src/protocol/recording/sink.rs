@@ -1,7 +1,7 @@
 //! A sink that records a stream to a file, and to the next one when the file is full or the stream's tracks change.
 //!
-//! One append is in progress at a time; units that arrive meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Beyond it
-//! the sink accepts no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a viewer
+//! At most one append is in progress at a time; units that arrive meanwhile are gathered, up to [`HELD_BYTES_MAX`].
+//! Beyond it the sink accepts no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a viewer
 //! whose socket is full. Appended data is synced at once, so that a power cut loses little more than a crash does. A
 //! slow sync delays no append, so a crash of the server loses no more because of it.
 

@@ -1,5 +1,5 @@
-//! Viewers without a connection, across many workers: each is counted by one worker, and control is told once
-//! that the viewer came and once that it left.
+//! Viewers without a connection, across many workers: each is counted by one worker, and the worker reports
+//! to control once that the viewer came and once that it left.
 
 use std::collections::BTreeSet;
 

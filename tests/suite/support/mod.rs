@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Waits until `condition` holds. The limit only detects hangs, and is never below half a minute.
 ///
 /// # Panics
-/// When it does not hold in time.
+/// The condition does not hold in time.
 pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
     let limit = limit.max(PATIENCE);
     let began = Instant::now();

@@ -2,7 +2,7 @@
 //! constant initialization vector. In video, one block in ten is encrypted; other media is encrypted as a
 //! whole.
 //!
-//! This module only writes the boxes. The caller encrypts the samples.
+//! Only the boxes are written here. The caller encrypts the samples.
 
 use super::out::Out;
 use super::{Description, FragmentSample};

@@ -14,7 +14,7 @@
 //! 6. Before units are passed to a segmenter, [`Lineup`] aligns tracks that arrive at different times, and
 //!    [`Dates`] determines the dates of the units.
 //!
-//! This module reads no clock, serves no requests and stores no files: the owner passes the time, stores files
+//! The segmenter reads no clock, serves no requests and stores no files: the owner passes the time, stores files
 //! under their names, and deletes those that are no longer needed. Memory is bounded by [`Rules::list_size`],
 //! [`SEGMENT_BYTES_MAX`] and [`PLAYLIST_BYTES_MAX`].
 

@@ -1,6 +1,6 @@
 //! The only check that a lite agent sends: of an unvalidated path on which authentic media has arrived.
 //!
-//! When a NAT loses its binding, it gives the peer another port, which the peer does not notice. The peer's
+//! A NAT that loses its binding gives the peer another port, which the peer does not notice. The peer's
 //! media arrives on the new path immediately, but its next check only seconds later. The probe closes this gap:
 //! an answer proves that the host at the other end of the new path has the peer's password now. Media alone
 //! does not prove this, since an eavesdropper could forward it from its own address.

@@ -150,7 +150,7 @@ fn a_frame_without_a_length_comes_with_its_filled_last_packet_once_that_is_trust
         let events = read(&mut demuxer, &video(&mut muxer, n, 70_000));
         got.push(pes_of(&events, VIDEO_PID).len());
     }
-    // That the fourth PES packet ended in stuffing is only known when the fifth begins. So the fifth is the
+    // The demuxer learns that the fourth PES packet ended in stuffing when the fifth begins. So the fifth is the
     // first one that is output at once.
     assert_eq!(got, [0, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
     assert_eq!(demuxer.stats().pes_cut, 0);

@@ -43,8 +43,8 @@ const BUSY_MIN: i64 = 20_000;
 /// Pause that ends a busy time, in microseconds.
 const BUSY_PAUSE: i64 = 1_000_000;
 
-/// The rate at which a queue drains: bytes of packets that waited, divided by the time between their arrivals.
-/// This is the rate of the bottleneck, even if little is sent.
+/// The rate at which a queue drains: bytes of packets that waited, divided by the time between their arrivals. The
+/// result is the rate of the bottleneck, even if little is sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct BusyRate {
     /// Arrival of the last packet that had waited.

@@ -1,4 +1,4 @@
-//! One-time tokens of streams (docs/rest.md).
+//! Records of tokens of streams that can be used once (docs/rest.md).
 
 use std::fmt;
 use std::sync::Arc;

@@ -64,7 +64,7 @@ fn of_sounds(group: &Group, renditions: &[Rendition]) -> Variant {
 
 impl Cmaf {
     /// Returns the renditions that players can choose; `None` while the first playlist waits for another rendition.
-    /// It waits for one that has begun, up to a limit, but not for one that has received nothing.
+    /// The playlist waits, up to a limit, for a rendition that has begun, but not for a rendition without any media.
     fn ready(&mut self, now: Instant) -> Option<Vec<&Mp4Segmenter>> {
         let (ready, others): (Vec<_>, Vec<_>) =
             self.renditions.iter().partition(|one| one.window().is_enough());
