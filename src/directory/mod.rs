@@ -4,7 +4,7 @@
 //! The messages between control and the threads that use the directory:
 //! 1. Control sends a [`Request`] to claim ids and to release them.
 //! 2. The directory reports changes made by other nodes, claims, and the live nodes ([`News`]), in the order that the
-//! directory gives them.
+//!    directory gives them.
 //!
 //! A node has a lease, which it renews. Its claims are valid as long as the lease, and are not renewed separately.
 

@@ -3,11 +3,11 @@
 //!
 //! 1. Each change has a number. This node keeps the number up to which it has reported all changes ([`Shared::last`]).
 //! 2. A commit of this node gets a number, too. Before the commit is answered, earlier changes of other nodes are read
-//! and reported, so that all nodes see the changes in the same order.
+//!    and reported, so that all nodes see the changes in the same order.
 //! 3. If a number is missing, or the connection was lost, everything is read again. Only differences are reported; they
-//! are found by comparing digests of the records.
+//!    are found by comparing digests of the records.
 //! 4. A directory that is empty, or older than before, has lost data. The nodes restore all records that they still
-//! have. A record that is missing does not count as removed.
+//!    have. A record that is missing does not count as removed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};

@@ -3,7 +3,7 @@
 //!
 //! 1. [`get`] or [`request`] returns the text to send.
 //! 2. [`ResponseReader::handle_bytes`] takes the response, in pieces of any size. Interim responses are skipped (RFC
-//! 9110 §15.2).
+//!    9110 §15.2).
 //! 3. [`ResponseEvent::Head`], then [`ResponseEvent::Body`] as the bytes arrive, then [`ResponseEvent::End`].
 //!
 //! The server is not trusted: the sizes of the head, of interim responses and of chunk framing are limited. Bytes of

@@ -5,7 +5,7 @@
 //! 3. The store is opened. This fails while a server is running.
 //! 4. Certificates and pages are copied, and recordings are linked ([`files`]).
 //! 5. The records ([`sources`]) are committed. They are read from an export of MapDB ([`mapdb`]), or from a dump of
-//! MongoDB ([`dump`]) or Redis ([`redis`], [`rdb`]).
+//!    MongoDB ([`dump`]) or Redis ([`redis`], [`rdb`]).
 //!
 //! The installation is not changed. Data that already exists in the home is kept, so that a second run only adds what
 //! is missing. Everything that will work differently is listed in one table ([`report`]).

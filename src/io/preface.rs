@@ -3,7 +3,7 @@
 //!
 //! 1. A connection from an address that is not a trusted proxy is refused at once.
 //! 2. The header is examined in the kernel's buffer, and read only once it is complete. The bytes after it are not
-//! touched, because TLS may begin there.
+//!    touched, because TLS may begin there.
 //! 3. If a header is malformed or late, the connection is closed, and one line is logged.
 
 mod header;

@@ -3,7 +3,7 @@
 //!
 //! 1. The header has the version. A checksum at the end covers the whole file ([`Input`]).
 //! 2. Opcodes and keys follow each other. A wanted hash is read value by value, in any of its encodings. Other keys are
-//! skipped, and their bytes are not kept.
+//!    skipped, and their bytes are not kept.
 //! 3. A small hash is one packed string. Strings may be compressed ([`packed`]).
 //!
 //! The expiry of keys and fields is ignored, because records do not expire. Hashes of Redis before 2.6 and modules

@@ -3,10 +3,10 @@
 //!
 //! 1. The first job of an application counts the existing files. Later jobs add to the count or subtract from it.
 //! 2. If a file would exceed the application's limit, folders of ended streams are removed, beginning with the one
-//! that has been unchanged for the longest time. If that is not enough, the file is refused before anything is
-//! written, and the stream must remove files of its own.
+//!    that has been unchanged for the longest time. If that is not enough, the file is refused before anything is
+//!    written, and the stream must remove files of its own.
 //! 3. Each minute, folders are removed to which nothing was added for longer than viewers can rewind. They belong to
-//! streams that have ended or were cut off by a crash.
+//!    streams that have ended or were cut off by a crash.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

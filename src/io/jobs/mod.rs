@@ -1,10 +1,10 @@
 //! The job service: the threads that do all work that may block, grouped by class ([`crate::jobs`]).
 //!
 //! 1. [`Jobs::submit`] counts the job against the limits of its class, without a lock. It passes the job to the
-//! dispatcher, or returns it as busy. A worker therefore never waits here and never starts a thread.
+//!    dispatcher, or returns it as busy. A worker therefore never waits here and never starts a thread.
 //! 2. The dispatcher, a single thread, keeps the queues of each class ([`shares`]) and gives jobs to idle threads of
-//! the class. It starts a thread if none is idle and the class may have another one. It ends threads that were idle
-//! for [`IDLE`].
+//!    the class. It starts a thread if none is idle and the class may have another one. It ends threads that were idle
+//!    for [`IDLE`].
 //! 3. The thread does the work ([`Runner`]), delivers the answer, and reports that it is idle.
 
 mod admin;

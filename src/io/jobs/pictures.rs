@@ -2,9 +2,9 @@
 //! use and ended when idle.
 //!
 //! 1. [`Pictures::run`] takes a free place and starts its process if it has none. The process is this program
-//! again, run as `preview-worker` ([`crate::io::preview_worker`]), with only a socket as its standard input.
+//!    again, run as `preview-worker` ([`crate::io::preview_worker`]), with only a socket as its standard input.
 //! 2. The request is sent over the socket, and the answer is read from it. A process is killed if it does not
-//! answer within [`PATIENCE`], dies, or sends a malformed message. The next picture then gets a new process.
+//!    answer within [`PATIENCE`], dies, or sends a malformed message. The next picture then gets a new process.
 //! 3. A process that has made [`PICTURES_MAX`] pictures is replaced. A process without work for [`IDLE`] is ended.
 //!
 //! If a process died on a key frame, the stream of that key frame must wait longer for its next picture; the

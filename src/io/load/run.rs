@@ -1,11 +1,11 @@
 //! A complete run of the load generator: threads that connect, a measured period, and a report.
 //!
 //! 1. Each thread opens its share of the connections at the given rate, and reports when all of them are ready or have
-//! failed.
+//!    failed.
 //! 2. After the warm-up, the measured period begins for all threads. The figures are cleared, and the counters of the
-//! processes are read.
+//!    processes are read.
 //! 3. At the end of the period, or when `stop` is set, the figures are kept, the peers close their connections, and the
-//! remaining counters are read.
+//!    remaining counters are read.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;

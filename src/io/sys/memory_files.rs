@@ -3,9 +3,9 @@
 //!
 //! 1. [`MemoryFiles::keep`] copies bytes into a file and returns them as [`Bytes`].
 //! 2. When a write contains such bytes, their address identifies the file, and the kernel is made to send the file's
-//! pages ([`MemoryFiles::send`], `sendfile`).
+//!    pages ([`MemoryFiles::send`], `sendfile`).
 //! 3. When the last reference is dropped, on any thread, the file is closed. Pages that the kernel is still sending
-//! stay in memory until they are acknowledged.
+//!    stay in memory until they are acknowledged.
 //!
 //! A file is used only once. If its pages were reused, they could change in a packet that is on its way.
 //!

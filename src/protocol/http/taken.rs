@@ -2,8 +2,8 @@
 //!
 //! 1. Control is asked with only the head: address, login, token, role and route are checked before the body is read.
 //! 2. If control refuses the request, that is the answer, and the connection closes. Otherwise control accepts the
-//! body ([`RequestNews::TakeBody`]). The peer is now invited to send it (RFC 9110 §10.1.1), and it is held, up to the
-//! limit of bodies.
+//!    body ([`RequestNews::TakeBody`]). The peer is now invited to send it (RFC 9110 §10.1.1), and it is held, up to the
+//!    limit of bodies.
 //! 3. Control is asked with the whole request, checks it again, and answers.
 
 use std::time::Instant;

@@ -1,12 +1,12 @@
 //! A file uploaded as the body of a request.
 //!
 //! 1. Control is asked with only the head of the request: all checks of the API are made before the first byte of the
-//! body.
+//!    body.
 //! 2. [`RequestNews::Upload`] grants the file. The body is read as it arrives, and jobs append its part `file` to the
-//! file, one job at a time. The number of bytes that wait for a job is limited. At the limit, the body is not read,
-//! so the peer waits.
+//!    file, one job at a time. The number of bytes that wait for a job is limited. At the limit, the body is not read,
+//!    so the peer waits.
 //! 3. Control is notified when all is written ([`RequestEvent::Upload`]). It answers the request once it has made a
-//! recording of the file.
+//!    recording of the file.
 //!
 //! If the connection ends before that, the worker notifies control.
 
