@@ -42,7 +42,8 @@ impl Eq for Writer {}
 /// folder and begins with the application's name; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DvrWork {
-    /// Read the lists of an earlier run, and remove all files that they do not name.
+    /// Read the lists of an earlier run, and remove all files that they do not name. Nothing is done while another
+    /// stream writes to the folder ([`DvrDone::is_taken`]).
     Resume {
         /// The folder.
         folder: Vec<String>,
@@ -77,6 +78,13 @@ pub enum DvrWork {
         /// The folder.
         folder: Vec<String>,
     },
+    /// Remove all folders whose names begin like this; a stream has one for each track.
+    ClearAll {
+        /// The application.
+        app: String,
+        /// Beginning of the names; not empty.
+        start: String,
+    },
     /// Remove folders of ended streams that viewers can no longer rewind to: those to which nothing was added for
     /// the time given by the application's last [`Self::Resume`] or [`Self::Put`], or for a day if there was none
     /// since the start.
@@ -92,7 +100,11 @@ impl DvrWork {
     pub const fn bytes(&self) -> usize {
         match self {
             Self::Put { data, .. } => data.len(),
-            Self::Resume { .. } | Self::Drop { .. } | Self::Clear { .. } | Self::Sweep { .. } => 0,
+            Self::Resume { .. }
+            | Self::Drop { .. }
+            | Self::Clear { .. }
+            | Self::ClearAll { .. }
+            | Self::Sweep { .. } => 0,
         }
     }
 }
@@ -106,4 +118,6 @@ pub struct DvrDone {
     pub app_bytes: u64,
     /// Streams that write.
     pub folders: u64,
+    /// True if nothing was done, because an earlier stream still writes to the folder.
+    pub is_taken: bool,
 }
