@@ -42,7 +42,8 @@ impl Eq for Writer {}
 /// begins with the application's name; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DvrWork {
-    /// Read the lists of an earlier run, and remove all files that they do not name.
+    /// Read the lists of an earlier run, and remove all files that they do not name. Nothing is done while another
+    /// stream writes to the folder ([`DvrDone::is_taken`]).
     Resume {
         /// The folder.
         folder: Vec<String>,
@@ -77,6 +78,13 @@ pub enum DvrWork {
         /// The folder.
         folder: Vec<String>,
     },
+    /// Remove all folders whose names begin like this; a stream has one for each track.
+    ClearAll {
+        /// The application.
+        app: String,
+        /// Beginning of the names; not empty.
+        start: String,
+    },
     /// Remove folders of ended streams to which viewers can no longer rewind, i.e. to which nothing was added for
     /// some time. The application's last [`Self::Resume`] or [`Self::Put`] has set this time; it is a day if there
     /// was none since the start.
@@ -92,7 +100,11 @@ impl DvrWork {
     pub const fn bytes(&self) -> usize {
         match self {
             Self::Put { data, .. } => data.len(),
-            Self::Resume { .. } | Self::Drop { .. } | Self::Clear { .. } | Self::Sweep { .. } => 0,
+            Self::Resume { .. }
+            | Self::Drop { .. }
+            | Self::Clear { .. }
+            | Self::ClearAll { .. }
+            | Self::Sweep { .. } => 0,
         }
     }
 }
@@ -106,4 +118,6 @@ pub struct DvrDone {
     pub app_bytes: u64,
     /// Number of the application's streams that are still writing.
     pub folders: u64,
+    /// True if nothing was done, because an earlier stream still writes to the folder.
+    pub is_taken: bool,
 }

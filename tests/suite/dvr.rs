@@ -274,3 +274,64 @@ fn a_clip_has_every_picture_of_a_time_that_is_on_the_disk() {
         assert!(pictures.iter().eq(source.iter().cycle().skip(at).take(330)), "{kind}");
     }
 }
+
+/// Playlists of single tracks, by the path of the multivariant one, which passes on where to go back to.
+fn tracks(server: &Server, query: &str) -> Vec<String> {
+    let master = server.api().get(&format!("/live/streams/ll-hls/cam/cam__master.m3u8{query}")).body;
+    let uris = master.lines().filter_map(|line| match line.split_once("URI=\"") {
+        Some((_, uri)) => uri.split('"').next(),
+        None => (!line.starts_with('#') && !line.is_empty()).then_some(line),
+    });
+    uris.map(|uri| format!("/live/streams/ll-hls/cam/{uri}")).collect()
+}
+
+#[test]
+fn a_viewer_with_low_latency_goes_back_too() {
+    let settings =
+        ["app.dvr.window=600", "app.hlsTime=1", "app.hlsListSize=3", "app.hlsEnableLowLatency=true"];
+    let server = Server::start(&settings);
+    let _publisher = publish(&server, &media_file(false, 12), "cam");
+    wait_for("the tracks", secs(60), || tracks(&server, "").len() == 2);
+    assert!(tracks(&server, "").iter().all(|path| !path.contains('?')));
+    let paths = tracks(&server, "?dvr=true");
+    assert!(paths.len() == 2 && paths.iter().all(|path| path.ends_with("?dvr=true")), "{paths:?}");
+    wait_for("segments", secs(90), || {
+        paths.iter().all(|path| playlist(&server, path).is_some_and(|list| list.segments.len() >= 22))
+    });
+    for path in &paths {
+        let plain = path.trim_end_matches("?dvr=true");
+        let (live, whole) = (playlist(&server, plain).unwrap(), playlist(&server, path).unwrap());
+        assert!(live.segments.len() <= 4 && whole.low_latency.is_some(), "{live}");
+        for Segment { uri, map, .. } in &whole.segments {
+            assert_eq!(fetch(&server, &format!("ll-hls/cam/{uri}")).0, 200, "{uri}");
+            assert_eq!(fetch(&server, &format!("ll-hls/cam/{}", map.as_ref().unwrap().uri)).0, 200);
+        }
+        // A reload waits for the next part, and the update leaves out the segments of before.
+        let next = whole.media_sequence + whole.segments.len() as u64 + 1;
+        let text = server.api().get(&format!("{path}&_HLS_msn={next}&_HLS_part=0&_HLS_skip=YES")).body;
+        assert!(text.contains("#EXT-X-SKIP:SKIPPED-SEGMENTS="), "{text}");
+        let later = playlist(&server, path).unwrap();
+        assert!(later.media_sequence + later.segments.len() as u64 >= next, "{later}");
+        // From a time on, and up to one, which is a recording.
+        let from_s = whole.segments[0].program_date_time.unwrap() / 1000 + 4;
+        let from = playlist(&server, &format!("{plain}?start={from_s}")).unwrap();
+        assert!(from.low_latency.is_some() && from.media_sequence > whole.media_sequence, "{from}");
+        let text = server.api().get(&format!("{plain}?start={from_s}&end={}", from_s + 4)).body;
+        assert!(text.ends_with("#EXT-X-ENDLIST\n") && !text.contains("-PART"), "{text}");
+    }
+    // ffmpeg plays from the first segment on, which memory no longer has.
+    let url = format!("http://{}/live/streams/ll-hls/cam/cam__master.m3u8?dvr=true", server.http);
+    let mut player = Command::new("ffmpeg");
+    player.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-live_start_index", "0", "-i", &url]);
+    player.args(["-t", "6", "-map", "0:v", "-c", "copy", "-f", "framemd5", "-"]);
+    let (status, out, said) = run(&mut player);
+    assert!(status.success(), "{said}");
+    let frames = out.lines().filter(|line| !line.starts_with('#')).count();
+    assert!((170..=185).contains(&frames), "{frames}");
+    // All of it goes with the stream.
+    let folders = server.home().join("home/webapps/live/.dvr");
+    let kept = || std::fs::read_dir(&folders).map_or(0, |entries| entries.count());
+    assert!(kept() >= 2, "{}", kept());
+    assert_eq!(server.api().delete("/live/rest/v2/broadcasts/cam").status, 200);
+    wait_for("the end of the files", secs(20), || kept() == 0);
+}

@@ -58,10 +58,10 @@ def task_http2(browser, url):
     assert len(entries) > 5 and not others, f"not over HTTP/2: {others} of {len(entries)}"
 
 
-def task_dvr(browser, url):
+def task_dvr(browser, url, technology):
     """A viewer goes half a minute back by the bar, to what memory no longer has, plays on from there, and returns to the live edge."""
-    browser.go(f"{url}live/play.html?id=cam&mute=true&dvr=true")
-    moves(browser, "hls")
+    browser.go(f"{url}live/play.html?id=cam&mute=true&dvr=true&playOrder={technology}")
+    moves(browser, technology)
     bar = f"{PLAYER}.shadowRoot.querySelector('.back')"
     seek, behind = f"{bar}.querySelector('input')", f"{bar}.querySelector('output').textContent"
     browser.wait("the bar", lambda: browser.run(f"!{bar}.hidden && Number({seek}.max) - Number({seek}.min) > 35"))
@@ -72,11 +72,11 @@ def task_dvr(browser, url):
     wanted = live - 30
     browser.wait("the earlier time", lambda: browser.run(time) > wanted + 1 and not browser.run(f"{PLAYER}.video.seeking"))
     assert browser.run(time) < wanted + 15, f"{browser.run(time)} and not {wanted}"
-    moves(browser, "hls")
+    moves(browser, technology)
     assert browser.run(behind).startswith("−0:"), browser.run(behind)
     browser.run(f"{bar}.querySelector('button').click()")
     browser.wait("the live edge", lambda: browser.run(behind) == "live" and browser.run(time) > live)
-    moves(browser, "hls")
+    moves(browser, technology)
 
 
 def task_file(browser, url, path):

@@ -103,6 +103,7 @@ impl Ledger {
                 lists: Vec::new(),
                 app_bytes: live.fold(0, |sum, bytes| sum.saturating_add(*bytes)),
                 folders: u64::try_from(usage.writers.len()).unwrap_or(u64::MAX),
+                is_taken: false,
             }
         })
     }
@@ -120,6 +121,7 @@ pub(super) fn run(root: &Path, ledger: &Ledger, work: &DvrWork) -> Result<DvrDon
         }
         DvrWork::Drop { folder, names } => remove(root, ledger, folder, names),
         DvrWork::Clear { folder } => clear(root, ledger, folder),
+        DvrWork::ClearAll { app, start } => clear_all(root, ledger, app, start),
         DvrWork::Sweep { apps } => {
             remove_forgotten(root, ledger, apps);
             Ok(DvrDone::default())
@@ -312,6 +314,14 @@ fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone>
     Ok(ledger.done(root, app))
 }
 
+fn clear_all(root: &Path, ledger: &Ledger, app: &str, start: &str) -> io::Result<DvrDone> {
+    let names = folders(root, app).map(|(name, _)| name);
+    for name in names.filter(|name| !start.is_empty() && name.starts_with(start)) {
+        clear(root, ledger, &[app.to_owned(), DVR.to_owned(), name])?;
+    }
+    Ok(ledger.done(root, app))
+}
+
 fn resume(
     root: &Path,
     ledger: &Ledger,
@@ -321,7 +331,16 @@ fn resume(
 ) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
     // The stream must be registered before expired folders are searched for, so that its own folder is not removed.
-    ledger.with(root, app, |usage| usage.writers.insert(stream.to_owned(), writer.clone()));
+    let is_taken = ledger.with(root, app, |usage| {
+        let is_taken = usage.writers.get(stream).is_some_and(|other| other != writer && other.is_there());
+        if !is_taken {
+            usage.writers.insert(stream.to_owned(), writer.clone());
+        }
+        is_taken
+    });
+    if is_taken {
+        return Ok(DvrDone { is_taken, ..ledger.done(root, app) });
+    }
     sweep(root, ledger, app, keep);
     let path = match path_of(root, folder) {
         Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
@@ -648,6 +667,37 @@ mod tests {
         }
         assert!(outside.join("1.ts").exists() && root.join("live").join(DVR).exists());
         assert_eq!(fs::read_dir(&*outside).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_stream_waits_for_the_one_before_it_to_finish_its_files() {
+        let (root, ledger, first, second) = (home(), Ledger::default(), Arc::new(()), Arc::new(()));
+        assert!(!resume(&root, &ledger, "a", &first).is_taken);
+        // Not named by a list yet.
+        put((&root, &ledger), "a", "1.ts", b"x").unwrap();
+        assert!(resume(&root, &ledger, "a", &second).is_taken);
+        assert_eq!(names(&root, "a"), ["1.ts"]);
+        assert!(
+            !resume(&root, &ledger, "a", &first).is_taken && !resume(&root, &ledger, "b", &second).is_taken
+        );
+        drop(first);
+        assert!(!resume(&root, &ledger, "a", &second).is_taken);
+        assert_eq!(names(&root, "a"), [""; 0]);
+    }
+
+    #[test]
+    fn folders_of_all_tracks_of_a_stream_go_together() {
+        let (root, ledger) = (home(), Ledger::default());
+        for stream in ["ll%2Fa%2Fa__video", "ll%2Fa%2Fa__audio", "ll%2Fab%2Fab__video", "a"] {
+            put((&root, &ledger), stream, "1.ts", b"x").unwrap();
+        }
+        for start in ["ll%2Fa%2Fa__", ""] {
+            let work = DvrWork::ClearAll { app: "live".to_owned(), start: start.to_owned() };
+            run(&root, &ledger, &work).unwrap();
+            let mut left: Vec<String> = folders(&root, "live").map(|(name, _)| name).collect();
+            left.sort();
+            assert_eq!(left, ["a", "ll%2Fab%2Fab__video"], "{start}");
+        }
     }
 
     #[test]

@@ -32,9 +32,12 @@ use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sounds;
-use super::{DASH, DELTA, ENDING, NAME, arrival, file_of, forgets, kept_at, start, stream_of, tailor, timed};
+use super::{
+    DASH, DELTA, ENDING, NAME, arrival, dvr, file_of, forgets, kept_at, start, stream_of, tailor, timed,
+};
 use crate::config::AppSettings;
 use crate::hub::{AsPublished, Chosen, Entry, Fit, Pick, Selection};
+use crate::jobs::ArchiveWork;
 use crate::mail::{Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{Context, Format, FormatKind};
@@ -82,9 +85,9 @@ pub(super) static APART: SinkKind = SinkKind {
     },
     stream_of: apart_stream,
     root: None,
-    file_of: |_, _| None,
-    kept_at: |_, _, _| None,
-    forgets: |_, _, _| None,
+    file_of: |_, name| Some(track_file(name)?.0),
+    kept_at: kept_apart,
+    forgets: forgets_apart,
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of,
@@ -135,14 +138,44 @@ fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
 }
 
+/// Returns the stream of a segment or an initialization section of a track, and the name of the track's playlist
+/// without its ending.
+fn track_file(name: &str) -> Option<(&str, &str)> {
+    let (id, file) = name.strip_prefix(FOLDER)?.strip_prefix('/')?.split_once('/')?;
+    let (stem, ending) = file.rsplit_once('.')?;
+    let rest = stem.strip_prefix(id)?.strip_prefix(MARK)?;
+    let (track, _) = rest.split_once('_')?;
+    let is_file = matches!(ending, "m4s" | "mp4") && !file.contains('/') && is_track(track);
+    let length = name.len().checked_sub(file.len())?.checked_add(id.len())?;
+    let length = length.checked_add(MARK.len())?.checked_add(track.len())?;
+    (is_file && !id.is_empty()).then_some((id, name.get(..length)?))
+}
+
+/// Returns the path of a track's file that viewers can go back to.
+fn kept_apart(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>> {
+    HlsSettings::of(settings).dvr()?;
+    let (_, playlist) = track_file(name)?;
+    Some(dvr::kept_of(app, playlist, name))
+}
+
+/// Returns the work that removes the segments of an ended stream's tracks.
+fn forgets_apart(app: &str, settings: &AppSettings, stem: &str) -> Option<ArchiveWork> {
+    HlsSettings::of(settings).dvr()?;
+    let id = stem.rsplit_once('/').map_or(stem, |(_, id)| id);
+    Some(dvr::clearing_all(app, &format!("{FOLDER}/{id}/{id}{MARK}")))
+}
+
 /// True if the part of a name after the stream's id is that of a track's playlist: `__video.m3u8`, `__video2.m3u8`,
 /// `__audio.m3u8`, `__audio1.m3u8`.
 fn is_of_track(rest: &str) -> bool {
     let track = rest.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(ENDING));
-    track.is_some_and(|track| {
-        let number = ["video", "audio"].iter().find_map(|kind| track.strip_prefix(kind));
-        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
-    })
+    track.is_some_and(is_track)
+}
+
+/// True if this is a track in names: `video`, `video2`, `audio`, `audio1`.
+fn is_track(track: &str) -> bool {
+    let number = ["video", "audio"].iter().find_map(|kind| track.strip_prefix(kind));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Splits a name into the text before its trailing digits, and their number.
@@ -357,6 +390,9 @@ impl Cmaf {
                     // Players get one key only, so the samples of all tracks are encrypted with the same key.
                     let of = if self.settings.protects_samples() { &self.id } else { &names.base };
                     let sealer = self.publishing.sealer(&self.settings.sealing, of);
+                    if parts {
+                        self.publishing.go_back(&format!("{}{}{ENDING}", self.folder, names.base));
+                    }
                     let new = Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms));
                     segmenter(&self.settings, new, sealer)
                 });
@@ -498,6 +534,8 @@ impl Cmaf {
             let name = format!("{folder}{}", made.name);
             if made.is_init {
                 self.publishing.init(&name, made.bytes);
+            } else if part_of(&made.name).is_some() {
+                self.publishing.part(&name, made.bytes);
             } else {
                 self.publishing.resource(&name, made.bytes);
             }

@@ -100,6 +100,8 @@ fn stream_of(name: &str) -> Option<&str> {
 
 /// Returns the stream to which a segment or an initialization section with this name belongs.
 fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
+    // Files of single tracks have names that look alike.
+    let name = Some(name).filter(|name| !name.starts_with(cmaf::FOLDER))?;
     let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
     let (stem, ending) = file.rsplit_once('.')?;
     let id = match ending {

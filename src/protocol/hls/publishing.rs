@@ -10,7 +10,7 @@ use hls::playlist::MediaPlaylist;
 use hls::segmenter::{GivenKey, Sealer, Sealing};
 
 use super::copy::HlsCopy;
-use super::dvr::{self, Dvr};
+use super::dvr::{self, Dvr, DvrSettings};
 use super::key_file::KeyFile;
 use super::settings::HlsSettings;
 use super::{DASH, NAME};
@@ -50,7 +50,8 @@ pub(super) struct Publishing {
     obsolete: Obsolete,
     /// Copies of the blobs in other places.
     copies: Vec<HlsCopy>,
-    /// The segments that viewers can go back to, for each playlist.
+    /// The settings for going back, and the segments that viewers can go back to, for each playlist.
+    window: Option<DvrSettings>,
     dvr: Vec<Dvr>,
     /// The file with the key of segments, and the key last read from it.
     key_file: Option<KeyFile>,
@@ -65,10 +66,17 @@ pub(super) struct Publishing {
 impl Publishing {
     /// Creates the publishing with the copies that the settings require of the playlist with this name.
     pub(super) fn copied(now: Now, order: &SinkOrder, seed: Seed, playlist: &str) -> Self {
-        let settings = HlsSettings::of_stream(&order.settings, &order.details);
-        let dvr = settings.dvr().map(|settings| Dvr::new(settings, &order.key.app, playlist));
         let copies = HlsCopy::wanted(order, playlist);
-        Self { copies, dvr: dvr.into_iter().collect(), ..Self::new(now, order, seed) }
+        let mut publishing = Self { copies, ..Self::new(now, order, seed) };
+        publishing.go_back(playlist);
+        publishing
+    }
+
+    /// Keeps the segments of the playlist with this name on the disk, if viewers can go back in the stream.
+    pub(super) fn go_back(&mut self, playlist: &str) {
+        if let Some(settings) = self.window.filter(|_| !self.dvr.iter().any(|dvr| dvr.is_of(playlist))) {
+            self.dvr.push(Dvr::new(settings, &self.app, playlist));
+        }
     }
 
     /// Creates the publishing of a ladder.
@@ -85,6 +93,7 @@ impl Publishing {
             version: now.wall_ms << 16,
             obsolete: Obsolete::default(),
             copies: Vec::new(),
+            window: HlsSettings::of_stream(&order.settings, &order.details).dvr(),
             dvr: Vec::new(),
             key_file: HlsSettings::of(&order.settings)
                 .key_file
@@ -122,7 +131,7 @@ impl Publishing {
     fn reach(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
         let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.is_of(name)) else { return };
         dvr.note(playlist);
-        if let Some(text) = dvr.text() {
+        if let Some(text) = dvr.text(playlist) {
             self.playlist(&format!("{name}{}", dvr::QUERY), text, progress);
         }
     }
@@ -130,7 +139,8 @@ impl Publishing {
     /// Passes a file to the copies that keep it.
     fn copy(&mut self, name: &str, bytes: &Bytes) {
         self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
-        if let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.has(name)) {
+        let windows = self.dvr.iter_mut().filter(|dvr| dvr.has(name));
+        if let Some(dvr) = windows.max_by_key(|dvr| dvr.stem().len()) {
             dvr.add(name, bytes.clone());
         }
     }
@@ -142,6 +152,11 @@ impl Publishing {
     /// Publishes a DASH manifest. Players are given the time of `calendar`, by which the media arrived.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
         self.blob(name, text.into(), Progress::ENDED, calendar, false);
+    }
+
+    /// Publishes a part of a segment, which is kept no longer than players fetch it.
+    pub(super) fn part(&mut self, name: &str, bytes: Bytes) {
+        self.blob(name, bytes, Progress::ENDED, None, false);
     }
 
     /// Publishes a file that does not grow.

@@ -134,7 +134,7 @@ const APP: &[Key] = &[
         "dvr.window",
         "0",
         "Seconds to go back",
-        "Seconds that viewers of HLS can go back in a live stream, 10 to 86400; its segments are on the disk for so long; 0: no further than the playlist",
+        "Seconds that viewers of HLS, plain or with low latency, can go back in a live stream, 10 to 86400; its segments are on the disk for so long; 0: no further than the playlist",
     ),
     key(
         HLS,

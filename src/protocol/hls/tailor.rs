@@ -39,6 +39,8 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 /// Beginnings of lines that only playlists with dates have (`hlsflags`), because date ranges require dates (RFC
 /// 8216bis §4.4.5.1).
 const DATES: [&str; 2] = ["#EXT-X-PROGRAM-DATE-TIME:", "#EXT-X-DATERANGE:"];
+/// The line before a playlist that a multivariant one lists.
+const VARIANT: &str = "#EXT-X-STREAM-INF:";
 /// Lines of a live playlist that a recording lacks.
 const OF_LIVE_PLAYLISTS: [&str; 3] = ["#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:", "#EXT-X-RENDITION-REPORT:"];
 
@@ -95,7 +97,8 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
         return reach(requested, text, date_ms);
     }
     let window = Window::of(requested.query, date_ms).and_then(|window| window.select(text));
-    let echo = echo(requested);
+    let echo = [choice_of(requested, text), echo(requested)];
+    let echo = echo.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
     let is_window = window.is_some();
     if echo.is_empty() && !is_window && is_dated {
         return None;
@@ -119,13 +122,27 @@ fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailor
     };
     let parts = dvr::list::select(text, choice)?;
     let (echo, is_dated) = (echo(requested), HlsSettings::of(requested.app).told.dates);
-    if echo.is_empty() && is_dated {
+    let has_end = choice.end_ms.is_some();
+    if echo.is_empty() && is_dated && !has_end {
         return Some(Tailored::plain(parts));
     }
     Tailored::new(parts, move |line, out| {
-        let is_kept = is_dated || !DATES.iter().any(|tag| line.starts_with(tag));
+        let is_of_live = has_end && OF_LIVE_PLAYLISTS.iter().any(|tag| line.starts_with(tag));
+        let is_kept = !is_of_live && (is_dated || !DATES.iter().any(|tag| line.starts_with(tag)));
         is_kept && with_echo(line, &echo, out).is_some()
     })
+}
+
+/// Returns the query that selects what a viewer goes back to, for the playlists of a multivariant one. Empty if
+/// viewers cannot go back, or none is selected.
+fn choice_of(requested: &Requested<'_>, text: &Bytes) -> String {
+    let can_go_back = HlsSettings::of(requested.app).dvr().is_some() && dvr::is_wanted(requested.query);
+    if !can_go_back || !text.windows(VARIANT.len()).any(|bytes| bytes == VARIANT.as_bytes()) {
+        return String::new();
+    }
+    let chosen = requested.query.iter().filter(|(name, _)| dvr::is_choice(name));
+    let pair = |(name, value): &(String, String)| format!("{name}={}", utf8_percent_encode(value, RESERVED));
+    chosen.map(pair).collect::<Vec<_>>().join("&")
 }
 
 fn path_of(name: &str) -> &str {
@@ -138,7 +155,9 @@ fn refuse(requested: &Requested<'_>) -> Option<(u16, &'static str)> {
         return Some((400, BAD_DIRECTIVES));
     }
     let is_repeated = path.ends_with(MANIFEST) || path.ends_with(ENDING);
-    (is_repeated && echo(requested).len() > ECHO_BYTES_MAX).then_some((414, TOO_LONG))
+    let chosen = requested.query.iter().filter(|(name, _)| dvr::is_choice(name));
+    let chosen: usize = chosen.map(|(_, value)| value.len()).sum();
+    (is_repeated && echo(requested).len().saturating_add(chosen) > ECHO_BYTES_MAX).then_some((414, TOO_LONG))
 }
 
 /// True if the directives of a blocking reload are well-formed; a part requires a segment (RFC 8216bis §6.2.5.2).

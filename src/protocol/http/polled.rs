@@ -129,8 +129,8 @@ pub(super) fn begin(
     }
     let viewer = Viewer::of(link, &request, file.app(ctx.apps));
     let blob = file.blob(ctx);
-    let own =
-        file.app(ctx.apps).zip(blob).and_then(|(app, blob)| sinks::viewers(app, &blob.name, &request.query));
+    let name = blob.map(|blob| blob.name.to_string()).or_else(|| file.name_below());
+    let own = file.app(ctx.apps).zip(name).and_then(|(app, name)| sinks::viewers(app, &name, &request.query));
     let protocol =
         own.or_else(|| blob.and_then(|blob| blob.viewers)).or_else(|| file.protocol(ctx.apps)).unwrap_or(VOD);
     let entry = Entry::Asked;

@@ -10,11 +10,13 @@ use hls::playlist::{MediaPlaylist, SpliceKind};
 use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks, scte35};
 
 use super::*;
+use crate::jobs::JobDone;
 use crate::mail::StreamDetails;
 use crate::protocol::{Event, OrderEvent, schema};
 use crate::types::{StreamId, StreamKey};
 
 mod captions;
+mod going_back;
 mod several_sounds;
 
 /// A sink, and the blobs published so far.
@@ -27,6 +29,9 @@ struct Rig {
     lag_ms: i64,
     /// NAL units before the slice of each picture.
     before: Bytes,
+    /// Files on the disk, by folder and name.
+    disk: BTreeMap<(String, String), Bytes>,
+    settings: Arc<AppSettings>,
 }
 
 fn video(n: u8) -> Track {
@@ -70,6 +75,8 @@ impl Rig {
             blobs: BTreeMap::new(),
             lag_ms: 0,
             before: Bytes::new(),
+            disk: BTreeMap::new(),
+            settings: order.settings,
         }
     }
 
@@ -117,6 +124,9 @@ impl Rig {
                 if let Event::Order(OrderEvent::Blob(blob)) = event {
                     blob.obsolete.forgets.iter().for_each(|name| drop(self.blobs.remove(name)));
                     self.blobs.insert(blob.name.to_string(), blob.bytes);
+                } else if let Event::Job(job) = event {
+                    let outcome = going_back::outcome(&mut self.disk, job.work);
+                    self.sink.publishing.job_done(now, JobDone { id: job.id, outcome });
                 }
             }
         }

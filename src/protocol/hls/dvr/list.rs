@@ -11,6 +11,7 @@ use bytes::Bytes;
 use hls::Playlist;
 use hls::playlist::{Date, Segment, SegmentLines};
 
+use super::edge::CONTROLS;
 use super::reach::{KEY, MARK, Mark, RANGE, RANGED};
 
 /// Delta updates leave out segments further than this many target durations from the end (RFC 8216bis §4.4.3.8).
@@ -78,7 +79,7 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
     let mut lines = String::new();
     for line in head.split_inclusive('\n') {
         match skip {
-            _ if choice.end_ms.is_some() && line.starts_with("#EXT-X-SERVER-CONTROL:") => {}
+            _ if choice.end_ms.is_some() && CONTROLS.iter().any(|start| line.starts_with(start)) => {}
             Some(_) if line.starts_with("#EXT-X-VERSION:") => {
                 lines.push_str(&format!("#EXT-X-VERSION:{SKIP_VERSION}\n"));
             }

@@ -2,7 +2,7 @@
 //! dropped them, and a playlist of its own lists them all.
 //!
 //! 1. A job reads the segments that an earlier run of the stream has left; they stay in the playlist if their form
-//!    is the same.
+//!    is the same. If that run still writes, this stream waits for it.
 //! 2. A job writes each complete segment. Live viewers are served from memory meanwhile. A segment that could not
 //!    be written, or waits too long for a slow disk, becomes a gap (`EXT-X-GAP`) when memory drops it.
 //! 3. Segments are removed by age, a chunk at a time. They are removed earlier if the disk is full or the
@@ -17,6 +17,7 @@
 //!                                     tail.list          the lines of segments that may still change
 //! ```
 
+mod edge;
 pub(super) mod list;
 mod reach;
 mod settings;
@@ -34,6 +35,7 @@ use super::ENDING;
 use super::copy::{HELD_BYTES_MAX, RETRY, reason_of};
 use crate::jobs::{AppendError, ArchiveWork, DVR, DvrDone, DvrWork, LIST, Outcome, Work, Writer};
 use crate::protocol::sinks::Query;
+use edge::Edge;
 use reach::{CHUNK, Chunk, Listed, Reach};
 pub(super) use settings::DvrSettings;
 
@@ -188,6 +190,11 @@ impl Dvr {
         path.starts_with(&self.stem)
     }
 
+    /// Returns the beginning of the names of its files.
+    pub(super) fn stem(&self) -> &str {
+        &self.stem
+    }
+
     /// True if this is the window of the playlist with this name.
     pub(super) fn is_of(&self, playlist: &str) -> bool {
         playlist.strip_suffix(ENDING) == Some(self.stem.as_str())
@@ -220,12 +227,16 @@ impl Dvr {
 
     /// Adds the new segments of the playlist in memory.
     pub(super) fn note(&mut self, live: &MediaPlaylist) {
+        let noted = (self.in_memory_from, self.next);
         self.in_memory_from = live.media_sequence;
         self.stage.is_ended |= live.ended;
         self.reach.note_independent(live.independent_segments);
         if self.stage.is_ready && !self.stage.is_cleared {
             self.take(live);
-            self.settle();
+            // A new part of the growing segment changes nothing here.
+            if noted != (self.in_memory_from, self.next) {
+                self.settle();
+            }
         }
     }
 
@@ -399,6 +410,10 @@ impl Dvr {
             self.usage = DvrDone { lists: Vec::new(), ..done.clone() };
         }
         match (doing, result) {
+            (Doing::Resume, Ok(done)) if done.is_taken => {
+                self.retry_at = now.checked_add(RETRY);
+                return self.put_back(Doing::Resume);
+            }
             (Doing::Resume, result) => {
                 self.stage.is_ready = true;
                 match result {
@@ -523,13 +538,20 @@ impl Dvr {
 
     // ---- outputs
 
-    /// Returns the text from which viewers' playlists are made; `None` before the first segment.
-    pub(super) fn text(&self) -> Option<String> {
-        (!self.reach.is_empty()).then(|| self.reach.text(self.stage.is_ended))
+    /// Returns the text from which viewers' playlists are made, with the parts of the playlist in memory; `None`
+    /// before the first segment. Numbers that continue those of an earlier run differ from the numbers in memory, by
+    /// which players ask for parts, so the text then has none.
+    pub(super) fn text(&self, live: &MediaPlaylist) -> Option<String> {
+        let edge = Edge::of(live).filter(|_| self.reach.next() == self.next);
+        (!self.reach.is_empty()).then(|| self.reach.text(self.stage.is_ended, edge.as_ref()))
     }
 
     /// Returns the next job if none is under way.
     pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
+        if self.is_settled() {
+            // The next stream of the name may have the folder, even if copies of this one are still being made.
+            self.writer = Arc::default();
+        }
         if self.doing.is_some() || self.retry_at.is_some_and(|at| at > now) {
             return None;
         }
@@ -600,7 +622,12 @@ impl Dvr {
 
 /// True if a request is for all that viewers can go back to, or for a part of it.
 pub(super) fn is_wanted(query: &Query) -> bool {
-    query.iter().any(|(name, _)| matches!(name.as_str(), "dvr" | "start" | "end"))
+    query.iter().any(|(name, _)| is_choice(name))
+}
+
+/// True if the parameter with this name selects what a viewer goes back to.
+pub(super) fn is_choice(name: &str) -> bool {
+    matches!(name, "dvr" | "start" | "end")
 }
 
 /// True if the segment, or its initialization section, is among these names.
@@ -618,8 +645,19 @@ pub(super) fn clearing(app: &str, stem: &str) -> ArchiveWork {
     ArchiveWork::Dvr(DvrWork::Clear { folder: folder_of(app, stem) })
 }
 
-/// Returns the path of a segment or initialization section that viewers can go back to. `name` is its name below
-/// the application's `streams`, `id` the id of its stream.
+/// Returns the work that removes the files of all streams' playlists whose names begin like this.
+pub(super) fn clearing_all(app: &str, start: &str) -> ArchiveWork {
+    let start = folder_of(app, start).pop().unwrap_or_default();
+    ArchiveWork::Dvr(DvrWork::ClearAll { app: app.to_owned(), start })
+}
+
+/// Returns the path of a file of a playlist, given without its ending.
+pub(super) fn kept_of(app: &str, stem: &str, name: &str) -> Vec<String> {
+    folder_of(app, stem).into_iter().chain([own_name(name).to_owned()]).collect()
+}
+
+/// Returns the path of a file that viewers can go back to. `name` is its name below the application's `streams`,
+/// `id` the id of its stream.
 pub(super) fn path_of(app: &str, name: &str, id: &str) -> Vec<String> {
     let folders = name.rsplit_once('/').map_or(String::new(), |(folders, _)| format!("{folders}/"));
     let folder = folder_of(app, &format!("{folders}{id}"));

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use hls::playlist::{Segment, SegmentLines};
 
+use super::edge::Edge;
+
 /// Number of segments in a chunk.
 pub(super) const CHUNK: usize = 16;
 /// Beginning of the comment in front of a chunk (RFC 8216 §4.1).
@@ -350,11 +352,20 @@ impl Reach {
         recent.or_else(|| self.chunks.back().map(|chunk| chunk.mark.end_ms))
     }
 
-    /// Returns the text of all segments. Segments that memory still has are not gaps.
-    pub(super) fn text(&self, is_ended: bool) -> String {
+    /// The number of the next segment.
+    pub(super) fn next(&self) -> u64 {
+        self.number.saturating_add(u64::try_from(self.recent.len()).unwrap_or(0))
+    }
+
+    /// Returns the text of all segments, with a live edge if there is one. Segments that memory still has are not gaps.
+    pub(super) fn text(&self, is_ended: bool, edge: Option<&Edge<'_>>) -> String {
         let length = self.chunks.iter().map(|chunk| chunk.text.len()).sum::<usize>();
         let mut text = String::with_capacity(length.saturating_add(8192));
-        let recent: Vec<Listed> = self.recent.iter().cloned().collect();
+        let with_parts = |listed: &Listed| {
+            let parts = edge.map(|edge| edge.parts(&listed.segment.uri)).unwrap_or_default();
+            Listed { segment: Segment { parts, ..listed.segment.clone() }, bytes: listed.bytes }
+        };
+        let recent: Vec<Listed> = self.recent.iter().map(with_parts).collect();
         let has_gaps = recent.iter().any(|listed| listed.segment.gap);
         let has_gaps = has_gaps || self.chunks.iter().any(|chunk| chunk.has_gaps);
         let version = if has_gaps { self.version.max(super::GAP_VERSION) } else { self.version };
@@ -364,7 +375,12 @@ impl Reach {
         }
         let skip = self.target.saturating_mul(super::list::SKIP_TARGETS);
         let _ = writeln!(text, "#EXT-X-TARGETDURATION:{}", self.target);
-        let _ = writeln!(text, "#EXT-X-SERVER-CONTROL:CAN-SKIP-UNTIL={skip}");
+        match edge {
+            Some(edge) => text.push_str(&edge.control),
+            None => {
+                let _ = writeln!(text, "#EXT-X-SERVER-CONTROL:CAN-SKIP-UNTIL={skip}");
+            }
+        }
         let is_ranged = recent.iter().any(|listed| !listed.segment.date_ranges.is_empty());
         if is_ranged || self.chunks.iter().any(|chunk| chunk.has_ranges) {
             let _ = writeln!(text, "{RANGED}");
@@ -377,6 +393,9 @@ impl Reach {
             }
             number = number.saturating_add(u64::try_from(segments.len()).unwrap_or(0));
             passed = passed.saturating_add(discontinuities(segments));
+        }
+        if let Some(edge) = edge.filter(|_| !is_ended) {
+            text.push_str(&edge.growing);
         }
         if is_ended {
             text.push_str("#EXT-X-ENDLIST\n");
@@ -403,7 +422,7 @@ impl Reach {
         let dated = |(at, listed): (usize, &Listed)| {
             let segment = &listed.segment;
             let date = segment.program_date_time.filter(|_| at == 0 || segment.discontinuity);
-            Segment { program_date_time: date, parts: Vec::new(), ..segment.clone() }
+            Segment { program_date_time: date, ..segment.clone() }
         };
         let segments: Vec<Segment> = segments.iter().enumerate().map(dated).collect();
         let _ = write!(text, "{}", SegmentLines { behind: None, segments: &segments });

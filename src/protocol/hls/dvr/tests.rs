@@ -147,7 +147,7 @@ impl Rig {
                 }
                 DvrWork::Drop { names, .. } => names.iter().for_each(|name| drop(self.disk.remove(name))),
                 DvrWork::Clear { .. } => self.disk.clear(),
-                DvrWork::Sweep { .. } => panic!("the server does that"),
+                DvrWork::Sweep { .. } | DvrWork::ClearAll { .. } => panic!("the server does that"),
                 DvrWork::Resume { .. } => {
                     lists.extend(
                         self.disk
@@ -157,7 +157,7 @@ impl Rig {
                     );
                 }
             }
-            let done = DvrDone { lists, app_bytes: self.bytes(), folders: 1 };
+            let done = DvrDone { lists, app_bytes: self.bytes(), folders: 1, is_taken: false };
             Outcome::Dvr(result.map(|()| done))
         });
         self.most = self.most.max(self.bytes());
@@ -175,7 +175,7 @@ impl Rig {
 
     /// A viewer's playlist.
     fn shown(&self, choice: Choice) -> Option<MediaPlaylist> {
-        let text = Bytes::from(self.dvr.text()?);
+        let text = Bytes::from(self.dvr.text(&self.live)?);
         Some(read(&select(&text, choice).unwrap().concat()))
     }
 
@@ -246,7 +246,7 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
     for (at, wanted) in all.segments.iter().enumerate() {
         for ms in [0, 1, 1999] {
             let choice = Choice { start_ms: Some(begin_ms(at) + ms), ..Choice::default() };
-            let text = Bytes::from(rig.dvr.text().unwrap());
+            let text = Bytes::from(rig.dvr.text(&rig.live).unwrap());
             let parts = select(&text, choice).unwrap().concat();
             let list = read(&parts);
             assert_eq!(list.media_sequence, all.media_sequence + u64::try_from(at).unwrap());
@@ -284,8 +284,10 @@ fn a_beginning_an_end_and_a_change_are_those_of_the_whole() {
     let mut lines: BTreeMap<String, String> = BTreeMap::new();
     for ms in (begin_ms(0)..begin_ms(all.segments.len())).step_by(700) {
         let choice = Choice { start_ms: Some(ms), is_sliding: true, ..Choice::default() };
-        let text = String::from_utf8(select(&Bytes::from(rig.dvr.text().unwrap()), choice).unwrap().concat())
-            .unwrap();
+        let text = String::from_utf8(
+            select(&Bytes::from(rig.dvr.text(&rig.live).unwrap()), choice).unwrap().concat(),
+        )
+        .unwrap();
         let (_, start) = text.split_once("#EXT-X-START:TIME-OFFSET=").unwrap();
         let (offset, rest) = start.split_once(",PRECISE=YES\n").unwrap();
         let first = read(text.as_bytes()).segments[0].program_date_time.unwrap();
@@ -504,7 +506,7 @@ fn a_stream_with_more_than_its_share_gives_up_its_oldest() {
     }
     assert_eq!(rig.shown(Choice::default()).unwrap().segments.len(), 60);
     // Another stream has begun, and the two use nearly all bytes.
-    let usage = DvrDone { lists: Vec::new(), app_bytes: 95_000, folders: 2 };
+    let usage = DvrDone { lists: Vec::new(), app_bytes: 95_000, folders: 2, is_taken: false };
     rig.segment(1000, false);
     assert!(rig.hand_out());
     rig.disk.insert("cam000000061.m4s".into(), Bytes::from(vec![7; 1000]));
@@ -577,7 +579,7 @@ fn a_day_of_segments_costs_text_alone_and_a_beginning_is_found_in_it() {
         }
     }
     let began = Instant::now();
-    let text = Bytes::from(reach.text(false));
+    let text = Bytes::from(reach.text(false, None));
     println!("{} bytes of text in {:?}", text.len(), began.elapsed());
     assert!(text.len() < segments * 60, "{} bytes", text.len());
     let start = BEGUN_MS + i64::try_from(segments).unwrap() * 2000 - 30_000;

@@ -12,6 +12,8 @@ import { WebRtcPlayer, isSupported } from "./play_webrtc.js";
 /** Technologies, by their names in an order. */
 export const NAMES = { webrtc: "WebRTC", "ll-hls": "low-latency HLS", hls: "HLS", dash: "DASH", vod: "recording", flv: "HTTP-FLV" };
 const DEFAULT_ORDER = ["webrtc", "flv", "hls"];
+/** Technologies over which the viewer can go back. */
+const REACHING = ["hls", "ll-hls"];
 const TYPES = ["mp4", "webm"];
 const CAN = { webrtc: isSupported, flv: isDashSupported, hls: isHlsSupported, "ll-hls": isHlsSupported, dash: isDashSupported, vod: () => true };
 /** Pauses between rounds; the last one goes on. */
@@ -33,16 +35,17 @@ const partsOf = (path) => path.split("/").filter((part) => part !== "" && part !
  * @property {string[]} [types] endings of recordings
  * @property {string | null} [token]
  * @property {URLSearchParams} [query] goes with each request
- * @property {boolean} [dvr] the viewer can go back, which HLS alone can
+ * @property {boolean} [dvr] the viewer can go back, over plain or low-latency HLS
  * @property {number} [latency] seconds behind the newest segment, over HLS and DASH
  */
 
 /** The technologies to try, in their order. */
 export function orderOf({ id, order, dvr }) {
   if (id.startsWith(FILES)) return ["vod"];
-  if (dvr) return ["hls"];
   const wanted = (order ?? []).map((name) => name.trim().toLowerCase());
   const known = wanted.filter((name, n) => Object.hasOwn(NAMES, name) && wanted.indexOf(name) === n);
+  const backwards = known.filter((name) => REACHING.includes(name));
+  if (dvr) return backwards.length ? backwards : REACHING.slice(0, 1);
   return known.length ? known : DEFAULT_ORDER;
 }
 
@@ -61,13 +64,12 @@ function playerFor(video, { technology, id }, options, events) {
   switch (technology) {
     case "flv":
       return new FlvPlayer(video, { url: url(`${name}.flv`) }, events);
-    case "hls": {
-      const all = new URL(url(`streams/${path}.m3u8`));
+    case "hls":
+    case "ll-hls": {
+      const all = new URL(url(technology === "hls" ? `streams/${path}.m3u8` : `streams/ll-hls/${name}/${name}__master.m3u8`));
       if (dvr) all.searchParams.set("dvr", "true");
       return new HlsPlayer(video, { url: all.href, latency, goesBack: dvr }, events);
     }
-    case "ll-hls":
-      return new HlsPlayer(video, { url: url(`streams/ll-hls/${name}/${name}__master.m3u8`), latency }, events);
     case "dash":
       return new DashPlayer(video, { url: url(`streams/${name}/${name}.mpd`), latency }, events);
     case "vod": {

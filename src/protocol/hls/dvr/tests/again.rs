@@ -1,5 +1,7 @@
 //! Work on the disk that is repeated or given up, and lists of an earlier run.
 
+use hls::playlist::LowLatency;
+
 use super::*;
 use crate::config::AppSettings;
 use crate::mail::StreamDetails;
@@ -351,4 +353,50 @@ fn jobs_count_for_the_application_of_the_stream() {
     let mut publishing = Publishing::copied(now, &order, Seed::from_number(1), "cam.m3u8");
     let Some(Event::Job(job)) = publishing.poll(now) else { panic!("no job") };
     assert_eq!(job.app.as_deref(), Some("live"), "{:?}", job.work);
+}
+
+#[test]
+fn numbers_of_an_earlier_run_are_not_those_by_which_parts_are_asked_for() {
+    let low = || {
+        let part_target = Duration::from_millis(300);
+        Box::new(LowLatency { part_target, can_block_reload: true, ..LowLatency::default() })
+    };
+    let mut rig = Rig::new(settings(600, 1 << 30), 1, BTreeMap::new());
+    rig.live.low_latency = Some(low());
+    for _ in 0..40 {
+        rig.segment(1000, false);
+        rig.settle();
+    }
+    assert!(rig.shown(Choice::default()).unwrap().low_latency.unwrap().can_block_reload);
+    let mut next = Rig::new(settings(600, 1 << 30), 100, rig.disk);
+    next.live.low_latency = Some(low());
+    next.settle();
+    for _ in 0..3 {
+        next.segment(1000, false);
+        next.settle();
+    }
+    let shown = next.shown(Choice::default()).unwrap();
+    assert!(shown.segments.len() == 43 && shown.media_sequence == 1, "{shown}");
+    assert!(shown.low_latency.is_none_or(|low| !low.can_block_reload));
+}
+
+#[test]
+fn a_stream_that_is_back_at_once_waits_for_the_files_of_the_one_before_it() {
+    let mut rig = Rig::new(settings(600, 1 << 30), 1, BTreeMap::new());
+    for _ in 0..3 {
+        let taken = DvrDone { is_taken: true, ..DvrDone::default() };
+        rig.done(Some(Outcome::Dvr(Ok(taken))));
+        rig.segment(1000, false);
+        assert!(!rig.hand_out() && rig.shown(Choice::default()).is_none(), "nothing is written meanwhile");
+        rig.now += RETRY;
+        rig.dvr.handle_timeout(rig.now);
+        assert!(rig.hand_out() && matches!(rig.job, Some(DvrWork::Resume { .. })));
+    }
+    rig.settle();
+    rig.segment(1000, false);
+    assert_eq!(rig.shown(Choice::default()).unwrap().segments.len(), 4);
+    let writer = Writer::of(&rig.dvr.writer);
+    rig.dvr.finish();
+    rig.settle();
+    assert!(!writer.is_there(), "the next one may begin");
 }
