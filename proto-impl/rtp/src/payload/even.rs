@@ -11,6 +11,8 @@
 const ADDED_MAX: usize = 30;
 /// Bytes of a packet besides its payload: IP, UDP, RTP, extensions, SRTP tag.
 const HEAD_BYTES: usize = 28 + 12 + 12 + 16;
+/// Length of the audio that may follow in the same send: of one packet of usual rates, or of two.
+const AUDIO_BYTES: usize = 400;
 /// Cost of a send, in packets.
 const SEND_COST: usize = 4;
 /// Maximum number of pieces for which common lengths are tried, and of lengths tried for each.
@@ -117,7 +119,7 @@ impl Plan {
         let padded = lengths.iter().zip(&padding).map(|(length, padding)| length + usize::from(*padding));
         let mut sends = 1usize;
         let mut run: Option<(usize, bool)> = None;
-        for length in padded.chain(std::iter::once(0)) {
+        for length in padded.chain(std::iter::once(AUDIO_BYTES)) {
             run = Some(match run {
                 Some((segment, ended)) if ended || length > segment => {
                     sends = sends.saturating_add(1);
@@ -200,7 +202,7 @@ mod tests {
 
     /// Number of sends for payloads of these lengths, with audio behind them.
     fn sends(lengths: impl Iterator<Item = usize>) -> usize {
-        let datagrams: Datagrams = lengths.chain([80]).map(|length| vec![0; length]).collect();
+        let datagrams: Datagrams = lengths.chain([AUDIO_BYTES]).map(|length| vec![0; length]).collect();
         let mut from = 0;
         (0..).take_while(|_| datagrams.run(from, 64).map(|run| from = run.next).is_some()).count()
     }
@@ -217,7 +219,9 @@ mod tests {
         let h264 = config();
         let mut sends_of = Vec::new();
         let all = [
-            (&[300][..], (1, 1)),
+            (&[300][..], (2, 2)),
+            // A message in front of a small picture.
+            (&[9_600, 200], (3, 2)),
             (&[9_001], (1, 1)),
             (&[9_003], (2, 1)),
             (&[2_250, 2_260, 2_240, 2_270], (5, 1)),
