@@ -216,7 +216,7 @@ impl Load {
 }
 
 /// The media of all publishers.
-pub fn clip(bits_per_second: u64) -> Result<Arc<Clip>, String> {
+pub fn clip(bits_per_second: u64, slices: usize) -> Result<Arc<Clip>, String> {
     let clip = Clip::read(SAMPLE).and_then(|clip| clip.padded(bits_per_second));
-    clip.map(Arc::new).map_err(|error| error.to_string())
+    clip.map(|clip| Arc::new(clip.sliced(slices))).map_err(|error| error.to_string())
 }
