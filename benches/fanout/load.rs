@@ -218,8 +218,8 @@ impl Load {
     }
 }
 
-/// Returns the clip of all publishers, padded to this bit rate.
-pub fn clip(bits_per_second: u64) -> Result<Arc<Clip>, String> {
+/// Returns the clip of all publishers, padded to this bit rate, with pictures of `slices` slices.
+pub fn clip(bits_per_second: u64, slices: usize) -> Result<Arc<Clip>, String> {
     let clip = Clip::read(SAMPLE).and_then(|clip| clip.padded(bits_per_second));
-    clip.map(Arc::new).map_err(|error| error.to_string())
+    clip.map(|clip| Arc::new(clip.sliced(slices))).map_err(|error| error.to_string())
 }

@@ -122,7 +122,7 @@ fn run(options: &Options) -> Result<(), String> {
 fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, String> {
     let server = Server::start(kind, options).map_err(|error| error.to_string())?;
     let pid = server.pid();
-    let clip = load::clip(options.bits_per_second)?;
+    let clip = load::clip(options.bits_per_second, options.slices)?;
     let gop = Duration::from_millis(clip.gop_ms());
     let mut load = Load::new(server.addresses, options.class, options.spins())?;
     load.publish(options.streams, &clip)?;

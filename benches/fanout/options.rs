@@ -22,6 +22,7 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
   --seconds S        measured time of one round (10)
   --rounds R         rounds, each with every server in turn (3)
   --bitrate KBPS     of one stream, video and audio together (2500)
+  --slices N         NAL units of a picture, as encoders with several threads make them (1)
   --servers LIST     millstream, millstream@W (with W workers), nginx (only RTMP), mediamtx (RTMP, RTSP, SRT, WebRTC),
                      srs, srs-realtime (RTMP, HTTP-FLV), zlmediakit (RTMP, FLV over HTTP and WebSocket, RTSP, SRT),
                      floor, floor-message, other (--other)
@@ -155,6 +156,7 @@ pub struct Options {
     pub window: Duration,
     pub rounds: usize,
     pub bits_per_second: u64,
+    pub slices: usize,
     pub servers: Vec<Kind>,
     /// The program of [`Kind::Other`].
     pub other: Option<PathBuf>,
@@ -196,6 +198,7 @@ pub fn parse() -> Result<Command, String> {
         window: Duration::from_secs(10),
         rounds: 3,
         bits_per_second: 2_500_000,
+        slices: 1,
         servers: Vec::new(),
         other: None,
         stalled: 0,
@@ -214,6 +217,7 @@ pub fn parse() -> Result<Command, String> {
             Long("streams") => options.streams = number(&mut parser)?,
             Long("seconds") => options.window = Duration::from_secs(number(&mut parser)?),
             Long("rounds") => options.rounds = number(&mut parser)?,
+            Long("slices") => options.slices = number(&mut parser)?,
             Long("bitrate") => options.bits_per_second = number::<u64>(&mut parser)? * 1000,
             Long("servers") => servers = text(&mut parser)?,
             Long("other") => options.other = Some(text(&mut parser)?.into()),

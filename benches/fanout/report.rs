@@ -112,6 +112,7 @@ pub fn json(options: &Options, all: &[Measured]) -> Value {
         "stalled": options.stalled,
         "seconds": options.window.as_secs(),
         "bits_per_second": options.bits_per_second,
+        "slices": options.slices,
         "pinned": options.pinned(),
         "readers_spin": options.spins(),
         "rounds": all.iter().map(Measured::json).collect::<Vec<_>>(),

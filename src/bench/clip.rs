@@ -84,6 +84,8 @@ struct Padding {
     inter_bytes: u64,
     /// Filler bytes, enough for the largest frame.
     ones: Bytes,
+    /// Number of NAL units that the filler is divided into.
+    slices: usize,
 }
 
 /// A parsed clip.
@@ -234,8 +236,18 @@ impl Clip {
             .sum();
         let inter_bytes = video.checked_div(parts).unwrap_or(0);
         let largest = usize::try_from(inter_bytes * KEY_FACTOR * 2).unwrap_or(0);
-        self.padding = Some(Padding { inter_bytes, ones: vec![0xff; largest].into() });
+        self.padding = Some(Padding { inter_bytes, ones: vec![0xff; largest].into(), slices: 1 });
         Ok(self)
+    }
+
+    /// Divides the bytes that a padded picture has in addition into this number of NAL units of unlike sizes, as slices
+    /// are.
+    #[must_use]
+    pub fn sliced(mut self, slices: usize) -> Self {
+        if let Some(padding) = &mut self.padding {
+            padding.slices = slices.max(1);
+        }
+        self
     }
 
     /// Returns metadata and parameter sets, which are sent first; the metadata is wrapped as publishers send it to
@@ -419,7 +431,14 @@ impl Source {
         let has = u64::try_from(piece.body.len() + stamp.sei().len()).unwrap_or(0);
         let wanted_now = wanted.saturating_sub(self.excess);
         let missing = usize::try_from(wanted_now.saturating_sub(has)).unwrap_or(0);
-        let body = with(&piece.body, at, &stamp.padded_sei(missing, &padding.ones));
+        // Sizes of slices vary by up to 30 % of their mean.
+        let sequence = usize::try_from(stamp.sequence % 1000).unwrap_or(0);
+        let share = |slice: usize| match padding.slices {
+            1 => missing,
+            slices => missing / slices * (70 + (sequence * 31 + slice * 47) % 61) / 100,
+        };
+        let nals = (0..padding.slices).map(|slice| stamp.padded_sei(share(slice), &padding.ones));
+        let body = with(&piece.body, at, &nals.collect::<Vec<_>>().concat());
         self.excess = (self.excess + body.len() as u64).saturating_sub(wanted);
         body.into()
     }
@@ -548,5 +567,21 @@ mod tests {
             Clip::of(Vec::new(), audio).unwrap().padded(1).map(|clip| clip.period_ms),
             Err(ClipError::NotPaddable)
         );
+    }
+
+    #[test]
+    fn a_padded_picture_is_divided_into_slices_of_unlike_sizes() {
+        let lengths = |slices| {
+            let clip = Clip::read(SAMPLE).unwrap().padded(2_500_000).unwrap().sliced(slices);
+            let mut source = Source::new(Arc::new(clip)).carrying(true, false);
+            let unit = std::iter::from_fn(|| source.next_unit(0)).nth(10).unwrap();
+            let nals = Nals::new(&unit.body[AVC_HEAD_BYTES..], 4).map(|nal| nal.unwrap().len());
+            (nals.collect::<Vec<usize>>(), Stamp::in_nals(&unit.body[AVC_HEAD_BYTES..]).map(|of| of.sequence))
+        };
+        let ((one, first), (four, second)) = (lengths(1), lengths(4));
+        assert_eq!((four.len(), first, second), (one.len() + 3, Some(10), Some(10)));
+        let (whole, parts): (usize, usize) = (one.iter().sum(), four.iter().sum());
+        assert!(whole.abs_diff(parts) < whole / 5, "{one:?} {four:?}");
+        assert!(four[..4].windows(2).all(|two| two[0].abs_diff(two[1]) > 50), "{four:?}");
     }
 }

@@ -212,6 +212,30 @@ mod tests {
         assert!(!b.readable || b.receive(&mut batch).is_err());
     }
 
+    /// A picture with its audio as the tail: one send, or, without segmentation offload, one for each.
+    #[test]
+    fn a_run_with_a_shorter_tail_arrives_without_offload_too() {
+        let socket = || {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            UdpSocket::for_many(socket).unwrap()
+        };
+        for segments in [64, 1] {
+            let (a, mut b) = (socket(), socket());
+            a.segments.set(segments.min(a.segments.get()));
+            let to = Remote::of(b.socket.local_addr().unwrap());
+            let mut datagrams = Datagrams::new();
+            let lengths = [1180, 1180, 1180, 350];
+            lengths.iter().for_each(|length| datagrams.push(&vec![7; *length], &[]));
+            assert_eq!(datagrams.run(0, 64).map(|run| run.next), Some(lengths.len()));
+            assert_eq!(a.send(to, &datagrams), (datagrams.bytes(), 0));
+            let received = receive_all(&mut b, &mut Batch::default(), lengths.len());
+            let mut received: Vec<usize> = received.iter().map(|(_, bytes)| bytes.len()).collect();
+            received.sort_unstable_by(|a, b| b.cmp(a));
+            assert_eq!(received, lengths);
+        }
+    }
+
     #[test]
     fn a_peer_that_cannot_be_sent_to_takes_nothing_from_the_others() {
         let socket = || {

@@ -131,6 +131,11 @@ impl<'a> Header<'a> {
         self.write_with(false, out);
     }
 
+    /// Like [`Header::write`], announcing padding: the last byte of the packet is the number of padding bytes.
+    pub fn write_padded(&self, out: &mut Vec<u8>) {
+        self.write_with(true, out);
+    }
+
     fn write_with(&self, padding: bool, out: &mut Vec<u8>) {
         let mut first = VERSION << 6 | u8::try_from(self.csrcs.len()).unwrap_or(0) & CSRC_COUNT;
         first |= if padding { PADDING } else { 0 };
@@ -211,10 +216,15 @@ impl<'a> Packet<'a> {
     pub fn write(&self, out: &mut Vec<u8>) {
         self.header.write_with(self.padding > 0, out);
         out.extend_from_slice(self.payload);
-        if let Some(zeros) = self.padding.checked_sub(1) {
-            out.extend(std::iter::repeat_n(0, usize::from(zeros)));
-            out.push(self.padding);
-        }
+        write_padding(self.padding, out);
+    }
+}
+
+/// Appends padding of `count` bytes: zeros followed by the count.
+pub fn write_padding(count: u8, out: &mut Vec<u8>) {
+    if let Some(zeros) = count.checked_sub(1) {
+        out.extend(std::iter::repeat_n(0, usize::from(zeros)));
+        out.push(count);
     }
 }
 

@@ -76,6 +76,10 @@ pub struct LoggedPacket {
     pub timestamp: u32,
     /// The marker bit.
     pub marker: bool,
+    /// Number of padding bytes with which the packet has the length of those before it, for peers that remove padding.
+    pub padding: u8,
+    /// True if the packet may be sent in one with the next.
+    pub joins: bool,
 }
 
 /// A unit in the log of a track, shared by all viewers of the track.
@@ -389,7 +393,7 @@ mod tests {
     const RTT: Duration = Duration::from_millis(50);
 
     fn packet(payload: &Bytes, timestamp: u32) -> LoggedPacket {
-        LoggedPacket { payload: payload.clone(), timestamp, marker: false }
+        LoggedPacket { payload: payload.clone(), timestamp, marker: false, padding: 0, joins: false }
     }
 
     fn at(start: Instant, ms: u64) -> Instant {

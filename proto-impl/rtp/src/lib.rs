@@ -26,6 +26,7 @@ pub use demux::is_rtcp;
 pub use error::Error;
 pub use header::{
     CSRCS_MAX, Csrcs, EXTENSION_HEAD_BYTES, ExtensionBlock, HEADER_BYTES, Header, Packet, header_length,
+    write_padding,
 };
 pub use key_frame::{KEY_FRAME_INTERVAL, KeyFrameRequests};
 pub use ntp::{NtpAnchor, NtpTime};

@@ -1,6 +1,6 @@
 //! Sent packets, which are encrypted in place or from a shared payload.
 
-use rtp::{Header, header_length};
+use rtp::{Header, header_length, write_padding};
 use wire::Datagrams;
 
 use crate::OWN_SOURCES_MAX;
@@ -73,6 +73,28 @@ impl Outbound {
             let start = packet.len();
             header.write(packet);
             self.keys.rtp.seal_rtp_to(name, start, payload, packet);
+        });
+        Ok(())
+    }
+
+    /// Like [`Self::seal`], with `padding` bytes of padding behind the payload, including their count; none if it is 0.
+    pub fn seal_padded(
+        &mut self,
+        header: &Header<'_>,
+        (payload, padding): (&[u8], u8),
+        out: &mut Datagrams,
+    ) -> Result<(), Error> {
+        if padding == 0 {
+            return self.seal(header, payload, out);
+        }
+        let name = self.next(header.ssrc.value(), header.sequence_number.value())?;
+        out.push_made(|packet| {
+            let start = packet.len();
+            header.write_padded(packet);
+            let head = packet.len().saturating_sub(start);
+            packet.extend_from_slice(payload);
+            write_padding(padding, packet);
+            self.keys.rtp.seal_rtp(name, start, head, packet);
         });
         Ok(())
     }

@@ -404,3 +404,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_padded_packet_is_what_a_reader_expects() {
+    for profile in PROFILES {
+        let (mut keys, mut peer) = contexts(profile);
+        for (number, padding) in (0..).zip([0, 1, 2, 255]) {
+            let (header, mut out) = (header(7, number), Datagrams::new());
+            keys.seal_padded(&header, (b"payload", padding), &mut out).unwrap();
+            let mut bytes = out.get(0).to_vec();
+            assert_eq!(bytes.len(), keys.sealed_length(&header, 7) + usize::from(padding));
+            let length = peer.unprotect(&mut bytes).unwrap();
+            let packet = Packet::read(&bytes[..length]).unwrap();
+            assert_eq!(packet, Packet { header, payload: b"payload", padding });
+        }
+    }
+}

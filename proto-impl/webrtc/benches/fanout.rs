@@ -10,6 +10,10 @@
 //! in nanoseconds per packet. `cut` is the cost of packetizing, incurred once for all viewers. `held` is the
 //! memory that a peer reports, and `resident` the growth of the process per viewer, first after connecting and
 //! then after receiving data. `resident` is meaningful only in the first line, because later runs reuse memory.
+//!
+//! Then follow streams as encoders make them: in slices of unlike sizes, with audio that waits for the next picture.
+//! `sends` is the number of sends with segmentation offload for a picture with its audio, to a viewer. With `cargo bench ... -- count`, this part
+//! runs alone, for 100 viewers: under callgrind, it tells the instructions of a packet.
 
 #![allow(
     clippy::disallowed_methods,
@@ -28,21 +32,122 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 use dtls::{Identity, SrtpProfile};
 use ice::Path;
-use media::codec::{Codec, CodecConfig, h264};
+use media::codec::{Codec, CodecConfig, h264, opus};
 use netsim::MediaSource;
 use rtp::{Header, NtpAnchor, PayloadType, SequenceNumber, Ssrc};
-use sdp::{Description, Direction, MediaKind};
+use sdp::{Description, Direction, Feedback, MediaKind};
 use srtp::{MasterKey, Outbound, Profile};
 use webrtc::{Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
 use wire::Datagrams;
 
 const VIDEO: SectionId = SectionId(0);
+const AUDIO: SectionId = SectionId(1);
 /// Mean size of a frame in bytes, for 2.5 Mb/s at 30 frames per second. Every 30th frame is eight times as
 /// large as the others.
 const PICTURE_BYTES: usize = 2_500_000 / 8 / (29 + 8);
 const FRAMES: u64 = 240;
+/// Pictures of a stream as encoders make them: feedback is overdue after some seconds.
+const PICTURES: u64 = 75;
 
 fn main() {
+    if std::env::args().any(|argument| argument == "count") {
+        return shaped(100);
+    }
+    measured();
+    shaped(10);
+}
+
+/// Streams as encoders make them.
+fn shaped(viewers: u64) {
+    println!("| slices | audio | viewers | sends a picture | packets | bytes |\n|---|---|---|---|---|---|");
+    for (slices, audio) in [(1, false), (1, true), (4, false), (4, true), (8, true)] {
+        shape(viewers, slices, audio);
+    }
+}
+
+/// Divides a picture of one slice into slices of unlike sizes, as x264 with `sliced-threads` makes them.
+fn sliced(unit: &[u8], slices: usize, random: &mut crypto::Random) -> Vec<u8> {
+    let (head, body) = unit[4..].split_first().unwrap();
+    let weights: Vec<usize> = (0..slices).map(|_| 70 + (random.u64() % 60) as usize).collect();
+    let total: usize = weights.iter().sum();
+    let (mut out, mut from, mut sum) = (Vec::new(), 0, 0);
+    for weight in weights {
+        sum += weight;
+        let piece = &body[from..body.len() * sum / total];
+        from += piece.len();
+        out.extend(u32::try_from(piece.len() + 1).unwrap().to_be_bytes());
+        out.push(*head);
+        out.extend_from_slice(piece);
+    }
+    out
+}
+
+fn shape(viewers: u64, slices: usize, audio: bool) {
+    let start = Instant::now();
+    let (server, client) = configs(SrtpProfile::AeadAes128Gcm);
+    let mut peers: Vec<_> = (0..viewers).map(|n| connect_both(start, n, &server, &client)).collect();
+    let mut media = MediaSource::new(&Seed::from_number(7)).gop(60).sizes(PICTURE_BYTES, 0);
+    let mut random = Seed::from_number(3).random();
+    let config = CodecConfig::H264(h264::Config::read(MediaSource::video_config()).unwrap());
+    let sound = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
+    let payload_bytes = Peer::payload_bytes_max(&server);
+    let mut track = Track::new(Codec::H264, payload_bytes).unwrap();
+    let mut audio_track = Track::new(Codec::Opus, payload_bytes).unwrap().join_audio();
+    let (mut sends, mut packets, mut bytes) = (0u64, 0u64, 0u64);
+    let mut out = Datagrams::new();
+    for n in 0..PICTURES {
+        let Some(unit) = media.by_ref().find(|unit| unit.is_video) else { return };
+        let now = start + Duration::from_millis(unit.dts_ms);
+        let payload = sliced(&unit.payload, slices, &mut random);
+        let picture = track.push(now, &config, unit.key_frame, (unit.dts_ms * 90) as u32, &payload).unwrap();
+        let due = (n * 50 / 30..(n + 1) * 50 / 30).filter(|_| audio);
+        let sounds: Vec<_> = due
+            .map(|n| {
+                // A packet of 20 ms in stereo (RFC 6716 §3.1), of 128 kb/s with a variable rate.
+                let packet = [&[0xfc][..], &vec![7; 300 + (random.u64() % 40) as usize]].concat();
+                audio_track.push(now, &sound, false, (n * 960) as u32, &packet).unwrap()
+            })
+            .collect();
+        for (peer, client) in &mut peers {
+            for unit in &sounds {
+                assert!(peer.send(AUDIO, unit, now));
+            }
+            assert!(peer.send(VIDEO, &picture, now));
+            let log = |section| Some(if section == VIDEO { track.log() } else { audio_track.log() });
+            while let Some(path) = peer.poll_transmit(now, log, &mut out) {
+                let is_media = |n: usize| !(192..224).contains(&out.get(n)[1]);
+                // The first second has the mid and other things of a beginning; reports are not counted.
+                if n >= 30 && (0..out.len()).all(is_media) {
+                    let mut from = 0;
+                    while let Some(run) = out.run(from, 64) {
+                        (from, sends) = (run.next, sends + 1);
+                    }
+                    (packets, bytes) = (packets + out.len() as u64, bytes + out.bytes() as u64);
+                }
+                let back = Path::udp(path.remote, path.local);
+                (0..out.len()).for_each(|n| client.handle_datagram(now, back, &mut out.get(n).to_vec()));
+                out.clear();
+            }
+            carry(now, client, peer);
+            for peer in [peer, client] {
+                peer.handle_timeout(now);
+                while let Some(event) = peer.poll_event() {
+                    black_box(event);
+                }
+            }
+        }
+    }
+    let per = |of: u64| of as f64 / viewers as f64 / (PICTURES - 30) as f64;
+    println!(
+        "| {slices} | {} | {viewers} | {:.2} | {:.2} | {:.0} |",
+        if audio { "50 packets a second" } else { "none" },
+        per(sends),
+        per(packets),
+        per(bytes),
+    );
+}
+
+fn measured() {
     for (dtls, srtp) in [
         (SrtpProfile::AeadAes128Gcm, Profile::AeadAes128Gcm),
         (SrtpProfile::Aes128CmSha1_80, Profile::Aes128CmHmacSha1_80),
@@ -170,20 +275,52 @@ fn configs(profile: SrtpProfile) -> (Arc<Config>, Arc<Config>) {
     (config(IceMode::Lite { config: Arc::default(), addresses }, 1), config(IceMode::Full(Arc::default()), 2))
 }
 
-/// Connects a session and returns the server's end.
+/// Connects a session of video and returns the server's end.
 fn connect(now: Instant, n: u64, server: &Arc<Config>, client: &Arc<Config>) -> Peer {
+    connect_sections(now, n, &[(MediaKind::Video, Codec::H264)], server, client).0
+}
+
+/// Connects a session of video and audio.
+fn connect_both(now: Instant, n: u64, server: &Arc<Config>, client: &Arc<Config>) -> (Peer, Peer) {
+    let sections = [(MediaKind::Video, Codec::H264), (MediaKind::Audio, Codec::Opus)];
+    connect_sections(now, n, &sections, server, client)
+}
+
+fn connect_sections(
+    now: Instant,
+    n: u64,
+    sections: &[(MediaKind, Codec)],
+    server: &Arc<Config>,
+    client: &Arc<Config>,
+) -> (Peer, Peer) {
     let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
     let mut client =
         Peer::new(now, Arc::clone(client), anchor, Seed::from_number(n).derive("client", 0)).unwrap();
     let mut server =
         Peer::new(now, Arc::clone(server), anchor, Seed::from_number(n).derive("server", 0)).unwrap();
     client.add_local(now, "203.0.113.7:5000".parse().unwrap()).unwrap();
-    let preference =
-        |direction| MediaPreference { direction, formats: offered_formats(Codec::H264, 96), msid: None };
-    let offer = client.offer(&[(MediaKind::Video, preference(Direction::RecvOnly))]).unwrap().write();
+    let first = |codec| if codec == Codec::Opus { 111 } else { 96 };
+    let preference = |direction, codec| MediaPreference {
+        direction,
+        formats: offered_formats(codec, first(codec)),
+        msid: None,
+    };
+    // Like a browser, the client does not ask for audio again.
+    let like_browsers = |mut of: MediaPreference, codec| {
+        let asks = |feedback: &Feedback| codec != Codec::Opus || *feedback != Feedback::Nack;
+        of.formats.iter_mut().for_each(|format| format.feedback.retain(asks));
+        of
+    };
+    let offered: Vec<_> = sections
+        .iter()
+        .map(|(kind, codec)| (kind.clone(), like_browsers(preference(Direction::RecvOnly, *codec), *codec)))
+        .collect();
+    let offer = client.offer(&offered).unwrap().write();
     let offer = Description::read(offer.as_bytes()).unwrap();
-    let answer =
-        server.handle_offer(now, &offer, |_, _| Some(preference(Direction::SendOnly))).unwrap().write();
+    let codec_of =
+        |media: &sdp::Media| sections.iter().find(|(kind, _)| *kind == media.kind).map(|(_, codec)| *codec);
+    let accept = |media: &sdp::Media| Some(preference(Direction::SendOnly, codec_of(media)?));
+    let answer = server.handle_offer(now, &offer, |_, media| accept(media)).unwrap().write();
     client.handle_answer(now, &Description::read(answer.as_bytes()).unwrap()).unwrap();
     let mut connected = 0;
     while connected < 2 {
@@ -195,7 +332,7 @@ fn connect(now: Instant, n: u64, server: &Arc<Config>, client: &Arc<Config>) -> 
             }
         }
     }
-    server
+    (server, client)
 }
 
 fn carry(now: Instant, from: &mut Peer, to: &mut Peer) {

@@ -135,6 +135,16 @@ impl Pacer {
         !self.pausing
     }
 
+    /// True if the path limits the rate.
+    pub(crate) const fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// True if nothing makes video wait: neither the path nor a pause.
+    pub(crate) const fn is_free(&self) -> bool {
+        !self.is_limited() && !self.pausing
+    }
+
     /// Returns the time at which video may leave again; `None` unless video is paused.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let at = self.at.filter(|_| self.pausing)?;
@@ -145,6 +155,10 @@ impl Pacer {
     }
 
     fn leak(&mut self, now: Instant) {
+        // Called twice for each packet of a frame, all with one time.
+        if self.at == Some(now) {
+            return;
+        }
         let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let leaked = scale(self.pace(), passed, Duration::from_secs(1));
         // Keeps fractions of a byte: `at` advances only when whole bytes have drained.

@@ -94,6 +94,11 @@ impl Redundancy {
         self.blocks = 0;
     }
 
+    /// True if packets repeat earlier ones.
+    pub(crate) const fn is_active(&self) -> bool {
+        self.blocks > 0
+    }
+
     /// Returns the redundant blocks to send with a packet; `None` to send the packet as it is.
     pub(crate) fn blocks<'l>(
         &self,
@@ -139,7 +144,8 @@ mod tests {
         let now = netsim::Clock::new().now();
         let mut log = PacketLog::new();
         let push = |&(payload, timestamp): &(&'static [u8], u32)| {
-            log.push(now, LoggedPacket { payload: Bytes::from_static(payload), timestamp, marker: false })
+            let payload = Bytes::from_static(payload);
+            log.push(now, LoggedPacket { payload, timestamp, marker: false, padding: 0, joins: false })
         };
         let ids = payloads.iter().map(push).collect();
         (log, ids)

@@ -32,6 +32,7 @@ use crate::stats::SentStats;
 
 mod catch_up;
 mod head;
+mod joined;
 mod outflow;
 mod seat;
 mod tail;
@@ -43,6 +44,7 @@ pub(crate) use outflow::{Outflow, Purpose};
 
 use catch_up::CatchUp;
 use head::Head;
+use joined::Joined;
 use tail::Tail;
 
 /// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it, the oldest are dropped.
@@ -71,6 +73,8 @@ pub struct Track {
     log: PacketLog,
     /// True if packets carry a marker bit. False for audio, because silence is not suppressed (RFC 3551 §4.1).
     marks: bool,
+    /// True if two packets may be sent as one.
+    joins: bool,
 }
 
 impl Track {
@@ -78,12 +82,22 @@ impl Track {
     /// in RTP.
     #[must_use]
     pub fn new(codec: Codec, payload_bytes_max: usize) -> Option<Self> {
+        let packetizer = Packetizer::new(codec, payload_bytes_max)?;
+        let marks = codec.kind() == media::TrackKind::Video;
         Some(Self {
-            packetizer: Packetizer::new(codec, payload_bytes_max)?,
+            packetizer: if marks { packetizer.even() } else { packetizer },
             payloads: Payloads::new(),
             log: PacketLog::new(),
-            marks: codec.kind() == media::TrackKind::Video,
+            marks,
+            joins: false,
         })
+    }
+
+    /// Lets two packets of Opus that leave together be sent as one. Not for audio of a publisher, which may be
+    /// encrypted end to end.
+    #[must_use]
+    pub fn join_audio(self) -> Self {
+        Self { joins: !self.marks, ..self }
     }
 
     /// Packetizes a unit, and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate.
@@ -102,13 +116,16 @@ impl Track {
     ) -> Result<LoggedUnit, rtp::payload::Error> {
         self.packetizer.packetize(config, key_frame, unit, &mut self.payloads)?;
         let first = self.log.next_id();
-        let payloads = self.payloads.take();
+        let payloads = self.payloads.take_padded();
         let last = payloads.len().saturating_sub(1);
         let mut of_packet = timestamp;
-        for (n, payload) in payloads.enumerate() {
+        for (n, (payload, padding)) in payloads.enumerate() {
             let next = of_packet.wrapping_add(samples(config, &payload));
-            self.log
-                .push(now, LoggedPacket { payload, timestamp: of_packet, marker: self.marks && n == last });
+            let marker = self.marks && n == last;
+            self.log.push(
+                now,
+                LoggedPacket { payload, timestamp: of_packet, marker, padding, joins: self.joins },
+            );
             of_packet = next;
         }
         let bytes = u64::try_from(unit.len()).unwrap_or(u64::MAX);
@@ -592,9 +609,19 @@ impl Sender {
             if self.agreed.is_video && !road.pacer.may_send(now) {
                 return true;
             }
-            range.start = id.next();
-            *bytes = bytes.saturating_sub(u64::try_from(packet.payload.len()).unwrap_or(0));
-            self.seal(now, (id, packet), log, road);
+            let second = log.get(id.next()).filter(|second| {
+                let joins = packet.joins && second.joins && id.next() != range.end && !self.agreed.nack;
+                joins && self.redundancy.as_ref().is_none_or(|redundancy| !redundancy.is_active())
+            });
+            let joined = second
+                .and_then(|second| {
+                    Joined::new((&packet.payload, packet.timestamp), (&second.payload, second.timestamp))
+                })
+                .filter(|joined| joined.len() <= max && road.out.has_room(joined.len() + HEAD_BYTES_MAX));
+            let sent = joined.map_or(packet.payload.len(), |joined| joined.len());
+            range.start = if joined.is_some() { id.next().next() } else { id.next() };
+            *bytes = bytes.saturating_sub(u64::try_from(sent).unwrap_or(0));
+            self.seal(now, (id, packet), joined, log, road);
         }
         true
     }
@@ -628,10 +655,23 @@ impl Sender {
         self.agreed.is_video && self.agreed.rtx_payload_type.is_some()
     }
 
+    /// True if packets may be padded, unless the path limits the rate, where packets leave in pairs: for a peer that takes retransmissions in packets of their own, whose sender has to
+    /// remove padding (RFC 4588 §4). Among those that take none, libdatachannel leaves padding in fragments.
+    const fn takes_padding(&self) -> bool {
+        self.can_pad()
+    }
+
+    /// Returns the payload length of the packet that is sent next, without retransmissions.
+    pub(crate) fn next_bytes(&self, log: &PacketLog) -> Option<usize> {
+        let range = &self.waiting.front()?.packets;
+        log.get(range.start).filter(|_| range.start != range.end).map(|packet| packet.payload.len())
+    }
+
     fn seal(
         &mut self,
         now: Instant,
         (id, packet): (PacketId, &LoggedPacket),
+        joined: Option<Joined<'_>>,
         log: &PacketLog,
         road: &mut Road<'_>,
     ) {
@@ -646,9 +686,13 @@ impl Sender {
         let tells = self.heads.tell_capture_times();
         let captured = if tells { self.clock.captured(now, timestamp, road.anchor) } else { None };
         let purpose = if self.agreed.is_video { Purpose::Video } else { Purpose::Audio };
-        let payload_bytes = blocks.as_ref().map_or(packet.payload.len(), |(_, blocks)| {
-            blocks.parts(&packet.payload).iter().map(|part| part.len()).sum()
-        });
+        let pads = self.takes_padding() && !road.pacer.is_limited();
+        let padding = if pads { packet.padding } else { 0 };
+        let sent_bytes = joined.map_or(packet.payload.len(), |joined| joined.len());
+        let padded = sent_bytes.saturating_add(padding.into());
+        let payload_bytes = blocks
+            .as_ref()
+            .map_or(padded, |(_, blocks)| blocks.parts(&packet.payload).iter().map(|part| part.len()).sum());
         let stamps = road.leaves(now, &self.heads, (purpose, payload_bytes));
         let number = stamps.number;
         let repeats =
@@ -662,19 +706,23 @@ impl Sender {
             csrcs: rtp::Csrcs::default(),
             extension: self.heads.block(!self.bound || repeats, stamps, captured),
         };
-        let sealed = match &blocks {
-            Some((_, blocks)) => road.keys.seal_parts(&header, &blocks.parts(&packet.payload), road.out),
-            None => road.keys.seal(&header, &packet.payload, road.out),
+        let sealed = match (&blocks, joined) {
+            (Some((_, blocks)), _) => road.keys.seal_parts(&header, &blocks.parts(&packet.payload), road.out),
+            (None, Some(joined)) => road.keys.seal_parts(&header, &joined.parts(), road.out),
+            (None, None) => road.keys.seal_padded(&header, (&packet.payload, padding), road.out),
         };
         if sealed.is_ok() {
-            self.repairs.history.sent(self.next, id, packet.payload.len());
+            // Joined packets would each begin a range of the history, which only requests are answered from.
+            if self.agreed.nack {
+                self.repairs.history.sent(self.next, id, packet.payload.len());
+            }
             if self.agreed.is_video && self.agreed.nack {
                 self.repairs.head.sent(self.next.number());
                 self.repairs.tail.sent(now, self.next.number(), number, self.repairs.round_trip);
             }
-            self.state.sent(packet.payload.len());
+            self.state.sent(sent_bytes);
             self.sent.packets += 1;
-            self.sent.bytes += u64::try_from(packet.payload.len()).unwrap_or(0);
+            self.sent.bytes += u64::try_from(sent_bytes).unwrap_or(0);
             self.next = self.next.next();
         }
     }

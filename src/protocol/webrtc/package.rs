@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ::webrtc::Track as PacketTrack;
 use media::codec::Codec;
 use media::codec::dependency::Dependency;
-use media::{Timescale, Track, TrackId, TrackKind};
+use media::{Origin, Timescale, Track, TrackId, TrackKind};
 use rtp::history::{LoggedUnit, PacketLog};
 
 use crate::hub::{Chosen, Entry, Fit, Item, Package, PacketLogs, Packets, Parts};
@@ -110,6 +110,7 @@ impl RtcPackage {
             self.cuts.swap_remove(at);
         }
         let packets = PacketTrack::new(codec, PAYLOAD_BYTES_MAX)?;
+        let packets = if track.origin == Origin::Published { packets } else { packets.join_audio() };
         self.cuts.push(Cut {
             track: track.id,
             codec,

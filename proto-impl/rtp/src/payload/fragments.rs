@@ -3,7 +3,12 @@
 /// Divides `body` into the fewest pieces of at most `max` bytes, all of equal size except that the last may be
 /// smaller. Each piece has two flags: true for the first piece, and true for the last.
 pub(super) fn equal(body: &[u8], max: usize) -> impl Iterator<Item = (&[u8], bool, bool)> {
-    let size = equal_size(body.len(), max);
+    pieces(body, equal_size(body.len(), max))
+}
+
+/// Divides `body` into pieces of `size` bytes, of which the last may be smaller. The flags are those of [`equal`].
+pub(super) fn pieces(body: &[u8], size: usize) -> impl Iterator<Item = (&[u8], bool, bool)> {
+    let size = size.max(1);
     let last = body.len().div_ceil(size).saturating_sub(1);
     body.chunks(size).enumerate().map(move |(n, piece)| (piece, n == 0, n == last))
 }

@@ -2,7 +2,8 @@
 //!
 //! A [`Packetizer`] divides a unit into [`Payloads`], which all viewers of a stream share; packet headers,
 //! which differ between viewers, are written elsewhere. Fragments of one unit are of **equal size**, except
-//! that the last may be smaller, so that a frame can be sent with segmentation offload.
+//! that the last may be smaller, so that a frame can be sent with segmentation offload. [`Packetizer::even`] does that
+//! for frames in several slices too, and announces padding.
 //!
 //! A [`Depacketizer`] takes the [`Part`]s of one source in the order of their sequence numbers, with a flag
 //! where packets are missing. It returns complete [`Frame`]s in the format of access units: NAL units with
@@ -27,6 +28,7 @@ mod adts;
 mod audio;
 mod av1;
 mod describe;
+mod even;
 mod fragments;
 mod frames;
 mod h264;
@@ -117,6 +119,8 @@ pub struct Stats {
 pub struct Payloads {
     bytes: BytesMut,
     ends: Vec<usize>,
+    /// Padding that each payload may be sent with; none for payloads without an entry.
+    padding: Vec<u8>,
 }
 
 impl Payloads {
@@ -141,13 +145,30 @@ impl Payloads {
     /// Takes the payloads, as slices of one shared block. The last payload of a video frame must be sent with
     /// the marker bit.
     pub fn take(&mut self) -> impl ExactSizeIterator<Item = Bytes> + use<> {
+        self.take_padded().map(|(payload, _)| payload)
+    }
+
+    /// Like [`Self::take`], with the number of padding bytes (RFC 3550 §5.1) that give each payload the length of the
+    /// longest, including the byte with their count. They are not part of the payload, and 0 without
+    /// [`Packetizer::even`].
+    pub fn take_padded(&mut self) -> impl ExactSizeIterator<Item = (Bytes, u8)> + use<> {
         let block = self.bytes.split().freeze();
+        let padding = std::mem::take(&mut self.padding);
         let mut start = 0;
-        std::mem::take(&mut self.ends).into_iter().map(move |end| {
+        std::mem::take(&mut self.ends).into_iter().enumerate().map(move |(n, end)| {
             let payload = block.slice(start..end);
             start = end;
-            payload
+            (payload, padding.get(n).copied().unwrap_or(0))
         })
+    }
+
+    /// Determines the padding of the payloads from `first` on, at most `padding_max` bytes.
+    fn pad(&mut self, first: usize, padding_max: usize) {
+        let start = |index: usize| index.checked_sub(1).and_then(|last| self.ends.get(last)).copied();
+        let length = |(index, end): (usize, &usize)| end.saturating_sub(start(index).unwrap_or(0));
+        let lengths: Vec<usize> = self.ends.iter().enumerate().skip(first).map(length).collect();
+        self.padding.resize(first, 0);
+        self.padding.extend(even::padding(&lengths, padding_max));
     }
 
     /// Appends a payload consisting of these pieces.
@@ -167,6 +188,7 @@ impl Payloads {
 pub struct Packetizer {
     format: Outgoing,
     max: usize,
+    even: bool,
 }
 
 #[derive(Debug)]
@@ -201,7 +223,14 @@ impl Packetizer {
             Codec::G711(_) => Outgoing::G711,
             Codec::Ac3 | Codec::Eac3 | Codec::Flac => return None,
         };
-        Some(Self { format, max: payload_bytes_max.max(PAYLOAD_BYTES_MIN) })
+        Some(Self { format, max: payload_bytes_max.max(PAYLOAD_BYTES_MIN), even: false })
+    }
+
+    /// Divides the slices of a picture by a common length and announces padding ([`Payloads::take_padded`]), with which a
+    /// frame leaves in one send, or in few. Padding and the headers of additional packets are at most 3 % of a unit.
+    #[must_use]
+    pub const fn even(self) -> Self {
+        Self { even: true, ..self }
     }
 
     /// Appends the payloads of `unit`, whose codec configuration is `config`. The parameter sets of `config`
@@ -215,10 +244,16 @@ impl Packetizer {
         out: &mut Payloads,
     ) -> Result<(), Error> {
         let (bytes, count) = (out.bytes.len(), out.ends.len());
+        let mut added_max = even::added_max(unit.len());
+        let added = self.even.then_some(&mut added_max);
         out.reserve(unit.len().saturating_add(unit.len() / 32));
         let done = match &mut self.format {
-            Outgoing::H264 => nal_units::packetize::<h264::H264>(config, key_frame, unit, self.max, out),
-            Outgoing::H265 => nal_units::packetize::<h265::H265>(config, key_frame, unit, self.max, out),
+            Outgoing::H264 => {
+                nal_units::packetize::<h264::H264>(config, key_frame, unit, self.max, added, out)
+            }
+            Outgoing::H265 => {
+                nal_units::packetize::<h265::H265>(config, key_frame, unit, self.max, added, out)
+            }
             Outgoing::Vp8 => {
                 vp8::packetize(unit, self.max, out);
                 Ok(())
@@ -236,6 +271,8 @@ impl Packetizer {
         if done.is_err() {
             out.bytes.truncate(bytes);
             out.ends.truncate(count);
+        } else if self.even {
+            out.pad(count, added_max);
         }
         done
     }

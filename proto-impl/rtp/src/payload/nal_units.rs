@@ -11,7 +11,7 @@ use media::nal;
 use wire::Reader;
 
 use super::frames::{Assemble, Ending};
-use super::{Error, Payloads, fragments};
+use super::{Error, Payloads, even, fragments};
 
 /// Length of a size field in an aggregation packet.
 const SIZE_BYTES: usize = 2;
@@ -68,28 +68,64 @@ struct Aggregate<'a, 'o> {
     nals: Vec<&'a [u8]>,
     bytes: usize,
     max: usize,
+    /// Fragments have the maximum size, not that of equal parts.
+    even: bool,
     out: &'o mut Payloads,
 }
 
-/// Packetizes a unit; see [`super::Packetizer::packetize`].
+/// Packetizes a unit; see [`super::Packetizer::packetize`]. With `added_max`, fragments of all NAL units get a common
+/// length, and the number of bytes that padding may add is reduced by the headers of additional packets.
 pub(super) fn packetize<F: NalFormat>(
     config: &CodecConfig,
     key_frame: bool,
     unit: &[u8],
     max: usize,
+    added_max: Option<&mut usize>,
     out: &mut Payloads,
 ) -> Result<(), Error> {
     // An aggregate must not exceed the range of its 16-bit sizes.
-    let max = max.min(usize::from(u16::MAX));
-    let mut aggregate = Aggregate { nals: Vec::new(), bytes: 0, max, out };
-    if key_frame && !nal::Nals::new(unit, 4).flatten().any(F::is_sps) {
-        F::parameter_sets(config).for_each(|set| aggregate.add::<F>(set));
+    let mut max = max.min(usize::from(u16::MAX));
+    let has_sets = !key_frame || nal::Nals::new(unit, 4).flatten().any(F::is_sps);
+    let even = added_max.is_some();
+    if let Some(added_max) = added_max {
+        let units = sets_and_units::<F>(config, has_sets, unit).flatten();
+        let lengths = units.filter(|nal| is_sent::<F>(nal)).map(<[u8]>::len);
+        let lengths: Vec<usize> = lengths.collect();
+        let heads = (F::HEAD_BYTES + FU_BYTES, F::HEAD_BYTES);
+        (max, *added_max) = even::common_length(&lengths, max, heads, *added_max);
     }
-    for nal in nal::Nals::new(unit, 4) {
-        aggregate.add::<F>(nal.map_err(|_| Error::BadUnit)?);
+    divide::<F>(config, has_sets, unit, (max, even), out)
+}
+
+/// Appends payloads of at most `max` bytes; `even` as in [`Aggregate`].
+pub(super) fn divide<F: NalFormat>(
+    config: &CodecConfig,
+    has_sets: bool,
+    unit: &[u8],
+    (max, even): (usize, bool),
+    out: &mut Payloads,
+) -> Result<(), Error> {
+    let mut aggregate = Aggregate { nals: Vec::new(), bytes: 0, max, even, out };
+    for nal in sets_and_units::<F>(config, has_sets, unit) {
+        aggregate.add::<F>(nal?);
     }
     aggregate.flush::<F>();
     Ok(())
+}
+
+/// Iterates over the NAL units of a unit, with the parameter sets of its configuration before them unless it has some.
+fn sets_and_units<'a, F: NalFormat>(
+    config: &'a CodecConfig,
+    has_sets: bool,
+    unit: &'a [u8],
+) -> impl Iterator<Item = Result<&'a [u8], Error>> {
+    let sets = F::parameter_sets(config).filter(move |_| !has_sets).map(Ok);
+    sets.chain(nal::Nals::new(unit, 4).map(|nal| nal.map_err(|_| Error::BadUnit)))
+}
+
+/// True if packets carry the NAL unit.
+fn is_sent<F: NalFormat>(nal: &[u8]) -> bool {
+    split_head::<F>(nal).is_some() && !F::says_nothing(nal)
 }
 
 impl<'a> Aggregate<'a, '_> {
@@ -127,7 +163,8 @@ impl<'a> Aggregate<'a, '_> {
         let (head, kind) = F::fragment_head(head);
         let head = head.get(..F::HEAD_BYTES).unwrap_or_default();
         let room = self.max.saturating_sub(F::HEAD_BYTES + FU_BYTES);
-        for (piece, first, last) in fragments::equal(body, room) {
+        let size = if self.even { room } else { fragments::equal_size(body.len(), room) };
+        for (piece, first, last) in fragments::pieces(body, size) {
             let flags = if first { FU_START } else { 0 } | if last { FU_END } else { 0 };
             self.out.push(&[head, &[flags | kind], piece]);
         }

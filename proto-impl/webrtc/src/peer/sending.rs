@@ -176,14 +176,32 @@ impl Sending {
     }
 }
 
-/// Fills a run of datagrams. Audio goes first, because it is small and must not wait for video.
+/// Maximum bytes of waiting video behind which audio is sent; with more, another send follows before it.
+const BEFORE_AUDIO_MAX: u64 = 32 << 10;
+
+/// True if audio is sent as the shorter tail of the video's last run, and not in a send of its own: if the video leaves now
+/// and is not shorter.
+fn follows<'l>(senders: &[Sender], log: &impl Fn(SectionId) -> Option<&'l PacketLog>, pacer: &Pacer) -> bool {
+    let next = |is_video| {
+        let those = senders.iter().filter(move |sender| sender.is_video() == is_video);
+        those.filter_map(|sender| sender.next_bytes(log(sender.section)?)).next()
+    };
+    let video = senders.iter().filter(|sender| sender.is_video());
+    let waits = video.map(Sender::waiting_bytes).fold(0, u64::saturating_add);
+    let fits = pacer.is_free() && waits <= BEFORE_AUDIO_MAX;
+    fits && next(true).is_some_and(|video| next(false).is_some_and(|audio| audio <= video))
+}
+
+/// Fills a run of datagrams. Audio is small and must not wait for video: it goes first, unless it can follow video in
+/// the same send.
 fn fill<'l>(
     now: Instant,
     senders: &mut [Sender],
     log: &impl Fn(SectionId) -> Option<&'l PacketLog>,
     road: &mut Road<'_>,
 ) {
-    for video in [false, true] {
+    let first = follows(senders, log, road.pacer);
+    for video in [first, !first] {
         for sender in senders.iter_mut().filter(|sender| sender.is_video() == video) {
             let Some(log) = log(sender.section).filter(|_| sender.has_waiting()) else { continue };
             if !sender.fill(now, log, road) {

@@ -430,3 +430,35 @@ fn a_source_takes_a_format_of_its_own_clock_alone() {
     assert!(!bench.sender.take_format(&section(Codec::G711(g711::Law::A)), None));
     assert_eq!(bench.sender.agreed.payload_type.number(), 100);
 }
+
+/// Pushes two packets of 20 ms and returns the payload lengths of what leaves.
+fn two_sounds(bench: &mut Bench, at: u32) -> Vec<(u32, usize)> {
+    for timestamp in [at, at + 960] {
+        bench.push(timestamp, &[&[0xfc][..], &[7; 79]].concat());
+    }
+    bench.sent().iter().map(|(_, timestamp, bytes)| (*timestamp, *bytes)).collect()
+}
+
+#[test]
+fn two_packets_of_audio_leave_as_one_unless_each_is_protected() {
+    let mut bench = Bench::with(Codec::Opus, "0", &[Extension::Mid], Some(63));
+    bench.track = Track::new(Codec::Opus, 1146).unwrap().join_audio();
+    let together = two_sounds(&mut bench, 0);
+    let [(first, bytes)] = together[..] else { panic!("{together:?}") };
+    assert_eq!(bytes, 1 + 79 + 79);
+    // The next one has the time that follows both.
+    let next = two_sounds(&mut bench, 1920);
+    assert_eq!(next, [(first.wrapping_add(1920), 1 + 79 + 79)]);
+    // With redundancy each packet carries the one before: all of them stay apart.
+    bench.sender.set_loss(10, false);
+    assert_eq!(two_sounds(&mut bench, 3840).len(), 2);
+
+    // A peer that asks again gets packets that have numbers of their own.
+    let mut bench = Bench::new(Codec::Opus, "0");
+    bench.track = Track::new(Codec::Opus, 1146).unwrap().join_audio();
+    assert_eq!(two_sounds(&mut bench, 0).len(), 2);
+
+    // Audio of a publisher is sent as it came.
+    let mut bench = Bench::with(Codec::Opus, "0", &[Extension::Mid], Some(63));
+    assert_eq!(two_sounds(&mut bench, 0).len(), 2);
+}

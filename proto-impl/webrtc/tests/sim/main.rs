@@ -25,4 +25,5 @@ mod loss;
 mod narrow;
 mod rebinding;
 mod rooms;
+mod sends;
 mod waiting;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use ::webrtc::{MediaPreference, offered_formats};
 use crypto::Seed;
 use media::codec::{Codec, g711};
-use sdp::{Direction, MediaKind};
+use sdp::{Direction, Feedback, MediaKind};
 use wire::Datagrams;
 
 use super::client::{ClientEvent, RtcClient};
@@ -33,7 +33,10 @@ impl RtcPlayer {
             formats: codecs.iter().flat_map(|(codec, first)| offered_formats(*codec, *first)).collect(),
             msid: None,
         };
-        let sections = vec![(MediaKind::Audio, takes(&AUDIO)), (MediaKind::Video, takes(&VIDEO))];
+        let mut audio = takes(&AUDIO);
+        // Like browsers, the player does not ask for audio again.
+        audio.formats.iter_mut().for_each(|format| format.feedback.retain(|of| *of != Feedback::Nack));
+        let sections = vec![(MediaKind::Audio, audio), (MediaKind::Video, takes(&VIDEO))];
         RtcClient::new(now, signal, seed, sections).map(Self)
     }
 
