@@ -29,6 +29,9 @@ impl TrackId {
     /// The data track of splice information ([`crate::scte35`]), with times in milliseconds. PTS is the time
     /// of the splice.
     pub const CUES: Self = Self(8);
+    /// The data track of subtitles ([`crate::subtitles`]), with times in milliseconds. PTS is the time at which a
+    /// cue appears.
+    pub const SUBTITLES: Self = Self(11);
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
     /// Upper bound of ids.
@@ -426,6 +429,7 @@ mod tests {
         assert_eq!(TrackId::nth(TrackKind::Data, 0), Some(TrackId::DATA));
         assert_eq!(TrackId::nth(TrackKind::Data, 1), Some(TrackId::METADATA));
         assert_eq!(TrackId::nth(TrackKind::Data, 2), Some(TrackId::CUES));
+        assert_eq!(TrackId::nth(TrackKind::Data, 3), Some(TrackId::SUBTITLES));
         let last = TrackId::nth(TrackKind::Data, 15).unwrap();
         assert!(!last.is_derived() && last.is_data() && last.index() == 15);
         assert_eq!(TrackId::nth(TrackKind::Video, 16), None);

@@ -11,7 +11,8 @@
 //!    no longer fetch them.
 //! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s, given their [`Outline`]s,
 //!    for DASH players.
-//! 6. Units pass two stages first: [`Lineup`] aligns tracks that arrive at different times, and [`Dates`]
+//! 6. [`Subtitles`] are made beside the segments of another rendition.
+//! 7. Units pass two stages first: [`Lineup`] aligns tracks that arrive at different times, and [`Dates`]
 //!    determines the dates of units.
 //!
 //! This module reads no clock, serves no requests and stores no files: the owner passes the time, stores files
@@ -20,6 +21,7 @@
 
 mod cues;
 mod dates;
+mod left;
 mod lineup;
 mod manifest;
 mod mp4;
@@ -27,6 +29,7 @@ mod names;
 mod outline;
 mod protect;
 mod seal;
+mod subtitles;
 mod ts;
 mod window;
 
@@ -41,6 +44,7 @@ pub use names::{Names, Suffix};
 pub use outline::{Accessibility, Outline};
 pub use protect::is_protectable;
 pub use seal::{GivenKey, Scope, Sealer, Sealing};
+pub use subtitles::{LINES_MAX, Line, Subtitles, SubtitlesOf, Zero};
 pub use ts::{Cut, TsSegmenter};
 pub use window::{Mark, NUMBERS_FROM_MS, PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, Start, Window};
 

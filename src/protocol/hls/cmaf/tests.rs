@@ -16,6 +16,7 @@ use crate::types::{StreamId, StreamKey};
 
 mod captions;
 mod several_sounds;
+mod subtitles;
 
 /// A sink, and the blobs published so far.
 struct Rig {

@@ -28,6 +28,7 @@ mod list;
 mod manifest;
 mod rung;
 mod sounds;
+mod subtitles;
 #[cfg(test)]
 mod tests;
 
@@ -50,6 +51,7 @@ use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sink;
+use super::subtitles::Spoken;
 use super::{DASH, DELTA, ENDING, NAME, start, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Blobs, Chosen, Entry, Selection};
@@ -170,6 +172,7 @@ struct Ladder {
     /// Renditions; at most as many as a stream may have tracks.
     rungs: Vec<Rung>,
     around: Around,
+    subtitles: Spoken,
     shown: Shown,
 }
 
@@ -218,19 +221,22 @@ impl Ladder {
             Layout::Together => (main.map_or(&order.details.folder, |main| &main.folder).clone(), settings),
             Layout::Apart => (format!("{}/{id}/", cmaf::FOLDER), settings.of_single_tracks()),
         };
+        let start = start(now);
+        let subtitles = subtitles::of(&settings, layout, &order.key.id, start);
         Self {
             layout,
             stream: order.stream,
             key: order.key.clone(),
             folder,
             settings,
-            start: start(now),
+            start,
             publishing: Publishing::of_ladder(now, order, seed, Arc::clone(&id)),
             main: id,
             clock: Clock::new(),
             lag: Lag::default(),
             rungs: Vec::new(),
             around: Around::default(),
+            subtitles,
             shown: Shown::default(),
         }
     }
@@ -438,6 +444,7 @@ impl Ladder {
             self.publish_rung(ctx.blobs, rung, Vec::new());
         }
         (self.rungs, self.around.absent) = (rungs, absent);
+        self.publish_subtitles(ctx.blobs);
         if is_news {
             self.publish_master(ctx.now.mono, ctx.blobs);
         }
@@ -589,6 +596,7 @@ impl Ladder {
         if ready.iter().any(|rung| !rung.keys.is_empty()) {
             self.settings.told.captions.declare(seen, &mut list);
         }
+        self.settings.told.languages.declare(&mut list, &subtitles::shared(&self.main));
         let text = list.to_string();
         if text != self.shown.text {
             let name = format!("{}{}{ending}", self.folder, self.main);
@@ -661,6 +669,7 @@ impl Presenter for Ladder {
         }
         let at_ms = self.clock.shared(entry).dts_ms;
         let splice_ms = at_ms.saturating_add(entry.unit.pts.saturating_sub(entry.dts_ms));
+        self.subtitles.take(entry, splice_ms.saturating_sub(entry.unit.pts));
         let tags = self.settings.metadata.tags(entry);
         let place = Place {
             at_ms: splice_ms,
