@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::captions::Channels;
+use media::captions::Known;
 
 use crate::types::StreamKey;
 
@@ -67,8 +67,8 @@ pub struct Picture {
     pub size: Option<(u32, u32)>,
     /// Frame rate in frames per 1000 seconds.
     pub frame_rate_milli: Option<u64>,
-    /// Channels of closed captions that it has had.
-    pub captions: Channels,
+    /// Closed captions that it has had, or that its publisher announces.
+    pub captions: Known,
 }
 
 /// A description of sound, as far as it is known.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use crate::captions::Services;
 use crate::{AccessUnit, CodecConfig, Timescale};
 
 /// Maximum number of tracks of a stream; further ones are not carried.
@@ -238,6 +239,8 @@ pub struct Track {
     pub label: Option<Arc<str>>,
     /// Language, as a BCP 47 tag.
     pub language: Option<Arc<str>>,
+    /// Closed captions within the video that the publisher announces.
+    pub captions: Services,
     /// Rendition; `None` if the content has only one.
     pub rendition: Option<Rendition>,
     /// Origin of the track.
@@ -256,6 +259,7 @@ impl Track {
             extra: None,
             label: None,
             language: None,
+            captions: Services::NONE,
             rendition: None,
             origin: Origin::Published,
         }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 use hls::playlist::Report;
 use hls::segmenter::{Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, Zero, is_protectable};
-use media::captions::Channels;
+use media::captions::Known;
 use media::{Codec, Track, TrackKind};
 
 use self::periods::Periods;
@@ -69,7 +69,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
-    is_of_ladder: false,
+    ladder: None,
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -91,7 +91,7 @@ pub(super) static APART: SinkKind = SinkKind {
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of,
-    is_of_ladder: false,
+    ladder: None,
     is_glance: false,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
@@ -252,8 +252,8 @@ struct Shown {
     subtitles: Spoken,
     /// The multivariant playlist, as published.
     master: String,
-    /// Caption channels found in the videos so far.
-    captions: Channels,
+    /// Caption channels found in the videos so far, and those that the publisher announces.
+    captions: Known,
     /// The periods of the manifest.
     periods: Periods,
     /// The time at which the multivariant playlist could first have been published.
@@ -285,7 +285,7 @@ impl Cmaf {
         let shown = Shown {
             subtitles: Spoken::new(&settings, form),
             master: String::new(),
-            captions: Channels::NONE,
+            captions: Known::default(),
             periods: Periods::default(),
             ready_at: None,
         };

@@ -107,7 +107,7 @@ impl Cmaf {
         };
         let Some((mut list, has_pictures)) = self.ready(now).map(listed) else { return };
         if has_pictures {
-            self.settings.told.captions.declare(self.shown.captions, &mut list);
+            self.settings.told.captions.declare(&self.shown.captions, &mut list);
         }
         self.settings.told.languages.declare(&mut list, &format!("{}{SUBTITLES}", self.id));
         let text = list.to_string();
@@ -126,7 +126,7 @@ impl Cmaf {
         let mut members: Vec<String> = members.iter().map(|one| one.names().base.clone()).collect();
         let texts: Vec<Outline> = self.shown.subtitles.outlines().collect();
         members.extend(texts.iter().map(|one| one.id.clone()));
-        let accessibility = self.settings.told.captions.accessibility(self.shown.captions);
+        let accessibility = self.settings.told.captions.accessibility(&self.shown.captions);
         let outline = |one: &Mp4Segmenter| {
             let accessibility = if is_of(one, TrackKind::Video) { accessibility.clone() } else { Vec::new() };
             Outline::of(one).with_accessibility(accessibility)

@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 use hls::playlist::{MediaPlaylist, Report};
 use hls::segmenter::{GivenKey, Start};
-use media::captions::Channels;
+use media::captions::Known;
 
 use self::apart::{Board, Listed, Splice};
 use self::clock::Clock;
@@ -550,7 +550,7 @@ impl Ladder {
             picture: mail::Picture {
                 size: rung.size(),
                 frame_rate_milli: rung.frame_rate_milli(),
-                captions: rung.captions.seen,
+                captions: rung.captions.known.clone(),
             },
             is_independent: window.playlist().independent_segments,
             target,
@@ -591,10 +591,10 @@ impl Ladder {
             Layout::Apart => (9, MASTER_APART),
         };
         let mut list = list::master(version, &self.main, &ready);
-        let seen = ready.iter().fold(Channels::NONE, |seen, rung| seen.or(rung.picture.captions));
+        let known = ready.iter().fold(Known::default(), |known, rung| known.or(&rung.picture.captions));
         // Only videos have key frames.
         if ready.iter().any(|rung| !rung.keys.is_empty()) {
-            self.settings.told.captions.declare(seen, &mut list);
+            self.settings.told.captions.declare(&known, &mut list);
         }
         self.settings.told.languages.declare(&mut list, &subtitles::shared(&self.main));
         let text = list.to_string();
