@@ -76,7 +76,7 @@ const APP: &[Key] = &[
         HLS,
         subtitles::KEY,
         "",
-        "Subtitles",
+        "Languages of subtitles",
         "Languages of subtitles in lists and manifests, with their names, as en:English,de:Deutsch; cues come from the API and from script data; counts for HLS and DASH that begin to be made after a change; empty: none",
     ),
     key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
@@ -388,6 +388,11 @@ impl HlsSettings {
             Some(Keep::Newest(settings)) => Some(settings),
             Some(Keep::All(_)) | None => None,
         }
+    }
+
+    /// True if lists name subtitles; a stream with a single rendition then has a list, too.
+    pub(super) fn has_subtitles(app: &AppSettings) -> bool {
+        !Self::of(app).told.languages.is_empty()
     }
 
     /// True if samples are encrypted: tracks that cannot be protected are left out.

@@ -83,12 +83,12 @@ pub(super) static KIND: SinkKind = SinkKind {
     kept_at: |_, _, _| None,
     forgets: |_, _, _| None,
     begins_with_stream: |app, details| {
-        (details.main.is_some() || details.videos > 1 || details.sounds > 1)
-            && HlsSettings::of(app).begins_with_stream
+        let is_several = details.main.is_some() || details.videos > 1 || details.sounds > 1;
+        (is_several || HlsSettings::has_subtitles(app)) && HlsSettings::of(app).begins_with_stream
     },
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
-    is_of_ladder: true,
+    ladder: Some(HlsSettings::has_subtitles),
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
