@@ -231,7 +231,15 @@ impl Channels {
 
 /// The channels that a publisher announces, each with its language, if known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Services(Option<Arc<[(Channel, Option<String>)]>>);
+pub struct Services(Option<Arc<[Service]>>);
+
+/// An announced channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Service {
+    channel: Channel,
+    /// Language, as a code of three letters.
+    language: Option<String>,
+}
 
 impl Services {
     /// No announced channels.
@@ -250,7 +258,7 @@ impl Services {
     pub fn read(descriptor: &[u8]) -> Self {
         let mut reader = Reader::new(descriptor);
         let count = reader.u8().map_or(0, |head| head & 0x1f);
-        let mut list: Vec<(Channel, Option<String>)> = Vec::new();
+        let mut list: Vec<Service> = Vec::new();
         for _ in 0..count {
             let (Ok(code), Ok(kind), Ok(_)) = (reader.array::<3>(), reader.u8(), reader.u16()) else { break };
             let channel = match (kind & 0x80 != 0, kind & 0x3f) {
@@ -262,18 +270,19 @@ impl Services {
             let code = core::str::from_utf8(&code).ok();
             let is_known =
                 |code: &&str| code.bytes().all(|letter| letter.is_ascii_lowercase()) && *code != "und";
-            if list.iter().all(|(other, _)| *other != channel) {
-                list.push((channel, code.filter(is_known).map(ToString::to_string)));
+            if list.iter().all(|other| other.channel != channel) {
+                let language = code.filter(is_known).map(ToString::to_string);
+                list.push(Service { channel, language });
             }
         }
-        list.sort_by_key(|(channel, _)| *channel);
+        list.sort_by_key(|service| service.channel);
         Self(Some(list.into()).filter(|list: &Arc<[_]>| !list.is_empty()))
     }
 
     /// Returns the channels with their languages, CEA-608 first.
     pub fn iter(&self) -> impl Iterator<Item = (Channel, Option<&str>)> {
         let all = self.0.iter().flat_map(|list| list.iter());
-        all.map(|(channel, language)| (*channel, language.as_deref()))
+        all.map(|service| (service.channel, service.language.as_deref()))
     }
 }
 

@@ -196,9 +196,12 @@ fn script_line(name: &str, values: &str) -> Option<(String, String)> {
         return None;
     }
     let values: serde_json::Value = serde_json::from_str(values).ok()?;
-    let (told, text) = match &values {
-        serde_json::Value::String(text) => ("", text.as_str()),
-        values => (values["language"].as_str().unwrap_or(""), values["text"].as_str()?),
+    let (told, text) = match values.as_str() {
+        Some(text) => ("", text),
+        None => {
+            let member = |name| values.get(name).and_then(serde_json::Value::as_str);
+            (member("language").unwrap_or(""), member("text")?)
+        }
     };
     let text = cue_text(&escaped(text)).unwrap_or_default();
     (text.len() <= media::subtitles::TEXT_BYTES_MAX).then(|| (told.to_owned(), text))
