@@ -51,10 +51,16 @@ fn subtitles_from_the_api_are_in_lists_segments_and_manifests() {
         let mut count = 0;
         wait_for("cues in all lists", secs(40), || {
             count += 1;
-            let cue = json!({"text": format!("HELLO {count}\n& goodbye"), "duration": 2.5});
-            assert_eq!(post(cue)["success"], true);
-            let german = "WEBVTT\n\n00:00.200 --> 00:01.500\n<i>hallo</i>\n";
-            assert_eq!(server.api().post(&format!("{CALL}?language=deu"), german).json()["success"], true);
+            // Fewer than a stream takes at once.
+            if count % 5 == 1 {
+                let cue = json!({"text": format!("HELLO {count}\n& goodbye"), "duration": 2.5});
+                assert_eq!(post(cue)["success"], true);
+                let german = "WEBVTT\n\n00:00.200 --> 00:01.500\n<i>hallo</i>\n";
+                assert_eq!(
+                    server.api().post(&format!("{CALL}?language=deu"), german).json()["success"],
+                    true
+                );
+            }
             LISTS.iter().all(|(_, list)| {
                 let german = list.replace("_en", "_de");
                 contains(&said(list), "HELLO") && contains(&said(&german), "<i>hallo</i>")

@@ -26,8 +26,8 @@ const LANGUAGES: &str = "hls.subtitles";
 const OFFSET_S_MAX: f64 = 3600.0;
 /// Duration of a cue that names none, in seconds.
 const DURATION_S: f64 = 4.0;
-/// Maximum rate of cues of a stream, and of all streams of an application: time for each, and how many at once.
-const OF_STREAM: (Duration, u32) = (Duration::from_millis(100), 128);
+/// Maximum rate of cues of a stream, whose segments take no more at once, and of all streams of an application: time for each, and how many at once.
+const OF_STREAM: (Duration, u32) = (Duration::from_millis(100), 100);
 const OF_APP: (Duration, u32) = (Duration::from_millis(10), 1024);
 /// Number of rates above which those that are not in use are forgotten.
 const RATES_MAX: usize = 1024;
@@ -243,10 +243,10 @@ mod tests {
             let now = begun + Duration::from_millis(after_ms);
             (0..2000).filter(|_| rates.takes(now, (StreamId(stream), app), 1)).count()
         };
-        assert_eq!((taken(1, &live, 0), taken(1, &live, 1000), taken(2, &live, 1000)), (128, 10, 128));
+        assert_eq!((taken(1, &live, 0), taken(1, &live, 1000), taken(2, &live, 1000)), (100, 10, 100));
         let all: usize = (3..40).map(|stream| taken(stream, &live, 1000)).sum();
-        assert_eq!((all, taken(99, &other, 1000)), (1024 - 10 - 128 - (128 - 100), 128));
-        assert!(!rates.takes(begun, (StreamId(7), &other), 129), "more than ever fit");
+        assert_eq!((all, taken(99, &other, 1000)), (1024 - 10 - 100, 100));
+        assert!(!rates.takes(begun, (StreamId(7), &other), 101), "more than ever fit");
         for stream in 1000..3000 {
             rates.takes(begun + Duration::from_secs(60 * stream), (StreamId(stream), &other), 1);
         }
