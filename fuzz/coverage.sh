@@ -45,6 +45,7 @@ sources() {
         transcode) echo transcode/src ;;
         ts_demux) echo mpegts/src ;;
         scte35) echo media/src/scte35.rs ;;
+        webvtt) echo media/src/subtitles.rs ;;
         mp4_index | mp4_read) echo fmp4/src/reader fmp4/src/boxes.rs ;;
         mp4_write) echo fmp4/src/writer ;;
         webm_index) echo webm/src ;;

@@ -36,6 +36,7 @@ mod splits;
 mod srt_hostile;
 mod srt_targets;
 mod store_target;
+mod subtitle_target;
 mod transcode_target;
 mod ts_targets;
 mod turn_target;
@@ -89,6 +90,7 @@ pub use server_target::server;
 pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use store_target::store_recover;
+pub use subtitle_target::webvtt;
 pub use transcode_target::transcode;
 pub use ts_targets::{scte35, ts_demux};
 pub use turn_target::turn;
@@ -158,6 +160,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("webm_index", webm_index),
     ("webrtc_offer", webrtc_offer),
     ("webrtc_peer", webrtc_peer),
+    ("webvtt", webvtt),
     ("ws_frame", ws_frame),
     ("ws_stream", ws_stream),
     ("x509_peer", x509_peer),

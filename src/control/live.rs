@@ -13,6 +13,7 @@ use media::Position;
 use super::acceptance::Measured;
 use super::cluster::Cluster;
 use super::history::{Minutes, StreamSample};
+use super::rest::subtitles::Rates;
 use crate::auth::access::Params;
 use crate::auth::network;
 use crate::config::AppSettings;
@@ -176,6 +177,8 @@ pub(super) struct Registry {
     pub(super) ended: VecDeque<Ended>,
     /// Publishers that have left in this turn, not yet processed.
     pub(super) left: VecDeque<SessionRef>,
+    /// Rates of subtitles that callers insert.
+    pub(super) subtitle_rates: Rates,
 }
 
 /// The indexes of live streams.

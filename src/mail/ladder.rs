@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::captions::Channels;
+use media::captions::Known;
 
 use crate::types::StreamKey;
 
@@ -70,8 +70,8 @@ pub struct Picture {
     pub size: Option<(u32, u32)>,
     /// Frame rate in frames per 1000 seconds.
     pub frame_rate_milli: Option<u64>,
-    /// Channels of closed captions that were found in the video so far.
-    pub captions: Channels,
+    /// Closed captions that were found in the video so far, or that the publisher announces.
+    pub captions: Known,
 }
 
 /// A description of sound, as far as it is known.

@@ -122,9 +122,9 @@ pub struct SinkKind {
     /// Returns the blob that announces this one, and its progress once this one exists. `None` if the blob is announced only once it
     /// exists.
     pub part_of: fn(&str) -> Option<(String, Progress)>,
-    /// True if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
-    /// rendition.
-    pub is_of_ladder: bool,
+    /// Set if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
+    /// rendition, or if the function returns true: the list of a single rendition names more than that.
+    pub ladder: Option<fn(&AppSettings) -> bool>,
     /// True if requests for the sink's blobs do not count as watching the stream, and start no stream.
     pub is_glance: bool,
     /// Returns the protocol under which viewers of this blob are counted, before it exists.
@@ -155,7 +155,7 @@ pub fn maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKi
 /// Like [`maker_of`], without sinks of ladders, because a stream's name may look like a ladder's.
 #[must_use]
 pub fn plain_maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
-    let mut plain = enabled(app).filter(|kind| !kind.is_of_ladder);
+    let mut plain = enabled(app).filter(|kind| kind.ladder.is_none());
     plain.find_map(|kind| Some((kind, (kind.stream_of)(app, blob)?)))
 }
 

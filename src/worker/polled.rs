@@ -192,7 +192,7 @@ impl Polled {
         let blob = turn.blobs.get(&name.0, &name.1).filter(|blob| blob.is_fresh(turn.now.mono));
         let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));
         let may_come = if is_of_ladder {
-            grows || live.is_ladder(&wanted.key)
+            grows || has_ladder(turn, live, wanted)
         } else {
             let may_start = || live.holds.may_be_started(turn, &wanted.key) || has_view(live, &wanted.key);
             grows || stream.is_some() || !is_glance(wanted) && may_start()
@@ -455,7 +455,14 @@ impl Conns {
 }
 
 fn is_of_ladder(sink: &'static str) -> bool {
-    sinks::find(sink).is_some_and(|kind| kind.is_of_ladder)
+    sinks::find(sink).is_some_and(|kind| kind.ladder.is_some())
+}
+
+/// True if there is a ladder for the request: several renditions, or one whose list is wanted all the same.
+fn has_ladder(turn: &Turn, live: &Live, wanted: &WantedBlob) -> bool {
+    let rule = wanted.sink.and_then(sinks::find).and_then(|kind| kind.ladder);
+    let is_wanted = rule.zip(turn.apps.get(&wanted.key.app)).is_some_and(|(rule, app)| rule(app));
+    live.is_ladder(&wanted.key) || is_wanted && live.ladder(&wanted.key).next().is_some()
 }
 
 /// True if a request for the blob must not start the stream.
@@ -466,7 +473,7 @@ fn is_glance(wanted: &WantedBlob) -> bool {
 /// Returns the blob to wait for. If a blob of a ladder is requested but the key belongs to no ladder, this is the blob
 /// of the same name that a single stream makes.
 fn as_there_is(turn: &Turn, live: &Live, wanted: &WantedBlob) -> WantedBlob {
-    if !wanted.sink.is_some_and(is_of_ladder) || live.is_ladder(&wanted.key) {
+    if !wanted.sink.is_some_and(is_of_ladder) || has_ladder(turn, live, wanted) {
         return wanted.clone();
     }
     let app = turn.apps.get(&wanted.key.app);

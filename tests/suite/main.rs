@@ -88,6 +88,7 @@ mod srt;
 mod srt_interop;
 mod srt_relay;
 mod subscribed;
+mod subtitles;
 mod timed_metadata;
 mod tls;
 mod turn;

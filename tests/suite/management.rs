@@ -355,6 +355,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             // Encryption and the window exclude others that have values here.
             ("hls.encryption" | "dvr.window", value) => value.clone(),
             ("hls.captions", _) => json!("CC1=en"),
+            ("hls.subtitles", _) => json!("en:English"),
             ("hls.key_prefix", _) => json!("https://keys.example/"),
             ("hls.playlistCacheControl" | "hls.reloadCacheControl" | "hls.segmentCacheControl", _) => {
                 json!("max-age=1, public")

@@ -23,5 +23,6 @@ pub use samples::{Samples, with_four_byte_lengths};
 pub use writer::{
     BitRate, Colour, Description, EventMessage, Fragment, FragmentSample, ID3_SCHEME, IndexSample,
     MEDIA_HEAD_BYTES, PlainHead, Protection, Reference, SPLICE_SCHEME, SUBSAMPLES_MAX, Sidx, Subsample,
-    TrackIndex, file_head, file_type, init_segment, media_head, moov, plain_head, prft, recording_head, styp,
+    TextCue, TrackIndex, file_head, file_type, init_segment, media_head, moov, plain_head, prft,
+    recording_head, styp, text_init_segment, text_segment,
 };

@@ -1,14 +1,18 @@
 //! Closed captions within video: CEA-608 and CEA-708 in the SEI of H.264 and H.265 (ANSI/CTA-708-E §4.4, ETSI
-//! TS 101 154 annex B, ATSC A/53 part 4 §6.2.3).
+//! TS 101 154 annex B, ATSC A/53 part 4 §6.2.3), and in the metadata of AV1 (AV1 bitstream §5.8.2). VP9 has no place
+//! for them.
 //!
 //! Captions are not extracted from the video. This module only determines which caption channels a stream
 //! has. Channels count only if they have content, not padding.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Display, Formatter};
 
-use crate::codec::{h264, h265};
+use wire::Reader;
+
+use crate::codec::{av1, h264, h265};
 use crate::nal::Nals;
 use crate::{AccessUnit, Codec};
 
@@ -22,6 +26,10 @@ const NALS_MAX: usize = 32;
 const T35: usize = 4;
 /// Country (USA), provider (ATSC), `GA94` and the type of caption data (A/53 part 4 §6.2.3).
 const CAPTIONS: [u8; 8] = [0xb5, 0x00, 0x31, b'G', b'A', b'9', b'4', 0x03];
+/// metadata_type of METADATA_TYPE_ITUT_T35 (AV1 §6.7.1).
+const METADATA_T35: usize = 4;
+/// Maximum number of OBUs examined before the frame.
+const OBUS_MAX: usize = 16;
 /// Maximum number of bytes of a CEA-708 packet (CTA-708-E §5).
 const PACKET_BYTES_MAX: usize = 128;
 
@@ -95,10 +103,14 @@ impl Channels {
     }
 
     /// Returns the channels for which a picture has captions. `unit` has NAL units with lengths of four
-    /// bytes. Codecs other than H.264 and H.265 have no captions.
+    /// bytes, or OBUs. Codecs other than H.264, H.265 and AV1 have no captions.
     #[must_use]
     pub fn of_unit(unit: &AccessUnit, codec: Codec) -> Self {
         let mut channels = Self::NONE;
+        if codec == Codec::Av1 {
+            channels.note_obus(&unit.payload);
+            return channels;
+        }
         if codec != Codec::H264 && codec != Codec::H265 {
             return channels;
         }
@@ -118,6 +130,23 @@ impl Channels {
             body.into_iter().for_each(|body| channels.note_sei(body));
         }
         channels
+    }
+
+    /// Notes the captions in the metadata of AV1, which precedes the frame.
+    fn note_obus(&mut self, payload: &[u8]) {
+        let mut reader = Reader::new(payload);
+        for _ in 0..OBUS_MAX {
+            let Ok(obu) = av1::read_obu(&mut reader) else { return };
+            if matches!(obu.kind, av1::OBU_FRAME_HEADER | av1::OBU_FRAME) {
+                return;
+            }
+            let mut body = Reader::new(obu.body.get(..SEI_BYTES_MAX).unwrap_or(obu.body));
+            let is_t35 =
+                obu.kind == av1::OBU_METADATA && av1::read_leb128(&mut body).ok() == Some(METADATA_T35);
+            if let Some(data) = body.rest().strip_prefix(&CAPTIONS[..]).filter(|_| is_t35) {
+                self.note_data(data);
+            }
+        }
     }
 
     fn note_sei(&mut self, body: &[u8]) {
@@ -198,6 +227,92 @@ impl Channels {
             }
             rest = behind.get(size..).unwrap_or_default();
         }
+    }
+}
+
+/// The channels that a publisher announces, each with its language, if known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Services(Option<Arc<[Service]>>);
+
+/// An announced channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Service {
+    channel: Channel,
+    /// Language, as a code of three letters.
+    language: Option<String>,
+}
+
+impl Services {
+    /// No announced channels.
+    pub const NONE: Self = Self(None);
+
+    /// Reads a caption_service_descriptor (ATSC A/65 §6.9.2), without its tag and length:
+    ///
+    /// ```text
+    /// reserved(3) services(5) | for each: language(24)
+    ///   digital_cc(1) reserved(1), then caption_service_number(6), or reserved(5) line21_field(1)
+    ///   easy_reader(1) wide_aspect_ratio(1) reserved(14)
+    /// ```
+    ///
+    /// Reading stops where the descriptor is truncated; services without a valid number are skipped.
+    #[must_use]
+    pub fn read(descriptor: &[u8]) -> Self {
+        let mut reader = Reader::new(descriptor);
+        let count = reader.u8().map_or(0, |head| head & 0x1f);
+        let mut list: Vec<Service> = Vec::new();
+        for _ in 0..count {
+            let (Ok(code), Ok(kind), Ok(_)) = (reader.array::<3>(), reader.u8(), reader.u16()) else { break };
+            let channel = match (kind & 0x80 != 0, kind & 0x3f) {
+                (true, number @ 1..=63) => Channel::Service(number),
+                (true, _) => continue,
+                (false, field) => Channel::Line21(1 + 2 * (field & 1)),
+            };
+            let code = code.map(|letter| letter.to_ascii_lowercase());
+            let code = core::str::from_utf8(&code).ok();
+            let is_known =
+                |code: &&str| code.bytes().all(|letter| letter.is_ascii_lowercase()) && *code != "und";
+            if list.iter().all(|other| other.channel != channel) {
+                let language = code.filter(is_known).map(ToString::to_string);
+                list.push(Service { channel, language });
+            }
+        }
+        list.sort_by_key(|service| service.channel);
+        Self(Some(list.into()).filter(|list: &Arc<[_]>| !list.is_empty()))
+    }
+
+    /// Returns the channels with their languages, CEA-608 first.
+    pub fn iter(&self) -> impl Iterator<Item = (Channel, Option<&str>)> {
+        let all = self.0.iter().flat_map(|list| list.iter());
+        all.map(|service| (service.channel, service.language.as_deref()))
+    }
+}
+
+/// The caption channels of a video: those that have had captions, and those that are announced.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The channels that have had captions.
+    pub seen: Channels,
+    /// The announced channels.
+    pub services: Services,
+}
+
+impl Known {
+    /// Returns all channels, each with its language, if known.
+    #[must_use]
+    pub fn all(&self) -> Vec<(Channel, Option<&str>)> {
+        let announced = self.services.iter().fold(Channels::NONE, |mut all, (channel, _)| {
+            all.add(channel);
+            all
+        });
+        let language = |channel: Channel| self.services.iter().find(|(other, _)| *other == channel)?.1;
+        self.seen.or(announced).iter().map(|channel| (channel, language(channel))).collect()
+    }
+
+    /// Returns the channels of both; languages are those of `self` if it has any.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        let own = if self.services == Services::NONE { &other.services } else { &self.services };
+        Self { seen: self.seen.or(other.seen), services: own.clone() }
     }
 }
 
@@ -311,8 +426,48 @@ mod tests {
         };
         let told = of(&[6], &[0x65, 1], Codec::H264);
         assert_eq!(of(&[39 << 1, 1], &[19 << 1, 1], Codec::H265), told);
-        assert!(of(&[6], &[0x65, 1], Codec::Av1).is_empty());
+        assert!(of(&[6], &[0x65, 1], Codec::Vp9).is_empty());
+        // A temporal delimiter, metadata and a frame, each with its size.
+        let metadata = [&[4][..], &message(triples)[2..], &[0x80]].concat();
+        let size = u8::try_from(metadata.len()).unwrap();
+        let of_av1 = |obus: &[&[u8]]| {
+            let unit = AccessUnit { payload: Bytes::from(obus.concat()), ..unit(&[]) };
+            Channels::of_unit(&unit, Codec::Av1).iter().collect::<Vec<_>>()
+        };
+        let obu = [&[5 << 3 | 2, size], &metadata[..]].concat();
+        if size < 128 {
+            assert_eq!(of_av1(&[&[2 << 3 | 2, 0], &obu, &[6 << 3 | 2, 1, 0]]), told);
+        }
+        assert!(of_av1(&[&[6 << 3 | 2, 1, 0], &obu]).is_empty(), "it belongs to the next frame");
+        assert!(of_av1(&[&obu[..obu.len() - 1]]).is_empty(), "it is cut off");
         told
+    }
+
+    #[test]
+    fn t_20_announced_services_have_languages_and_those_that_lie_are_left_out() {
+        use Channel::{Line21, Service};
+        let services = [
+            &[0xe0 | 5][..],
+            b"eng\x81\x3f\xff",
+            b"SPA\x7f\x3f\xff",
+            b"und\x82\x3f\xff",
+            b"fra\x80\x3f\xff",
+            b"deu\x81\x3f\xff",
+        ];
+        let whole = services.concat();
+        let all = |bytes: &[u8], seen| {
+            let known = Known { seen, services: Services::read(bytes) };
+            known.all().into_iter().map(|(one, tag)| (one, tag.map(String::from))).collect::<Vec<_>>()
+        };
+        let eng = (Service(1), Some("eng".into()));
+        let wanted = [(Line21(3), Some("spa".into())), eng.clone(), (Service(2), None)];
+        assert_eq!(all(&whole, Channels::NONE), wanted);
+        let mut seen = Channels::NONE;
+        [Line21(1), Service(1)].into_iter().for_each(|channel| seen.add(channel));
+        assert_eq!(all(&whole[..7], seen), [(Line21(1), None), eng]);
+        for length in 0..7 {
+            assert_eq!(Services::read(&whole[..length]), Services::NONE, "{length}");
+        }
     }
 
     #[test]

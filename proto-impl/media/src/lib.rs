@@ -13,6 +13,7 @@ pub mod id3;
 pub mod language;
 pub mod nal;
 pub mod scte35;
+pub mod subtitles;
 mod time;
 #[cfg(feature = "std")]
 mod timeline;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
+use crate::captions::Services;
 use crate::{AccessUnit, CodecConfig, Timescale};
 
 /// Maximum number of tracks of a stream. Further tracks are dropped.
@@ -29,6 +30,9 @@ impl TrackId {
     /// The data track of splice information ([`crate::scte35`]), with times in milliseconds. PTS is the time
     /// of the splice.
     pub const CUES: Self = Self(8);
+    /// The data track of subtitles ([`crate::subtitles`]), with times in milliseconds. PTS is the time at which a
+    /// cue appears.
+    pub const SUBTITLES: Self = Self(11);
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
     /// Ids are below this number.
@@ -236,6 +240,8 @@ pub struct Track {
     pub label: Option<Arc<str>>,
     /// Language, as a BCP 47 tag.
     pub language: Option<Arc<str>>,
+    /// Closed captions within the video that the publisher announces.
+    pub captions: Services,
     /// Rendition; `None` if the content has only one.
     pub rendition: Option<Rendition>,
     /// Origin of the track.
@@ -254,6 +260,7 @@ impl Track {
             extra: None,
             label: None,
             language: None,
+            captions: Services::NONE,
             rendition: None,
             origin: Origin::Published,
         }
@@ -428,6 +435,7 @@ mod tests {
         assert_eq!(TrackId::nth(TrackKind::Data, 0), Some(TrackId::DATA));
         assert_eq!(TrackId::nth(TrackKind::Data, 1), Some(TrackId::METADATA));
         assert_eq!(TrackId::nth(TrackKind::Data, 2), Some(TrackId::CUES));
+        assert_eq!(TrackId::nth(TrackKind::Data, 3), Some(TrackId::SUBTITLES));
         let last = TrackId::nth(TrackKind::Data, 15).unwrap();
         assert!(!last.is_derived() && last.is_data() && last.index() == 15);
         assert_eq!(TrackId::nth(TrackKind::Video, 16), None);

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use bytes::{BufMut, BytesMut};
+use media::captions::Services;
 use wire::Reader;
 
 use crate::section::Section;
@@ -19,6 +20,8 @@ const TAG_REGISTRATION: u8 = 0x05;
 const TAG_LANGUAGE: u8 = 0x0a;
 /// Code of an undetermined language (ISO 639-2).
 const UNDETERMINED: Language = *b"und";
+/// caption_service_descriptor (ATSC A/65 §6.9.2).
+const TAG_CAPTION_SERVICE: u8 = 0x86;
 /// AC-3_descriptor (ETSI EN 300 468 annex D.3).
 const TAG_AC3: u8 = 0x6a;
 /// enhanced_ac-3_descriptor (ETSI EN 300 468 annex D.5).
@@ -296,6 +299,18 @@ fn language_in(descriptors: &[u8]) -> Option<Language> {
     None
 }
 
+/// Reads the closed captions of a stream. Reading stops at a truncated descriptor.
+fn captions_in(descriptors: &[u8]) -> Option<Services> {
+    let mut reader = Reader::new(descriptors);
+    while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
+        let body = reader.take(usize::from(length)).ok()?;
+        if tag == TAG_CAPTION_SERVICE {
+            return Some(Services::read(body)).filter(|services| *services != Services::NONE);
+        }
+    }
+    None
+}
+
 /// A program map section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pmt {
@@ -309,11 +324,20 @@ pub struct Pmt {
     pub streams: Vec<Stream>,
     /// Number of streams left out, because there are too many or their PID is already in use.
     pub streams_left_out: usize,
+    /// Closed captions of the streams that announce them.
+    pub(crate) captions: Vec<(Pid, Services)>,
     /// Languages of the streams that announce one.
     pub(crate) languages: Vec<(Pid, Language)>,
 }
 
 impl Pmt {
+    /// Returns the closed captions that the map announces within a stream.
+    #[must_use]
+    pub fn captions_of(&self, pid: Pid) -> Services {
+        let of = self.captions.iter().find(|(of, _)| *of == pid);
+        of.map_or(Services::NONE, |(_, services)| services.clone())
+    }
+
     /// Returns the language of a stream, three letters of ISO 639-2, if the map has one.
     #[must_use]
     pub fn language_of(&self, pid: Pid) -> Option<&str> {
@@ -328,7 +352,7 @@ impl Pmt {
         let info = reader.u16()? & 0x0fff;
         let is_of_cues = has_identifier(reader.take(usize::from(info))?, CUEI);
         let (mut streams, mut streams_left_out) = (Vec::<Stream>::new(), 0);
-        let mut languages = Vec::new();
+        let (mut languages, mut captions) = (Vec::new(), Vec::new());
         while !reader.is_empty() {
             let stream_type = reader.u8()?;
             let pid = Pid::new(reader.u16()?);
@@ -353,6 +377,7 @@ impl Pmt {
             } else {
                 streams.push(Stream { pid, kind });
                 languages.extend(language_in(descriptors).map(|language| (pid, language)));
+                captions.extend(captions_in(descriptors).map(|services| (pid, services)));
             }
         }
         Ok(Self {
@@ -361,6 +386,7 @@ impl Pmt {
             pcr_pid,
             streams,
             streams_left_out,
+            captions,
             languages,
         })
     }
@@ -494,6 +520,7 @@ pub(crate) mod tests {
             pcr_pid: Pid::new(0x100),
             streams: streams.collect(),
             streams_left_out: 0,
+            captions: Vec::new(),
             languages: vec![(Pid::new(0x102), *b"deu"), (Pid::new(0x108), *b"eng")],
         };
         let mut out = BytesMut::new();
@@ -519,6 +546,21 @@ pub(crate) mod tests {
         {
             assert_eq!(read(none), None, "{none:?}");
         }
+    }
+
+    #[test]
+    fn closed_captions_are_those_of_the_first_descriptor() {
+        // A video with a language and two services.
+        let descriptors = b"\x0a\x04deu\0\x86\x0d\xe2eng\x81\x3f\xffspa\x7e\x3f\xff";
+        let length = u8::try_from(descriptors.len()).unwrap();
+        let body = [&[0xe1, 0, 0xf0, 0, 0x1b, 0xe1, 0, 0xf0, length][..], descriptors].concat();
+        let pmt = Pmt::read(&section(TABLE_PMT, &body), 16).unwrap();
+        let services = pmt.captions_of(Pid::new(0x100));
+        let told: Vec<_> =
+            services.iter().map(|(channel, language)| (channel.to_string(), language)).collect();
+        assert_eq!(told, [("CC1".to_owned(), Some("spa")), ("SERVICE1".to_owned(), Some("eng"))]);
+        assert_eq!(pmt.captions_of(Pid::new(0x101)), Services::NONE);
+        assert_eq!(captions_in(b"\x86\x0d\xe2eng\x81"), None, "it is cut off");
     }
 
     #[test]

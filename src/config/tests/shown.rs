@@ -450,6 +450,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "hls.captions",
         "src/protocol/hls/captions.rs::captions_are_declared_as_they_are_seen_or_as_the_setting_says",
     ),
+    (
+        "hls.subtitles",
+        "src/protocol/hls/cmaf/tests/subtitles.rs::lists_and_manifests_have_the_languages_of_the_setting",
+    ),
     ("id3TagEnabled", "tests/suite/timed_metadata.rs::a_tag_from_the_api_is_in_the_segments_of_each_form"),
     (
         "relayRTMPMetaDataToMuxers",

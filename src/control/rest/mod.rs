@@ -35,6 +35,7 @@ pub(super) mod scan;
 mod schemas;
 mod server;
 mod subscribers;
+pub(super) mod subtitles;
 mod subtracks;
 mod timed_data;
 mod tokens;

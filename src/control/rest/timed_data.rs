@@ -19,12 +19,12 @@ use crate::types::{StreamId, WorkerId};
 /// Longest advance notice of a splice, and longest duration of a break, in seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
-fn refused(message: Option<&str>) -> Reply {
+pub(super) fn refused(message: Option<&str>) -> Reply {
     Reply::Now(Outcome::failure("").message(message).no_data_id().response(200))
 }
 
 /// Finds a live stream and the worker of its publisher.
-fn source(registry: &Registry, call: &Call<'_>) -> Result<(StreamId, WorkerId), Reply> {
+pub(super) fn source(registry: &Registry, call: &Call<'_>) -> Result<(StreamId, WorkerId), Reply> {
     let key = call.key();
     let stream = registry.find(&key).filter(|_| registry.is_live(&key));
     let source = stream.and_then(|stream| Some((stream, registry.get(&stream)?.source().worker)));

@@ -375,8 +375,13 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
     let splice = |rig: &mut Rig, body: &str| rig.post(&format!("{BASE}/a/scte35"), body).1;
     assert!(splice(&mut rig, r#"{"event":"out"}"#).contains("Stream is not available"));
     assert!(splice(&mut rig, r#"{"event":"off"}"#).contains("event is out, in or cancel"));
+    let mut told = Rig::with(&[], &[("hls.subtitles", "en")]);
+    let said = told.post(&format!("{BASE}/a/subtitles"), r#"{"text":"x"}"#).1;
+    assert!(said.contains("Stream is not available"), "{said}");
     let mut rig = Rig::new();
     assert!(rig.post(&format!("{BASE}/a/id3"), "{}").1.contains("ID3 tag is not enabled"));
+    let said = rig.post(&format!("{BASE}/a/subtitles"), r#"{"text":"x"}"#).1;
+    assert!(said.contains("Subtitles are not enabled"), "{said}");
     let text = "subscriberAuthenticationKey is not set or its length is less than 32";
     assert_eq!(rig.get(&format!("{PUSH}?subscriberId=bob")).1, failure(text));
 }

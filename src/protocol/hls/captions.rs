@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hls::playlist::{ClosedCaptions, MultivariantPlaylist, Rendition, RenditionKind};
 use hls::segmenter::Accessibility;
-use media::captions::{Channel, Channels, read_list};
+use media::captions::{Channel, Channels, Known, read_list};
 use media::{TrackKind, language};
 
 use crate::config::{Error, Values};
@@ -21,7 +21,7 @@ const SCHEMES: [&str; 2] = ["urn:scte:dash:cc:cea-608:2015", "urn:scte:dash:cc:c
 /// The captions that lists and manifests declare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Captions {
-    /// The channels found in the video.
+    /// The channels found in the video, and those that its publisher announces.
     Auto,
     /// The stream is known to have no captions.
     None,
@@ -33,8 +33,8 @@ pub(super) enum Captions {
 #[derive(Debug)]
 pub(super) struct Noted {
     pub(super) setting: Captions,
-    /// Channels found in the video so far.
-    pub(super) seen: Channels,
+    /// Channels found in the video so far, and those that its publisher announces.
+    pub(super) known: Known,
 }
 
 impl Captions {
@@ -51,19 +51,22 @@ impl Captions {
         }
     }
 
-    /// Adds the caption channels of a video unit to `seen`, if the found channels are declared.
-    pub(super) fn note(&self, seen: &mut Channels, entry: &Entry) {
+    /// Adds the caption channels of a video unit to `known`, if the found channels are declared.
+    pub(super) fn note(&self, known: &mut Known, entry: &Entry) {
         if *self != Self::Auto || entry.kind != Some(TrackKind::Video) {
             return;
         }
-        let codec = entry.tracks.get(entry.unit.track).map(|track| track.config.codec());
-        *seen = codec.map_or(*seen, |codec| seen.or(Channels::of_unit(&entry.unit, codec)));
+        let Some(track) = entry.tracks.get(entry.unit.track) else { return };
+        known.seen = known.seen.or(Channels::of_unit(&entry.unit, track.config.codec()));
+        if known.services != track.captions {
+            known.services = track.captions.clone();
+        }
     }
 
     /// Returns the channels to declare.
-    fn declared(&self, seen: Channels) -> Vec<(Channel, Option<&str>)> {
+    fn declared<'k>(&'k self, known: &'k Known) -> Vec<(Channel, Option<&'k str>)> {
         match self {
-            Self::Auto => seen.iter().map(|channel| (channel, None)).collect(),
+            Self::Auto => known.all(),
             Self::None => Vec::new(),
             Self::Given(list) => list.iter().map(|(channel, one)| (*channel, one.as_deref())).collect(),
         }
@@ -72,8 +75,8 @@ impl Captions {
     /// Declares the captions in a multivariant playlist of videos. `NONE` must be on all variants (RFC 8216 §4.3.4.2)
     /// and is written only if the stream is known to have no captions; without the attribute, players inspect the
     /// video.
-    pub(super) fn declare(&self, seen: Channels, list: &mut MultivariantPlaylist) {
-        let declared = self.declared(seen);
+    pub(super) fn declare(&self, known: &Known, list: &mut MultivariantPlaylist) {
+        let declared = self.declared(known);
         let told = match self {
             Self::None => ClosedCaptions::None,
             Self::Auto | Self::Given(_) if declared.is_empty() => return,
@@ -99,8 +102,8 @@ impl Captions {
     }
 
     /// Returns the descriptors of the captions for a manifest.
-    pub(super) fn accessibility(&self, seen: Channels) -> Vec<Accessibility> {
-        let declared = self.declared(seen);
+    pub(super) fn accessibility(&self, known: &Known) -> Vec<Accessibility> {
+        let declared = self.declared(known);
         let code = |told: Option<&str>| {
             let code = told.and_then(language::three_letters).map(|code| code.map(char::from));
             code.map_or_else(|| "und".to_owned(), |code| code.iter().collect())
@@ -133,22 +136,42 @@ mod tests {
         HlsSettings::of(&app).told.captions.clone()
     }
 
-    fn list(captions: &Captions, seen: Channels) -> String {
+    fn list(captions: &Captions, known: &Known) -> String {
         let variants = vec![Variant::default(), Variant::default()];
         let mut list = MultivariantPlaylist { variants, ..MultivariantPlaylist::default() };
-        captions.declare(seen, &mut list);
+        captions.declare(known, &mut list);
         list.to_string()
     }
 
-    fn seen() -> Channels {
+    fn seen() -> Known {
         let mut seen = Channels::NONE;
         [Channel::Line21(1), Channel::Service(2)].into_iter().for_each(|channel| seen.add(channel));
-        seen
+        Known { seen, ..Known::default() }
+    }
+
+    #[test]
+    fn announced_captions_are_declared_with_their_languages_before_they_are_seen() {
+        let services = media::captions::Services::read(b"\xe2eng\x81\x3f\xffspa\x7e\x3f\xff");
+        let known = Known { services, ..Known::default() };
+        let text = list(&setting("auto"), &known);
+        for told in [
+            "NAME=\"spa (CC1)\",LANGUAGE=\"es\",AUTOSELECT=YES,INSTREAM-ID=\"CC1\"",
+            "NAME=\"eng (SERVICE1)\",LANGUAGE=\"en\",AUTOSELECT=YES,INSTREAM-ID=\"SERVICE1\"",
+        ] {
+            assert!(text.contains(told), "{text}");
+        }
+        let values: Vec<_> = setting("auto").accessibility(&known).into_iter().map(|one| one.value).collect();
+        assert_eq!(values, ["CC1=spa", "1=lang:eng"]);
+        let given = list(&setting("CC1=de"), &known);
+        assert!(
+            given.contains("de (CC1)") && !given.contains("SERVICE1"),
+            "the setting has precedence: {given}"
+        );
     }
 
     #[test]
     fn captions_are_declared_as_they_are_seen_or_as_the_setting_says() {
-        let text = list(&setting("auto"), seen());
+        let text = list(&setting("auto"), &seen());
         for (name, auto) in [("CC1", ",AUTOSELECT=YES"), ("SERVICE2", "")] {
             let line = format!(
                 "#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID=\"captions\",NAME=\"{name}\"{auto},INSTREAM-ID=\"{name}\"\n"
@@ -156,10 +179,10 @@ mod tests {
             assert!(text.contains(&line), "{text}");
         }
         assert_eq!(text.matches(",CLOSED-CAPTIONS=\"captions\"").count(), 2, "{text}");
-        assert!(!list(&setting("auto"), Channels::NONE).contains("CAPTIONS"), "nothing is known");
-        let text = list(&setting("none"), Channels::NONE);
+        assert!(!list(&setting("auto"), &Known::default()).contains("CAPTIONS"), "nothing is known");
+        let text = list(&setting("none"), &Known::default());
         assert_eq!(text.matches("CLOSED-CAPTIONS=NONE").count(), 2, "all or none: {text}");
-        let text = list(&setting("CC1=en, CC3=spa,CC2=en"), Channels::NONE);
+        let text = list(&setting("CC1=en, CC3=spa,CC2=en"), &Known::default());
         let told = |line: &&str| line.starts_with("#EXT-X-MEDIA");
         let lines: Vec<&str> = text.lines().filter(told).collect();
         let common = "#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID=\"captions\"";
@@ -177,16 +200,16 @@ mod tests {
 
     #[test]
     fn manifests_have_a_descriptor_for_each_kind() {
-        let told = |captions: &Captions, seen| {
-            let all = captions.accessibility(seen);
+        let told = |captions: &Captions, known: &Known| {
+            let all = captions.accessibility(known);
             all.into_iter().map(|one| (one.scheme, one.value)).collect::<Vec<_>>()
         };
         let [line_21, services] = SCHEMES;
         let wanted = [(line_21, "CC1=und".to_owned()), (services, "2=lang:und".to_owned())];
-        assert_eq!(told(&setting("auto"), seen()), wanted);
+        assert_eq!(told(&setting("auto"), &seen()), wanted);
         let given = setting("CC1=en,CC3=de,SERVICE1=en");
         let wanted = [(line_21, "CC1=eng;CC3=deu".to_owned()), (services, "1=lang:eng".to_owned())];
-        assert_eq!(told(&given, Channels::NONE), wanted);
-        assert!(told(&setting("none"), seen()).is_empty());
+        assert_eq!(told(&given, &Known::default()), wanted);
+        assert!(told(&setting("none"), &seen()).is_empty());
     }
 }

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use hls::playlist::Report;
-use hls::segmenter::{Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, is_protectable};
-use media::captions::Channels;
+use hls::segmenter::{Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, Zero, is_protectable};
+use media::captions::Known;
 use media::{Codec, Track, TrackKind};
 
 use self::periods::Periods;
@@ -32,6 +32,7 @@ use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sounds;
+use super::subtitles::{self, Spoken};
 use super::{
     DASH, DELTA, ENDING, NAME, arrival, dvr, file_of, forgets, kept_at, start, stream_of, tailor, timed,
 };
@@ -47,6 +48,8 @@ use crate::types::Now;
 pub(super) const FOLDER: &str = "ll-hls";
 const MASTER: &str = "__master.m3u8";
 const MARK: &str = "__";
+/// The beginning of the names of subtitles after the stream's id; their language follows.
+const SUBTITLES: &str = "__subs_";
 /// Minimum time of the first unit on the segments' clock, in milliseconds, because other tracks may begin earlier.
 const SPARE_MS: i64 = 1000;
 /// Maximum time that the first multivariant playlist waits for a rendition that has begun, because players read it
@@ -69,7 +72,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
-    is_of_ladder: false,
+    ladder: None,
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -91,7 +94,7 @@ pub(super) static APART: SinkKind = SinkKind {
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of,
-    is_of_ladder: false,
+    ladder: None,
     is_glance: false,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
@@ -166,8 +169,11 @@ fn forgets_apart(app: &str, settings: &AppSettings, stem: &str) -> Option<Archiv
 }
 
 /// True if the part of a name after the stream's id is that of a track's playlist: `__video.m3u8`, `__video2.m3u8`,
-/// `__audio.m3u8`, `__audio1.m3u8`.
+/// `__audio.m3u8`, `__audio1.m3u8`, or that of subtitles: `__subs_en.m3u8`.
 fn is_of_track(rest: &str) -> bool {
+    if let Some(language) = rest.strip_prefix(SUBTITLES).and_then(|rest| rest.strip_suffix(ENDING)) {
+        return language.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    }
     let track = rest.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(ENDING));
     track.is_some_and(is_track)
 }
@@ -273,12 +279,14 @@ struct Epochs {
 }
 
 /// Playlist and periods of all renditions together, as published.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shown {
+    /// The subtitles beside the renditions.
+    subtitles: Spoken,
     /// The multivariant playlist, as published.
     master: String,
-    /// Caption channels found in the videos so far.
-    captions: Channels,
+    /// Caption channels found in the videos so far, and those that the publisher announces.
+    captions: Known,
     /// The periods of the manifest.
     periods: Periods,
     /// The time at which the multivariant playlist could first have been published.
@@ -301,6 +309,19 @@ impl Cmaf {
             Layout::Together => settings,
             Layout::Apart => settings.of_single_tracks(),
         };
+        let form = subtitles::Form {
+            base: &format!("{id}{SUBTITLES}"),
+            suffix: "",
+            zero: Zero { shift_ms: 0, ticks: 0 },
+            has_track: settings.dash,
+        };
+        let shown = Shown {
+            subtitles: Spoken::new(&settings, form),
+            master: String::new(),
+            captions: Known::default(),
+            periods: Periods::default(),
+            ready_at: None,
+        };
         Self {
             layout,
             id,
@@ -316,7 +337,7 @@ impl Cmaf {
             shift_ms: 0,
             dates: Dates::new(),
             lag: Lag::default(),
-            shown: Shown::default(),
+            shown,
         }
     }
 
@@ -493,6 +514,7 @@ impl Cmaf {
         }
         self.renditions = renditions;
         if changed {
+            self.publish_subtitles();
             self.publish_master(now.mono);
             self.publish_manifest(now, false);
         }
@@ -589,6 +611,7 @@ impl Cmaf {
             if self.epochs.chosen == 0 {
                 // Leaves room for other tracks, which may begin a little earlier.
                 self.shift_ms = SPARE_MS.saturating_sub(entry.dts_ms).max(0);
+                self.shown.subtitles.set_zero(Zero { shift_ms: self.shift_ms, ticks: 0 });
             }
             self.set_tracks(chosen);
         }
@@ -644,6 +667,7 @@ impl Presenter for Cmaf {
     /// Adds timed metadata to the video renditions, where players look for it, or to the first rendition if there
     /// is no video. The playlists of all renditions list splice information.
     fn take_data(&mut self, entry: &Entry) {
+        self.shown.subtitles.take(entry, 0);
         let tags = self.settings.metadata.tags(entry);
         let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(self.lag.dts_ms(entry.unit.pts)));
         let place = Place { at_ms, date_ms, zero_ms: self.shift_ms };

@@ -5,6 +5,7 @@ use hls::segmenter::Cue;
 use media::scte35::{self, Splice};
 use media::{Timescale, TrackId, id3};
 
+use super::subtitles::Languages;
 use crate::config::{Error, Values};
 use crate::hub::{Chosen, Entry, Pick};
 use crate::protocol::flv_mapping;
@@ -21,28 +22,38 @@ pub(super) struct Metadata {
     has_script_data: bool,
     /// `hls.scte35`: playlists and segments have splice information.
     has_cues: bool,
+    /// `hls.subtitles`: there are subtitles.
+    has_subtitles: bool,
 }
 
 impl Metadata {
     /// Splice information, but no tags.
-    pub(super) const DEFAULT: Self = Self { has_tags: false, has_script_data: true, has_cues: true };
+    pub(super) const DEFAULT: Self =
+        Self { has_tags: false, has_script_data: true, has_cues: true, has_subtitles: false };
 
     pub(super) fn read(values: &Values) -> Result<Self, Error> {
         Ok(Self {
             has_tags: values.boolean("id3TagEnabled")?,
             has_script_data: values.boolean("relayRTMPMetaDataToMuxers")?,
             has_cues: values.boolean("hls.scte35")?,
+            has_subtitles: !Languages::read(values)?.is_empty(),
         })
     }
 
     /// Returns the rule for the data tracks that a sink is sent.
     pub(super) const fn pick(self) -> Pick {
         match self {
+            Self { has_subtitles: true, .. } => Pick::All,
             Self { has_tags: false, has_cues: false, .. } => Pick::None,
             Self { has_tags: false, has_cues: true, .. } => Pick::Only(TrackId::CUES),
             Self { has_script_data: false, has_cues: false, .. } => Pick::Only(TrackId::METADATA),
             Self { .. } => Pick::All,
         }
+    }
+
+    /// True if publishers' script data is used.
+    pub(super) const fn has_script_data(self) -> bool {
+        self.has_script_data
     }
 
     /// Returns the tags of a unit of a data track; `None` if it has none that are wanted.
@@ -85,9 +96,14 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Returns the timestamp of time zero in segments of MPEG-TS, in ticks.
+    pub(super) fn ts_zero_ticks() -> i64 {
+        i64::try_from(mpegts::ZERO).unwrap_or(0)
+    }
+
     /// Returns the timestamp of time zero in segments of MPEG-TS, in milliseconds.
     pub(super) fn ts_zero_ms() -> i64 {
-        TICKS.to_ms(i64::try_from(mpegts::ZERO).unwrap_or(0))
+        TICKS.to_ms(Self::ts_zero_ticks())
     }
 
     /// Returns the section with its times converted to those of the segments. Encrypted times cannot be read here;
@@ -151,14 +167,14 @@ mod tests {
             values: vec![Value::object([("n", Value::Boolean(true))])],
         };
         let (tag_unit, cue_unit) = (entry(TrackId::METADATA, tag.clone()), entry(TrackId::DATA, cue.write()));
-        let both = Metadata { has_tags: true, has_script_data: true, has_cues: false };
+        let both = Metadata { has_tags: true, has_script_data: true, has_cues: false, has_subtitles: false };
         let text = both.tags(&cue_unit).unwrap();
         assert_eq!(id3::texts(&text), [("onCuePoint", "{\"n\":true}")]);
         assert_eq!((both.tags(&tag_unit), both.pick()), (Some(tag.clone()), Pick::All));
         let tags_alone = Metadata { has_script_data: false, ..both };
         assert_eq!((tags_alone.tags(&tag_unit), tags_alone.tags(&cue_unit)), (Some(tag.clone()), None));
         assert_eq!(tags_alone.pick(), Pick::Only(TrackId::METADATA));
-        let none = Metadata { has_tags: false, has_script_data: true, has_cues: false };
+        let none = Metadata { has_tags: false, has_script_data: true, has_cues: false, has_subtitles: false };
         assert_eq!((none.tags(&tag_unit), none.tags(&cue_unit), none.pick()), (None, None, Pick::None));
         assert_eq!(both.tags(&entry(TrackId::DATA, Bytes::from_static(b"no AMF"))), None);
         let section = scte35::insert(7, scte35::Kind::Out, None);

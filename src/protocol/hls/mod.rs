@@ -23,6 +23,7 @@ mod pull;
 mod settings;
 mod sink;
 mod sounds;
+mod subtitles;
 mod tailor;
 mod units;
 mod viewer;

@@ -29,6 +29,8 @@ const TS_TYPE: &str = "video/mp2t";
 const MANIFEST_TYPE: &str = "application/dash+xml";
 const SEGMENT_TYPE: &str = "video/iso.segment";
 const MP4_TYPE: &str = "video/mp4";
+/// W3C WebVTT §8.
+const TEXT_TYPE: &str = "text/vtt;charset=utf-8";
 /// The id of the job that reads the file of the key; those of copies count from 0.
 const KEY_JOB: u64 = u64::MAX;
 /// The first id of jobs on segments that viewers can go back to.
@@ -208,6 +210,7 @@ impl Publishing {
             Some("mpd") => (MANIFEST_TYPE, DASH),
             Some("ts") => (TS_TYPE, NAME),
             Some("m4s") => (SEGMENT_TYPE, NAME),
+            Some("vtt") => (TEXT_TYPE, NAME),
             Some("key") => (KEY_TYPE, NAME),
             _ => (MP4_TYPE, NAME),
         };

@@ -11,6 +11,7 @@ use url::Url;
 use super::captions::{self, Captions};
 use super::dvr::DvrSettings;
 use super::metadata::Metadata;
+use super::subtitles::{self, Languages};
 use crate::config::group::{DASH, HLS};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
 use crate::mail::{StreamDetails, StreamEnd};
@@ -70,6 +71,13 @@ const APP: &[Key] = &[
         "auto",
         "Closed captions",
         "Captions within the video (CEA-608, CEA-708) that lists and manifests declare: auto (those that are seen), none, or channels with languages, as CC1=en,CC3=es,SERVICE1=en; counts for HLS and DASH that begin to be made after a change",
+    ),
+    key(
+        HLS,
+        subtitles::KEY,
+        "",
+        "Languages of subtitles",
+        "Languages of subtitles in lists and manifests, with their names, as en:English,de:Deutsch; cues come from the API and from script data; counts for HLS and DASH that begin to be made after a change; empty: none",
     ),
     key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
     key(
@@ -164,6 +172,8 @@ pub(super) struct Told {
     pub(super) dates: bool,
     /// `hls.captions`: the closed captions that are declared.
     pub(super) captions: Captions,
+    /// `hls.subtitles`: the languages of subtitles.
+    pub(super) languages: Languages,
 }
 
 /// The HLS settings of an application.
@@ -364,7 +374,7 @@ static DEFAULTS: HlsSettings = HlsSettings {
     sealing: Sealing { scope: None, is_given: false, segments: None, prefix: String::new() },
     key_file: None,
     metadata: Metadata::DEFAULT,
-    told: Told { dates: true, captions: Captions::Auto },
+    told: Told { dates: true, captions: Captions::Auto, languages: Languages::NONE },
 };
 
 impl HlsSettings {
@@ -378,6 +388,11 @@ impl HlsSettings {
             Some(Keep::Newest(settings)) => Some(settings),
             Some(Keep::All(_)) | None => None,
         }
+    }
+
+    /// True if lists name subtitles; a stream with a single rendition then has a list, too.
+    pub(super) fn has_subtitles(app: &AppSettings) -> bool {
+        !Self::of(app).told.languages.is_empty()
     }
 
     /// True if samples are encrypted: tracks that cannot be protected are left out.
@@ -466,7 +481,11 @@ impl HlsSettings {
             sealing: sealing(values)?,
             key_file: key_file(values)?,
             metadata: Metadata::read(values)?,
-            told: Told { dates: has_flag(values, "program_date_time"), captions: Captions::read(values)? },
+            told: Told {
+                dates: has_flag(values, "program_date_time"),
+                captions: Captions::read(values)?,
+                languages: Languages::read(values)?,
+            },
         };
         check_sealing(values, &settings)?;
         let suffix = &settings.rules.suffix;

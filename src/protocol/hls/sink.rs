@@ -34,7 +34,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
-    is_of_ladder: false,
+    ladder: None,
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,

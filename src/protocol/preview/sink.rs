@@ -66,7 +66,7 @@ const KIND: SinkKind = SinkKind {
     begins_with_stream: |_, _| false,
     is_outdated: |_, _| false,
     part_of: |_| None,
-    is_of_ladder: false,
+    ladder: None,
     is_glance: true,
     viewers: |_| NAME,
     params: Params::NONE,

@@ -73,7 +73,7 @@ pub(super) const fn kind(
         begins_with_stream: |_, _| false,
         is_outdated: |_, _| false,
         part_of: |_| None,
-        is_of_ladder: false,
+        ladder: None,
         is_glance: false,
         viewers,
         params: Params::NONE,

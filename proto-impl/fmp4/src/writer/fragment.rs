@@ -76,6 +76,15 @@ impl Fragment {
         Self { sequence, parts: Vec::new() }
     }
 
+    /// Creates a fragment of these samples, none of which is video. `decode_time` is that of the first one, in ticks.
+    pub(super) fn of_samples(
+        sequence: u32,
+        (track, decode_time): (u32, u64),
+        samples: Vec<FragmentSample>,
+    ) -> Self {
+        Self { sequence, parts: vec![Part { track, decode_time, is_video: false, samples }] }
+    }
+
     /// Adds the samples of a track; call it at most once per track. A track without samples is omitted. `decode_time`
     /// is that of the first sample, in ticks (`tfdt`).
     pub fn add(&mut self, track: &Description, decode_time: u64, samples: Vec<FragmentSample>) -> &mut Self {

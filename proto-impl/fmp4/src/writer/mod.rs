@@ -10,6 +10,7 @@ mod recording;
 mod segment;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use self::out::Out;
 pub use self::protection::{Protection, SUBSAMPLES_MAX, Subsample};
 pub use self::recording::{PlainHead, plain_head, recording_head};
 pub use self::segment::{EventMessage, ID3_SCHEME, Reference, SPLICE_SCHEME, Sidx, prft, styp};
+pub use self::text::{TextCue, text_init_segment, text_segment};
 use crate::Error;
 
 /// Bit rate of a track's media (`btrt`, ISO/IEC 14496-12 §8.5.2.2). 0 means unknown.

@@ -38,6 +38,66 @@ pub(super) fn fragmented(out: &mut Out, tracks: &[&Description]) -> Result<(), E
     result
 }
 
+/// A track of WebVTT cues.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TextTrack<'a> {
+    pub(super) id: u32,
+    /// Language, as a BCP 47 tag.
+    pub(super) language: Option<&'a str>,
+}
+
+/// Writes the `moov` of an init segment for a track of cues (ISO/IEC 14496-30 §7.3).
+pub(super) fn text(out: &mut Out, track: &TextTrack<'_>) {
+    let packed = track.language.and_then(packed_language);
+    out.boxed(b"moov", |out| {
+        movie_header(out, 0, track.id);
+        out.boxed(b"trak", |out| {
+            let middle = |out: &mut Out| {
+                out.u32(track.id).u32(0);
+            };
+            times(out, b"tkhd", TRACK_FLAGS, middle, 0, |out| {
+                out.zeros(16);
+                MATRIX.iter().for_each(|value| {
+                    out.u32(*value);
+                });
+                out.zeros(8);
+            });
+            out.boxed(b"mdia", |out| {
+                let middle = |out: &mut Out| {
+                    out.u32(MOVIE_TIMESCALE.ticks());
+                };
+                times(out, b"mdhd", 0, middle, 0, |out| {
+                    out.u16(packed.unwrap_or(UNDETERMINED)).u16(0);
+                });
+                out.full(b"hdlr", 0, 0, |out| {
+                    out.u32(0).bytes(b"text").zeros(12).bytes(b"TextHandler\0");
+                });
+                extended_language(out, track.language.filter(|_| packed.is_none()));
+                out.boxed(b"minf", |out| {
+                    out.full(b"nmhd", 0, 0, |_| {});
+                    data_information(out);
+                    out.boxed(b"stbl", |out| {
+                        out.full(b"stsd", 0, 0, |out| {
+                            out.u32(1).boxed(b"wvtt", |out| {
+                                // §8.5.2.2: data_reference_index 1.
+                                out.zeros(6).u16(1).boxed(b"vttC", |out| {
+                                    out.bytes(b"WEBVTT");
+                                });
+                            });
+                        });
+                        empty_tables(out);
+                    });
+                });
+            });
+        });
+        out.boxed(b"mvex", |out| {
+            out.full(b"trex", 0, 0, |out| {
+                out.u32(track.id).u32(1).zeros(12);
+            });
+        });
+    });
+}
+
 /// Sample tables of a track, and the offset at which the media begins in the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tables<'a> {
@@ -130,7 +190,11 @@ fn movie_ticks(track: &Description, ticks: i64) -> u64 {
 
 /// Writes `mvhd` (§8.2.2).
 fn header<'a>(out: &mut Out, duration: u64, tracks: impl Iterator<Item = &'a Description>) {
-    let next = tracks.map(|track| track.id).max().unwrap_or(0).saturating_add(1);
+    movie_header(out, duration, tracks.map(|track| track.id).max().unwrap_or(0));
+}
+
+/// Writes `mvhd`, given the largest id of a track.
+fn movie_header(out: &mut Out, duration: u64, last: u32) {
     times(
         out,
         b"mvhd",
@@ -145,7 +209,7 @@ fn header<'a>(out: &mut Out, duration: u64, tracks: impl Iterator<Item = &'a Des
             MATRIX.iter().for_each(|value| {
                 out.u32(*value);
             });
-            out.zeros(24).u32(next);
+            out.zeros(24).u32(last.saturating_add(1));
         },
     );
 }
@@ -198,16 +262,20 @@ fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Resul
             out.full(b"hdlr", 0, 0, |out| {
                 out.u32(0).bytes(handler).zeros(12).bytes(name);
             });
-            // Language tags that are not codes of three letters do not fit `mdhd`; they go into `elng` (§8.4.6).
-            if let Some(tag) = language.filter(|_| packed.is_none()) {
-                out.full(b"elng", 0, 0, |out| {
-                    out.bytes(tag.as_bytes()).u8(0);
-                });
-            }
+            extended_language(out, language.filter(|_| packed.is_none()));
             out.boxed(b"minf", |out| result = media_information(out, track, tables));
         });
     });
     result
+}
+
+/// Writes `elng` (§8.4.6) for a tag that does not fit the three letters of `mdhd`.
+fn extended_language(out: &mut Out, tag: Option<&str>) {
+    if let Some(tag) = tag {
+        out.full(b"elng", 0, 0, |out| {
+            out.bytes(tag.as_bytes()).u8(0);
+        });
+    }
 }
 
 /// Writes `tkhd` (§8.3.2).
@@ -247,12 +315,7 @@ fn media_information(out: &mut Out, track: &Description, tables: Option<Tables<'
             out.zeros(4);
         }),
     };
-    out.boxed(b"dinf", |out| {
-        // §8.7.2: the flag 1 states that the media is in this file.
-        out.full(b"dref", 0, 0, |out| {
-            out.u32(1).full(b"url ", 0, 1, |_| {});
-        });
-    });
+    data_information(out);
     let mut result = Ok(());
     out.boxed(b"stbl", |out| {
         out.full(b"stsd", 0, 0, |out| {
@@ -261,17 +324,29 @@ fn media_information(out: &mut Out, track: &Description, tables: Option<Tables<'
         });
         match tables {
             Some(tables) => tables.index.write(out, tables.media_offset, tables.is_wide),
-            None => {
-                for kind in [b"stts", b"stsc", b"stco"] {
-                    out.full(kind, 0, 0, |out| {
-                        out.u32(0);
-                    });
-                }
-                out.full(b"stsz", 0, 0, |out| {
-                    out.zeros(8);
-                });
-            }
+            None => empty_tables(out),
         }
     });
     result
+}
+
+/// Writes `dinf` (§8.7.2): the media is in this file.
+fn data_information(out: &mut Out) {
+    out.boxed(b"dinf", |out| {
+        out.full(b"dref", 0, 0, |out| {
+            out.u32(1).full(b"url ", 0, 1, |_| {});
+        });
+    });
+}
+
+/// Writes the sample tables of a fragmented track, which are empty.
+fn empty_tables(out: &mut Out) {
+    for kind in [b"stts", b"stsc", b"stco"] {
+        out.full(kind, 0, 0, |out| {
+            out.u32(0);
+        });
+    }
+    out.full(b"stsz", 0, 0, |out| {
+        out.zeros(8);
+    });
 }

@@ -20,8 +20,10 @@ const UPDATE_PERIOD_S: u64 = 2;
 pub const MARK: &str = "dash";
 /// Beginning of the line that states the current time.
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
-/// Added to the index of an audio track, because audio and video share the numbers of adaptation sets.
+/// Added to the index of an audio track or of a language of subtitles, because all share the numbers of adaptation
+/// sets.
 const AUDIO_IDS: u64 = 100;
+const TEXT_IDS: u64 = 200;
 /// Scheme of channel configurations (ISO/IEC 23003-3).
 const CHANNELS: &str = "urn:mpeg:dash:23003:3:audio_channel_configuration:2011";
 /// Scheme of roles (§5.8.5.5): the first of several audio tracks is the main one.
@@ -181,8 +183,12 @@ impl Presentation<'_> {
         for (at, set) in sets.iter().enumerate() {
             let id = set_id(set, &ids);
             ids.push(id);
-            let role = has_several && is_sound(&set);
-            let role = role.then_some(if Some(at) == first { "main" } else { "alternate" });
+            let role = match set.first().map(|first| first.described.kind) {
+                Some(TrackKind::Data) => Some("subtitle"),
+                Some(TrackKind::Audio) if has_several && Some(at) == first => Some("main"),
+                Some(TrackKind::Audio) if has_several => Some("alternate"),
+                _ => None,
+            };
             adaptation_set(out, stretch, set, (id, role));
         }
         out.push_str("</Period>\n");
@@ -283,9 +289,13 @@ impl Shown<'_> {
 /// The number of an adaptation set. It is the same in all periods, does not depend on other tracks, and is not one of
 /// `taken`.
 fn set_id(set: &[Shown<'_>], taken: &[u64]) -> u64 {
-    let is_audio = set.first().is_some_and(|first| first.described.kind != TrackKind::Video);
+    let of_kind = match set.first().map(|first| first.described.kind) {
+        Some(TrackKind::Video) | None => 0,
+        Some(TrackKind::Audio) => AUDIO_IDS,
+        Some(TrackKind::Data) => TEXT_IDS,
+    };
     let track = set.first().and_then(|first| first.rendition.track).map_or(0, u64::from);
-    let first = track.saturating_add(if is_audio { AUDIO_IDS } else { 0 });
+    let first = track.saturating_add(of_kind);
     (first..).find(|id| !taken.contains(id)).unwrap_or(first)
 }
 
@@ -297,8 +307,11 @@ fn adaptation_set(
     (id, role): (u64, Option<&'static str>),
 ) {
     let Some((first, others)) = set.split_first() else { return };
-    let is_video = first.described.kind == TrackKind::Video;
-    let kind = if is_video { "video" } else { "audio" };
+    let (kind, mime_type) = match first.described.kind {
+        TrackKind::Video => ("video", "video/mp4"),
+        TrackKind::Audio => ("audio", "audio/mp4"),
+        TrackKind::Data => ("text", "application/mp4"),
+    };
     let is_aligned = others.iter().all(|one| one.is_aligned_with(first));
     let is_independent = |one: &Shown<'_>| one.rendition.is_independent;
     let sap = if set.iter().all(is_independent) { " startWithSAP=\"1\"" } else { "" };
@@ -306,7 +319,7 @@ fn adaptation_set(
     if let Some(language) = &first.described.language {
         let _ = write!(out, " lang=\"{}\"", Escaped(media::language::tag(language)));
     }
-    let _ = writeln!(out, " mimeType=\"{kind}/mp4\" segmentAlignment=\"{is_aligned}\"{sap}>");
+    let _ = writeln!(out, " mimeType=\"{mime_type}\" segmentAlignment=\"{is_aligned}\"{sap}>");
     // Renditions of different streams have different keys.
     let is_shared = others.iter().all(|one| one.described.key_id == first.described.key_id);
     first.described.key_id.filter(|_| is_shared).into_iter().for_each(|key_id| protection(out, key_id));

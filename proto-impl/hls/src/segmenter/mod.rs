@@ -11,7 +11,8 @@
 //!    player fetches them any more.
 //! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s, given their [`Outline`]s,
 //!    for DASH players.
-//! 6. Before units are passed to a segmenter, [`Lineup`] aligns tracks that arrive at different times, and
+//! 6. [`Subtitles`] makes the WebVTT segments of a language, beside the segments of another rendition.
+//! 7. Before units are passed to a segmenter, [`Lineup`] aligns tracks that arrive at different times, and
 //!    [`Dates`] determines the dates of the units.
 //!
 //! The segmenter reads no clock, serves no requests and stores no files: the owner passes the time, stores files
@@ -20,6 +21,7 @@
 
 mod cues;
 mod dates;
+mod left;
 mod lineup;
 mod manifest;
 mod mp4;
@@ -27,6 +29,7 @@ mod names;
 mod outline;
 mod protect;
 mod seal;
+mod subtitles;
 mod ts;
 mod window;
 
@@ -41,6 +44,7 @@ pub use names::{Names, Suffix};
 pub use outline::{Accessibility, Outline};
 pub use protect::is_protectable;
 pub use seal::{GivenKey, Scope, Sealer, Sealing};
+pub use subtitles::{LINES_MAX, Line, Subtitles, SubtitlesOf, Zero};
 pub use ts::{Cut, TsSegmenter};
 pub use window::{Mark, NUMBERS_FROM_MS, PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, Start, Window};
 

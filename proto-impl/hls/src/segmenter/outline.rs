@@ -27,7 +27,7 @@ pub struct Outline {
     /// Template of the segments' names, as written in a manifest.
     pub(super) template: String,
     /// If set, the numbers in names start at 1 with this segment.
-    run: Option<u64>,
+    pub(super) run: Option<u64>,
     pub(super) is_enough: bool,
     pub(super) is_independent: bool,
     /// True if the segments may have event messages.
@@ -38,10 +38,10 @@ pub struct Outline {
     pub(super) bits: u64,
     /// Durations of the segments in the playlist.
     pub(super) lengths: Vec<Duration>,
-    inits: Vec<Described>,
+    pub(super) inits: Vec<Described>,
     /// The segments that exist, each with the index of its init segment; the flag is true if a period begins
     /// with the segment.
-    spans: Vec<(Span, usize, bool)>,
+    pub(super) spans: Vec<(Span, usize, bool)>,
 }
 
 impl Outline {

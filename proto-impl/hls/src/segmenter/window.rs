@@ -7,12 +7,12 @@
 //! it when rounded (§4.3.3.1), so a later segment is cut without a key frame if none arrives in time. If a
 //! segment does not begin with a key frame, the playlist no longer has `EXT-X-INDEPENDENT-SEGMENTS`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Rules;
 use super::cues::{Cue, Cues};
+use super::left::Left;
 use crate::playlist::{Map, MediaPlaylist, Part, Segment};
 
 /// Maximum duration of a segment before the target duration is known, if no key frame arrives. It rounds to 20
@@ -170,8 +170,8 @@ pub struct Window {
     /// Distance from DTS to date in milliseconds, at the beginning of the newest segment.
     offset_ms: Option<i64>,
     playlist: MediaPlaylist,
-    /// Bytes of each segment of the playlist.
-    sizes: Vec<usize>,
+    /// Size and place of each segment of the playlist.
+    extents: Vec<Extent>,
     numbers: Numbers,
     /// If set, the growing segment ends at the first key frame from this DTS on, regardless of its duration.
     due_ms: Option<i64>,
@@ -181,26 +181,13 @@ pub struct Window {
     cues: Cues,
 }
 
-/// Names that the playlist no longer lists. Each file stays available for the duration of its segment plus that
-/// of the longest playlist that listed it (RFC 8216 §6.2.2), measured in media received.
-#[derive(Debug, Default)]
-struct Left {
-    /// The names; each file stays available until `passed` reaches the value beside its name.
-    names: VecDeque<(Duration, String)>,
-    /// Names that were removed from the playlist since the last call of [`Window::take_left`].
-    new: Vec<String>,
-    /// Total duration of all segments so far, and duration of the longest playlist so far.
-    passed: Duration,
-    longest: Duration,
-}
-
-impl Left {
-    /// Adds a name that the playlist no longer lists. `length` is the duration of its segment.
-    fn add(&mut self, name: String, length: Duration) {
-        let until = self.passed.saturating_add(length).saturating_add(self.longest);
-        self.new.push(name.clone());
-        self.names.push_back((until, name));
-    }
+/// Size and place of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extent {
+    bytes: usize,
+    /// Begin and end of the segment, in milliseconds of DTS.
+    pub(super) begin_ms: i64,
+    pub(super) end_ms: i64,
 }
 
 impl Window {
@@ -223,7 +210,7 @@ impl Window {
             lags_ms: [0; 2],
             offset_ms: None,
             playlist,
-            sizes: Vec::new(),
+            extents: Vec::new(),
             numbers: Numbers { first: start.number, cut: 0 },
             due_ms: None,
             is_over: false,
@@ -287,6 +274,12 @@ impl Window {
         &self.playlist
     }
 
+    /// The segments of the playlist, with their numbers and places.
+    pub(super) fn listed(&self) -> impl Iterator<Item = (u64, &Segment, Extent)> {
+        let numbered = (self.playlist.media_sequence..).zip(&self.playlist.segments);
+        numbered.zip(&self.extents).map(|((number, segment), extent)| (number, segment, *extent))
+    }
+
     /// Ends the stream. If `is_told`, the playlist tells players that the stream has ended.
     pub(super) const fn finish(&mut self, is_told: bool) {
         self.is_over = true;
@@ -307,31 +300,29 @@ impl Window {
     /// Highest bit rate of a segment, in bits per second.
     #[must_use]
     pub fn peak_bits(&self) -> u64 {
-        let bits = |(segment, bytes): (&Segment, &usize)| {
+        let bits = |(segment, extent): (&Segment, &Extent)| {
             let ms = u64::try_from(segment.duration.as_millis()).unwrap_or(u64::MAX).max(1);
-            (*bytes as u64).saturating_mul(8000) / ms
+            (extent.bytes as u64).saturating_mul(8000) / ms
         };
-        self.playlist.segments.iter().zip(&self.sizes).map(bits).max().unwrap_or(0)
+        self.playlist.segments.iter().zip(&self.extents).map(bits).max().unwrap_or(0)
     }
 
     /// Average bit rate of the playlist's segments, in bits per second.
     #[must_use]
     pub fn average_bits(&self) -> u64 {
-        let bytes = self.sizes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes as u64));
+        let bytes = self.extents.iter().fold(0u64, |sum, one| sum.saturating_add(one.bytes as u64));
         let length: Duration = self.playlist.segments.iter().map(|segment| segment.duration).sum();
         bytes.saturating_mul(8000) / u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
     /// Takes the names of files that the playlist no longer lists and that players no longer fetch.
     pub(super) fn take_gone(&mut self) -> Vec<String> {
-        let stays = |(until, _): &(Duration, String)| *until > self.left.passed;
-        let gone = self.left.names.iter().position(stays).unwrap_or(self.left.names.len());
-        self.left.names.drain(..gone).map(|(_, name)| name).collect()
+        self.left.take_gone()
     }
 
     /// Takes the names of files that the playlist has stopped listing since the last call.
     pub(super) fn take_left(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.left.new)
+        self.left.take_new()
     }
 
     /// Drops a file, such as an init segment, that listed segments no longer need. The file stays available for
@@ -497,12 +488,12 @@ impl Window {
         let duration = Duration::from_millis(end_ms.saturating_sub(open.begin_ms).max(1).unsigned_abs());
         self.playlist.independent_segments &= open.begins != Some(false);
         self.numbers.cut = self.numbers.cut.saturating_add(1);
-        self.sizes.push(bytes);
+        let end_ms = end_ms.max(open.begin_ms.saturating_add(1));
+        self.extents.push(Extent { bytes, begin_ms: open.begin_ms, end_ms });
         self.playlist.segments.push(Segment { uri: uri.to_owned(), duration, ..segment });
-        self.left.passed = self.left.passed.saturating_add(duration);
+        self.left.note_segment(duration);
         self.forget_oldest();
-        let listed = self.playlist.segments.iter().map(|segment| segment.duration).sum();
-        self.left.longest = self.left.longest.max(listed);
+        self.left.note_listed(&self.playlist.segments);
         true
     }
 
@@ -594,14 +585,14 @@ impl Window {
     fn forget_oldest(&mut self) {
         while self.playlist.segments.len() > 1
             && (self.playlist.segments.len() > self.list_size
-                || self.sizes.iter().sum::<usize>() > PLAYLIST_BYTES_MAX)
+                || self.extents.iter().map(|one| one.bytes).sum::<usize>() > PLAYLIST_BYTES_MAX)
         {
             self.forget_first();
         }
     }
 
     fn forget_first(&mut self) {
-        self.sizes.remove(0);
+        self.extents.remove(0);
         let gone = self.playlist.segments.remove(0);
         self.playlist.media_sequence = self.playlist.media_sequence.saturating_add(1);
         if let Some(next) = self.playlist.segments.first_mut() {

@@ -16,6 +16,8 @@ pub const OBU_TEMPORAL_DELIMITER: u8 = 2;
 pub const OBU_FRAME_HEADER: u8 = 3;
 /// obu_type of a tile group.
 pub const OBU_TILE_GROUP: u8 = 4;
+/// obu_type of metadata.
+pub const OBU_METADATA: u8 = 5;
 /// obu_type of a frame: header and tile group.
 pub const OBU_FRAME: u8 = 6;
 /// obu_type of a redundant frame header.

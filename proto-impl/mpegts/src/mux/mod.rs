@@ -570,7 +570,8 @@ impl Muxer {
         });
         let languages = languages.collect();
         let (program, version) = (PROGRAM, self.version);
-        let mut pmt = Pmt { program, version, pcr_pid, streams, streams_left_out: 0, languages };
+        let mut pmt =
+            Pmt { program, version, pcr_pid, streams, streams_left_out: 0, captions: Vec::new(), languages };
         let mut section = BytesMut::new();
         pmt.write(&mut section);
         if section.len() > PACKET_BYTES - 5 {

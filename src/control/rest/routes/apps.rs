@@ -3,8 +3,8 @@
 use crate::control::rest::call::AppHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
 use crate::control::rest::{
-    endpoints, features, lists, playback, room_recordings, root, subscribers, subtracks, timed_data, tokens,
-    vods,
+    endpoints, features, lists, playback, room_recordings, root, subscribers, subtitles, subtracks,
+    timed_data, tokens, vods,
 };
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
@@ -417,6 +417,16 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .at_origin()
     .takes("Splice"),
+    app(
+        Post,
+        "/broadcasts/{id}/subtitles",
+        |control, now, call| subtitles::subtitles(&mut control.cx, &mut control.registry, now, call),
+        "Result",
+        BROADCASTS,
+        "Put subtitles into a stream",
+    )
+    .at_origin()
+    .query(&["language", "offset"]),
     app(
         Post,
         "/broadcasts/{id}/sei",

@@ -6,10 +6,11 @@ use hls::playlist::{MultivariantPlaylist, Rendition, Resolution, Variant};
 use hls::segmenter::{Moments, Mp4Segmenter, Outline, Presentation};
 use media::{Track, TrackKind};
 
-use super::{Cmaf, Layout, MANIFEST, MASTER, WAIT, has_begun};
+use super::{Cmaf, Layout, MANIFEST, MASTER, SUBTITLES, WAIT, has_begun};
 use crate::mail::{Progress, Sound};
 use crate::protocol::hls::settings::DashSettings;
 use crate::protocol::hls::sounds::{self, Choice, Group};
+use crate::protocol::hls::subtitles;
 use crate::protocol::hls::{ENDING, calendar};
 use crate::types::Now;
 
@@ -79,6 +80,23 @@ impl Cmaf {
         (!waits).then_some(ready)
     }
 
+    /// Publishes the segments of subtitles beside those of the first rendition, and their playlists.
+    pub(super) fn publish_subtitles(&mut self) {
+        if self.layout == Layout::Together {
+            return;
+        }
+        let Some(lead) = self.renditions.first() else { return };
+        let folder = &self.folder;
+        if !self.shown.subtitles.follow(lead.window(), &mut self.publishing, folder) {
+            return;
+        }
+        for (language, subtitles) in self.shown.subtitles.iter() {
+            let name = format!("{folder}{}{SUBTITLES}{language}{ENDING}", self.id);
+            let text = subtitles.playlist().to_string();
+            self.publishing.playlist(&name, text, subtitles::progress(subtitles));
+        }
+    }
+
     /// Publishes the multivariant playlist if it has changed.
     pub(super) fn publish_master(&mut self, now: Instant) {
         if self.layout == Layout::Together || !self.settings.low_latency {
@@ -89,8 +107,9 @@ impl Cmaf {
         };
         let Some((mut list, has_pictures)) = self.ready(now).map(listed) else { return };
         if has_pictures {
-            self.settings.told.captions.declare(self.shown.captions, &mut list);
+            self.settings.told.captions.declare(&self.shown.captions, &mut list);
         }
+        self.settings.told.languages.declare(&mut list, &format!("{}{SUBTITLES}", self.id));
         let text = list.to_string();
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
@@ -104,13 +123,16 @@ impl Cmaf {
             return;
         }
         let Some(members) = self.ready(now.mono) else { return };
-        let members: Vec<String> = members.iter().map(|one| one.names().base.clone()).collect();
-        let accessibility = self.settings.told.captions.accessibility(self.shown.captions);
+        let mut members: Vec<String> = members.iter().map(|one| one.names().base.clone()).collect();
+        let texts: Vec<Outline> = self.shown.subtitles.outlines().collect();
+        members.extend(texts.iter().map(|one| one.id.clone()));
+        let accessibility = self.settings.told.captions.accessibility(&self.shown.captions);
         let outline = |one: &Mp4Segmenter| {
             let accessibility = if is_of(one, TrackKind::Video) { accessibility.clone() } else { Vec::new() };
             Outline::of(one).with_accessibility(accessibility)
         };
-        let outlines: Vec<Outline> = self.renditions.iter().chain(&self.absent).map(outline).collect();
+        let media = self.renditions.iter().chain(&self.absent).map(outline);
+        let outlines: Vec<Outline> = media.chain(texts).collect();
         self.note_periods(&outlines, &members);
         if !ended && self.shown.periods.is_incomplete(&outlines) {
             return;

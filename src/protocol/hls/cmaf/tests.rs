@@ -18,6 +18,7 @@ use crate::types::{StreamId, StreamKey};
 mod captions;
 mod going_back;
 mod several_sounds;
+mod subtitles;
 
 /// A sink, and the blobs published so far.
 struct Rig {

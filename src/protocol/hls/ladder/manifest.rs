@@ -55,7 +55,10 @@ impl Ladder {
             return;
         }
         let others = self.others(ctx.blobs);
-        let there = self.there(&others);
+        let mut there = self.there(&others);
+        if !there.is_empty() && self.leads(ctx.blobs) {
+            there.extend(self.subtitles.outlines().map(Arc::new));
+        }
         if !self.leads(ctx.blobs) {
             let lead = others.first().and_then(|(_, lead)| Listed::of(lead));
             self.shown.board.follow(lead.map_or(&[], |lead| &lead.periods), &there);

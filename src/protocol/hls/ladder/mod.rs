@@ -28,6 +28,7 @@ mod list;
 mod manifest;
 mod rung;
 mod sounds;
+mod subtitles;
 #[cfg(test)]
 mod tests;
 
@@ -38,7 +39,7 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 use hls::playlist::{MediaPlaylist, Report};
 use hls::segmenter::{GivenKey, Start};
-use media::captions::Channels;
+use media::captions::Known;
 
 use self::apart::{Board, Listed, Splice};
 use self::clock::Clock;
@@ -50,6 +51,7 @@ use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sink;
+use super::subtitles::Spoken;
 use super::{DASH, DELTA, ENDING, NAME, start, stream_of, tailor};
 use crate::config::AppSettings;
 use crate::hub::{Blobs, Chosen, Entry, Selection};
@@ -81,12 +83,12 @@ pub(super) static KIND: SinkKind = SinkKind {
     kept_at: |_, _, _| None,
     forgets: |_, _, _| None,
     begins_with_stream: |app, details| {
-        (details.main.is_some() || details.videos > 1 || details.sounds > 1)
-            && HlsSettings::of(app).begins_with_stream
+        let is_several = details.main.is_some() || details.videos > 1 || details.sounds > 1;
+        (is_several || HlsSettings::has_subtitles(app)) && HlsSettings::of(app).begins_with_stream
     },
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
-    is_of_ladder: true,
+    ladder: Some(HlsSettings::has_subtitles),
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
@@ -170,6 +172,7 @@ struct Ladder {
     /// Renditions; at most as many as a stream may have tracks.
     rungs: Vec<Rung>,
     around: Around,
+    subtitles: Spoken,
     shown: Shown,
 }
 
@@ -218,19 +221,22 @@ impl Ladder {
             Layout::Together => (main.map_or(&order.details.folder, |main| &main.folder).clone(), settings),
             Layout::Apart => (format!("{}/{id}/", cmaf::FOLDER), settings.of_single_tracks()),
         };
+        let start = start(now);
+        let subtitles = subtitles::of(&settings, layout, &order.key.id, start);
         Self {
             layout,
             stream: order.stream,
             key: order.key.clone(),
             folder,
             settings,
-            start: start(now),
+            start,
             publishing: Publishing::of_ladder(now, order, seed, Arc::clone(&id)),
             main: id,
             clock: Clock::new(),
             lag: Lag::default(),
             rungs: Vec::new(),
             around: Around::default(),
+            subtitles,
             shown: Shown::default(),
         }
     }
@@ -438,6 +444,7 @@ impl Ladder {
             self.publish_rung(ctx.blobs, rung, Vec::new());
         }
         (self.rungs, self.around.absent) = (rungs, absent);
+        self.publish_subtitles(ctx.blobs);
         if is_news {
             self.publish_master(ctx.now.mono, ctx.blobs);
         }
@@ -543,7 +550,7 @@ impl Ladder {
             picture: mail::Picture {
                 size: rung.size(),
                 frame_rate_milli: rung.frame_rate_milli(),
-                captions: rung.captions.seen,
+                captions: rung.captions.known.clone(),
             },
             is_independent: window.playlist().independent_segments,
             target,
@@ -584,11 +591,12 @@ impl Ladder {
             Layout::Apart => (9, MASTER_APART),
         };
         let mut list = list::master(version, &self.main, &ready);
-        let seen = ready.iter().fold(Channels::NONE, |seen, rung| seen.or(rung.picture.captions));
+        let known = ready.iter().fold(Known::default(), |known, rung| known.or(&rung.picture.captions));
         // Only videos have key frames.
         if ready.iter().any(|rung| !rung.keys.is_empty()) {
-            self.settings.told.captions.declare(seen, &mut list);
+            self.settings.told.captions.declare(&known, &mut list);
         }
+        self.settings.told.languages.declare(&mut list, &subtitles::shared(&self.main));
         let text = list.to_string();
         if text != self.shown.text {
             let name = format!("{}{}{ending}", self.folder, self.main);
@@ -661,6 +669,7 @@ impl Presenter for Ladder {
         }
         let at_ms = self.clock.shared(entry).dts_ms;
         let splice_ms = at_ms.saturating_add(entry.unit.pts.saturating_sub(entry.dts_ms));
+        self.subtitles.take(entry, splice_ms.saturating_sub(entry.unit.pts));
         let tags = self.settings.metadata.tags(entry);
         let place = Place {
             at_ms: splice_ms,

@@ -9,7 +9,7 @@ use hls::playlist::MediaPlaylist;
 use hls::segmenter::{
     Cue, Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window,
 };
-use media::captions::Channels;
+use media::captions::Known;
 use media::{Track, TrackKind};
 
 use super::Layout;
@@ -213,7 +213,7 @@ impl Rung {
         Self {
             index: index_of(if is_of_sound { selection.audio } else { selection.video }),
             is_sound: is_of_sound && (is_apart || selection.audio != Pick::Default),
-            captions: Noted { setting: settings.told.captions.clone(), seen: Channels::NONE },
+            captions: Noted { setting: settings.told.captions.clone(), known: Known::default() },
             is_protected: settings.protects_samples(),
             selection,
             chosen: Chosen::default(),
@@ -375,7 +375,7 @@ impl Rung {
                 self.keys.pop_front();
             }
         }
-        self.captions.setting.note(&mut self.captions.seen, entry);
+        self.captions.setting.note(&mut self.captions.known, entry);
         let before = self.window().number();
         match &mut self.form {
             Form::Ts(segmenter) => {
@@ -586,7 +586,7 @@ impl Rung {
                 let accessibility = if self.is_sound {
                     Vec::new()
                 } else {
-                    self.captions.setting.accessibility(self.captions.seen)
+                    self.captions.setting.accessibility(&self.captions.known)
                 };
                 Some(Outline::of(segmenter).with_accessibility(accessibility))
             }

@@ -2,6 +2,7 @@
 
 mod apart;
 mod several_sounds;
+mod subtitles;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

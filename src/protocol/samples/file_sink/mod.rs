@@ -38,7 +38,7 @@ static KIND: SinkKind = SinkKind {
     begins_with_stream: |_, _| false,
     is_outdated: |_, _| false,
     part_of: |_| None,
-    is_of_ladder: false,
+    ladder: None,
     is_glance: false,
     viewers: |_| "file",
     params: Params::NONE,

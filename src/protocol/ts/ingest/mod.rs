@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use media::captions::Services;
 use media::{
     AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks, id3, scte35,
 };
@@ -79,6 +80,8 @@ enum Made {
 struct Elementary {
     id: TrackId,
     language: Option<Arc<str>>,
+    /// Closed captions within the video, as the program map announces them.
+    captions: Services,
     reader: Reader,
 }
 
@@ -261,6 +264,7 @@ impl Depackager {
         }
         for one in &mut self.streams {
             one.language = map.language_of(one.reader.stream().pid).map(Arc::from);
+            one.captions = map.captions_of(one.reader.stream().pid);
         }
         self.streams.sort_unstable_by_key(|one| (matches!(one.reader, Reader::Audio(_)), one.id));
         if self.lead() != lead {
@@ -276,8 +280,17 @@ impl Depackager {
         self.set_languages();
     }
 
-    /// Sets the languages of the tracks, which may change at any time.
+    /// Sets the languages of the tracks and of their captions, which may change at any time. Announced captions do not
+    /// change the track itself.
     fn set_languages(&mut self) {
+        let says =
+            |one: &Elementary| self.tracks.get(one.id).is_some_and(|track| track.captions != one.captions);
+        if self.streams.iter().any(says) {
+            let tracks = Arc::make_mut(&mut self.tracks);
+            for one in &self.streams {
+                tracks.get_mut(one.id).into_iter().for_each(|track| track.captions = one.captions.clone());
+            }
+        }
         let spoken =
             |one: &Elementary| self.tracks.get(one.id).is_some_and(|track| track.language != one.language);
         if !self.streams.iter().any(spoken) {
@@ -302,7 +315,7 @@ impl Depackager {
             return false;
         };
         self.key_seen = self.key_seen.without(id);
-        self.streams.push(Elementary { id, language: None, reader });
+        self.streams.push(Elementary { id, language: None, captions: Services::NONE, reader });
         true
     }
 
@@ -406,7 +419,9 @@ impl Depackager {
 
     /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, id: TrackId, config: CodecConfig) {
-        let language = self.streams.iter().find(|one| one.id == id).and_then(|one| one.language.clone());
+        let one = self.streams.iter().find(|one| one.id == id);
+        let language = one.and_then(|one| one.language.clone());
+        let captions = one.map_or(Services::NONE, |one| one.captions.clone());
         let known = self.tracks.get(id);
         if known.is_some_and(|track| track.config == config) {
             return;
@@ -418,7 +433,7 @@ impl Depackager {
         let tracks = Arc::make_mut(&mut self.tracks);
         tracks.epoch = tracks.epoch.wrapping_add(1);
         let epoch = tracks.epoch;
-        tracks.put(Track { epoch, language, ..Track::new(id, config, TICKS) });
+        tracks.put(Track { epoch, language, captions, ..Track::new(id, config, TICKS) });
     }
 
     fn frame(&mut self, track: TrackId, frame: Frame, arrived: Option<Instant>) {
