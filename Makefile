@@ -49,7 +49,7 @@ doc:
 
 # The server's unit tests take longer to optimize than to run. The program beside its library has none.
 unit:
-	cargo test --workspace --lib --locked --config profile.dev.package.millstream.opt-level=0
+	cargo test --workspace --exclude millstream-fuzz --lib --locked --config profile.dev.package.millstream.opt-level=0
 
 doctests: ## The examples in the documentation of the crates; they are built anew each time
 	cargo test --workspace --doc --locked
