@@ -32,7 +32,7 @@ use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, wall};
 
-/// Maximum length of a history; the oldest steps are dropped.
+/// Maximum number of outcomes remembered for each endpoint; the oldest are dropped.
 const HISTORY_MAX: usize = 20;
 
 /// The outcome of consecutive attempts.
@@ -55,7 +55,7 @@ struct Push {
     service_id: String,
     url: String,
     target: Target,
-    /// True if the hook has reported the failure.
+    /// True if the hook was called for the current series of failures.
     told_failed: bool,
     /// Codecs of the tracks left out, as last logged.
     told_left_out: Vec<String>,

@@ -1,11 +1,11 @@
-//! Jobs of control: how blocking work is submitted, and how its answer is continued.
+//! Jobs of control: how control submits blocking work, and how it continues with the answer.
 //!
 //! 1. [`Context::submit`] stores the continuation under a new id, and [`Output::Job`] goes to the job service.
 //! 2. [`Control::handle_job`] passes the answer to the continuation, which must check the state of control again, since
 //!    it may have changed meanwhile.
 //!
-//! The number of jobs in progress is bounded by the queue of their class ([`crate::jobs::Limits`]), here as in the
-//! service: if the class is full, the job is refused before it is made.
+//! The queue of each class bounds the number of jobs in progress ([`crate::jobs::Limits`]). Control applies the same
+//! bound as the job service, so that a job of a full class is refused before it is made.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

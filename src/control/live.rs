@@ -34,7 +34,7 @@ pub(super) struct Source {
     pub(super) state: State,
     pub(super) worker: WorkerId,
     pub(super) ingest: Ingest,
-    /// The publisher's address, reduced to the part by which addresses are counted.
+    /// The publisher's address, reduced to the network under which streams are counted.
     network: IpAddr,
 }
 
@@ -57,7 +57,7 @@ impl Source {
 /// State of a stream as last reported to hooks and workers.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// True if hooks have reported that the stream is live.
+    /// True if hooks have been called to report that the stream is live.
     pub(super) announced: bool,
     /// The record's members as last sent to workers.
     pub(super) details: StreamDetails,
@@ -76,12 +76,12 @@ pub(super) struct Received {
     pub(super) measured: Option<Measured>,
 }
 
-/// The grant of a publisher.
+/// The permission of a publisher to publish.
 #[derive(Debug)]
 pub(super) struct Granted {
     /// The time of the grant.
     pub(super) at: Instant,
-    /// Position of the stream's clock at that time.
+    /// Position of the stream's clock at the time of the grant.
     pub(super) from: Position,
 }
 
@@ -112,13 +112,13 @@ pub(super) struct Live {
     /// Endpoints to which the stream is being pushed.
     pub(super) pushes: Vec<PushId>,
     pub(super) received: Received,
-    /// The grant of the current or last publisher.
+    /// The permission given to the current or last publisher.
     pub(super) granted: Granted,
     /// Beginning of the time counted by the record's `duration`.
     pub(super) began: Instant,
     /// Viewers on each worker.
     viewers: BTreeMap<WorkerId, ViewerCounts>,
-    /// The worker of each sink of the stream, by kind.
+    /// The worker of each sink of the stream, by the sink's kind.
     pub(super) sinks: BTreeMap<&'static str, WorkerId>,
 }
 
@@ -369,7 +369,7 @@ impl Registry {
         of_worker(&self.indexes.workers, worker)
     }
 
-    /// Returns the grace period that ends first.
+    /// Returns the grace period that ends first, with its stream.
     pub(super) fn first_grace(&self) -> Option<(Instant, StreamId)> {
         self.indexes.graces.first().copied()
     }

@@ -1,6 +1,6 @@
 //! Files kept in object storage (`s3RecordingEnabled`, docs/vod.md).
 //!
-//! 1. The record of a completed file says in the same commit that the file is to be uploaded ([`Kept::Wanted`]).
+//! 1. The commit that stores the record of a completed file also marks the file for upload ([`Kept::Wanted`]).
 //! 2. A job uploads the file. Failures are retried after growing pauses; after a restart, the records say what is left
 //!    to do.
 //! 3. After the upload the record says so ([`Kept::There`]), and the local file is removed, unless the settings keep
@@ -192,7 +192,7 @@ impl Files {
         }
     }
 
-    /// Queues waiting files of an application that has a storage now.
+    /// Queues the waiting files of an application, if its settings name an object storage now.
     pub(super) fn keep_objects_of(&mut self, cx: &mut Context, records: &Records, now: Now, app: &str) {
         if cx.apps.get(app).is_none_or(|app| app.vod.s3.is_none()) {
             return;

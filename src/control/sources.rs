@@ -3,8 +3,8 @@
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
 //! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that the
 //!    stream need not move, or else the least loaded one. The status is `preparing`.
-//! 3. The first media of an attempt is handled as a publish (`registry`): in the first attempt the stream goes live, in
-//!    a later one it continues with its clock, viewers and pushes. The status is `broadcasting`.
+//! 3. The first media of an attempt are handled like a request to publish (`registry`): in the first attempt the stream
+//!    goes live, in a later one it continues with its clock, viewers and pushes. The status is `broadcasting`.
 //! 4. After an attempt, the status is `finished` until the next one. The stream stays live as long as the source runs.
 //!    In a playlist, the next attempt is that of the next item (`playlists`).
 //! 5. A stop, a delete, or ten seconds without a viewer (`autoStartStopEnabled`) end the stream.
@@ -307,7 +307,7 @@ impl Outbound {
         }
     }
 
-    /// Notes that the resolver does not answer.
+    /// Notes that the resolver has not answered yet about the host of a pull.
     pub(super) fn pull_still_resolving(&mut self, records: &mut Records, now: Now, id: PullId) {
         let Some(source) = self.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
@@ -488,7 +488,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Restarts a playing file at this time. Returns false if no file is playing.
+    /// Restarts a playing file at the position `time`. Returns false if no file is playing.
     pub(super) fn seek(&mut self, key: &StreamKey, time: Duration) -> bool {
         let plays_files = |record: &Broadcast| record.kind == "VoD" || is_playable(record);
         let id =
@@ -554,7 +554,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Continues an attempt at another server, whose address is checked like the first one.
+    /// Continues an attempt at another server. The address of that server is checked like the address of the first one.
     pub(super) fn next_server(&mut self, (pull, attempt): (PullId, u64), server: NextServer) {
         if let Ok(address) = server.host.parse::<IpAddr>() {
             let remote = Ok(vec![SocketAddr::new(address, server.port)]);

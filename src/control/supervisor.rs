@@ -114,7 +114,7 @@ struct Task {
     remote: RemoteHost,
     attempt: u64,
     failures: u32,
-    /// Reasons of consecutive failures that were logged.
+    /// Reasons already logged in the current series of failures.
     told: Vec<Box<str>>,
     phase: Phase,
 }
@@ -288,7 +288,7 @@ impl Supervisor {
         self.tasks.get(&job).map_or(0, |task| task.failures)
     }
 
-    /// Returns the next due action, once.
+    /// Returns the next action that is due. Each action is returned once.
     pub(super) fn poll_due(&mut self, now: Instant) -> Option<(Job, Due)> {
         let (at, job) = self.due.first().copied()?;
         if at > now {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::auth::network;
 use crate::types::StreamKey;
 
-/// Time for which a pass lasts after a request. Workers ask again before it expires.
+/// Time for which a pass lasts after a request. Workers ask control again before the pass expires.
 const LASTS: Duration = Duration::from_secs(30);
 /// Maximum number of passes in total, and of one network.
 const PASSES_MAX: usize = 100_000;
@@ -107,8 +107,8 @@ impl Passes {
         true
     }
 
-    /// Moves a viewer's pass to the viewer's new identity, which a cookie carries, unless the new identity already has
-    /// a pass.
+    /// Moves a viewer's pass to the viewer's new identity, taken from a cookie. Does nothing if the new identity
+    /// already has a pass.
     pub(super) fn rename(
         &mut self,
         now: Instant,

@@ -23,7 +23,7 @@ const TOTAL: usize = 10_000;
 pub(in crate::control) struct SessionId(u128);
 
 impl SessionId {
-    /// Parses the output of [`fmt::Display`], and nothing else.
+    /// Parses a session id as written by [`fmt::Display`]; `None` for any other text.
     pub(in crate::control) fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if fits { u128::from_str_radix(text, 16).ok().map(Self) } else { None }

@@ -1,5 +1,5 @@
-//! All records: broadcasts by application and id, and the auxiliary ones. A machine: takes changes, returns requests to the store and
-//! events (`writes`).
+//! All records: broadcasts by application and id, and the auxiliary ones. A state machine that takes changes, and
+//! returns requests to the store and events (`writes`).
 
 pub(super) mod auxiliary;
 mod change;

@@ -214,7 +214,7 @@ impl AuxiliaryRecords {
 }
 
 impl Access {
-    /// Returns the asker of a feed; `None` if the request has no login.
+    /// Returns the requester under which a feed is counted; `None` if the request has no login.
     pub(in crate::control) fn feed_asker(
         &self,
         cx: &Context,
@@ -230,7 +230,7 @@ impl Access {
         }
     }
 
-    /// Identifies the caller; the error is the answer.
+    /// Identifies the caller. If the request must be refused, the error is the answer to send.
     fn caller(
         &self,
         cx: &Context,
@@ -292,7 +292,7 @@ fn is_typed(route: &Route, request: &Request) -> bool {
         || (is_form && (route.body == BodyKind::Multipart || route.policy == Policy::Proxied))
 }
 
-/// Returns the values of our cookies.
+/// Returns the session ids in the session cookies of a request.
 fn session_ids(request: &Request) -> impl Iterator<Item = SessionId> {
     let pairs = request.headers.all("cookie").flat_map(|value| value.split(';'));
     let ours =

@@ -29,7 +29,7 @@ use crate::types::{Now, SessionRef};
 /// Header fields of the origin's answer that are passed on.
 const FIELDS: [&str; 3] = ["content-type", "retry-after", "cache-control"];
 
-/// An operation of an application, as requested.
+/// The operation that a request calls, with its application and its parameters.
 struct Row<'a> {
     app: Arc<AppSettings>,
     route: &'static Route,
@@ -99,7 +99,7 @@ fn origin_answered(
                 let key = row.call(requester, request).key();
                 control.registry.cluster.location(&key).is_none()
             });
-            // The row exists if no other node has the stream any more: answer the call here.
+            // `row` is set if no other node has the stream any more: answer the call here.
             match row.map(|row| handle_app(control, now, row.how(), &row.call(requester, request))) {
                 Some(Reply::Now(response)) => response,
                 Some(Reply::Later) => return,

@@ -126,8 +126,8 @@ impl Route {
     }
 }
 
-/// Refuses a request with a body of the wrong type. Also refuses one that does not accept JSON, if only JSON could be
-/// the answer.
+/// Refuses a request with a body of the wrong type. Also refuses a request that does not accept JSON, if the answer
+/// could only be JSON.
 pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response> {
     let is_json = || has_type(request, "application/json");
     let fits = match (route.base, route.body) {

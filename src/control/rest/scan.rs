@@ -1,7 +1,7 @@
 //! Lists and counts, made in slices so that publishers never wait, regardless of the search and the number of records.
 //!
-//! 1. A slice examines a limited number of records. For an ordered list, the best places are kept, [`RANKS_MAX`] at a time: later pages
-//!    take more rounds, not more memory.
+//! 1. A slice examines a limited number of records. For an ordered list, each round keeps the records that come first,
+//!    at most [`RANKS_MAX`]. Later pages take more rounds, not more memory.
 //! 2. The records of the page are written, a limited number of bytes per slice, each as the requester may see it.
 //!
 //! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices may be missed, as
@@ -40,7 +40,7 @@ const NEXT_OFFSET: &str = "Next-Offset";
 const SCANS_MAX: usize = 256;
 /// Maximum number of scans that advance at a time.
 const ACTIVE_MAX: usize = 4;
-/// Maximum number of places of an ordered list that are kept.
+/// Maximum number of records that a round of an ordered list keeps.
 const RANKS_MAX: usize = 4096;
 /// Pause between two slices, for other inputs.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -134,7 +134,7 @@ enum Row<'a> {
     User(&'a User),
 }
 
-/// The places of an ordered list that are kept, and those skipped in earlier rounds.
+/// The places that this round of an ordered list keeps, and those skipped in earlier rounds.
 #[derive(Debug, Default)]
 struct Ranks {
     best: BTreeSet<Rank>,
@@ -191,7 +191,7 @@ enum Stage {
     Showing { ids: VecDeque<Arc<str>>, list: ShownList },
 }
 
-/// Broadcasts that a list is restricted to; empty texts restrict nothing.
+/// Restrictions of a list of broadcasts; an empty text restricts nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filters {
     /// Status, as the API shows it.
@@ -359,7 +359,7 @@ impl Scan {
         }
     }
 
-    /// True if a scan may start: one slice completes it, or it holds little memory between slices.
+    /// True if a scan may start, because one slice completes the scan or the scan holds little memory between slices.
     const fn may_begin(&self, records: usize) -> bool {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })

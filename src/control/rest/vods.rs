@@ -110,7 +110,7 @@ pub(super) fn clip(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let clip = Some((ClipRange { start_ms, end_ms }, call.requester));
     let name = call.request.query_value("fileName");
     match recorder.start_recording(&key, Begin { container: Container::Mp4, name, clip }) {
-        // The answer follows when the clip has begun, or turns out to be empty.
+        // The answer is sent when the file of the clip has begun, or the clip turns out to be empty.
         Recorded::Done { .. } => Reply::Later,
         Recorded::Already | Recorded::Refused => refused(Some("too many clips are written")),
     }
