@@ -203,7 +203,7 @@ impl Control {
                 self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
             }
             if end == StreamEnd::Superseded {
-                // The record belongs to the other node, which has called its hooks.
+                // Another node has taken over the id. The record belongs to that node, which has called the hooks.
                 self.claim_changed(now, &live.key);
                 continue;
             }

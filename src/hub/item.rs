@@ -52,7 +52,7 @@ impl Item {
         }
     }
 
-    /// The packets, in a format of packets.
+    /// The packets, if the format sends packets.
     #[must_use]
     pub const fn packets(&self) -> Option<&Packets> {
         match self {

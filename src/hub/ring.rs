@@ -33,7 +33,7 @@ pub struct Entry {
     pub dts_ms: i64,
     /// Time at which the last byte of the unit reached this server, on any worker.
     pub received: Instant,
-    /// Wall clock at that time, in milliseconds since the Unix epoch.
+    /// Wall clock at the time `received`, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
 }
 

@@ -74,7 +74,7 @@ pub struct Selection {
     pub audio: Pick,
     /// Rule for data tracks.
     pub data: Pick,
-    /// True if the subscriber wants silence when the stream has no audio. It is sent if the application offers it.
+    /// True if the subscriber wants silence when the stream has no audio. Silence is sent if the application offers it.
     pub silence: bool,
 }
 

@@ -118,7 +118,7 @@ struct Offer {
     left_out: Option<(TrackSet, Instant)>,
 }
 
-/// State of the requests for a mirrored stream to its source.
+/// State of this worker's requests for a mirrored stream to the stream's source.
 #[derive(Debug, Default)]
 struct Asked {
     /// Number of the last request.
@@ -473,7 +473,7 @@ impl Stream {
     }
 
     /// Searches for the unit at which a subscriber's pending switch can happen. Switches if the subscriber has reached
-    /// it.
+    /// that unit.
     fn search_switch(&mut self, subscriber: &mut Subscriber) {
         let Some(switch) = &mut subscriber.switch else { return };
         let next = subscriber.cursor.next();

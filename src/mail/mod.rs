@@ -69,7 +69,7 @@ pub struct Site {
     pub bound: Vec<(&'static str, SocketAddr)>,
     /// Addresses of the machine's network interfaces.
     pub hosts: Vec<IpAddr>,
-    /// Addresses of the machine that were looked up; empty before the first answer.
+    /// Addresses of the machine that were looked up; empty until the first look-up has ended.
     pub found: BTreeMap<Lookup, Vec<IpAddr>>,
     /// A secret drawn when the server starts, the same on all workers; `None` in unit tests.
     pub secret: Option<Seed>,
@@ -134,7 +134,7 @@ pub enum ToControl {
         departure: Departure,
         /// Position of the stream's clock at the end.
         position: Position,
-        /// The last config epoch.
+        /// Epoch of the stream's tracks at the end.
         epoch: u32,
     },
     /// The first unit of a granted publisher has arrived.
@@ -302,7 +302,7 @@ pub enum ToControl {
     Wanted {
         /// The stream.
         key: StreamKey,
-        /// The nodes that a copy of the stream would serve, if another node requests it.
+        /// If another node requests the stream: the nodes that a copy of the stream would serve.
         via: Vec<String>,
     },
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
@@ -385,7 +385,7 @@ pub enum ToWorker {
         key: StreamKey,
         /// The worker of its publisher.
         source: WorkerId,
-        /// The ingest of the stream.
+        /// The way in which the stream arrives.
         ingest: Ingest,
         /// The members of the stream's record that workers use.
         details: StreamDetails,
@@ -525,8 +525,7 @@ pub enum ToWorker {
     Connections(StreamId),
     /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),
-    /// From another worker that no longer admits viewers: digests of those of its viewers that watch by separate
-    /// requests.
+    /// From another worker that no longer admits viewers: digests of its viewers that watch by separate requests.
     Incumbents {
         /// Number of the drain.
         drain: u64,
@@ -549,7 +548,7 @@ pub enum ToWorker {
         request: u64,
         /// The tracks that the requesting worker's subscribers select.
         wanted: TrackSet,
-        /// The last DTS of each track, in milliseconds, that the worker already has from a former source.
+        /// The last DTS of each track, in milliseconds, that the requesting worker already has from a former source.
         after: Vec<(TrackId, i64)>,
     },
     /// From another worker: one of its subscribers waits for a key frame of a video track.

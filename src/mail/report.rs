@@ -19,7 +19,7 @@ pub struct SourceFigures {
     pub received_bytes: u64,
     /// The clock of the stream, in media time.
     pub position: Position,
-    /// The config epoch.
+    /// Epoch of the stream's tracks.
     pub epoch: u32,
     /// Width and height of the pictures, 0 when unknown.
     pub size: (u32, u32),

@@ -46,7 +46,7 @@ pub(super) struct Meter {
     /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
     report_armed: bool,
-    /// Streams that were last reported with viewers of a separately counted format, and the name of that format.
+    /// Streams that had viewers of a separately counted format at the last report, each with the name of that format.
     counted_apart: BTreeSet<(StreamId, &'static str)>,
 }
 

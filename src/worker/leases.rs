@@ -41,7 +41,7 @@ struct Lease {
     client: IpAddr,
     began: Instant,
     until: Instant,
-    /// Sent to control when the lease ends.
+    /// News that control is sent when the lease ends.
     news: Option<Box<LeaseNews>>,
 }
 

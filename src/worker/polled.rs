@@ -144,7 +144,7 @@ impl Polled {
     /// blobs, unless a new stream has the same key.
     fn keep_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, blob: &Arc<Blob>) -> Published {
         let is_live = live.streams.contains_key(&blob.stream);
-        // The blob names now belong to a new stream with the same key.
+        // If a new stream has the same key, the names of the blobs belong to that stream.
         let is_last = |key| !live.directory.contains_key(key);
         if !is_live && !self.ended_keys.get(&blob.stream).is_some_and(is_last) {
             return Published::Refused;

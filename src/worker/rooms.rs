@@ -239,7 +239,7 @@ impl Live {
             }
         }
         if is_new {
-            // The main track now has media of its own.
+            // The main track now has media of its own, so its viewers are notified of its own stream.
             self.tell_who_sees(turn, conns, &key, stream, SubtrackNews::Came(&key));
         }
     }
@@ -416,7 +416,7 @@ pub(super) fn has_view_for(live: &Live, ask: &PlayAsk) -> bool {
 /// Returns the first stream of a main track that the viewer may see, if the viewer gets that stream instead of the
 /// view of the room. Renditions of one programme have no view, and a viewer with a role does not get the view.
 pub(super) fn first_seen(live: &Live, turn: &Turn, ask: &PlayAsk) -> Option<StreamId> {
-    // Nodes get each stream of a room under its own name.
+    // Other nodes fetch each stream of a room separately, under the stream's own name.
     if ask.format.kind().is_for_nodes || has_view_for(live, ask) {
         return None;
     }

@@ -98,7 +98,7 @@ pub(super) struct Details {
 }
 
 impl Details {
-    /// Sets the record of a stream, in place of its former record.
+    /// Sets the details of a stream, which replace its former details.
     fn set(&mut self, stream: StreamId, details: StreamDetails) {
         self.remove(stream);
         if let Some(main) = &details.main {
@@ -117,7 +117,7 @@ impl Details {
         }
     }
 
-    /// The record of a stream.
+    /// The details of a stream.
     pub(super) fn get(&self, stream: StreamId) -> Option<&StreamDetails> {
         self.of.get(&stream)
     }
@@ -127,7 +127,7 @@ impl Details {
         self.get(stream).map_or(1, |details| details.videos.max(1))
     }
 
-    /// The number of streams whose record is known.
+    /// The number of streams with known details.
     pub(super) fn len(&self) -> usize {
         self.of.len()
     }
@@ -147,7 +147,7 @@ impl Details {
         self.ladders.contains_key(main)
     }
 
-    /// True if control wants to know who plays a stream.
+    /// True if control must be notified of each viewer of a stream.
     pub(super) fn tells_viewers(&self, stream: StreamId) -> bool {
         self.get(stream).is_some_and(|details| details.tell_viewers)
     }
@@ -447,8 +447,8 @@ impl Worker {
         }
     }
 
-    /// Stops admitting viewers, or admits them again. When it stops, the other workers are sent a list of the
-    /// viewers by separate requests that this worker counts.
+    /// Stops admitting viewers, or admits them again. When it stops, this worker sends the other workers a list of its
+    /// own viewers that watch by separate requests.
     fn leave(&mut self, is_leaving: bool) {
         self.turn.leaving = is_leaving;
         if !is_leaving {
@@ -543,7 +543,8 @@ impl Live {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != turn.id {
-            // The request was meant for a former source. Its sender knows of the new source already, or will soon.
+            // This worker no longer has the publisher. The requesting worker knows the new source already, or soon
+            // will.
             return;
         }
         stream.add_mirror(asker, wanted, after);
