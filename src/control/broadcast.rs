@@ -89,7 +89,7 @@ impl<T: FromJson> Member for Option<T> {
     }
 }
 
-/// Distinguishes a null member from an absent one.
+/// Deserializes a member. Null gives `Some(None)`, so that it differs from an absent member, which is `None`.
 fn given<'de, T: FromJson, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     loose(from).map(Some)
 }
@@ -145,7 +145,7 @@ macro_rules! members {
             /// The first subtracks of the stream, for old SDK pages.
             #[serde(rename = "subTrackStreamIds", skip_deserializing)]
             pub sub_track_stream_ids: Vec<String>,
-            /// The mode of a conference room; members of other records do not have it.
+            /// The mode of a conference room; absent in other records.
             #[serde(rename = "conferenceMode", skip_serializing_if = "Option::is_none")]
             pub conference_mode: Option<String>,
             /// Monotonic time of `update_time`; `None` if the update is from an earlier run of the server.
@@ -196,7 +196,7 @@ macro_rules! members {
         pub struct Body {
             $(#[serde(rename = $json, deserialize_with = "given")]
             pub(in crate::control) $field: Option<Option<<$ty as Member>::Given>>,)*
-            /// The mode of a conference room; a broadcast's body does not have it.
+            /// The mode of a conference room; absent in the body of a broadcast.
             #[serde(skip)]
             pub(in crate::control) conference_mode: Option<String>,
         }

@@ -267,7 +267,7 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Fetches a stream for which a viewer waits. Returns true if it may become available.
+    /// Fetches a stream for which a viewer waits. Returns true if the stream may become available.
     pub(super) fn fetch_copy(&mut self, key: &StreamKey, via: Vec<String>) -> bool {
         // The stream id becomes part of the origin's URL, so a name that is not a valid stream id cannot be fetched.
         let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {

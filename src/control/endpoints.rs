@@ -35,13 +35,13 @@ use super::{Control, wall};
 /// Maximum number of outcomes remembered for each endpoint; the oldest are dropped.
 const HISTORY_MAX: usize = 20;
 
-/// The outcome of consecutive attempts.
+/// An outcome that one attempt or several consecutive attempts had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Outcome {
     /// Time of the last attempt, in milliseconds of Unix time.
     at: i64,
     status: &'static str,
-    /// The reason of the failure, if it failed.
+    /// The reason, if the attempts failed.
     reason: Option<String>,
     /// Number of consecutive attempts with this outcome.
     times: u32,

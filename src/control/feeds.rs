@@ -54,7 +54,7 @@ pub(super) struct Question {
 /// All feeds and their waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Feeds {
-    /// The requester of each feed, and the time of its last request.
+    /// The requester of each feed, and the time of the feed's last request.
     known: BTreeMap<SessionRef, (Asker, Instant)>,
     /// Feeds by the time of their last request.
     ages: BTreeSet<(Instant, SessionRef)>,

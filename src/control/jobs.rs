@@ -120,7 +120,7 @@ impl Jobs {
 }
 
 impl Context {
-    /// Submits work of the server itself. Returns false if its class is full; `next` is then not called.
+    /// Submits work of the server itself. Returns false, without calling `next`, if the class of the work is full.
     pub(super) fn submit(
         &mut self,
         work: Work,
@@ -129,7 +129,8 @@ impl Context {
         self.submit_job(None, work, Box::new(next))
     }
 
-    /// Submits work on behalf of an application. Returns false if its class, or the application's share of it, is full.
+    /// Submits work on behalf of an application. Returns false, without calling `next`, if the class of the work is
+    /// full, or the application's share of that class.
     pub(super) fn submit_for(
         &mut self,
         app: &Arc<str>,

@@ -104,7 +104,7 @@ pub(super) struct Live {
     pub(super) clock: StreamClock,
     /// Time for which the publisher had been silent at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// Streams through which this stream was relayed. Pushes pass them on.
+    /// Streams through which this stream was relayed. Pushes of this stream send the list to their targets.
     pub(super) via: Vec<String>,
     /// Parameters of the current publisher, for hooks.
     pub(super) params: Params,
@@ -187,7 +187,7 @@ struct Indexes {
     networks: BTreeMap<IpAddr, usize>,
     /// Streams by the worker of their current or last publisher.
     workers: BTreeSet<(WorkerId, StreamId)>,
-    /// Streams by each worker that has viewers of them.
+    /// Each worker with each stream that has viewers on that worker.
     watched: BTreeSet<(WorkerId, StreamId)>,
     graces: BTreeSet<(Instant, StreamId)>,
 }

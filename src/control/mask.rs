@@ -29,7 +29,7 @@ enum View {
     Masked,
 }
 
-/// A session that waits for an answer, and what it may see.
+/// A session that waits for an answer, with its right to see credentials.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Requester {
     session: SessionRef,

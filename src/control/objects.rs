@@ -36,7 +36,7 @@ pub(super) struct Objects {
     under_way: BTreeMap<Key, (Turn, Instant)>,
     /// Waiting files, by application and due time.
     due: BTreeMap<Arc<str>, BTreeSet<(Instant, Key)>>,
-    /// Files that wait until their application has a storage again.
+    /// Files that wait until the settings of their application name an object storage again.
     parked: BTreeSet<Key>,
     /// Number of failures of each file.
     failed: BTreeMap<Key, u32>,
@@ -97,7 +97,7 @@ impl Objects {
         due.saturating_add(self.under_way.len())
     }
 
-    /// Number of files uploaded, and of failed attempts, since the start.
+    /// Returns the number of uploaded files and the number of failed attempts since the start.
     pub(super) const fn counts(&self) -> (u64, u64) {
         (self.uploaded, self.failures)
     }

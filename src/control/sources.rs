@@ -56,7 +56,7 @@ pub(super) struct Origin {
 /// The starting point of a source.
 #[derive(Debug)]
 pub(super) struct Beginning {
-    /// Index of the first item of a playlist.
+    /// Index of the playlist item to begin with; `None` if the record is not a playlist.
     item: Option<usize>,
     origin: Origin,
 }
@@ -130,7 +130,7 @@ impl Sources {
         self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app).count()
     }
 
-    /// Counts the running sources of an application without a stream yet, which count as live streams.
+    /// Counts the running sources of an application that have no stream yet. They count as live streams.
     pub(super) fn waiting(&self, app: &str, is_live: impl Fn(&StreamKey) -> bool) -> usize {
         let of_app = self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app);
         of_app.filter(|(key, _)| !is_live(key)).count()
@@ -262,7 +262,7 @@ impl Outbound {
         registry.count(app).saturating_add(waiting)
     }
 
-    /// Notes the status of a source in its record, unless it is a copy, which has none.
+    /// Notes the status of a source in its record. Does nothing for a copy, which has no record here.
     fn source_status(&self, records: &mut Records, now: Now, key: &StreamKey, status: &str) {
         if !self.sources.is_copying(key) {
             records.source_status(now, key, status);

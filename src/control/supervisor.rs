@@ -34,7 +34,7 @@ const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 80
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
-/// Maximum number of reasons of a series of failures that are logged.
+/// Maximum number of different reasons that are logged for one series of failures.
 const REASONS_MAX: usize = 4;
 /// Time limit of the resolver.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
@@ -119,7 +119,7 @@ struct Task {
     phase: Phase,
 }
 
-/// The result of starting an attempt, or of the resolver's answer.
+/// The next step of an attempt, after its start or after the resolver's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     /// A name to resolve; the answer goes to [`Supervisor::resolved`].

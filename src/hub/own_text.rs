@@ -14,7 +14,7 @@ pub const OWN_TEXT_MAX: usize = 64 * 1024 * 1024;
 #[derive(Debug, Clone, Default)]
 pub struct OwnText(Arc<AtomicUsize>);
 
-/// Bytes that count until they are dropped.
+/// Bytes that are counted in `all` until they are dropped.
 #[derive(Debug)]
 struct Counted<T: AsRef<[u8]>> {
     bytes: T,

@@ -59,7 +59,7 @@ pub struct Rung {
     pub keys: Vec<i64>,
     /// Beginnings of the newest segments. The last one is the beginning of the segment that is being written.
     pub marks: Vec<Mark>,
-    /// A value for other sinks of the same kind.
+    /// Additional data from the sink of this rendition, for other sinks of the same kind.
     pub annex: Option<Annex>,
 }
 

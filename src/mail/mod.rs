@@ -327,7 +327,7 @@ pub enum SinkNews {
 pub enum ToWorker {
     /// Settings of the server.
     Server(Arc<SessionSettings>),
-    /// Number of viewers of a stream that a pull of this worker fetches.
+    /// Number of viewers of a stream that a pull on this worker fetches, to be reported to the stream's origin.
     Audience {
         /// The pull.
         pull: PullId,
@@ -369,7 +369,8 @@ pub enum ToWorker {
         protocol: &'static str,
         /// The former name of the viewer.
         viewer: String,
-        /// News for control that the viewer is new. It is sent on if the viewer was not counted under its former name.
+        /// News for control that the viewer is new. The news is passed on if the viewer was not counted under its
+        /// former name.
         news: Option<Box<LeaseNews>>,
     },
     /// An application was added, or its settings have changed.

@@ -90,7 +90,7 @@ pub(super) enum SubscriptionState {
     Playing(Playing),
 }
 
-/// A subscription to which its stream is sent.
+/// A subscription that is being sent its stream.
 #[derive(Debug)]
 pub(super) struct Playing {
     pub(super) subscriber: Subscriber,
@@ -99,7 +99,7 @@ pub(super) struct Playing {
     pub(super) told: bool,
     /// The tracks that the format of a push cannot carry, as last reported to control.
     pub(super) left_out: Vec<Codec>,
-    /// Viewers of the copy of the stream at the subscribed node, as that node reported them.
+    /// If the subscriber is a node: the viewers of that node's copy of the stream, as reported by the node.
     pub(super) audience: Option<Box<relay::Viewers>>,
 }
 

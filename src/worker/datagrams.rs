@@ -328,7 +328,7 @@ impl Ports {
         }
     }
 
-    /// Returns the answer to a message for a session that has ended.
+    /// Returns the answer to a message that is addressed to an ended session; `None` if no port has an answer.
     pub(super) fn answer_for_past(&mut self, turn: &Turn, id: ConnId, message: &Message) -> Option<Message> {
         let now = turn.now;
         self.list.iter_mut().find_map(|(_, demux)| demux.on_request()?.answer_for_past(now, id, message))

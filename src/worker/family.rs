@@ -53,7 +53,7 @@ impl Conns {
         self.adopt(turn, parent, child, inner, false);
     }
 
-    /// Inserts a child session and replies to `parent`. The child ends with its parent unless it `outlives` it.
+    /// Inserts a child session and replies to `parent`. The child ends with its parent unless `outlives` is set.
     pub(super) fn adopt(
         &mut self,
         turn: &mut Turn,

@@ -61,7 +61,7 @@ impl Viewers {
     }
 
     /// Returns the pass to end for a newcomer: of the network with most passes, the pass that expires first. `None`
-    /// unless that network has more passes than the newcomer's network would have with the newcomer.
+    /// unless that network has at least two passes more than the newcomer's network.
     fn excess(&self, newcomer: IpAddr) -> Option<&str> {
         let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
         let (most, network) = self.sizes.last()?;
@@ -163,8 +163,8 @@ impl Passes {
         self.viewers.get(&(key.clone(), egress)).map_or(0, |viewers| viewers.count)
     }
 
-    /// True if a viewer can be removed to make room for this newcomer, because another network has more viewers than
-    /// the newcomer's.
+    /// True if a viewer can be removed to make room for this newcomer, because another network has at least two viewers
+    /// more than the newcomer's network.
     pub(in crate::control) fn gives_way(
         &self,
         key: &StreamKey,

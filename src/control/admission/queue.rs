@@ -84,7 +84,7 @@ impl HookQueue {
         self.waiting.remove(&ticket).map(|question| question.ticket)
     }
 
-    /// Returns the number of threads that an address uses, or `None` if it may not have another one at this receiver.
+    /// Returns the number of threads that an address uses, or `None` if it may not use another one for this receiver.
     fn threads_for(&self, url: &HookUrl, network: IpAddr) -> Option<usize> {
         let of_receiver = |one: &&Running| one.host == url.host && one.port == url.port;
         let of_both = |one: &&Running| of_receiver(one) && one.network == network;

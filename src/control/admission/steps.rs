@@ -43,7 +43,7 @@ impl<'c> Gate<'c> {
         Self { access, cx, records, registry, outbound, now }
     }
 
-    /// Returns the first open question, unless a step refuses.
+    /// Passes all steps. Returns the first question that is not answered yet; the error is the refusal of a step.
     pub(super) fn pass_steps(self, admission: &Admission) -> Result<Option<Question>, Why> {
         let mut open = None;
         for step in Step::ALL {
@@ -301,8 +301,8 @@ impl Access {
         Ok(())
     }
 
-    /// Checks the limit of polling viewers. At the limit, a newcomer may replace a viewer of a network that has more
-    /// viewers than the newcomer's.
+    /// Checks the limit of polling viewers. At the limit, a newcomer may replace a viewer of a network that has at
+    /// least two viewers more than the newcomer's network.
     fn check_polled_limit(
         &self,
         records: &Records,

@@ -54,7 +54,8 @@ impl Quota {
         self.now = Some(now);
     }
 
-    /// Returns true if a line about this address may be written, and at intervals the number of omitted lines.
+    /// Returns true if a line about this address may be written. Also returns, at intervals, the number of omitted
+    /// lines.
     pub(super) fn take(&mut self, from: Option<IpAddr>) -> (bool, Option<u64>) {
         let Some(now) = self.now else { return (true, None) };
         let all = self.all.unwrap_or(Used(now));

@@ -376,7 +376,7 @@ impl Hooks {
         self.settle(&key);
     }
 
-    /// Lets each queue continue when its pause is over, and ends a drain that has waited long enough.
+    /// Lets each queue continue when its pause is over. Ends the shutdown's wait for hooks when [`DRAIN_MAX`] is over.
     pub(super) fn handle_timeout(&mut self, now: Now) {
         while let Some((at, key)) = self.pauses.first().cloned() {
             if at > now.mono {

@@ -14,7 +14,8 @@ const FAILURES: u32 = 3;
 const LOCKED: Duration = Duration::from_secs(300);
 /// Maximum number of attempts per second in total. All of them may come at once.
 const TRIES_PER_SECOND: u32 = 10;
-/// Maximum attempts per second from one address. Requests from this machine are exempt, because a local user has easier ways.
+/// Maximum attempts per second from one address. Requests from this machine are exempt, because local users have easier
+/// ways to attack.
 const TRIES_OF_ADDRESS: u32 = 3;
 /// Attempts per second reserved for addresses from which a login has succeeded.
 const TRIES_KEPT: u32 = 4;

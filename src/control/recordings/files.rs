@@ -84,8 +84,8 @@ impl Files {
     pub(super) fn save_again(&mut self, cx: &Context, records: &mut Records, now: Now, key: Key) {
         let Some(vod) = self.recordings.unsaved.remove(&key) else { return };
         if records.auxiliary.is_being_removed(&key) {
-            // If the removal is committed, the file is removed, too. If the commit fails, the record stays and this
-            // change of it must still be stored.
+            // If the removal is committed, the file is removed, too. If the commit fails, the record stays, and its
+            // change must still be stored.
             self.recordings.unsaved.insert(key.clone(), vod);
             return self.try_again(now, Retry::Save(key));
         }

@@ -67,7 +67,7 @@ struct Recording {
     is_clip: bool,
     /// Caller of a clip, answered once the clip's file begins or the clip fails.
     waiter: Option<Requester>,
-    /// Recording of the room that the stream is in.
+    /// Clock of the room's recording, if the stream is in a room.
     room: Option<RoomClock>,
 }
 
@@ -239,8 +239,8 @@ impl Control {
 }
 
 impl Files {
-    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied. If
-    /// it was handled already while it was pending, nothing happens then.
+    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied.
+    /// Nothing happens then if the change was already handled while it was pending.
     pub(in crate::control) fn recording_may_change(&mut self, key: StreamKey) {
         self.recordings.changed.insert(key);
     }

@@ -309,7 +309,8 @@ impl Records {
             self.writes.fail(pending);
         }
         self.writes.broken = Some(Broken { fault, ..Broken::default() });
-        // The directory may or may not have these records, so they are written again from memory when it is back.
+        // The directory may or may not have these records, so they are written again from memory when the directory is
+        // back.
         for key in std::mem::take(&mut self.writes.shared.under_way) {
             if key.kind == store::Kind::Broadcast {
                 self.writes.dirty.insert(StreamKey { app: key.app, id: key.id });

@@ -39,7 +39,8 @@ const fn reads(method: Method) -> bool {
 }
 
 impl Control {
-    /// Handles a request to the server itself. `path` follows `/rest/v2`, or is the whole path outside of the API.
+    /// Handles a request to the server itself. `path` is the part after `/rest/v2` or, outside of the API, the whole
+    /// path.
     pub(super) fn dispatch_root(
         &mut self,
         now: Now,

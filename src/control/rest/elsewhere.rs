@@ -54,7 +54,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Forwards a call to the node that has its stream; `None` if this node or no node has it.
+/// Forwards a call to the other node that has the call's stream; `None` if no other node has the stream.
 pub(super) fn ask_origin(control: &mut Control, now: Now, route: &Route, call: &Call<'_>) -> Option<Reply> {
     if !route.at_origin {
         return None;

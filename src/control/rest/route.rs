@@ -169,7 +169,7 @@ fn takes_json(request: &Request) -> bool {
     found || !any
 }
 
-/// True if the media type is the wanted one, or there is no body and no type.
+/// True if the request's media type is `wanted`, or the request has neither a body nor a media type.
 pub(super) fn has_type(request: &Request, wanted: &str) -> bool {
     let Some(value) = request.header("content-type") else {
         return request.body.is_empty() && !request.body_waits;

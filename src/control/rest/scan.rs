@@ -144,7 +144,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    /// Keeps a place if it is among the best `count` that follow the skipped ones.
+    /// Keeps a place if it is among the first `count` places after the skipped ones.
     fn take(&mut self, rank: Rank, descending: bool, count: usize) {
         let is_behind =
             self.floor.as_ref().is_none_or(|floor| (rank > *floor) != descending && rank != *floor);

@@ -33,8 +33,8 @@ fn refused(message: Option<&str>) -> Reply {
     Reply::Now(Outcome::failure("").message(message).no_data_id().response(200))
 }
 
-/// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; if the stream is live, its recording starts or stops
-/// at once.
+/// `PUT /broadcasts/{id}/recording/{bool}`: stores whether the stream is recorded. If the stream is live, its recording
+/// starts or stops at once.
 pub(super) fn record(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");

@@ -148,7 +148,7 @@ impl salvage::Records for StoredRecords {
     }
 }
 
-/// Returns the entry of a file in the index of recordings of rooms.
+/// Returns the index entry of a file that belongs to the recording of a room; `None` for any other file.
 fn take_of(key: &Key, vod: &Vod) -> Option<(Arc<str>, String, String, Key)> {
     let take = vod.room.as_deref()?;
     Some((Arc::clone(&key.app), take.id.clone(), take.recording.clone(), key.clone()))
