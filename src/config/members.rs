@@ -38,7 +38,7 @@ pub struct Member {
     pub shape: Shape,
 }
 
-/// JSON names that differ from their keys.
+/// Keys whose member has another name in JSON, with that name.
 const NAMES: [(&str, &str); 4] = [
     ("webhookRetryAttemptDelay", "webhookRetryDelay"),
     ("hlsEnableLowLatency", "lLHLSEnabled"),

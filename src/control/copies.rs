@@ -1,7 +1,7 @@
 //! Copies: streams whose publisher is at another node, fetched while they have viewers here.
 //!
-//! 1. A viewer asks for a stream that is not live here. It is requested from the node that has it according to the
-//!    directory, else from each of the operator's `edge.origins` in turn.
+//! 1. A viewer asks for a stream that is not live here. This node requests the stream from the node that has it
+//!    according to the directory, else from each of the operator's `edge.origins` in turn.
 //! 2. The copy is a stream of this node like any other, but has no record, hooks, recordings or pushes here; the origin
 //!    has them. It keeps the origin's tracks, times and epochs.
 //! 3. A broken connection is retried, at once if the directory names another node; viewers stay. If the stream ends at
@@ -143,7 +143,8 @@ impl Copying {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }
 
-    /// True if each origin was tried once since units last arrived.
+    /// True if each origin was tried at least once since units last arrived. The first failure counted may be the loss
+    /// of a connection that worked.
     const fn asked_all(&self) -> bool {
         self.failures > self.origins.len()
     }

@@ -57,7 +57,7 @@ impl OwnPushes {
     }
 
     /// If a publisher is a push of another application of this server, replaces the publisher's address, so that coming
-    /// from this machine gives it no rights.
+    /// from this machine gives the push no rights.
     pub(super) fn estrange(&mut self, now: Instant, node: &str, request: &mut PublishRequest) {
         self.prune(now);
         let app = &*request.key.app;

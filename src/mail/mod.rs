@@ -487,8 +487,8 @@ pub enum ToWorker {
         /// The news.
         news: CallNews,
     },
-    /// The head of the connection's request has passed all checks. The peer may send the body, and [`ToControl::Rest`]
-    /// follows with it.
+    /// The head of the connection's request has passed all checks. The peer may send the body; the complete request
+    /// follows in [`ToControl::Rest`].
     TakeBody(ConnId),
     /// The body of the connection's request is a file, and may be sent. Answered by [`ToControl::Upload`].
     Upload {

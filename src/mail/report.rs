@@ -39,7 +39,7 @@ pub struct SourceFigures {
     pub clock: ClockFigures,
     /// Time since the last unit, in milliseconds.
     pub silent_ms: u64,
-    /// The reception of the publisher's packets; zeros where the transport hides it.
+    /// The reception of the publisher's packets; all zeros if the transport hides packets from the server.
     pub reception: Reception,
 }
 

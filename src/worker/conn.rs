@@ -83,8 +83,8 @@ pub(super) enum SubscriptionState {
     Asked(Box<PlayAsk>),
     /// The stream is being started. The request waits for the stream until `until`.
     Held { ask: Box<PlayAsk>, until: Instant },
-    /// The subscription is the view of a room: it lists the streams of a main track, and other subscriptions play
-    /// them. `told` is true once control was notified.
+    /// The viewer watches a main track: no stream is sent over this subscription. The viewer is notified of the main
+    /// track's streams, and plays each of them with another subscription. `told` is true once control was notified.
     Room { told: bool },
     /// The stream is being sent.
     Playing(Playing),

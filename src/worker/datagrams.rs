@@ -29,7 +29,8 @@ use crate::types::{ConnId, Handle, Now, WorkerId};
 pub enum Routed {
     /// The datagram was handled.
     Done,
-    /// The sender's address is verified, but it has no session: call [`Worker::accept_peer`], or drop it.
+    /// The sender's address is verified, but the sender has no session: call [`Worker::accept_peer`], or drop the
+    /// datagram.
     New,
     /// The port has a reply to send: [`Worker::reply_datagram`].
     Reply,

@@ -277,7 +277,7 @@ impl Turn {
         conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
     }
 
-    /// Reports the connections of a stream that have figures, and its viewers, for the API.
+    /// Reports to control, for the API, the viewers of a stream and those of its connections that have figures.
     pub(super) fn tell_connections(&mut self, conns: &Conns, live: &Live, leases: &Ledger, stream: StreamId) {
         let connections = self.connection_figures(conns, live, Some(stream));
         let mut viewers = self.viewer_figures(conns, live, stream);

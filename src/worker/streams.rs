@@ -25,7 +25,7 @@ use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey,
 
 /// Time after which a publisher's video counts as stopped if no picture arrives.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
-/// Age of a stream at which its publisher is assumed to send no video, if it has sent none so far.
+/// If a stream is this old and no video has arrived, its publisher is assumed to send no video.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
 /// Minimum time between two log lines about stopped video.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
@@ -58,13 +58,15 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// True if a stream is so old that its publisher is assumed to send no video, if it has sent none so far.
+    /// True if a stream is so old that its publisher is assumed to send no video, provided that no video has arrived
+    /// yet.
     pub(super) fn is_seasoned(&self, stream: StreamId, now: Instant) -> bool {
         let since = |at: &Instant| now.saturating_duration_since(*at);
         self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
     }
 
-    /// Returns the key of a stream's ladder: the key of its main track, or its own key if it has none.
+    /// Returns the key of a stream's ladder: the key of the stream's main track, or the stream's own key if there is no
+    /// main track.
     pub(super) fn ladder_key(&self, stream: StreamId) -> Option<StreamKey> {
         let main = self.details.get(stream).and_then(|details| details.main.as_ref());
         main.map(|main| main.key.clone()).or_else(|| self.streams.get(&stream).map(|live| live.key.clone()))

@@ -187,7 +187,7 @@ impl Live {
     /// due yet.
     pub(super) fn feed_rest(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        // If a format panics here, its final bytes are not sent.
+        // If a format panics here, the bytes that it holds back are not sent.
         let now = turn.now.mono;
         let _ = catch_unwind(AssertUnwindSafe(|| stream.finish(now)));
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {

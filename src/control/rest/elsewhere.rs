@@ -3,8 +3,8 @@
 //! 1. The route table marks operations whose calls belong where the stream is live ([`Route::at_origin`]).
 //! 2. This node checks the caller, then a job sends the call to the origin's relay, with the user and the user's right
 //!    to see credentials.
-//! 3. The origin trusts both, since the nodes are in one cluster, and answers from its own state. It never forwards a
-//!    call, so no call goes in circles.
+//! 3. The origin trusts the check and the right, since the nodes are in one cluster, and answers from its own state.
+//!    The origin never forwards a call, so no call goes in circles.
 //! 4. If the origin was not reached, nothing has been done. The call is then answered here if the origin's claim has
 //!    ended, else with 503.
 

@@ -190,7 +190,7 @@ pub(super) fn clients(
 }
 
 /// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in the reference): viewers of every protocol that have a
-/// connection of their own. Viewers of HLS and DASH have none, and are not listed.
+/// connection of their own. Viewers of HLS and DASH have no such connection, and are not listed.
 pub(super) fn viewers(
     cx: &mut Context,
     registry: &Registry,

@@ -484,8 +484,9 @@ impl Scans {
         of_app < SCANS_MAX.saturating_sub(self.waiting.len())
     }
 
-    /// Returns the queue position of a new scan: after the active scans, and before the first scan whose application
-    /// has more scans ahead of that scan than the new scan's application has in total.
+    /// Returns the queue position of a new scan: behind the active scans, and before the first later scan that has more
+    /// scans of its own application ahead of it than the new scan's application has in the queue. Applications thus
+    /// take turns.
     fn place_of(&self, scan: &Scan) -> usize {
         let own = self.waiting.iter().filter(|one| one.app == scan.app).count();
         let mut ahead: BTreeMap<&str, usize> = BTreeMap::new();
