@@ -6,7 +6,7 @@
 //! 3. The hook becomes a job ([`Hooks::poll_post`]). Without an answer, or after any answer but 200, the hook is sent
 //!    again, as often as the application's settings say, while the line waits.
 //! 4. If more than [`WAITING_MAX`] hooks wait, the oldest hook of the application with most hooks is dropped and
-//! counted.
+//!    counted.
 //! 5. Threads are shared ([`crate::jobs::shares`]): neither an application nor a silent receiver can occupy all of
 //!    them.
 
