@@ -4,9 +4,9 @@
 //! 1. An operator starts the drain. Workers refuse new viewers, admission refuses new publishers, and no source is
 //!    started. Health checks report the drain, and the other nodes are informed.
 //! 2. Each source is handed to another node of the cluster: the directory moves the claim, and the stream continues
-//!    here, with its viewers, as a copy of the other node's stream. Failed handovers are retried. A node that cannot run
-//!    a source gives its claim back, and the next node is asked. If no node takes the source, it runs here again, for
-//!    the same viewers.
+//!    here, with its viewers, as a copy of the other node's stream. Failed handovers are retried. A node that cannot
+//!    run a source gives its claim back, and the next node is asked. If no node takes the source, it runs here again,
+//!    for the same viewers.
 //! 3. The server is shut down ([`Output::Leave`]) when the time limit is over, or when no publisher and no viewer is
 //!    left and viewers of HLS and DASH have had time to fetch the rest of ended streams.
 //! 4. Until the server is shut down, an operator can cancel the drain.
