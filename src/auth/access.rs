@@ -108,7 +108,7 @@ impl Trust {
 pub struct Secrets {
     /// `jwtStreamSecretKey`.
     pub jwt: Secret,
-    /// `jwksURL`: keys that also sign valid tokens.
+    /// `jwksURL`: address of a set of public keys. Tokens signed with one of them are valid, too.
     pub keys: Option<HookUrl>,
     /// `tokenHashSecret`.
     pub hash: Secret,
@@ -118,7 +118,7 @@ pub struct Secrets {
     pub time_code_play: Secret,
     /// `timeTokenPeriod`, in seconds.
     pub time_code_period: u64,
-    /// `timeTokenSeparators`: the parts of a derived key are joined with a separator.
+    /// `timeTokenSeparators`: the parts from which a key is derived are joined with a separator.
     pub time_code_separators: bool,
     /// `timeTokenStoredSubscribersOnly`: subscribers without a record get no codes.
     pub time_code_stored_only: bool,

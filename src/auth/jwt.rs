@@ -58,7 +58,7 @@ pub enum JwtError {
     NotYet,
 }
 
-/// Header of a token. Serde refuses duplicate members. A token that has any of the members from `crit` on is refused.
+/// Header of a token. Serde refuses duplicate members. A token is refused if it has `crit` or any member below `crit`.
 #[derive(Deserialize)]
 struct Header {
     alg: String,

@@ -29,7 +29,7 @@ pub enum Denied {
     Configured,
 }
 
-/// The policy; built once the listeners are bound.
+/// The policy. Contains the ports of the listeners, so it is built once these are bound.
 #[derive(Debug, Clone, Default)]
 pub struct OutboundPolicy {
     /// `outbound.deny`.
@@ -90,10 +90,11 @@ fn is_public(address: IpAddr) -> bool {
             let [a, b, c, d, e, f, high, low] = v6.segments();
             let v4 = |high: u16, low: u16| Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low));
             match (a, b) {
-                // NAT64: the well-known prefix, and the prefixes chosen by networks themselves.
+                // NAT64: with the well-known prefix, the IPv4 address inside decides. Prefixes chosen by networks are
+                // never public.
                 (0x64, 0xff9b) if [c, d, e, f] == [0; 4] => is_public_v4(v4(high, low)),
                 (0x64, 0xff9b) => false,
-                // 6to4.
+                // 6to4: the IPv4 address inside decides.
                 (0x2002, _) => is_public_v4(v4(b, c)),
                 // Loopback and the mapped and compatible forms of IPv4.
                 (0, _) => false,

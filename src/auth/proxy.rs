@@ -36,7 +36,7 @@ impl Passed {
     }
 }
 
-/// Reads the fields of proxies; `None` if a trusted proxy's fields are unreadable, which refuses the request.
+/// Reads the fields of proxies. `None` if a trusted proxy's fields are unreadable: the request must then be refused.
 ///
 /// `values` returns all values of a header field, in order.
 #[must_use]

@@ -35,7 +35,7 @@ pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str, sep
     key
 }
 
-/// Returns the code at a time.
+/// Returns the code that is valid at the wall-clock time `wall_ms`.
 #[must_use]
 pub fn code(key: &[u8], period_s: u64, wall_ms: u64) -> String {
     code_of_step(key, step(period_s, wall_ms))

@@ -82,7 +82,8 @@ impl<'a> Url<'a> {
         if target.starts_with('/') { target.to_owned() } else { format!("/{target}") }
     }
 
-    /// Returns the query without its question mark. Includes a fragment, as in URLs of media programs.
+    /// Returns the query without its question mark. A fragment counts as part of the query, as in URLs of media
+    /// programs.
     #[must_use]
     pub fn query(&self) -> &'a str {
         self.tail.split_once('?').map_or("", |(_, query)| query)

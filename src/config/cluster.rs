@@ -26,7 +26,7 @@ pub enum WithoutDirectory {
 pub struct ClusterSettings {
     /// `cluster.url`, including the password.
     pub url: String,
-    /// `cluster.name`: the prefix of all keys.
+    /// `cluster.name`: the prefix of all keys in the directory.
     pub name: String,
     /// `cluster.node`; `None`: the host name.
     pub node: Option<NodeId>,
@@ -53,7 +53,7 @@ impl fmt::Debug for ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// Parses the keys; `None` without `cluster.url`. All keys are checked in any case.
+    /// Parses the keys; `None` without `cluster.url`. Even then, all keys are checked.
     pub(super) fn of(values: &Values) -> Result<Option<Self>, Error> {
         let node = match values.text("cluster.node") {
             "" => None,
@@ -123,7 +123,7 @@ fn relay_address(values: &Values) -> Result<String, Error> {
     Err(values.bad("cluster.relay_address", "must be HOST:PORT"))
 }
 
-/// Parses a scheme, a host and an optional port.
+/// Parses `cluster.public_address`: a scheme, a host and an optional port.
 fn public_address(values: &Values) -> Result<String, Error> {
     let text = values.text("cluster.public_address").trim().trim_end_matches('/');
     let is_origin = |url: &Url| {

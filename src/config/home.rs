@@ -154,8 +154,8 @@ impl Config {
                         .for_each(|notice| remarks.push(format!("application {name}: {notice}")));
                     apps.push(Arc::new(app));
                 }
-                // If an application without a settings file has the same fault, the command line or the environment
-                // causes it.
+                // An application without a settings file has the same fault, so the command line or the environment
+                // causes it, and every application has it.
                 Err(error) if is_same_fault(&error, overlays.bare_app(options, &name).err().as_ref()) => {
                     return Err(error);
                 }
@@ -323,7 +323,7 @@ fn is_same_fault(error: &Error, other: Option<&Error>) -> bool {
     }
 }
 
-/// Returns all faults of some values. After each fault, the key at fault gets its default, which may reveal another
+/// Returns all faults of the values. After each fault, the key at fault gets its default, which may reveal another
 /// fault.
 fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -> Vec<String> {
     let mut found: Vec<Error> = Vec::new();

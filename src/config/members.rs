@@ -38,7 +38,7 @@ pub struct Member {
     pub shape: Shape,
 }
 
-/// JSON names that differ from their keys.
+/// Keys whose member has another name in JSON, with that name.
 const NAMES: [(&str, &str); 4] = [
     ("webhookRetryAttemptDelay", "webhookRetryDelay"),
     ("hlsEnableLowLatency", "lLHLSEnabled"),
@@ -84,8 +84,8 @@ impl Schema {
         members.into_iter()
     }
 
-    /// Returns the sort position of a member: its index in the reference's order and 0, or the index of the reference's
-    /// member it follows and its distance from that member.
+    /// Returns the sort position of a member. For a member of the reference: its index in the reference's order, and 0.
+    /// For any other member: the index of the reference's member that it follows, and its distance from that member.
     fn rank(&self, name: &str, key: &str) -> (usize, u8) {
         if let Some(at) = ORDER.iter().position(|known| *known == name) {
             return (at, 0);

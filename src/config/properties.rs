@@ -64,7 +64,7 @@ fn line_of(before: &[u8]) -> usize {
     before.iter().filter(|b| **b == b'\n').count() + 1
 }
 
-/// Returns a key in a form for messages.
+/// Returns a key as messages show it: shortened, and without control characters.
 pub(super) fn printable(key: &str) -> String {
     key.chars().take(80).map(|c| if c.is_control() { '_' } else { c }).collect()
 }

@@ -33,7 +33,7 @@ pub struct RecordingSettings {
 }
 
 /// Parses the text between the braces of `fileNameFormat`. Names of streams that are not transcoded contain neither
-/// resolution nor bit rate: as in the reference, these apply to renditions only.
+/// resolution nor bit rate: as in the reference, only the names of renditions contain them.
 fn file_text(values: &Values) -> Result<String, Error> {
     let key = "fileNameFormat";
     let text = values.text(key).split_once('{').map_or("", |(_, rest)| rest);

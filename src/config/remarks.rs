@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::properties::printable;
 
-/// Up to this many unknown keys, over all files, get a line each. More are taken for keys of another server, and share
-/// one line.
+/// Up to this many unknown keys, over all files, get a line each. If there are more, they are taken for keys of another
+/// server and share one line.
 const LINES_MAX: usize = 8;
 /// Maximum number of keys of a file named in the shared line.
 const NAMED_MAX: usize = 5;

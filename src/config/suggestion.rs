@@ -20,7 +20,7 @@ pub(super) fn unknown_key(schema: &Schema, given: &str) -> String {
 }
 
 /// Makes the message for an environment variable that is not a setting but resembles one that works here: one or two
-/// letters, the case, underscores or the level differ. `None` if it resembles none.
+/// letters, the case, underscores or the level differ. `None` if the variable resembles no setting.
 pub(super) fn mistyped_variable(schema: &Schema, given: &str) -> Option<String> {
     let plain = |variable: &str| {
         let word = variable.strip_prefix("APP_").unwrap_or(variable);

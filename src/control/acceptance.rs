@@ -9,7 +9,8 @@ use crate::types::{Now, StreamId};
 
 /// Media time over which rates are measured, in milliseconds: longer than a GOP, so that one large key frame does not distort the rate.
 const SPAN_MS: i64 = 5000;
-/// A rate may exceed its limit by the limit divided by this number, because clocks and rounding are not exact.
+/// Tolerance: a rate may exceed its limit by the limit divided by this number, because clocks and rounding are not
+/// exact.
 const SLACK: u64 = 20;
 
 /// Figures at the start of a measurement.
@@ -27,7 +28,7 @@ impl Measured {
     }
 }
 
-/// Returns the reason for which a stream is not accepted. `since` is the measurement in progress.
+/// Returns the reason to refuse a stream; `None` if the stream is accepted. `since` is the measurement in progress.
 fn refusal(
     limits: AcceptLimits,
     since: &mut Option<Measured>,
@@ -59,7 +60,7 @@ fn refusal(
 }
 
 impl Control {
-    /// Ends a stream that its application does not accept.
+    /// Ends a stream with a resolution, frame rate or bit rate above the limits of its application.
     pub(super) fn check_acceptance(&mut self, now: Now, stream: StreamId) {
         let Some(live) = self.registry.get_mut(&stream) else { return };
         let Some(figures) = &live.received.figures else { return };

@@ -11,7 +11,7 @@ use crate::http::Response;
 /// The session that made a request, and properties of the request's connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
-    /// The session that waits for the answer, and what it may see.
+    /// The session that waits for the answer, with its right to see credentials.
     pub(super) requester: Requester,
     /// The address of the connection.
     pub(super) peer: SocketAddr,
@@ -28,7 +28,7 @@ pub(super) enum Reply {
     Later,
 }
 
-/// The reference's `Result`, with members in its order.
+/// The object `Result` of the reference's API, with members in the same order as there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(in crate::control) struct Outcome<'a> {
     success: bool,
@@ -55,12 +55,12 @@ impl<'a> Outcome<'a> {
         Self { message, ..self }
     }
 
-    /// Sets the id that the answer is about.
+    /// Sets `dataId`: the id of the object that the answer is about.
     pub(in crate::control) const fn data_id(self, id: &'a str) -> Self {
         Self { data_id: Some(id), ..self }
     }
 
-    /// Sets the id to null.
+    /// Sets `dataId` to null.
     pub(in crate::control) const fn no_data_id(self) -> Self {
         Self { data_id: None, ..self }
     }
@@ -70,8 +70,8 @@ impl<'a> Outcome<'a> {
         Self { error_id: id, ..self }
     }
 
-    /// Returns a response with the members of `object` followed by the members of this result, for clients that expect
-    /// the one or the other.
+    /// Returns a response with the members of `object` followed by the members of this result, because some clients
+    /// expect the object and others the result.
     pub(in crate::control) fn behind(self, mut object: Vec<u8>) -> Response {
         let Ok(own) = serde_json::to_vec(&self) else { return Response::error(500, "Internal Server Error") };
         if let (Some(b'}'), Some(members)) = (object.pop(), own.strip_prefix(b"{")) {
@@ -101,7 +101,7 @@ pub(in crate::control) struct SimpleStat {
     pub(in crate::control) number: usize,
 }
 
-/// The object `Version`.
+/// The object `Version` of the API.
 #[derive(Debug, Serialize)]
 pub(in crate::control) struct Version {
     #[serde(rename = "versionName")]

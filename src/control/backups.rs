@@ -39,10 +39,10 @@ impl Backups {
 }
 
 impl Walks {
-    /// At the start and after a change of settings: schedules checks of the newest backup's age, if backups are
-    /// enabled.
+    /// Schedules checks of the newest backup's age, if backups are enabled. Called at the start and after a change of
+    /// settings.
     pub(super) fn boot_backups(&mut self, cx: &Context, cluster: &Cluster, now: Now) {
-        // A shared directory is backed up by its own tools.
+        // In a cluster, the records are in a shared directory, which is backed up by tools of its own.
         let is_on = !cx.config.server.backups().every.is_zero() && !cluster.is_shared();
         self.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
     }

@@ -18,22 +18,22 @@ use crate::types::Now;
 const RECORD_VERSION: u8 = 1;
 /// Time without an update after which a record with a live status is shown as `terminated_unexpectedly`.
 const STALE: Duration = Duration::from_secs(20);
-/// The duration of media whose URL cannot be opened.
+/// Value of `durationInMs` for a playlist item whose URL cannot be opened.
 const UNREADABLE: i64 = -2;
-/// Maximum size of a record, so that a full store stays in memory.
+/// Maximum size of a record in bytes. The limit ensures that the records of a full store fit into memory.
 pub const RECORD_BYTES_MAX: usize = 32 << 10;
 
 /// Values of `status`.
 pub mod status {
-    /// Stored, never live.
+    /// The record is stored, but its stream has never been live.
     pub const CREATED: &str = "created";
-    /// About to be live.
+    /// The stream is about to be live.
     pub const PREPARING: &str = "preparing";
-    /// Live.
+    /// The stream is live.
     pub const BROADCASTING: &str = "broadcasting";
-    /// Was live.
+    /// The stream was live and has ended.
     pub const FINISHED: &str = "finished";
-    /// Marked as live, but without updates.
+    /// The record says that the stream is live, but is no longer updated.
     pub const TERMINATED: &str = "terminated_unexpectedly";
     /// The endpoint could not be opened.
     pub const FAILED: &str = "failed";
@@ -63,7 +63,7 @@ pub struct EndpointRecord {
     pub left_out: Vec<String>,
 }
 
-/// The type of a member, and how a body sets it. `None` is JSON's null.
+/// The type of a record's member, with the rule by which a request body sets the member. `None` is JSON's null.
 pub(in crate::control) trait Member {
     type Given: FromJson;
     fn set(&mut self, given: Option<Self::Given>);
@@ -89,7 +89,7 @@ impl<T: FromJson> Member for Option<T> {
     }
 }
 
-/// Distinguishes a null member from an absent one.
+/// Deserializes a member. Null gives `Some(None)`, so that it differs from an absent member, which is `None`.
 fn given<'de, T: FromJson, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     loose(from).map(Some)
 }
@@ -145,7 +145,7 @@ macro_rules! members {
             /// The first subtracks of the stream, for old SDK pages.
             #[serde(rename = "subTrackStreamIds", skip_deserializing)]
             pub sub_track_stream_ids: Vec<String>,
-            /// The mode of a conference room; members of other records do not have it.
+            /// The mode of a conference room; absent in other records.
             #[serde(rename = "conferenceMode", skip_serializing_if = "Option::is_none")]
             pub conference_mode: Option<String>,
             /// Monotonic time of `update_time`; `None` if the update is from an earlier run of the server.
@@ -196,7 +196,7 @@ macro_rules! members {
         pub struct Body {
             $(#[serde(rename = $json, deserialize_with = "given")]
             pub(in crate::control) $field: Option<Option<<$ty as Member>::Given>>,)*
-            /// The mode of a conference room; a broadcast's body does not have it.
+            /// The mode of a conference room; absent in the body of a broadcast.
             #[serde(skip)]
             pub(in crate::control) conference_mode: Option<String>,
         }
@@ -342,14 +342,15 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyEr
 }
 
 impl Broadcast {
-    /// Makes the record of a create body; the caller fills in the server's members.
+    /// Makes a record from the body of a create request; the caller fills in the members that the server sets.
     #[must_use]
     pub fn from_body(body: Body) -> Self {
         let mut record = Self::default();
         record.take_create(body);
         record.drop_empty_items();
         for item in record.play_list_item_list.iter_mut().flatten() {
-            // Files of other servers are not opened here, so the duration is that of unreadable media.
+            // The item is a file on another server. The file is not opened here, so its duration is that of unreadable
+            // media.
             if item.kind.as_deref() == Some("VoD") {
                 item.duration_in_ms = UNREADABLE;
             }
@@ -419,7 +420,7 @@ impl Broadcast {
         claims && !self.is_virtual && silent >= STALE
     }
 
-    /// Returns the HLS settings that the broadcast overrides, by the application's keys.
+    /// Returns the HLS settings that the broadcast overrides, each under the name of the application's setting.
     #[must_use]
     pub fn hls_overrides(&self) -> Vec<(&'static str, String)> {
         let Some(own) = &self.hls_parameters else { return Vec::new() };
@@ -589,7 +590,7 @@ mod tests {
             Broadcast { status: status::BROADCASTING.into(), update_time: 1000, ..Broadcast::default() };
         assert_eq!(live.effective_status(at(0, 20_999)), status::BROADCASTING);
         assert_eq!(live.effective_status(at(0, 21_000)), status::TERMINATED);
-        // After an update in this run, the wall clock has no influence, since it may be set.
+        // After an update in this run of the server, only monotonic time counts, because the wall clock may be set.
         live.touch(at(0, 5_000_000));
         assert_eq!(live.update_time, 5_000_000);
         for wall_ms in [0, 5_019_999, 9_000_000] {

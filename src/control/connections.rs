@@ -1,5 +1,5 @@
 //! Figures of a stream's connections: every worker is asked, and requests are answered when all workers have replied.
-//! Requests that arrive before then share the result.
+//! Requests that arrive while the workers are being asked share the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 64;
 pub(super) enum Asked {
     /// Figures of the connections of one protocol.
     Statistics(&'static str),
-    /// A page of viewers of the protocols whose clients the reference lists.
+    /// A page of viewers, limited to the protocols whose clients the reference lists.
     Clients {
         /// Number of viewers to skip at the beginning.
         offset: usize,
@@ -138,7 +138,7 @@ impl Context {
                 let viewer = SubscriptionId { conn: *conn, handle: *handle };
                 self.post(*worker, ToWorker::EndViewer { stream, viewer, reason });
             }
-            // The viewer's requests may reach any worker.
+            // The viewer's next request may reach any worker, so every worker must end the viewer.
             ViewerName::Lease { identity, .. } => self.post_all(&ToWorker::EndPolled {
                 stream,
                 protocol: viewer.protocol,
@@ -161,7 +161,7 @@ fn name_of(name: &ViewerName) -> String {
     }
 }
 
-/// Returns a viewer as listed.
+/// Returns the JSON of a viewer, as in the list of all viewers.
 fn viewer(one: &ViewerFigures) -> Value {
     json!({
         "viewerId": name_of(&one.name),
@@ -171,7 +171,8 @@ fn viewer(one: &ViewerFigures) -> Value {
     })
 }
 
-/// Returns a viewer in the reference's form.
+/// Returns the JSON of a viewer in the reference's form; `None` for a publisher, or a protocol that the reference
+/// omits.
 fn client(connection: &ConnectionFigures, wall_ms: u64) -> Option<Map<String, Value>> {
     let mut members = connection.figures.client(wall_ms).filter(|_| connection.role == Role::Viewer)?;
     members.insert("clientIp".to_owned(), connection.peer.ip().to_string().into());

@@ -19,7 +19,7 @@ use crate::http;
 use crate::mail::ToWorker;
 use crate::types::{Now, SessionRef, StreamKey, WorkerId};
 
-/// A drain in progress, and the workers that have not finished.
+/// A shutdown in progress, and the workers that have not finished.
 #[derive(Debug)]
 pub(super) struct Drain {
     pub(super) waiting: BTreeSet<WorkerId>,

@@ -1,7 +1,7 @@
 //! Copies: streams whose publisher is at another node, fetched while they have viewers here.
 //!
-//! 1. A viewer asks for a stream that is not live here. It is requested from the node that has it according to the
-//!    directory, else from each of the operator's `edge.origins` in turn.
+//! 1. A viewer asks for a stream that is not live here. This node requests the stream from the node that has it
+//!    according to the directory, else from each of the operator's `edge.origins` in turn.
 //! 2. The copy is a stream of this node like any other, but has no record, hooks, recordings or pushes here; the origin
 //!    has them. It keeps the origin's tracks, times and epochs.
 //! 3. A broken connection is retried, at once if the directory names another node; viewers stay. If the stream ends at
@@ -37,7 +37,7 @@ const ABSENT_MAX: usize = 4096;
 /// The origins from which a copy may be fetched.
 #[derive(Debug)]
 pub(super) struct Copying {
-    /// The nodes on whose behalf the copy is fetched, besides this one.
+    /// Other nodes that fetch the stream from this node, and on whose behalf the copy is fetched.
     via: Vec<String>,
     /// The origins to try, in order.
     origins: Vec<Origin>,
@@ -49,7 +49,7 @@ pub(super) struct Copying {
     absent: usize,
     /// Time at which units stopped arriving.
     lost: Option<Instant>,
-    /// True if the origin has claimed the stream for a source and may not have it yet.
+    /// True if the origin has claimed the stream for a source that may not have delivered media yet.
     is_promised: bool,
     /// The viewers last reported to the origin; `None` on a new connection.
     pub(super) told: Option<Viewers>,
@@ -143,7 +143,8 @@ impl Copying {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }
 
-    /// True if each origin was tried once since units last arrived.
+    /// True if each origin was tried at least once since units last arrived. The first failure counted may be the loss
+    /// of a connection that worked.
     const fn asked_all(&self) -> bool {
         self.failures > self.origins.len()
     }
@@ -210,7 +211,8 @@ impl Control {
         }
         let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
         match live.map(|live| live.source().state) {
-            // A publisher at another node uses the id of this room's view.
+            // A publisher at another node uses the id of this room's view, so the view becomes a copy of that
+            // publisher's stream.
             Some(_) if live.is_some_and(Live::is_view) => drop(self.become_copy(now, key)),
             Some(State::Grace(_)) => drop(self.become_copy(now, key)),
             Some(State::Awaited) if self.outbound.sources.is_copying(key) => self.outgoing(now).ask_anew(key),
@@ -266,9 +268,9 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Fetches a stream for which a viewer waits. Returns true if it may become available.
+    /// Fetches a stream for which a viewer waits. Returns true if the stream may become available.
     pub(super) fn fetch_copy(&mut self, key: &StreamKey, via: Vec<String>) -> bool {
-        // A name that is not a valid stream id cannot be in a URL.
+        // The stream id becomes part of the origin's URL, so a name that is not a valid stream id cannot be fetched.
         let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
             return false;
         };

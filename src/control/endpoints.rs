@@ -32,16 +32,16 @@ use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, wall};
 
-/// Maximum length of a history; the oldest steps are dropped.
+/// Maximum number of outcomes remembered for each endpoint; the oldest are dropped.
 const HISTORY_MAX: usize = 20;
 
-/// The outcome of consecutive attempts.
+/// An outcome that one attempt or several consecutive attempts had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Outcome {
     /// Time of the last attempt, in milliseconds of Unix time.
     at: i64,
     status: &'static str,
-    /// The reason of the failure, if it failed.
+    /// The reason, if the attempts failed.
     reason: Option<String>,
     /// Number of consecutive attempts with this outcome.
     times: u32,
@@ -55,7 +55,7 @@ struct Push {
     service_id: String,
     url: String,
     target: Target,
-    /// True if the hook has reported the failure.
+    /// True if the hook was called for the current series of failures.
     told_failed: bool,
     /// Codecs of the tracks left out, as last logged.
     told_left_out: Vec<String>,

@@ -54,7 +54,7 @@ pub(super) struct Question {
 /// All feeds and their waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Feeds {
-    /// The requester of each feed, and the time of its last request.
+    /// The requester of each feed, and the time of the feed's last request.
     known: BTreeMap<SessionRef, (Asker, Instant)>,
     /// Feeds by the time of their last request.
     ages: BTreeSet<(Instant, SessionRef)>,
@@ -102,7 +102,7 @@ impl Feeds {
         true
     }
 
-    /// Drops a feed of the requester with most feeds, if that requester has more than `own` feeds even without it.
+    /// Drops a feed of the requester with most feeds, if that requester still has more than `own` feeds afterwards.
     fn give_way(&mut self, own: usize) -> bool {
         let Some((most, asker)) = self.sizes.last().filter(|(most, _)| *most > own.saturating_add(1)) else {
             return false;

@@ -3,11 +3,11 @@
 //! 1. A job checks that the folder is below one named by the operator, finds its files, and creates a link to it in the
 //!    application's `streams`. Apart from the records, the link is the only state, so the folder is still imported
 //!    after a restart.
-//! 2. The files become records in one commit, with which the request is answered.
+//! 2. One commit creates the records of all files. Then the request is answered.
 //! 3. Forgetting a folder removes the link first, then the records. The files belong to somebody else, and stay.
 //!
-//! A crash in between leaves a link without records, or records without a link. Forgetting the folder removes what is
-//! left.
+//! A crash between these steps leaves a link without records, or records without a link. Forgetting the folder removes
+//! either.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

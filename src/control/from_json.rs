@@ -55,7 +55,7 @@ impl FromJson for i64 {
     }
 }
 
-/// Truncates a number; `None` beyond what a double represents exactly.
+/// Truncates a number to an integer; `None` if the number is too large for a double to represent integers exactly.
 fn whole(number: f64) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[allow(clippy::cast_possible_truncation, reason = "that is what is wanted, and the range is checked")]

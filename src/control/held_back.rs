@@ -116,8 +116,7 @@ impl Outgoing<'_> {
         tracing::info!(%key, reason, retries, "source not started");
     }
 
-    /// Starts sources that were held back: a limited number in one call. An application without room starts none of its
-    /// sources.
+    /// Starts sources that were held back: a limited number in one call, and none for an application without room.
     pub(super) fn begin_held_back(&mut self) {
         self.outbound
             .sources

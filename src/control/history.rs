@@ -30,7 +30,7 @@ impl<T> Default for Minutes<T> {
 }
 
 impl<T> Minutes<T> {
-    /// Returns the time since the last sample if the next one is due; zero for the first.
+    /// Returns the time since the last sample, or zero before the first sample; `None` if no sample is due yet.
     fn due(&self, now: Instant) -> Option<Duration> {
         let passed = self.last.map(|last| now.saturating_duration_since(last));
         passed.map_or(Some(Duration::ZERO), |passed| (passed >= MINUTE).then_some(passed))

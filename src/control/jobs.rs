@@ -1,11 +1,11 @@
-//! Jobs of control: how blocking work is submitted, and how its answer is continued.
+//! Jobs of control: how control submits blocking work, and how it continues with the answer.
 //!
 //! 1. [`Context::submit`] stores the continuation under a new id, and [`Output::Job`] goes to the job service.
 //! 2. [`Control::handle_job`] passes the answer to the continuation, which must check the state of control again, since
 //!    it may have changed meanwhile.
 //!
-//! The number of jobs in progress is bounded by the queue of their class ([`crate::jobs::Limits`]), here as in the
-//! service: if the class is full, the job is refused before it is made.
+//! The queue of each class bounds the number of jobs in progress ([`crate::jobs::Limits`]). Control applies the same
+//! bound as the job service, so that a job of a full class is refused before it is made.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -120,7 +120,7 @@ impl Jobs {
 }
 
 impl Context {
-    /// Submits work of the server itself. Returns false if its class is full; `next` is then not called.
+    /// Submits work of the server itself. Returns false, without calling `next`, if the class of the work is full.
     pub(super) fn submit(
         &mut self,
         work: Work,
@@ -129,7 +129,8 @@ impl Context {
         self.submit_job(None, work, Box::new(next))
     }
 
-    /// Submits work on behalf of an application. Returns false if its class, or the application's share of it, is full.
+    /// Submits work on behalf of an application. Returns false, without calling `next`, if the class of the work is
+    /// full, or the application's share of that class.
     pub(super) fn submit_for(
         &mut self,
         app: &Arc<str>,

@@ -4,12 +4,12 @@
 //! 1. An operator starts the drain. Workers refuse new viewers, admission refuses new publishers, and no source is
 //!    started. Health checks report the drain, and the other nodes are informed.
 //! 2. Each source is handed to another node of the cluster: the directory moves the claim, and the stream continues
-//!    here as a copy of that node's, with its viewers. Failed handovers are retried. A node that cannot run a source
-//!    gives its claim back, and the next node is asked. If none is left, the source runs here again, for the same
-//!    viewers.
+//!    here, with its viewers, as a copy of the other node's stream. Failed handovers are retried. A node that cannot
+//!    run a source gives its claim back, and the next node is asked. If no node takes the source, it runs here again,
+//!    for the same viewers.
 //! 3. The server is shut down ([`Output::Leave`]) when the time limit is over, or when no publisher and no viewer is
 //!    left and viewers of HLS and DASH have had time to fetch the rest of ended streams.
-//! 4. Until then an operator can cancel the drain.
+//! 4. Until the server is shut down, an operator can cancel the drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ impl Leaving {
         self.lingers_until.is_some_and(|until| now < until)
     }
 
-    /// Returns the time that is left, in milliseconds.
+    /// Returns the time until the drain's time limit, in milliseconds; `None` without a limit.
     pub(super) fn left_ms(&self, now: Instant) -> Option<u64> {
         let left = self.until?.saturating_duration_since(now);
         Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))

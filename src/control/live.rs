@@ -35,7 +35,7 @@ pub(super) struct Source {
     pub(super) state: State,
     pub(super) worker: WorkerId,
     pub(super) ingest: Ingest,
-    /// The publisher's address, reduced to the part by which addresses are counted.
+    /// The publisher's address, reduced to the network under which streams are counted.
     network: IpAddr,
 }
 
@@ -58,7 +58,7 @@ impl Source {
 /// State of a stream as last reported to hooks and workers.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// True if hooks have reported that the stream is live.
+    /// True if hooks have been called to report that the stream is live.
     pub(super) announced: bool,
     /// The record's members as last sent to workers.
     pub(super) details: StreamDetails,
@@ -77,12 +77,12 @@ pub(super) struct Received {
     pub(super) measured: Option<Measured>,
 }
 
-/// The grant of a publisher.
+/// The permission of a publisher to publish.
 #[derive(Debug)]
 pub(super) struct Granted {
     /// The time of the grant.
     pub(super) at: Instant,
-    /// Position of the stream's clock at that time.
+    /// Position of the stream's clock at the time of the grant.
     pub(super) from: Position,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Live {
     pub(super) clock: StreamClock,
     /// Time for which the publisher had been silent at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// Streams through which this stream was relayed. Pushes pass them on.
+    /// Streams through which this stream was relayed. Pushes of this stream send the list to their targets.
     pub(super) via: Vec<String>,
     /// Parameters of the current publisher, for hooks.
     pub(super) params: Params,
@@ -113,13 +113,13 @@ pub(super) struct Live {
     /// Endpoints to which the stream is being pushed.
     pub(super) pushes: Vec<PushId>,
     pub(super) received: Received,
-    /// The grant of the current or last publisher.
+    /// The permission given to the current or last publisher.
     pub(super) granted: Granted,
     /// Beginning of the time counted by the record's `duration`.
     pub(super) began: Instant,
     /// Viewers on each worker.
     viewers: BTreeMap<WorkerId, ViewerCounts>,
-    /// The worker of each sink of the stream, by kind.
+    /// The worker of each sink of the stream, by the sink's kind.
     pub(super) sinks: BTreeMap<&'static str, WorkerId>,
 }
 
@@ -190,7 +190,7 @@ struct Indexes {
     networks: BTreeMap<IpAddr, usize>,
     /// Streams by the worker of their current or last publisher.
     workers: BTreeSet<(WorkerId, StreamId)>,
-    /// Streams by each worker that has viewers of them.
+    /// Each worker with each stream that has viewers on that worker.
     watched: BTreeSet<(WorkerId, StreamId)>,
     graces: BTreeSet<(Instant, StreamId)>,
 }
@@ -372,7 +372,7 @@ impl Registry {
         of_worker(&self.indexes.workers, worker)
     }
 
-    /// Returns the grace period that ends first.
+    /// Returns the grace period that ends first, with its stream.
     pub(super) fn first_grace(&self) -> Option<(Instant, StreamId)> {
         self.indexes.graces.first().copied()
     }

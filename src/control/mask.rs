@@ -29,7 +29,7 @@ enum View {
     Masked,
 }
 
-/// A session that waits for an answer, and what it may see.
+/// A session that waits for an answer, with its right to see credentials.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Requester {
     session: SessionRef,
@@ -235,7 +235,7 @@ fn visible(url: &str) -> &str {
     let Some((scheme, rest)) = url.split_at_checked(at) else { return "" };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let authority = authority.strip_suffix(MASK).unwrap_or(authority);
-    // A user and a password are before the host.
+    // A user name or password stands before `@`, and neither may be shown.
     if authority.contains('@') {
         scheme
     } else {

@@ -1,5 +1,5 @@
-//! `/metrics`: every worker is asked, and the page is made when all workers have answered. Scrapes that arrive
-//! before then get the same page.
+//! `/metrics`: every worker is asked, and the page is made when all workers have answered. Scrapes that arrive while
+//! the workers are being asked get the same page.
 
 use std::collections::BTreeMap;
 

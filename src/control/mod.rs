@@ -1,11 +1,11 @@
-//! Control: the authority over records, live streams, pushes, pulls and the REST API. One machine, which one thread
-//! runs; it owns no clock, no socket and no thread, and its maps are ordered, so that the same inputs give the same
-//! outputs.
+//! Control: the authority over records, live streams, pushes, pulls and the REST API. Control is one state machine, run
+//! by one thread. The machine owns no clock, no socket and no thread, and its maps are ordered, so that the same inputs
+//! give the same outputs.
 //!
-//! 1. Workers ask ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
+//! 1. Workers send mail ([`ToControl`]): publish requests, departures, reports, news of pushes, API requests.
 //! 2. Admission answers at once (`registry`): every worker hears of a stream before its publisher gets the grant.
-//! 3. The API (`rest`) reads memory. Changes are gathered, committed by the store's thread, then become visible
-//!    and are answered (`writes`).
+//! 3. The API (`rest`) reads memory. Changes are gathered and committed by the store's thread. Then they become
+//!    visible, and the requests for them are answered (`writes`).
 //! 4. The `supervisor` of pushes (`endpoints`) and pulls (`sources`) resolves names, checks addresses, and times the
 //!    attempts, which continue until the owner stops them.
 
@@ -136,7 +136,8 @@ pub struct ControlConfig {
     pub workers: u16,
     /// Random name of this node, for `via` entries.
     pub node: String,
-    /// The address of this machine as seen by others: `originAdress`, and `rtmpURL` without a `server.name`.
+    /// The address of this machine as seen by others: the value of `originAdress`, and the host in `rtmpURL` if
+    /// `server.name` is not set.
     pub host_address: String,
     /// The policy for pushes and pulls, which also knows this server's own addresses.
     pub outbound: OutboundPolicy,
@@ -175,7 +176,7 @@ struct Files {
     objects: Objects,
 }
 
-/// The control machine; see the module.
+/// The state machine of control; see the module.
 #[derive(Debug)]
 pub struct Control {
     cx: Context,
@@ -233,7 +234,7 @@ impl ControlConfig {
     /// Returns the URL to which an encoder publishes this stream.
     fn publish_url(&self, key: &StreamKey) -> String {
         let name = self.server.name();
-        // A listener bound to one address is reachable only there.
+        // A listener that is bound to one address is reachable only at that address.
         let bound = protocol::publish_address(&self.addresses).filter(|ip| !ip.is_unspecified());
         let host = match bound {
             Some(address) if name.is_empty() => address.to_string(),
@@ -274,7 +275,7 @@ impl Records {
         }
         changed |= record.forget_viewers();
         if record.origin_adress.is_empty() && !config.host_address.is_empty() {
-            // The record was imported, and has had no server's address yet.
+            // The record was imported and contains no server's address yet, so this server's address is filled in.
             record.origin_adress.clone_from(&config.host_address);
             record.origin_address.clone_from(&config.host_address);
             record.rtmp_url = config.publish_url(&key);
@@ -564,7 +565,7 @@ impl Hooks {
     }
 }
 
-/// Returns the wall time in the form of records.
+/// Returns the wall-clock time as stored in records.
 fn wall(now: Now) -> i64 {
     now.wall_date()
 }

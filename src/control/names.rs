@@ -4,7 +4,7 @@
 //!    resolver delays only new names. The system's resolver reports no TTL.
 //! 2. Each application asks for a name only once at a time, and uses its own share of the resolver's threads
 //!    ([`crate::jobs::shares`]).
-//! 3. If a name can no longer be resolved, its last addresses are used for the rest of that hour.
+//! 3. If a name can no longer be resolved, its last addresses remain in use until they are an hour old.
 //! 4. `localhost` is this machine (RFC 6761, section 6.3) and is never looked up.
 
 use crate::control::outgoing::Outgoing;
@@ -59,7 +59,7 @@ struct Known {
     asked: Instant,
 }
 
-/// Names known and being resolved.
+/// Names that are known or being resolved.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<String, Known>,

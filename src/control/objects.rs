@@ -1,6 +1,6 @@
 //! Files kept in object storage (`s3RecordingEnabled`, docs/vod.md).
 //!
-//! 1. The record of a completed file says in the same commit that the file is to be uploaded ([`Kept::Wanted`]).
+//! 1. The commit that stores the record of a completed file also marks the file for upload ([`Kept::Wanted`]).
 //! 2. A job uploads the file. Failures are retried after growing pauses; after a restart, the records say what is left
 //!    to do.
 //! 3. After the upload the record says so ([`Kept::There`]), and the local file is removed, unless the settings keep
@@ -36,7 +36,7 @@ pub(super) struct Objects {
     under_way: BTreeMap<Key, (Turn, Instant)>,
     /// Waiting files, by application and due time.
     due: BTreeMap<Arc<str>, BTreeSet<(Instant, Key)>>,
-    /// Files that wait until their application has a storage again.
+    /// Files that wait until the settings of their application name an object storage again.
     parked: BTreeSet<Key>,
     /// Number of failures of each file.
     failed: BTreeMap<Key, u32>,
@@ -97,7 +97,7 @@ impl Objects {
         due.saturating_add(self.under_way.len())
     }
 
-    /// Number of files uploaded, and of failed attempts, since the start.
+    /// Returns the number of uploaded files and the number of failed attempts since the start.
     pub(super) const fn counts(&self) -> (u64, u64) {
         (self.uploaded, self.failures)
     }
@@ -192,7 +192,7 @@ impl Files {
         }
     }
 
-    /// Queues waiting files of an application that has a storage now.
+    /// Queues the waiting files of an application, if its settings name an object storage now.
     pub(super) fn keep_objects_of(&mut self, cx: &mut Context, records: &Records, now: Now, app: &str) {
         if cx.apps.get(app).is_none_or(|app| app.vod.s3.is_none()) {
             return;

@@ -57,12 +57,12 @@ impl OwnPushes {
     }
 
     /// If a publisher is a push of another application of this server, replaces the publisher's address, so that coming
-    /// from this machine gives it no rights.
+    /// from this machine gives the push no rights.
     pub(super) fn estrange(&mut self, now: Instant, node: &str, request: &mut PublishRequest) {
         self.prune(now);
         let app = &*request.key.app;
         let is_push = self.ends.get(&canonical(request.peer)).is_some_and(|end| *end.app != *app);
-        // A relay may have added an entry after this node's.
+        // A relay may have added an entry after this node's own entry, so the last entry of this node is searched for.
         let own = |entry: &'_ String| Some(entry.strip_prefix(node)?.strip_prefix('/')?.to_owned());
         let last = request.via.iter().rev().find_map(own);
         let is_forwarded =
@@ -85,7 +85,7 @@ impl OwnPushes {
             && (until <= now || self.over.len() > OVER_MAX)
         {
             self.over.pop_front();
-            // Another connection may use the address now, or may have used it since.
+            // The address is kept if another connection uses it now, or has used it since the push ended.
             if self.ends.get(&local).is_some_and(|end| (end.push, end.until) == (push, Some(until))) {
                 self.ends.remove(&local);
             }

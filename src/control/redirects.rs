@@ -12,7 +12,7 @@ use crate::mail::Sought;
 /// 204 if the location is this node or unknown.
 pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought: &Sought) -> Response {
     let node = match sought {
-        // A draining node admits no viewers, so its stream is copied instead.
+        // A draining node admits no viewers, so its stream is copied to this node instead.
         Sought::Stream(key) => cluster.elsewhere(key).filter(|node| !node.profile.is_draining),
         Sought::File { app, path } => node_of_file(
             cluster,
@@ -25,7 +25,7 @@ pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought
     }
 }
 
-/// Returns the other live node that has a file.
+/// Returns the other live node that has a file; `None` if this node has the file.
 fn node_of_file<'a>(cluster: &'a Cluster, vod: Option<&Vod>) -> Option<&'a Node> {
     let vod = vod.filter(|vod| !cluster.has_file(vod))?;
     let place = vod.node.as_deref()?;

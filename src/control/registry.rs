@@ -172,7 +172,8 @@ impl Control {
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }
 
-    /// Handles the loss of a connection to which a grant is on its way. No later event would report the loss.
+    /// Handles the loss of a connection before its grant to publish has arrived there. No later event would report the
+    /// loss.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
         if self.access.abandon_admission(&mut self.cx, &mut self.registry.cluster, now, session) {
             return;
@@ -202,7 +203,7 @@ impl Control {
                 self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
             }
             if end == StreamEnd::Superseded {
-                // The record belongs to the other node, which has called its hooks.
+                // Another node has taken over the id. The record belongs to that node, which has called the hooks.
                 self.claim_changed(now, &live.key);
                 continue;
             }
@@ -260,7 +261,7 @@ impl Registry {
         live.silent_ms = figures.silent_ms;
         let before = live.received.figures.replace(figures.clone());
         if before.is_none_or(|before| before.codecs != figures.codecs) {
-            // Recordings depend on the codecs.
+            // The codecs may have changed, and recordings depend on them.
             let key = live.key.clone();
             files.recording_may_change(key.clone());
             self.review_viewers(cx, records, &key);
@@ -370,7 +371,8 @@ impl Registry {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
                 tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost; its stream waits for it to return");
                 self.change(stream, |source| source.state = State::Grace(until));
-                // The publisher may return at another node; this stream then becomes a copy of the stream there.
+                // Release the claim: the publisher may return at another node, and this stream then becomes a copy of
+                // the one there.
                 self.cluster.release_stream(stream);
             }
             (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),
@@ -425,7 +427,7 @@ impl Registry {
         }
     }
 
-    /// Marks the record live, or creates one if there is none.
+    /// Marks the record of a new stream live; creates the record if there is none.
     fn record_started(&self, cx: &Context, records: &mut Records, now: Now, request: &PublishRequest) {
         let key = &request.key;
         if records.get(key).is_none() {

@@ -25,7 +25,7 @@ pub(super) enum Repeat {
     Resolver,
     /// A playlist item that delivered no media.
     Item,
-    /// An abandoned hook.
+    /// A hook call that was given up.
     Hook,
 }
 
@@ -67,7 +67,7 @@ impl Repeats {
         self.due
     }
 
-    /// Counts a failure after the first of its series.
+    /// Counts a failure that follows the first one of its series. The first failure has its own log line.
     pub(super) fn note(&mut self, now: Now, kind: Repeat, key: &StreamKey, reason: &str) {
         let Some(sum) = self.sums.get_mut(kind.index()) else { return };
         sum.failures = sum.failures.saturating_add(1);
@@ -128,7 +128,7 @@ impl Outbound {
         }
     }
 
-    /// Logs abandoned hooks, because their receivers' records are now incomplete.
+    /// Logs hook calls that were given up, because the receivers of these hooks have missed an event.
     pub(super) fn tell_lost_hooks(&mut self, hooks: &mut Hooks, now: Now) {
         while let Some(LostHook { key, action, url, reason }) = hooks.poll_lost() {
             if self.repeats.is_first_hook(now) {
@@ -186,7 +186,7 @@ mod tests {
             sums.extend(repeats.take_due(now).into_iter().map(|(_, failures, ..)| (second, failures)));
             now.mono += Duration::from_secs(1);
         }
-        // The sums of the first minute and of the failures after it.
+        // One sum covers the first minute, the other one the failures after that minute.
         assert_eq!((at_once, sums), (vec![0], vec![(61, 61), (122, 38)]));
     }
 }

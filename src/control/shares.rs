@@ -9,7 +9,8 @@ use super::{Files, Outbound};
 use crate::jobs::shares::Room;
 
 impl Context {
-    /// True if an application may hold one more item. `held` counts the items of an application; `limit` is the total.
+    /// True if an application may hold one more item. `held` counts the items of an application; `limit` is the maximum
+    /// for all applications together.
     fn has_share(&self, limit: usize, app: &str, held: impl Fn(&str) -> usize) -> bool {
         let others: Vec<usize> =
             self.apps.keys().filter(|other| ***other != *app).map(|other| held(other)).collect();
@@ -20,7 +21,7 @@ impl Context {
 impl Records {
     /// True if an application may have another record (`limits.broadcasts`).
     pub(super) fn has_room_for_record(&self, cx: &Context, app: &str) -> bool {
-        // New records that are not stored yet are not counted for any application.
+        // New records that are not stored yet are not counted for any application, so they reduce the limit instead.
         let limit = cx.config.server.limits.broadcasts.saturating_sub(self.writes.inserts());
         cx.has_share(limit, app, |app| self.count(app))
     }
@@ -34,7 +35,7 @@ impl Outbound {
 }
 
 impl Files {
-    /// True if an application may receive another upload; `limit` is the total.
+    /// True if an application may receive another upload; `limit` is the maximum for all applications together.
     pub(super) fn has_room_for_upload(&self, cx: &Context, limit: usize, app: &Arc<str>) -> bool {
         cx.has_share(limit, app, |app| self.uploads.count(app))
     }

@@ -1,4 +1,4 @@
-//! Settings of sessions, with facts about the process.
+//! Settings of sessions: settings of the server, and the addresses of this process.
 
 use std::sync::Arc;
 

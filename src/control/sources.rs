@@ -3,8 +3,8 @@
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
 //! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that the
 //!    stream need not move, or else the least loaded one. The status is `preparing`.
-//! 3. The first media of an attempt is handled as a publish (`registry`): in the first attempt the stream goes live, in
-//!    a later one it continues with its clock, viewers and pushes. The status is `broadcasting`.
+//! 3. The first media of an attempt are handled like a request to publish (`registry`): in the first attempt the stream
+//!    goes live, in a later one it continues with its clock, viewers and pushes. The status is `broadcasting`.
 //! 4. After an attempt, the status is `finished` until the next one. The stream stays live as long as the source runs.
 //!    In a playlist, the next attempt is that of the next item (`playlists`).
 //! 5. A stop, a delete, or ten seconds without a viewer (`autoStartStopEnabled`) end the stream.
@@ -56,7 +56,7 @@ pub(super) struct Origin {
 /// The starting point of a source.
 #[derive(Debug)]
 pub(super) struct Beginning {
-    /// Index of the first item of a playlist.
+    /// Index of the playlist item to begin with; `None` if the record is not a playlist.
     item: Option<usize>,
     origin: Origin,
 }
@@ -130,7 +130,7 @@ impl Sources {
         self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app).count()
     }
 
-    /// Counts the running sources of an application without a stream yet, which count as live streams.
+    /// Counts the running sources of an application that have no stream yet. They count as live streams.
     pub(super) fn waiting(&self, app: &str, is_live: impl Fn(&StreamKey) -> bool) -> usize {
         let of_app = self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app);
         of_app.filter(|(key, _)| !is_live(key)).count()
@@ -262,7 +262,7 @@ impl Outbound {
         registry.count(app).saturating_add(waiting)
     }
 
-    /// Notes the status of a source in its record, unless it is a copy, which has none.
+    /// Notes the status of a source in its record. Does nothing for a copy, which has no record here.
     fn source_status(&self, records: &mut Records, now: Now, key: &StreamKey, status: &str) {
         if !self.sources.is_copying(key) {
             records.source_status(now, key, status);
@@ -307,7 +307,7 @@ impl Outbound {
         }
     }
 
-    /// Notes that the resolver does not answer.
+    /// Notes that the resolver has not answered yet about the host of a pull.
     pub(super) fn pull_still_resolving(&mut self, records: &mut Records, now: Now, id: PullId) {
         let Some(source) = self.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
@@ -488,7 +488,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Restarts a playing file at this time. Returns false if no file is playing.
+    /// Restarts a playing file at the position `time`. Returns false if no file is playing.
     pub(super) fn seek(&mut self, key: &StreamKey, time: Duration) -> bool {
         let plays_files = |record: &Broadcast| record.kind == "VoD" || is_playable(record);
         let id =
@@ -554,7 +554,7 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Continues an attempt at another server, whose address is checked like the first one.
+    /// Continues an attempt at another server. The address of that server is checked like the address of the first one.
     pub(super) fn next_server(&mut self, (pull, attempt): (PullId, u64), server: NextServer) {
         if let Ok(address) = server.host.parse::<IpAddr>() {
             let remote = Ok(vec![SocketAddr::new(address, server.port)]);

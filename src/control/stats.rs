@@ -182,7 +182,7 @@ impl Registry {
             counted,
         );
         if has_changed && records.writes.keeps_all() {
-            // Other nodes show these counts and apply limits to them.
+            // Store the changed counts, because other nodes show them and apply limits to them.
             records.writes.mark_dirty(now, live.key.clone());
         }
         let Some(record) = records.get_mut(&live.key) else { return };

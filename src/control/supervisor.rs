@@ -34,7 +34,7 @@ const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 80
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
-/// Maximum number of reasons of a series of failures that are logged.
+/// Maximum number of different reasons that are logged for one series of failures.
 const REASONS_MAX: usize = 4;
 /// Time limit of the resolver.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
@@ -114,12 +114,12 @@ struct Task {
     remote: RemoteHost,
     attempt: u64,
     failures: u32,
-    /// Reasons of consecutive failures that were logged.
+    /// Reasons already logged in the current series of failures.
     told: Vec<Box<str>>,
     phase: Phase,
 }
 
-/// The result of starting an attempt, or of the resolver's answer.
+/// The next step of an attempt, after its start or after the resolver's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
     /// A name to resolve; the answer goes to [`Supervisor::resolved`].
@@ -288,7 +288,7 @@ impl Supervisor {
         self.tasks.get(&job).map_or(0, |task| task.failures)
     }
 
-    /// Returns the next due action, once.
+    /// Returns the next action that is due. Each action is returned once.
     pub(super) fn poll_due(&mut self, now: Instant) -> Option<(Job, Due)> {
         let (at, job) = self.due.first().copied()?;
         if at > now {

@@ -54,7 +54,7 @@ impl Broadcast {
         has_changed
     }
 
-    /// Returns the number of viewers that count under a name.
+    /// Returns the number of viewers that the record counts under `name`.
     pub(super) fn viewers_counted(&self, name: &str) -> u32 {
         let one = COUNTS.iter().find(|one| one.name == name);
         one.map_or(0, |one| u32::try_from((one.shown)(self)).unwrap_or(0))
@@ -70,7 +70,7 @@ impl Broadcast {
         were
     }
 
-    /// Returns the limit of viewers that count under a name, if any.
+    /// Returns the limit of the viewers that the record counts under `name`, if there is a limit.
     pub(super) fn viewer_limit(&self, name: &str) -> Option<u32> {
         let one = COUNTS.iter().find(|one| one.name == name)?;
         u32::try_from((one.limit)(self)).ok()

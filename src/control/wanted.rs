@@ -61,7 +61,8 @@ impl Outbound {
 }
 
 impl Outgoing<'_> {
-    /// Stops sources that nobody watches, and restarts those with a restart period.
+    /// Stops sources that nobody watches, restarts sources whose restart period is over, and ends copies that have been
+    /// without media for too long.
     pub(super) fn stop_idle_sources(&mut self) {
         let (mut idle, mut aged, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for (key, id) in &self.outbound.sources.by_key {

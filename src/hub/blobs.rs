@@ -37,11 +37,11 @@ pub enum Published {
     Refused,
 }
 
-/// Bit that is set in the numbers of blobs that other blobs need, such as init segments. It makes them sort after all
-/// other blobs, so that they are dropped last.
+/// Bit that is set in the numbers of blobs that other blobs need, such as init segments. With this bit, they sort after
+/// all other blobs, so that they are dropped last.
 const NEEDED: u64 = 1 << 63;
-/// Bit that is set in the numbers of blobs that a playlist still lists. It makes them sort after those that are no
-/// longer listed.
+/// Bit that is set in the numbers of blobs that a playlist still lists. With this bit, they sort after the blobs that
+/// are no longer listed.
 const NAMED: u64 = 1 << 62;
 
 /// The limits on bytes and numbers of blobs.
@@ -79,7 +79,7 @@ pub struct Blobs {
     streams: BTreeMap<StreamId, Held>,
     /// Names of the blobs that describe renditions, by application and main track.
     ladders: BTreeMap<Ladder, BTreeSet<Arc<str>>>,
-    /// Bytes made from blobs for a single viewer each.
+    /// Counter of the bytes that are made from blobs for a single viewer each.
     own: LazyLock<OwnText>,
 }
 
@@ -113,7 +113,7 @@ impl Blobs {
         }
     }
 
-    /// Counter of the bytes made for a single viewer each.
+    /// Returns the counter of the bytes that are made for a single viewer each.
     pub fn own_text(&self) -> &OwnText {
         &self.own
     }
@@ -193,7 +193,7 @@ impl Blobs {
         self.blobs.get(&self.number(app, name)?)
     }
 
-    /// Returns the renditions of a ladder whose streams have not ended, in the order in which they began.
+    /// Returns the renditions of a ladder, except those of ended streams, in the order in which they began.
     #[must_use]
     pub fn rungs(&self, app: &Arc<str>, main: &Arc<str>) -> Vec<(StreamId, &Rung)> {
         let names = self.ladders.get(&(Arc::clone(app), Arc::clone(main)));
@@ -220,7 +220,7 @@ impl Blobs {
         held.map(|held| held.retired = true).is_some()
     }
 
-    /// Drops the blobs of ended streams that belong to this application and whose names are selected by `wanted`.
+    /// Drops blobs of ended streams: those of this application with a name that `wanted` selects.
     pub fn forget_retired(&mut self, app: &str, wanted: impl Fn(&str) -> bool) {
         let retired = self.streams.values().filter(|held| held.retired);
         let is_wanted = |number: &&u64| {

@@ -30,7 +30,7 @@ pub struct Cursor {
     waits: TrackSet,
     /// Chosen video tracks that the cursor knows. A track that is not yet among them must first wait for its key frame.
     known: TrackSet,
-    /// The [`Chosen::epoch`] whose prelude was last sent.
+    /// The [`Chosen::epoch`] of the prelude that was last sent.
     epoch: u32,
     /// DTS of the first unit sent, in milliseconds. In formats whose timestamps start at zero for each subscriber, this
     /// is subtracted from all timestamps.
@@ -62,14 +62,14 @@ impl Forwarded {
     }
 }
 
-/// A unit handed whole to a subscriber.
+/// A unit that is handed to a subscriber as a whole.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery<'a> {
     /// The unit.
     pub entry: &'a Entry,
     /// The tracks that the subscriber is sent.
     pub chosen: &'a Chosen,
-    /// The logs of the packets, in a format of packets.
+    /// The packet logs, if the format sends packets.
     pub logs: Option<&'a dyn PacketLogs>,
     prelude: Option<&'a Parts>,
     unit: Option<&'a Item>,
@@ -87,7 +87,7 @@ impl<'a> Delivery<'a> {
         self.prelude.into_iter().chain(self.unit.and_then(Item::bytes))
     }
 
-    /// Returns the packets of the unit, in a format of packets.
+    /// Returns the packets of the unit, if the format sends packets.
     #[must_use]
     pub fn packets(&self) -> Option<&'a Packets> {
         self.unit?.packets()
@@ -289,7 +289,7 @@ impl Cursor {
             self.rest_bytes = self.rest_bytes.saturating_sub(front.len());
             self.rest.pop_front();
         }
-        // An idle viewer keeps no buffer.
+        // Free the buffer, so that an idle viewer uses no memory for it.
         self.rest = VecDeque::new();
         self.rest_of.take().map(&mut forwarded);
         sent

@@ -12,9 +12,9 @@ const VIDEO_FLOWS: Duration = Duration::from_millis(500);
 /// The time at which an appended unit is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// To all subscribers, at the end of the turn.
+    /// The unit is sent to all subscribers at the end of the turn.
     Now,
-    /// May wait for the next video unit, but no longer than this.
+    /// The unit may wait for the next video unit, but only until this time.
     By(Instant),
 }
 
@@ -25,9 +25,9 @@ pub struct FlushState {
     until: u64,
     /// Time by which waiting units must be sent.
     due: Option<Instant>,
-    /// The deadline that the owner has armed for the flush.
+    /// The deadline that the worker has armed for the next release.
     armed: Option<Instant>,
-    /// True if the owner has the stream in its list to flush.
+    /// True if the stream is in the worker's list of streams to flush.
     queued: bool,
     last_video: Option<Instant>,
 }
@@ -53,14 +53,14 @@ impl FlushState {
         Flush::By(at)
     }
 
-    /// Marks everything before `head` as to be sent.
+    /// Releases all units before `head` for sending. Nothing waits for a later release any more.
     pub(super) const fn flush(&mut self, head: u64) {
         self.until = head;
         self.due = None;
         self.queued = false;
     }
 
-    /// Allows everything before `head` to be sent, even if not due yet.
+    /// Releases all units before `head` for sending, even if they are not due yet. A planned release still follows.
     pub(super) fn advance(&mut self, head: u64) {
         self.until = self.until.max(head);
     }

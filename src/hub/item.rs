@@ -14,7 +14,7 @@ use super::Parts;
 /// A unit in the form that the subscribers of a format share.
 #[derive(Debug, Clone)]
 pub enum Item {
-    /// Bytes that are equal for all subscribers except for their stamps.
+    /// Bytes that are the same for all subscribers, except for the timestamps that are rewritten for each.
     Bytes(Parts),
     /// Packets in the format's log of the unit's track.
     Packets(Packets),
@@ -52,7 +52,7 @@ impl Item {
         }
     }
 
-    /// The packets, in a format of packets.
+    /// The packets, if the format sends packets.
     #[must_use]
     pub const fn packets(&self) -> Option<&Packets> {
         match self {

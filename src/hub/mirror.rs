@@ -24,7 +24,7 @@ pub struct MirroredUnit {
     pub credit: Credit,
 }
 
-/// A worker that receives a stream from its source.
+/// A worker that receives a stream from the worker that has the stream's publisher.
 #[derive(Debug)]
 pub struct Mirror {
     /// The worker that receives the stream.
@@ -77,7 +77,7 @@ enum Knows {
     /// The mirror does not know the tracks. The next unit, of any track, carries the list of tracks.
     Nothing,
     /// The track list is on its way. Nothing more is sent until the mirror has reported which tracks it wants. Holds
-    /// the tracks of which a key frame was already sent.
+    /// the tracks for which a key frame was already sent.
     Soon(TrackSet),
     /// The mirror has the tracks.
     Tracks,

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Maximum bytes for single viewers that a worker holds. At this limit, no more are made, because they would displace
-/// units in rings.
+/// Maximum number of bytes for single viewers that a worker holds. While the worker holds this many, it makes no more
+/// of them, because they would displace units in rings.
 pub const OWN_TEXT_MAX: usize = 64 * 1024 * 1024;
 
 /// Counter of the bytes for single viewers that a worker holds.
 #[derive(Debug, Clone, Default)]
 pub struct OwnText(Arc<AtomicUsize>);
 
-/// Bytes that count until they are dropped.
+/// Bytes that are counted in `all` until they are dropped.
 #[derive(Debug)]
 struct Counted<T: AsRef<[u8]>> {
     bytes: T,
@@ -29,7 +29,7 @@ impl OwnText {
         Bytes::from_owner(Counted { bytes, all: Arc::clone(&self.0) })
     }
 
-    /// True if more bytes may be made.
+    /// True if the worker may make more bytes for single viewers.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.bytes() < OWN_TEXT_MAX

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of units retained by a ring.
 const UNITS_MAX: usize = 4000;
-/// Milliseconds by which the last key frame of a video track may be older than the newest key frame of another track,
-/// or twice the track's previous GOP if that is longer. Beyond this, the track counts as silent, and no entries are
+/// If the last key frame of a video track is older than the newest key frame of another track by more than this many
+/// milliseconds, and by more than twice the track's previous GOP, the track counts as silent, and no entries are
 /// retained for it.
 const TRACK_SILENT_MS: i64 = 10_000;
 /// Time in milliseconds after which a video track without pictures is no longer waited for, while other tracks
@@ -33,7 +33,7 @@ pub struct Entry {
     pub dts_ms: i64,
     /// Time at which the last byte of the unit reached this server, on any worker.
     pub received: Instant,
-    /// Wall clock at that time, in milliseconds since the Unix epoch.
+    /// Wall clock at the time `received`, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
 }
 
@@ -225,7 +225,7 @@ impl Ring {
         self.gops.iter_mut().filter(|gop| !tracks.contains(gop.track)).for_each(|gop| gop.key = None);
     }
 
-    /// Number of the first entry of the newest GOPs of all video tracks that are not silent.
+    /// Number of the entry that a viewer can start from to get the newest GOP of every video track that is not silent.
     #[must_use]
     pub fn start(&self) -> Option<u64> {
         if let [gop] = self.gops.as_slice() {

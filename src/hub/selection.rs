@@ -30,8 +30,8 @@ impl Fit {
 /// The rule that picks the tracks of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pick {
-    /// The first of the published tracks that the format carries best, or its largest rendition. A derived track if no
-    /// published track fits as well.
+    /// Of the tracks that the format carries best, the first one or its largest rendition. Published tracks precede
+    /// derived ones.
     #[default]
     Default,
     /// Every published track that the format can carry. A derived track if it fits better than all published ones.
@@ -74,7 +74,7 @@ pub struct Selection {
     pub audio: Pick,
     /// Rule for data tracks.
     pub data: Pick,
-    /// True if the subscriber wants silence when the stream has no audio. It is sent if the application offers it.
+    /// True if the subscriber wants silence when the stream has no audio. Silence is sent if the application offers it.
     pub silence: bool,
 }
 

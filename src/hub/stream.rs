@@ -112,13 +112,13 @@ pub struct Stream {
 /// The derived tracks offered to subscribers.
 #[derive(Debug, Default)]
 struct Offer {
-    /// The published tracks; and the published tracks together with those that can be derived from them.
+    /// The published tracks, and the same tracks completed by those that can be derived from them.
     completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
     /// Derived tracks that are not offered now, and the time until which they are not offered.
     left_out: Option<(TrackSet, Instant)>,
 }
 
-/// State of the requests for a mirrored stream to its source.
+/// State of this worker's requests for a mirrored stream to the stream's source.
 #[derive(Debug, Default)]
 struct Asked {
     /// Number of the last request.
@@ -271,8 +271,8 @@ impl Stream {
         self.asked.holds
     }
 
-    /// Adds a mirror: the worker and the number of its request. The mirror begins at the newest key frames or, if the
-    /// worker already has units from a former source (`after`), at the first units that it lacks.
+    /// Adds a mirror for `asker`, a worker with the number of its request. The mirror begins at the newest key frames
+    /// or, if the worker already has units from a former source (`after`), at the first units that it lacks.
     pub fn add_mirror(&mut self, asker: (WorkerId, u64), wanted: TrackSet, after: Vec<(TrackId, i64)>) {
         self.remove_mirror(asker.0);
         let (start, head) = (self.ring.start(), self.ring.head());
@@ -473,7 +473,7 @@ impl Stream {
     }
 
     /// Searches for the unit at which a subscriber's pending switch can happen. Switches if the subscriber has reached
-    /// it.
+    /// that unit.
     fn search_switch(&mut self, subscriber: &mut Subscriber) {
         let Some(switch) = &mut subscriber.switch else { return };
         let next = subscriber.cursor.next();

@@ -139,7 +139,7 @@ impl BlobMail {
 pub struct BlobsInTransit(Arc<AtomicUsize>);
 
 impl BlobsInTransit {
-    /// Wraps a blob for sending to another worker. Returns `None` if it and the blobs already on their way would
+    /// Wraps a blob for sending to another worker. Returns `None` if this blob and the blobs already on their way would
     /// exceed [`BLOBS_IN_TRANSIT_BYTES_MAX`]. If no other blob is on its way, a blob of any size is accepted.
     #[must_use]
     pub fn mail(&self, blob: Arc<Blob>) -> Option<BlobMail> {

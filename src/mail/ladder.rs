@@ -35,7 +35,7 @@ pub struct Laddered {
 pub struct Rung {
     /// The kind of sink that makes the rendition.
     pub sink: &'static str,
-    /// Start order of the rendition, by the clock; the rendition that began first leads.
+    /// Number that orders renditions by their beginning. The rendition that began first leads.
     pub began: u64,
     /// Name of the rendition's playlist, in the folder of the main track. `None` until it is known.
     pub playlist: Option<String>,
@@ -59,7 +59,7 @@ pub struct Rung {
     pub keys: Vec<i64>,
     /// Beginnings of the newest segments. The last one is the beginning of the segment that is being written.
     pub marks: Vec<Mark>,
-    /// A value for other sinks of the same kind.
+    /// Additional data from the sink of this rendition, for other sinks of the same kind.
     pub annex: Option<Annex>,
 }
 

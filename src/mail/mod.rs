@@ -69,7 +69,7 @@ pub struct Site {
     pub bound: Vec<(&'static str, SocketAddr)>,
     /// Addresses of the machine's network interfaces.
     pub hosts: Vec<IpAddr>,
-    /// Addresses of the machine that were looked up; empty before the first answer.
+    /// Addresses of the machine that were looked up; empty until the first look-up has ended.
     pub found: BTreeMap<Lookup, Vec<IpAddr>>,
     /// A secret drawn when the server starts, the same on all workers; `None` in unit tests.
     pub secret: Option<Seed>,
@@ -134,7 +134,7 @@ pub enum ToControl {
         departure: Departure,
         /// Position of the stream's clock at the end.
         position: Position,
-        /// The last config epoch.
+        /// Epoch of the stream's tracks at the end.
         epoch: u32,
     },
     /// The first unit of a granted publisher has arrived.
@@ -302,7 +302,7 @@ pub enum ToControl {
     Wanted {
         /// The stream.
         key: StreamKey,
-        /// The nodes that a copy of the stream would serve, if another node requests it.
+        /// If another node requests the stream: the nodes that a copy of the stream would serve.
         via: Vec<String>,
     },
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
@@ -327,7 +327,7 @@ pub enum SinkNews {
 pub enum ToWorker {
     /// Settings of the server.
     Server(Arc<SessionSettings>),
-    /// Number of viewers of a stream that a pull of this worker fetches.
+    /// Number of viewers of a stream that a pull on this worker fetches, to be reported to the stream's origin.
     Audience {
         /// The pull.
         pull: PullId,
@@ -369,7 +369,8 @@ pub enum ToWorker {
         protocol: &'static str,
         /// The former name of the viewer.
         viewer: String,
-        /// News for control that the viewer is new. It is sent on if the viewer was not counted under its former name.
+        /// News for control that the viewer is new. The news is passed on if the viewer was not counted under its
+        /// former name.
         news: Option<Box<LeaseNews>>,
     },
     /// An application was added, or its settings have changed.
@@ -385,7 +386,7 @@ pub enum ToWorker {
         key: StreamKey,
         /// The worker of its publisher.
         source: WorkerId,
-        /// The ingest of the stream.
+        /// The way in which the stream arrives.
         ingest: Ingest,
         /// The members of the stream's record that workers use.
         details: StreamDetails,
@@ -486,8 +487,8 @@ pub enum ToWorker {
         /// The news.
         news: CallNews,
     },
-    /// The head of the connection's request has passed all checks. The peer may send the body, and [`ToControl::Rest`]
-    /// follows with it.
+    /// The head of the connection's request has passed all checks. The peer may send the body; the complete request
+    /// follows in [`ToControl::Rest`].
     TakeBody(ConnId),
     /// The body of the connection's request is a file, and may be sent. Answered by [`ToControl::Upload`].
     Upload {
@@ -525,8 +526,7 @@ pub enum ToWorker {
     Connections(StreamId),
     /// If true, no new publishers and viewers are admitted from now on; if false, they are admitted again.
     Leaving(bool),
-    /// From another worker that no longer admits viewers: digests of those of its viewers that watch by separate
-    /// requests.
+    /// From another worker that no longer admits viewers: digests of its viewers that watch by separate requests.
     Incumbents {
         /// Number of the drain.
         drain: u64,
@@ -549,7 +549,7 @@ pub enum ToWorker {
         request: u64,
         /// The tracks that the requesting worker's subscribers select.
         wanted: TrackSet,
-        /// The last DTS of each track, in milliseconds, that the worker already has from a former source.
+        /// The last DTS of each track, in milliseconds, that the requesting worker already has from a former source.
         after: Vec<(TrackId, i64)>,
     },
     /// From another worker: one of its subscribers waits for a key frame of a video track.

@@ -20,8 +20,8 @@ pub struct PlayRequest {
     pub params: Params,
     /// Origin of the requesting page, as sent by the browser; empty if there is none.
     pub origin: String,
-    /// Set if the viewer watches by separate requests: its identity and the file. Once such a viewer is admitted, it is
-    /// admitted again for some time.
+    /// Set if the viewer watches by separate requests: its identity and the file. Once such a viewer is admitted, its
+    /// further requests are admitted for some time without another check.
     pub polled: Option<PolledRequest>,
 }
 

@@ -16,7 +16,7 @@ pub struct PublishRequest {
     pub session: SessionRef,
     /// The key to publish under.
     pub key: StreamKey,
-    /// The ingest of the stream.
+    /// The way in which the stream arrives.
     pub ingest: Ingest,
     /// The peer's address.
     pub peer: SocketAddr,
@@ -68,14 +68,14 @@ impl Refusal {
     }
 }
 
-/// The parameters of an accepted publish.
+/// The permission to publish, with the values that the publisher starts from.
 #[derive(Debug, Clone)]
 pub struct Grant {
     /// The stream to feed.
     pub stream: StreamId,
     /// The clock position at which the publisher continues.
     pub position: Position,
-    /// The config epoch to continue from.
+    /// The epoch of the stream's tracks to continue from.
     pub epoch: u32,
     /// Wall-clock time at which the stream's clock was zero, in milliseconds since the Unix epoch.
     pub zero_ms: i64,

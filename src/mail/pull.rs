@@ -16,7 +16,8 @@ pub enum PullState {
     Failed(String),
     /// The stream has ended, according to the node that should have it.
     Over(String),
-    /// Ended after media had arrived: cut off, ended by the server, or frozen.
+    /// The attempt ended after media had arrived: the connection broke, the server ended the stream, or no more media
+    /// came.
     Lost {
         /// The reason of the end.
         reason: String,
@@ -66,6 +67,6 @@ pub struct PullOrder {
     pub lead: Duration,
     /// Time to skip at the beginning of a file.
     pub skip: Duration,
-    /// The nodes, other than this one, that get a stream of another node through this copy of it.
+    /// For a copy of another node's stream: the nodes, other than this one, that get the stream through this copy.
     pub via: Vec<String>,
 }

@@ -19,7 +19,7 @@ pub struct SourceFigures {
     pub received_bytes: u64,
     /// The clock of the stream, in media time.
     pub position: Position,
-    /// The config epoch.
+    /// Epoch of the stream's tracks.
     pub epoch: u32,
     /// Width and height of the pictures, 0 when unknown.
     pub size: (u32, u32),
@@ -39,7 +39,7 @@ pub struct SourceFigures {
     pub clock: ClockFigures,
     /// Time since the last unit, in milliseconds.
     pub silent_ms: u64,
-    /// The reception of the publisher's packets; zeros where the transport hides it.
+    /// The reception of the publisher's packets; all zeros if the transport hides packets from the server.
     pub reception: Reception,
 }
 

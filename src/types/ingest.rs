@@ -24,7 +24,7 @@ impl Ingest {
         self == Self::COPY || self == Self::ROOM_VIEW
     }
 
-    /// True if nobody publishes the stream to this server.
+    /// True if this server fetches or makes the stream, so that nobody publishes it here.
     #[must_use]
     pub fn is_fetched(self) -> bool {
         self == Self::PULL || self.is_copy()

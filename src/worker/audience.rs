@@ -17,7 +17,7 @@ pub(super) fn note(conns: &mut Conns, id: ConnId, subscription: Handle, viewers:
     }
 }
 
-/// Returns, for each stream that has viewers at other nodes, those viewers.
+/// Returns the streams that have viewers at other nodes, each with these viewers.
 pub(super) fn audiences(conns: &Conns, live: &Live) -> Vec<(StreamId, Viewers)> {
     let of_stream = |stream: &Stream| {
         let mut all = Viewers::default();

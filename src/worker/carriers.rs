@@ -108,7 +108,7 @@ impl Conns {
             self.reply(turn, carrier, Reply::Port(PortNews::Carries));
             self.note_authenticated(turn, carrier);
             // Once datagrams are in the kernel, late ones can no longer be dropped. The kernel may therefore hold only
-            // few.
+            // few datagrams.
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
         }
         self.touch(turn, carrier);

@@ -83,14 +83,14 @@ pub(super) enum SubscriptionState {
     Asked(Box<PlayAsk>),
     /// The stream is being started. The request waits for the stream until `until`.
     Held { ask: Box<PlayAsk>, until: Instant },
-    /// The subscription is the view of a room: it lists the streams of a main track, and other subscriptions play
-    /// them. `told` is true once control was notified.
+    /// The viewer watches a main track: no stream is sent over this subscription. The viewer is notified of the main
+    /// track's streams, and plays each of them with another subscription. `told` is true once control was notified.
     Room { told: bool },
     /// The stream is being sent.
     Playing(Playing),
 }
 
-/// A subscription to which its stream is sent.
+/// A subscription that is being sent its stream.
 #[derive(Debug)]
 pub(super) struct Playing {
     pub(super) subscriber: Subscriber,
@@ -99,7 +99,7 @@ pub(super) struct Playing {
     pub(super) told: bool,
     /// The tracks that the format of a push cannot carry, as last reported to control.
     pub(super) left_out: Vec<Codec>,
-    /// Viewers of the copy of the stream at the subscribed node, as that node reported them.
+    /// If the subscriber is a node: the viewers of that node's copy of the stream, as reported by the node.
     pub(super) audience: Option<Box<relay::Viewers>>,
 }
 

@@ -48,7 +48,7 @@ impl Conns {
         self.slab.ids()
     }
 
-    /// The sessions, by slot.
+    /// The sessions, in the order of their slots.
     pub(super) fn values(&self) -> impl Iterator<Item = &Conn> {
         self.slab.values()
     }

@@ -29,7 +29,8 @@ use crate::types::{ConnId, Handle, Now, WorkerId};
 pub enum Routed {
     /// The datagram was handled.
     Done,
-    /// The sender's address is verified, but it has no session: call [`Worker::accept_peer`], or drop it.
+    /// The sender's address is verified, but the sender has no session: call [`Worker::accept_peer`], or drop the
+    /// datagram.
     New,
     /// The port has a reply to send: [`Worker::reply_datagram`].
     Reply,
@@ -328,7 +329,7 @@ impl Ports {
         }
     }
 
-    /// Returns the answer to a message for a session that has ended.
+    /// Returns the answer to a message that is addressed to an ended session; `None` if no port has an answer.
     pub(super) fn answer_for_past(&mut self, turn: &Turn, id: ConnId, message: &Message) -> Option<Message> {
         let now = turn.now;
         self.list.iter_mut().find_map(|(_, demux)| demux.on_request()?.answer_for_past(now, id, message))

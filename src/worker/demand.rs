@@ -24,8 +24,9 @@ use crate::types::{ConnId, StreamId};
 /// this time.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// Minimum time after which a track is offered again that was left out because no transcoder was free. All such tracks
-/// are offered again at once, and each attempt changes the tracks that their viewers are sent.
+/// A derived track is left out if no transcoder is free, and is offered again after this time at the earliest. All
+/// tracks that were left out are offered again together. Each attempt changes the tracks that their viewers are sent,
+/// so attempts must not be frequent.
 const RETRY: Duration = Duration::from_secs(1);
 /// Minimum interval of log lines about tracks of the same stream that are left out.
 const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -55,7 +56,7 @@ impl Live {
 }
 
 impl Worker {
-    /// Ends the producers of a stream whose linger time is over.
+    /// Ends those producers of a stream that have lingered for [`LINGER`] without a subscriber.
     pub(super) fn end_lingering(&mut self, id: StreamId) {
         let now = self.turn.now.mono;
         let is_over = |producer: &Producer| producer.ends.is_some_and(|at| at <= now);

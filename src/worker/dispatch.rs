@@ -59,7 +59,7 @@ impl Worker {
             }
             let about = conn.session.about();
             conn.figures.is_media = about.is_media;
-            // A session on a byte stream may negotiate datagrams later.
+            // The session may have negotiated datagrams since, so ask it again whether it takes whole units.
             conn.takes_units = conn.session.unit_sink().is_some();
             // A sink that may have room again is given the units that follow its cursors.
             let goes_on = conn.takes_units && !conn.schedule.sated && !conn.subscriptions.is_empty();

@@ -76,8 +76,8 @@ impl Conns {
     }
 }
 
-/// Logs one line for each session: at level info if it carried media, at level debug for the API, which may have
-/// thousands of sessions a second.
+/// Logs the end of a session in one line: at level info if the session carried media, and at level debug otherwise. The
+/// API may have thousands of sessions a second.
 pub(super) fn log_end(conn: &Conn, reason: &str, now: Instant) {
     let figures = &conn.figures;
     let protocol = figures.protocol;
@@ -89,7 +89,7 @@ pub(super) fn log_end(conn: &Conn, reason: &str, now: Instant) {
     let (bytes_in, bytes_out) = (figures.bytes_in, figures.bytes_out);
     let (jumps, skipped) = (figures.jumps, figures.skipped);
     let key = figures.key.as_ref().map(tracing::field::display);
-    // Attempts that never got a stream are not logged here; control logs a summary of them.
+    // Attempts that never got a stream are logged at level debug only; control logs a summary of them.
     let is_attempt = matches!(conn.purpose, Purpose::Push { .. } | Purpose::Pull { .. }) && key.is_none();
     if figures.is_media && !is_attempt {
         tracing::info!(

@@ -53,7 +53,7 @@ impl Conns {
         self.adopt(turn, parent, child, inner, false);
     }
 
-    /// Inserts a child session and replies to `parent`. The child ends with its parent unless it `outlives` it.
+    /// Inserts a child session and replies to `parent`. The child ends with its parent unless `outlives` is set.
     pub(super) fn adopt(
         &mut self,
         turn: &mut Turn,
@@ -169,9 +169,9 @@ impl Live {
         turn.agenda.outputs.push_back(Output::Others(ToWorker::TellStream { from, stream, message }));
     }
 
-    /// Delivers a message to the sessions of a stream on this worker, and to the sessions that watch its room. Each
-    /// session gets it once; the sender does not get it. For a main track, the message goes to the publishers of all
-    /// its streams and to the sessions that watch it.
+    /// Delivers a message to the sessions of a stream on this worker, and to the sessions that watch its room. Each of
+    /// these sessions gets the message once, except the sender. For a main track, the message goes to the publishers of
+    /// all its streams and to the sessions that watch the main track.
     pub(super) fn hear_in_stream(
         &self,
         turn: &mut Turn,

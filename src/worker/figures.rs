@@ -46,7 +46,7 @@ pub(super) struct Meter {
     /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
     report_armed: bool,
-    /// Streams that were last reported with viewers of a separately counted format, and the name of that format.
+    /// Streams that had viewers of a separately counted format at the last report, each with the name of that format.
     counted_apart: BTreeSet<(StreamId, &'static str)>,
 }
 
@@ -277,7 +277,7 @@ impl Turn {
         conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
     }
 
-    /// Reports the connections of a stream that have figures, and its viewers, for the API.
+    /// Reports to control, for the API, the viewers of a stream and those of its connections that have figures.
     pub(super) fn tell_connections(&mut self, conns: &Conns, live: &Live, leases: &Ledger, stream: StreamId) {
         let connections = self.connection_figures(conns, live, Some(stream));
         let mut viewers = self.viewer_figures(conns, live, stream);

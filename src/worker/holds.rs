@@ -72,7 +72,7 @@ impl Holds {
         true
     }
 
-    /// Ends the wait of a viewer. Returns its request, or `None` if it did not wait.
+    /// Ends the wait of a viewer. Returns the viewer's request, or `None` if the viewer did not wait.
     pub(super) fn end(&mut self, conns: &mut Conns, id: ConnId, handle: Handle) -> Option<Box<PlayAsk>> {
         let conn = conns.get_mut(id)?;
         let is_held =

@@ -1,5 +1,5 @@
-//! Viewers by separate requests that were already watching when the server began to drain. They are still served; new
-//! viewers are sent to other servers.
+//! Viewers that watch by separate requests, and were already watching when the server began to drain. They are still
+//! served; new viewers are sent to other servers.
 //!
 //! A viewer's requests may reach any worker, so each worker reports the viewers that it counts to the others. Until
 //! all workers have reported, every viewer is served. Drains are numbered, because a report for an earlier drain may

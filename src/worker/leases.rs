@@ -41,7 +41,7 @@ struct Lease {
     client: IpAddr,
     began: Instant,
     until: Instant,
-    /// Sent to control when the lease ends.
+    /// News that control is sent when the lease ends.
     news: Option<Box<LeaseNews>>,
 }
 
@@ -110,8 +110,8 @@ impl Ledger {
         }
     }
 
-    /// Renews the lease of a viewer that has made a request, or begins it. `viewer` identifies the viewer: its session
-    /// token or its address.
+    /// Renews the lease of a viewer that has made a request, or begins a lease if the viewer has none. `viewer`
+    /// identifies the viewer: its session token or its address.
     pub fn renew(
         &mut self,
         now: Instant,
@@ -148,8 +148,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the lease of a viewer that has been given a new name. Its end will be reported under the new name only.
-    /// Returns false if it has no lease.
+    /// Ends the lease of a viewer that has been given a new name. The viewer's end will be reported under the new name
+    /// only. Returns false if the viewer has no lease.
     pub fn end_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> bool {
         let Some(number) = self.number_of(viewer) else { return false };
         if let Some(lease) = self.leases.get_mut(&number) {
@@ -159,7 +159,7 @@ impl Ledger {
         true
     }
 
-    /// Ends the lease of a viewer that is no longer served. Returns its address, if it has a lease.
+    /// Ends the lease of a viewer that is no longer served. Returns the viewer's address, if the viewer had a lease.
     pub fn drop_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> Option<IpAddr> {
         let number = self.number_of(viewer)?;
         let client = self.leases.get(&number).map(|lease| lease.client);

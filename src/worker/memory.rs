@@ -56,8 +56,8 @@ impl Memory {
     }
 }
 
-/// Halves the largest rings, only watched or only unwatched ones as `is_watched` says, until `excess` bytes are freed.
-/// Returns the number of bytes that still have to be freed.
+/// Halves the largest rings, those of watched streams if `is_watched` is true, else those of unwatched streams, until
+/// `excess` bytes are freed. Returns the number of bytes that still have to be freed.
 fn shrink_rings(live: &mut Live, is_watched: bool, mut excess: usize) -> usize {
     let streams = live.streams.values();
     let large = streams

@@ -88,7 +88,7 @@ pub enum Output {
     Others(ToWorker),
     /// Deliver a unit to another worker on the media lane.
     Mirrored(WorkerId, MirroredUnit),
-    /// Open an outgoing connection; answer [`Worker::handle_path`].
+    /// Open an outgoing connection; answered by [`Worker::handle_path`].
     Connect {
         /// The session that the connection is for.
         conn: ConnId,
@@ -97,7 +97,7 @@ pub enum Output {
         /// The identity that the server must prove over TLS; `None` for plain TCP.
         tls: Option<Proof>,
     },
-    /// Open a UDP socket for a session; answer [`Worker::handle_path`].
+    /// Open a UDP socket for a session; answered by [`Worker::handle_path`].
     OpenUdp {
         /// The session that the socket is for.
         conn: ConnId,
@@ -115,7 +115,7 @@ pub enum Output {
         /// The session's name for the socket.
         path: PathId,
     },
-    /// Submit a job; its answer is [`ToWorker::Job`].
+    /// Submit a job; answered by [`ToWorker::Job`].
     Job {
         /// The session that waits for the answer.
         conn: ConnId,
@@ -191,7 +191,7 @@ impl Worker {
 
     // ---- inputs: sockets
 
-    /// Accepts a connection. On `None` the shell must close it.
+    /// Accepts a connection. If the result is `None`, the shell must close the connection.
     pub fn accept(&mut self, now: Now, listener: &Listener, peer: SocketAddr) -> Option<ConnId> {
         self.turn.now = now;
         if self.turn.draining {

@@ -174,7 +174,8 @@ impl Conns {
     }
 }
 
-/// Returns the identity of a viewer: a hash of its credentials, which may be long; if it has none, its name.
+/// Returns the identity of a viewer: a hash of the viewer's credentials, which may be long, or the viewer's name if
+/// there are no credentials.
 fn identity(shown: &Credentials<'_>, viewer: &str) -> String {
     let all = [shown.token, shown.subscriber, shown.code];
     if all.iter().all(Option::is_none) {

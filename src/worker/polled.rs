@@ -27,8 +27,8 @@ use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// Time within which the last blobs of an ended stream arrive. Its sinks publish them as soon as it ends.
 const LAST_BLOBS: Duration = Duration::from_secs(1);
-/// Up to this number of ended streams, a stream without blobs is remembered too, because its first blob may still
-/// arrive.
+/// Number of remembered ended streams below which a stream without blobs is remembered too, because its first blob may
+/// still arrive. A stream with blobs is always remembered.
 pub(super) const ENDED_MAX: usize = 1024;
 
 /// Blobs and leases of a worker.
@@ -42,7 +42,7 @@ pub(super) struct Polled {
     workers: Workers,
     pub(super) passes: Passes,
     pub(super) barred: Barred,
-    /// Viewers that are still served while the server is leaving.
+    /// Viewers that are still served while the server is draining.
     pub(super) incumbents: Incumbents,
     /// Ended streams that have blobs or may still get some, each with the time at which its blobs are dropped.
     ended: VecDeque<(Instant, StreamId)>,
@@ -74,7 +74,7 @@ impl Polled {
         self.waits.entries()
     }
 
-    /// Ends the wait of a connection. Returns false if it did not wait.
+    /// Ends the wait of a connection. Returns false if the connection did not wait.
     pub(super) fn end_wait(&mut self, conn: ConnId) -> bool {
         let has_waited = self.waits.end(conn);
         if has_waited && self.waits.is_empty() {
@@ -144,7 +144,7 @@ impl Polled {
     /// blobs, unless a new stream has the same key.
     fn keep_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, blob: &Arc<Blob>) -> Published {
         let is_live = live.streams.contains_key(&blob.stream);
-        // The blob names now belong to a new stream with the same key.
+        // If a new stream has the same key, the names of the blobs belong to that stream.
         let is_last = |key| !live.directory.contains_key(key);
         if !is_live && !self.ended_keys.get(&blob.stream).is_some_and(is_last) {
             return Published::Refused;
@@ -201,7 +201,7 @@ impl Polled {
             return conns.answer_waiting(turn, id);
         }
         if turn.leaving && stream.is_none() && !grows {
-            // While the server is leaving, nothing is started for new viewers; another server may have the stream.
+            // While the server is draining, nothing is started for new viewers; another server may have the stream.
             conns.pass_refused(id, wanted.sink.unwrap_or_default(), &wanted.key, &NoSubscription::Draining);
             return conns.answer_pass(turn, id, Err(NoSubscription::Draining));
         }
@@ -298,8 +298,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Reports a new viewer to control. If the viewer has a former name, the report is sent to the worker that counts
-    /// that name: it ends the lease, or passes the report on if there is none.
+    /// Reports a new viewer to control. If the viewer has a former name, the report goes to the worker that counts that
+    /// name. That worker ends the former name's lease, or passes the report on to control if there is no such lease.
     fn viewer_came(
         &mut self,
         turn: &mut Turn,
@@ -317,8 +317,8 @@ impl Polled {
         }
     }
 
-    /// Ends the lease of a viewer that now has a new name. If the viewer had no lease, it is new and is reported to
-    /// control.
+    /// Ends the lease of a viewer that now has a new name. If the former name had no lease, the viewer is new and is
+    /// reported to control.
     pub(super) fn watched_no_more(
         &mut self,
         turn: &mut Turn,
@@ -354,8 +354,8 @@ impl Polled {
         turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
     }
 
-    /// True if the viewer was already watching when the server began to leave, or if there is no stream. A viewer may
-    /// switch between the renditions of a ladder, so it is enough that it watched one of them.
+    /// True if the viewer was already watching when the server began to drain, or if there is no stream. A viewer may
+    /// switch between the renditions of a ladder, so it is enough that the viewer watched one of them.
     pub(super) fn serves_on(&self, live: &Live, ask: &PassAsk) -> bool {
         let mut streams = ask.stream.or(ask.watched).into_iter().chain(live.ladder(&ask.key)).peekable();
         let names = [Some(&ask.viewer), ask.former.as_ref()];

@@ -93,7 +93,8 @@ impl Rooms {
         self.watched.insert(watcher, watched);
     }
 
-    /// Registers a viewer of a main track's own stream. It becomes a watcher once there is a subtrack that it may see.
+    /// Registers a viewer of a main track's own stream. The viewer becomes a watcher once there is a subtrack that the
+    /// viewer may see.
     pub(super) fn wait(&mut self, main: StreamKey, role: &str, watcher: SubscriptionId) {
         self.note(Watched { main, role: role.into(), waits: true }, watcher);
     }
@@ -130,7 +131,7 @@ impl Rooms {
         self.of_main(main).filter(|(_, watched)| !watched.waits).map(|(watcher, _)| watcher).collect()
     }
 
-    /// True if a session watches this main track. Control has then admitted the session to it.
+    /// True if a session watches this main track. Control has then admitted the session to the main track.
     fn is_watched_by(&self, conn: ConnId, main: &StreamKey) -> bool {
         let first = SubscriptionId { conn, handle: Handle(u16::MIN) };
         let last = SubscriptionId { conn, handle: Handle(u16::MAX) };
@@ -239,7 +240,7 @@ impl Live {
             }
         }
         if is_new {
-            // The main track now has media of its own.
+            // The main track now has media of its own, so its viewers are notified of its own stream.
             self.tell_who_sees(turn, conns, &key, stream, SubtrackNews::Came(&key));
         }
     }
@@ -416,7 +417,7 @@ pub(super) fn has_view_for(live: &Live, ask: &PlayAsk) -> bool {
 /// Returns the first stream of a main track that the viewer may see, if the viewer gets that stream instead of the
 /// view of the room. Renditions of one programme have no view, and a viewer with a role does not get the view.
 pub(super) fn first_seen(live: &Live, turn: &Turn, ask: &PlayAsk) -> Option<StreamId> {
-    // Nodes get each stream of a room under its own name.
+    // Other nodes fetch each stream of a room separately, under the stream's own name.
     if ask.format.kind().is_for_nodes || has_view_for(live, ask) {
         return None;
     }
@@ -431,7 +432,7 @@ impl Conns {
         self.touch(turn, watcher.conn);
     }
 
-    /// Notifies control that a viewer now watches a main track to which control has admitted it.
+    /// Notifies control that a viewer now watches a main track to which control has admitted the viewer.
     pub(super) fn tell_room_viewer(&mut self, turn: &mut Turn, id: ConnId, handle: Handle) {
         let session = turn.session_ref(id, handle);
         let Some(conn) = self.get_mut(id) else { return };

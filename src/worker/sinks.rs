@@ -100,7 +100,7 @@ impl Worker {
                 }
             }
             for kind in begun_with(&self.turn, &self.live, stream) {
-                // Control knows whether the sink runs on another worker.
+                // The sink may run on another worker already, and only control knows: let control start it.
                 self.turn.order_sink(kind, stream);
             }
         }

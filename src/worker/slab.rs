@@ -13,7 +13,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// A slab with generations.
+/// Values in slots that are reused. Each use of a slot has another generation.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<Slot<T>>,

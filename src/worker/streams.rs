@@ -25,7 +25,7 @@ use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey,
 
 /// Time after which a publisher's video counts as stopped if no picture arrives.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
-/// Age of a stream at which its publisher is assumed to send no video, if it has sent none so far.
+/// If a stream is this old and no video has arrived, its publisher is assumed to send no video.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
 /// Minimum time between two log lines about stopped video.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
@@ -58,13 +58,15 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// True if a stream is so old that its publisher is assumed to send no video, if it has sent none so far.
+    /// True if a stream is so old that its publisher is assumed to send no video, provided that no video has arrived
+    /// yet.
     pub(super) fn is_seasoned(&self, stream: StreamId, now: Instant) -> bool {
         let since = |at: &Instant| now.saturating_duration_since(*at);
         self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
     }
 
-    /// Returns the key of a stream's ladder: the key of its main track, or its own key if it has none.
+    /// Returns the key of a stream's ladder: the key of the stream's main track, or the stream's own key if there is no
+    /// main track.
     pub(super) fn ladder_key(&self, stream: StreamId) -> Option<StreamKey> {
         let main = self.details.get(stream).and_then(|details| details.main.as_ref());
         main.map(|main| main.key.clone()).or_else(|| self.streams.get(&stream).map(|live| live.key.clone()))
@@ -98,7 +100,7 @@ pub(super) struct Details {
 }
 
 impl Details {
-    /// Sets the record of a stream, in place of its former record.
+    /// Sets the details of a stream, which replace its former details.
     fn set(&mut self, stream: StreamId, details: StreamDetails) {
         self.remove(stream);
         if let Some(main) = &details.main {
@@ -117,7 +119,7 @@ impl Details {
         }
     }
 
-    /// The record of a stream.
+    /// The details of a stream.
     pub(super) fn get(&self, stream: StreamId) -> Option<&StreamDetails> {
         self.of.get(&stream)
     }
@@ -127,7 +129,7 @@ impl Details {
         self.get(stream).map_or(1, |details| details.videos.max(1))
     }
 
-    /// The number of streams whose record is known.
+    /// The number of streams with known details.
     pub(super) fn len(&self) -> usize {
         self.of.len()
     }
@@ -147,7 +149,7 @@ impl Details {
         self.ladders.contains_key(main)
     }
 
-    /// True if control wants to know who plays a stream.
+    /// True if control must be notified of each viewer of a stream.
     pub(super) fn tells_viewers(&self, stream: StreamId) -> bool {
         self.get(stream).is_some_and(|details| details.tell_viewers)
     }
@@ -447,8 +449,8 @@ impl Worker {
         }
     }
 
-    /// Stops admitting viewers, or admits them again. When it stops, the other workers are sent a list of the
-    /// viewers by separate requests that this worker counts.
+    /// Stops admitting viewers, or admits them again. When it stops, this worker sends the other workers a list of its
+    /// own viewers that watch by separate requests.
     fn leave(&mut self, is_leaving: bool) {
         self.turn.leaving = is_leaving;
         if !is_leaving {
@@ -543,7 +545,8 @@ impl Live {
     ) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != turn.id {
-            // The request was meant for a former source. Its sender knows of the new source already, or will soon.
+            // This worker no longer has the publisher. The requesting worker knows the new source already, or soon
+            // will.
             return;
         }
         stream.add_mirror(asker, wanted, after);

@@ -313,7 +313,7 @@ impl Live {
         }
     }
 
-    /// Returns the subscription's stream, and `track`, or else the track that the subscription starts at.
+    /// Returns the subscription's stream with `track` or, if that is `None`, the track that the subscription starts at.
     fn video_of(
         &self,
         conns: &Conns,

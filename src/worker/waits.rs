@@ -57,7 +57,7 @@ impl Waits {
         self.waits.insert(conn, wait);
     }
 
-    /// Ends the wait of a session. Returns false if it did not wait.
+    /// Ends the wait of a session. Returns false if the session did not wait.
     pub(super) fn end(&mut self, conn: ConnId) -> bool {
         let Some(Wait { until, name, progress, key }) = self.waits.remove(&conn) else { return false };
         self.due.remove(&(until, conn));

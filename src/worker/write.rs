@@ -187,7 +187,7 @@ impl Live {
     /// due yet.
     pub(super) fn feed_rest(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        // If a format panics here, its final bytes are not sent.
+        // If a format panics here, the bytes that it holds back are not sent.
         let now = turn.now.mono;
         let _ = catch_unwind(AssertUnwindSafe(|| stream.finish(now)));
         for conn in stream.subscribers.iter().map(|subscriber| subscriber.conn).collect::<Vec<_>>() {
@@ -231,7 +231,7 @@ impl Live {
         turn.meter.stats.units_unmirrored = turn.meter.stats.units_unmirrored.saturating_add(missed);
     }
 
-    /// Gives units of its subscriptions to a session that takes whole units, as long as the session has room.
+    /// Gives a session that takes whole units the next units of its subscriptions, as long as the session has room.
     pub(super) fn feed_sink(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get_mut(id) else { return };
         let (mut forwarded, mut skipped) = (std::mem::take(&mut turn.meter.forwarded), 0);

@@ -25,7 +25,7 @@ pub struct Adopted {
     pub faults: Vec<String>,
 }
 
-/// The outcome for a settings file.
+/// The result of writing a settings file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adoption {
     /// The file was written. In a dry run: it would be written.
@@ -128,7 +128,7 @@ impl Adopted {
         Ok(Adoption::Written)
     }
 
-    /// Returns the keys whose values differ in an existing file.
+    /// Returns the keys to set that have another value, or none, in an existing file.
     fn differing(&self, there: &[Property]) -> Vec<String> {
         let has = |key: &str, value: &str| there.iter().any(|found| found.key == key && found.value == value);
         self.set.iter().filter(|(key, value)| !has(key, value)).map(|(key, _)| key.clone()).collect()

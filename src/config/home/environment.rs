@@ -15,7 +15,7 @@ const APP: &str = "APP_";
 /// Maximum number of ignored variables named in the warning.
 const NAMED_MAX: usize = 8;
 
-/// Settings of the environment, by table.
+/// Settings of the environment, for the server and for all applications.
 #[derive(Default)]
 pub(super) struct Environment {
     pub(super) server: Vec<(String, String)>,

@@ -81,11 +81,11 @@ struct Wrong {
     count: u32,
 }
 
-/// Wrong codes by their origin.
+/// Counts of wrong codes, each under a key: an address, a site, or an address with a subscriber.
 #[derive(Debug)]
 struct Counts<K> {
     wrong: BTreeMap<K, Wrong>,
-    /// Keys in the order in which counting began, each once.
+    /// Keys in the order in which their counts began. Each key occurs once.
     order: VecDeque<K>,
 }
 

@@ -80,7 +80,7 @@ impl Access {
             Direction::Publish => &security.publish,
             Direction::Play => &security.play,
         };
-        // The name is kept while the peer is connected, and appears in logs and hooks.
+        // The name is kept while the peer is connected, and appears in logs and hooks, so its length is limited.
         if shown.subscriber.is_some_and(|id| id.len() > Subscriber::ID_BYTES_MAX) {
             return Err(Denial::LongName);
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::auth::network;
 use crate::types::StreamKey;
 
-/// Time for which a pass lasts after a request. Workers ask again before it expires.
+/// Time for which a pass lasts after a request. Workers ask control again before the pass expires.
 const LASTS: Duration = Duration::from_secs(30);
 /// Maximum number of passes in total, and of one network.
 const PASSES_MAX: usize = 100_000;
@@ -61,7 +61,7 @@ impl Viewers {
     }
 
     /// Returns the pass to end for a newcomer: of the network with most passes, the pass that expires first. `None`
-    /// unless that network has more passes than the newcomer's network would have with the newcomer.
+    /// unless that network has at least two passes more than the newcomer's network.
     fn excess(&self, newcomer: IpAddr) -> Option<&str> {
         let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
         let (most, network) = self.sizes.last()?;
@@ -107,8 +107,8 @@ impl Passes {
         true
     }
 
-    /// Moves a viewer's pass to the viewer's new identity, which a cookie carries, unless the new identity already has
-    /// a pass.
+    /// Moves a viewer's pass to the viewer's new identity, taken from a cookie. Does nothing if the new identity
+    /// already has a pass.
     pub(super) fn rename(
         &mut self,
         now: Instant,
@@ -163,8 +163,8 @@ impl Passes {
         self.viewers.get(&(key.clone(), egress)).map_or(0, |viewers| viewers.count)
     }
 
-    /// True if a viewer can be removed to make room for this newcomer, because another network has more viewers than
-    /// the newcomer's.
+    /// True if a viewer can be removed to make room for this newcomer, because another network has at least two viewers
+    /// more than the newcomer's network.
     pub(in crate::control) fn gives_way(
         &self,
         key: &StreamKey,

@@ -21,7 +21,7 @@ use crate::types::{Now, SessionRef, StreamKey};
 /// Maximum number of events kept of an application.
 const EVENTS_MAX: usize = 10_000;
 
-/// A subscriber of a stream, whether or not it has a record.
+/// A subscriber of a stream, whether or not the subscriber has a record.
 type Who = (StreamKey, String);
 
 /// A session of a subscriber.

@@ -76,7 +76,7 @@ impl Records {
 }
 
 impl AuxiliaryRecords {
-    /// Returns the key of the stored token that a peer shows, if it is valid for this use.
+    /// Returns the key of the stored token that a peer shows, if the token is valid for this stream and direction.
     pub(super) fn valid_token(
         &self,
         now: Now,

@@ -21,7 +21,7 @@ use crate::jobs::{BodyType, Post, Receiver, Work};
 use crate::mail::{PlayRequest, PublishRequest};
 use crate::types::{Now, StreamKey};
 
-/// Timeout of a receiver.
+/// Maximum time for which the answer of a receiver is awaited.
 const TIMEOUT: Duration = Duration::from_secs(7);
 impl Access {
     /// Takes the next question whose receiver has a free thread.

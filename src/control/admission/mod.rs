@@ -203,8 +203,8 @@ impl Admission {
         Self { ticket, request, claimed: false, approved: false, burnt: false, passed: false, until: None }
     }
 
-    /// Asks the open question of the steps, none of which has refused the request. Returns what the admission does
-    /// next, or `None` if the question is answered already and the steps must be passed again.
+    /// Asks the first question that the steps have left open; called when no step has refused the request. Returns what
+    /// the admission does next, or `None` if the question is answered already and the steps must be passed again.
     fn ask(&mut self, open: Option<Question>, cluster: &mut Cluster) -> Option<Course> {
         self.passed = true;
         match open {
@@ -294,19 +294,19 @@ impl Admissions {
         Some(waiter)
     }
 
-    /// Takes the admission that waits for its claim.
+    /// Takes the admission with this ticket, if it waits for the claim of its id.
     fn take_claimer(&mut self, ticket: Ticket) -> Option<Admission> {
         let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Claim);
         waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
     }
 
-    /// Takes the admission that waits for its token to be used up.
+    /// Takes the admission with this ticket, if it waits for the directory to use up its token.
     fn take_burner(&mut self, ticket: Ticket) -> Option<Admission> {
         let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Burn);
         waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
     }
 
-    /// Takes the admission that waits for its receiver.
+    /// Takes the admission with this ticket, if it waits for the answer of its hook receiver.
     fn take_asker(&mut self, ticket: Ticket) -> Option<Admission> {
         let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Hook { .. });
         waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
@@ -471,7 +471,7 @@ impl Access {
     ) {
         let Admission { ticket, request, passed, .. } = admission;
         let wrong_code = why == request.denied(Denial::TimeCode);
-        // A code that was correct when first checked is not a guess.
+        // If the request had passed all steps before, its code was correct then, so the wrong code is not a guess.
         if wrong_code && !passed {
             self.attempts.note(now, request.key(), request.params(), request.peer());
         }

@@ -1,7 +1,8 @@
 //! Admissions that wait for the answer of a hook receiver, or for a free thread to ask it.
 //!
-//! The next question is that of the address with fewest questions in progress, publishers before viewers, oldest first, so that one address
-//! with many requests, or a slow receiver, does not delay the others. Applications share the threads ([`crate::jobs::shares`]) and the
+//! The next question is taken from the application with fewest questions in progress and, within it, from the address
+//! with fewest. Publishers come before viewers, and older questions before newer ones. An address with many requests,
+//! or a slow receiver, thus does not delay the others. Applications share the threads ([`crate::jobs::shares`]) and the
 //! waiting places.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,7 +84,7 @@ impl HookQueue {
         self.waiting.remove(&ticket).map(|question| question.ticket)
     }
 
-    /// Returns the number of threads that an address uses, or `None` if it may not have another one at this receiver.
+    /// Returns the number of threads that an address uses, or `None` if it may not use another one for this receiver.
     fn threads_for(&self, url: &HookUrl, network: IpAddr) -> Option<usize> {
         let of_receiver = |one: &&Running| one.host == url.host && one.port == url.port;
         let of_both = |one: &&Running| of_receiver(one) && one.network == network;
@@ -105,10 +106,11 @@ impl HookQueue {
         }
     }
 
-    /// Returns the waiting question to drop so that a newcomer can wait. If another application has more questions than
-    /// the newcomer's would have, a question of the application with most is dropped. Otherwise a question of the
-    /// newcomer's application is dropped, but only if an address has more questions than the newcomer's would have.
-    /// Within the application, the address with most questions loses its newest one, a viewer's before a publisher's.
+    /// Returns the waiting question to drop so that a newcomer can wait; `None` if the newcomer must be refused. The
+    /// application with most questions loses one if it has at least two more than the newcomer's application. Otherwise
+    /// the newcomer's application loses one, but only if one of its addresses has at least two more than the newcomer's
+    /// address. Within the application, the address with most questions loses its newest question of a viewer or, if it
+    /// has none, its newest question of a publisher.
     pub(super) fn excess(&self, app: &Arc<str>, newcomer: IpAddr) -> Option<Ticket> {
         let of_app = |app: &Arc<str>| self.waiting.values().filter(|one| one.app == *app).count();
         let apps: BTreeSet<&Arc<str>> = self.waiting.values().map(|one| &one.app).collect();

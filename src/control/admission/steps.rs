@@ -43,7 +43,7 @@ impl<'c> Gate<'c> {
         Self { access, cx, records, registry, outbound, now }
     }
 
-    /// Returns the first open question, unless a step refuses.
+    /// Passes all steps. Returns the first question that is not answered yet; the error is the refusal of a step.
     pub(super) fn pass_steps(self, admission: &Admission) -> Result<Option<Question>, Why> {
         let mut open = None;
         for step in Step::ALL {
@@ -105,12 +105,13 @@ impl<'c> Gate<'c> {
             (Step::Reserve, Request::Publish(request)) => {
                 Answer::of(registry.check_free(outbound, request).map_err(Why::Publish))
             }
-            // Whether the stream exists is checked last, and only for a viewer who may play it.
+            // Viewers reserve nothing. Whether the stream exists is checked last, and only for a viewer who may play
+            // it.
             (Step::Reserve, Request::Play(_)) => Answer::Continue,
         }
     }
 
-    /// Checks limits. A stream that is already live passes.
+    /// Checks the limits of streams, records and load for a publisher. A stream that is already live passes.
     fn check_limits(self, request: &PublishRequest) -> Result<(), Refusal> {
         let Self { cx, records, registry, outbound, now, .. } = self;
         if registry.is_live(&request.key) {
@@ -256,7 +257,8 @@ impl Registry {
         hook.map_or(Answer::Continue, |url| Answer::Wait(Question::Hook(url.clone())))
     }
 
-    /// True if a receiver should be asked, because the stream exists or would be started by this viewer.
+    /// True if the hook receiver should be asked about a viewer, because the stream exists or the viewer would start
+    /// it.
     fn is_watchable(&self, records: &Records, request: &PlayRequest) -> bool {
         let starts = |key| records.get(key).is_some_and(|record| record.auto_start_stop_enabled);
         self.is_there(records, request) || (request.egress != VOD && starts(&request.key))
@@ -299,8 +301,8 @@ impl Access {
         Ok(())
     }
 
-    /// Checks the limit of polling viewers. At the limit, a newcomer may replace a viewer of a network that has more
-    /// viewers than the newcomer's.
+    /// Checks the limit of polling viewers. At the limit, a newcomer may replace a viewer of a network that has at
+    /// least two viewers more than the newcomer's network.
     fn check_polled_limit(
         &self,
         records: &Records,

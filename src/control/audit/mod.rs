@@ -67,7 +67,7 @@ impl Audit {
         self.strangers.note_time(now);
     }
 
-    /// True if a line about a stranger may be written.
+    /// True if a line about a client known only by its address may be written.
     fn has_room(&mut self, from: Option<IpAddr>) -> bool {
         let (has_room, left_out) = self.strangers.take(from);
         if let Some(lines) = left_out {

@@ -9,7 +9,7 @@ use crate::auth::network;
 
 /// Limit per address: maximum lines at once, and the interval after which one more is allowed.
 const OF_ADDRESS: Rate = Rate { burst: 100, interval: Duration::from_secs(10) };
-/// Limit of all strangers together: at two lines per second, 500 MiB last for ten days.
+/// Limit of all strangers together. At this rate, two lines per second, a log of 500 MiB lasts for ten days.
 const OF_ALL: Rate = Rate { burst: 2000, interval: Duration::from_millis(500) };
 /// Maximum number of addresses that are counted. Lines of further addresses count only towards the total.
 const ADDRESSES_MAX: usize = 10_000;
@@ -54,7 +54,8 @@ impl Quota {
         self.now = Some(now);
     }
 
-    /// Returns true if a line about this address may be written, and at intervals the number of omitted lines.
+    /// Returns true if a line about this address may be written. Also returns, at intervals, the number of omitted
+    /// lines.
     pub(super) fn take(&mut self, from: Option<IpAddr>) -> (bool, Option<u64>) {
         let Some(now) = self.now else { return (true, None) };
         let all = self.all.unwrap_or(Used(now));

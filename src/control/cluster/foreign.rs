@@ -39,7 +39,7 @@ impl Control {
 
     fn foreign_put(&mut self, now: Now, key: StreamKey, record: Broadcast) {
         let before = self.records.get(&key).cloned();
-        // A copy is not controlled by the record: it follows its origin.
+        // The record does not control a copy, which follows its origin.
         let is_copy = self.outbound.is_copy(&self.registry, &key);
         let runs = self.outbound.sources.is_running(&key) && !is_copy;
         let mut merged = record.clone();
@@ -72,7 +72,7 @@ impl Control {
 
     fn foreign_delete(&mut self, now: Now, key: &StreamKey) {
         let main_before = self.records.main_track_of(key);
-        // A copy ends with its origin's stream.
+        // A copy is not ended here, because it ends with its origin's stream.
         if !self.outbound.is_copy(&self.registry, key)
             && !self.outgoing(now).stop_source(key, StreamEnd::Deleted)
             && let Some(stream) = self.registry.find(key)

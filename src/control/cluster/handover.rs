@@ -14,7 +14,8 @@ const CPU_STEP: u8 = 25;
 struct Successors<'a>(Vec<(&'a Node, usize)>);
 
 impl Successors<'_> {
-    /// Returns the node that gets the next id: among those that accept it, a least busy one with the fewest ids.
+    /// Returns the node that gets the next id: of the nodes that accept the id, the least busy ones, and of these the
+    /// one with the fewest ids.
     fn next(&mut self, takes: impl Fn(&NodeId) -> bool) -> Option<(NodeId, u64)> {
         let busy = |node: &Node| node.profile.cpu_percent.checked_div(CPU_STEP);
         let able = self.0.iter_mut().filter(|(node, _)| takes(&node.id));

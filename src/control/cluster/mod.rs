@@ -1,5 +1,5 @@
-//! The cluster as known to this node: the other nodes, and the node that publishes each id (docs/cluster.md). A machine
-//! whose input is the directory's news and whose output is requests to the directory. A single server grants every
+//! The cluster as known to this node: the other nodes, and the node that publishes each id (docs/cluster.md). A state
+//! machine: its input is the directory's news, its output is requests to the directory. A single server grants every
 //! claim itself.
 //!
 //! Claims of this node go through `asked -> held -> released`. Each is identified by the ticket of the admission or
@@ -55,7 +55,7 @@ pub(in crate::control) enum Claim {
     Granted,
     /// The directory was asked; its answer follows.
     Asked,
-    /// The directory is unreachable, and publishers are refused meanwhile.
+    /// The directory is unreachable, and publishers are refused while this is so.
     Refused,
 }
 
@@ -64,9 +64,9 @@ pub(in crate::control) enum Claim {
 pub struct Location {
     /// The node.
     pub node: NodeId,
-    /// The host of its relay.
+    /// The host of the node's relay.
     pub host: String,
-    /// The port of its relay.
+    /// The port of the node's relay.
     pub port: u16,
 }
 
@@ -236,7 +236,8 @@ impl Cluster {
         self.of_streams.contains_key(&stream)
     }
 
-    /// Claims an id. The claim is tentative during its admission, and held while its stream lives.
+    /// Claims an id for the ticket's admission or source. The claim is tentative during an admission, and held while
+    /// the stream lives.
     pub(in crate::control) fn claim(&mut self, ticket: Ticket, key: &StreamKey) -> Claim {
         let Some(own) = &self.own else { return Claim::Granted };
         if !self.is_away {
@@ -324,7 +325,7 @@ impl Cluster {
         }
     }
 
-    /// Notes that the directory was lost or is back; when back, all held claims are reported to it.
+    /// Notes whether the directory can be reached. When it can be reached again, all held claims are reported to it.
     pub(in crate::control) fn contact(&mut self, now: Instant, is_there: bool) {
         if self.is_away && is_there {
             self.settles_until = self.own.as_ref().and_then(|own| now.checked_add(own.lease));

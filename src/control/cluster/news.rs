@@ -48,7 +48,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Handles the news that another live node has got an id, or no longer has it.
+    /// Handles the news that another live node now holds an id, or no longer holds it.
     pub(in crate::control) fn claim_changed(&mut self, now: Now, key: &StreamKey) {
         if let Some(Location { node, host, port }) = self.registry.cluster.location(key) {
             tracing::debug!(%key, %node, host, port, "stream is live at another node");

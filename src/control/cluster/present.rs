@@ -23,7 +23,7 @@ pub(super) struct Present {
 }
 
 impl Present {
-    /// Forgets connections to nodes that have restarted since.
+    /// Forgets connections to earlier runs of nodes that have restarted.
     pub(super) fn forget_earlier(&mut self, nodes: &BTreeMap<NodeId, Node>) {
         let is_earlier = |id: &NodeId, of: u64| nodes.get(id).is_some_and(|node| of < node.incarnation);
         self.nodes.retain(|_, at| {
@@ -64,7 +64,7 @@ impl Cluster {
         counts.fold(0, usize::saturating_add)
     }
 
-    /// Sets the connections of a subscriber at a node.
+    /// Sets the connections of a subscriber at a node, as reported by the directory.
     pub(super) fn present_told(&mut self, presence: Presence) {
         let Presence { node, incarnation, subscribed: Subscribed { key, subscriber, count } } = presence;
         let who = (key, subscriber);
@@ -79,7 +79,8 @@ impl Cluster {
         }
     }
 
-    /// Sets all connections, and reports those of this node that the directory lacks.
+    /// Sets the connections of all subscribers, as reported by the directory. Reports those of this node that the
+    /// directory lacks.
     pub(super) fn presences_told(&mut self, all: Vec<Presence>) {
         self.present.nodes.clear();
         all.into_iter().for_each(|presence| self.present_told(presence));

@@ -52,7 +52,7 @@ impl Members {
         self.put("roomId", record.main_track_stream_id.as_deref());
     }
 
-    /// Adds metadata: as an object if the text is one, else as text.
+    /// Adds metadata: as an object if the text is a JSON object, otherwise as text.
     fn metadata(&mut self, text: Option<&str>) {
         let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return };
         let value = match serde_json::from_str(text) {
@@ -86,7 +86,7 @@ impl Members {
     }
 }
 
-/// A notice about a stream: the event, and what the hook carries besides the members of the record.
+/// An event of a stream to report, with the members that the hook has besides those of the record.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::control) struct Notice<'a> {
     action: &'static str,
@@ -211,7 +211,7 @@ impl Hooks {
         self.post_hook(cx, now, &key, &url, "liveStreamStatus", body);
     }
 
-    /// Detects when new publishers begin to be refused for load, and calls `server.statusWebHookURL`.
+    /// Calls `server.statusWebHookURL` when the load has become so high that new publishers are refused.
     pub(in crate::control) fn watch_load(
         &mut self,
         cx: &mut Context,

@@ -35,7 +35,7 @@ impl Idles {
         }
     }
 
-    /// Takes the next stream whose status is due.
+    /// Takes the next stream whose periodic status report is due.
     pub(super) fn next_status(&mut self, now: Instant) -> Option<StreamId> {
         let stream = self.statuses.first().filter(|(at, _)| *at <= now)?.1;
         self.forget_status(stream);

@@ -5,7 +5,8 @@
 //!    of their events; lines do not wait for each other.
 //! 3. The hook becomes a job ([`Hooks::poll_post`]). Without an answer, or after any answer but 200, the hook is sent
 //!    again, as often as the application's settings say, while the line waits.
-//! 4. If more than [`WAITING_MAX`] wait, the oldest hook of the application with most hooks is dropped and counted.
+//! 4. If more than [`WAITING_MAX`] hooks wait, the oldest hook of the application with most hooks is dropped and
+//!    counted.
 //! 5. Threads are shared ([`crate::jobs::shares`]): neither an application nor a silent receiver can occupy all of
 //!    them.
 
@@ -37,9 +38,9 @@ const WAITING_MAX: usize = 1000;
 const DATA_MAX: usize = 64;
 /// Maximum bytes of messages of all data channels, including those being sent.
 const DATA_BYTES_MAX: usize = 8 << 20;
-/// Timeout of a receiver.
+/// Maximum time for which the answer of a receiver is awaited.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum time that the drain waits for hooks.
+/// Maximum time for which the shutdown waits for hooks.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 /// A hook to be sent.
@@ -100,9 +101,9 @@ pub(super) struct Hooks {
     counts: HookCounts,
     idles: Idles,
     drain_until: Option<Instant>,
-    /// True if the drain has waited long enough.
+    /// True if the shutdown has waited for hooks long enough.
     overdue: bool,
-    /// True if a hook has reported that the server is short of resources.
+    /// True if the load was too high for new publishers when last checked.
     load_high: bool,
     /// Bytes of data channel messages that wait or are being sent.
     data_bytes: usize,
@@ -157,7 +158,7 @@ impl Hooks {
         self.counts
     }
 
-    /// True if a drain need not wait for hooks any longer.
+    /// True if the shutdown need not wait for hooks any longer.
     pub(super) fn is_drained(&self) -> bool {
         self.overdue || self.waiting() == 0
     }
@@ -240,7 +241,7 @@ impl Hooks {
         }
     }
 
-    /// Takes the next hook for which a thread is free: the oldest of the application with the fewest threads.
+    /// Takes the next hook for which a thread is free: the oldest one of the application that uses the fewest threads.
     fn next(&mut self) -> Option<(StreamKey, Hook)> {
         if self.threads.is_full() {
             return None;
@@ -375,7 +376,7 @@ impl Hooks {
         self.settle(&key);
     }
 
-    /// Lets each queue continue when its pause is over, and ends a drain that has waited long enough.
+    /// Lets each queue continue when its pause is over. Ends the shutdown's wait for hooks when [`DRAIN_MAX`] is over.
     pub(super) fn handle_timeout(&mut self, now: Now) {
         while let Some((at, key)) = self.pauses.first().cloned() {
             if at > now.mono {
@@ -393,7 +394,7 @@ impl Hooks {
         }
     }
 
-    /// Begins a drain, in which waiting hooks get a little more time.
+    /// Begins the shutdown, in which waiting hooks get a little more time.
     pub(super) fn drain(&mut self, now: Now) {
         self.drain_until = now.mono.checked_add(DRAIN_MAX);
     }

@@ -24,7 +24,7 @@ pub(in crate::control) enum Purpose {
 }
 
 impl Purpose {
-    /// Returns the origin that waits for the result.
+    /// Returns the origin of the request that waits for the result.
     pub(in crate::control) const fn origin(&self) -> Origin {
         match self {
             Self::Login { origin, .. }

@@ -12,9 +12,10 @@ use crate::auth::network;
 const FAILURES: u32 = 3;
 /// Duration of a lock.
 const LOCKED: Duration = Duration::from_secs(300);
-/// Maximum attempts per second, and the size of a burst.
+/// Maximum number of attempts per second in total. All of them may come at once.
 const TRIES_PER_SECOND: u32 = 10;
-/// Maximum attempts per second from one address. Requests from this machine are exempt, because a local user has easier ways.
+/// Maximum attempts per second from one address. Requests from this machine are exempt, because local users have easier
+/// ways to attack.
 const TRIES_OF_ADDRESS: u32 = 3;
 /// Attempts per second reserved for addresses from which a login has succeeded.
 const TRIES_KEPT: u32 = 4;
@@ -117,7 +118,7 @@ impl Lockout {
         self.known.push_back(client);
     }
 
-    /// Makes room in a full table. At ten attempts per second, the table's oldest entries are older than any lock.
+    /// Makes room in a full table: removes failures that are older than a lock lasts, or else the oldest one.
     fn make_room(&mut self, now: Instant) {
         if self.pairs.len() < PAIRS_MAX {
             return;

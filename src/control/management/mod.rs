@@ -29,7 +29,7 @@ const HELD_MAX: usize = 1000;
 pub(super) struct Management {
     pub(super) sessions: Sessions,
     pub(super) lockout: Lockout,
-    /// Code required to create the first user; `None` if there is a user, or none is required.
+    /// Code required to create the first user; `None` if there is a user already, or no code is required.
     pub(super) first_code: Option<FirstCode>,
     held: BTreeMap<(Instant, u64), (Requester, Response)>,
     held_count: u64,

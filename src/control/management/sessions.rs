@@ -13,9 +13,9 @@ pub(in crate::control) const SESSION_COOKIE: &str = "JSESSIONID";
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// Maximum life of a session.
 const LIFE: Duration = Duration::from_secs(12 * 3600);
-/// Maximum sessions of one user; beyond it the oldest is ended.
+/// Maximum number of sessions of one user. Beyond this number, the user's oldest session is ended.
 const PER_USER: usize = 50;
-/// Maximum sessions in total; beyond it the one idle for longest is ended.
+/// Maximum number of sessions in total. Beyond this number, the session that has been idle for longest is ended.
 const TOTAL: usize = 10_000;
 
 /// The value of the cookie: 128 random bits.
@@ -23,7 +23,7 @@ const TOTAL: usize = 10_000;
 pub(in crate::control) struct SessionId(u128);
 
 impl SessionId {
-    /// Parses the output of [`fmt::Display`], and nothing else.
+    /// Parses a session id as written by [`fmt::Display`]; `None` for any other text.
     pub(in crate::control) fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if fits { u128::from_str_radix(text, 16).ok().map(Self) } else { None }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The scope that includes everything.
+/// The scope that includes all other scopes.
 pub(in crate::control) const SYSTEM: &str = "system";
 /// Maximum length of an e-mail.
 const EMAIL_BYTES_MAX: usize = 254;
@@ -97,7 +97,7 @@ impl User {
         mapped.or_else(|| if self.scope.as_deref() == Some(scope) { self.user_type } else { None })
     }
 
-    /// Returns the message of a successful login.
+    /// Returns the message of a successful login, which names the user's scopes and roles.
     pub(in crate::control) fn login_message(&self) -> String {
         match (&self.scope, self.user_type, &self.app_name_user_type) {
             (Some(scope), Some(role), _) => format!("{scope}/{}", role.name()),

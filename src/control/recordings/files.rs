@@ -80,12 +80,12 @@ impl Files {
         records.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter: None });
     }
 
-    /// Stores a record again, unless the store already has it.
+    /// Tries again to store the record of a file, unless the store already has this record.
     pub(super) fn save_again(&mut self, cx: &Context, records: &mut Records, now: Now, key: Key) {
         let Some(vod) = self.recordings.unsaved.remove(&key) else { return };
         if records.auxiliary.is_being_removed(&key) {
-            // If the removal is committed, the file is removed, too. If the commit fails, the record stays and this
-            // change of it must still be stored.
+            // If the removal is committed, the file is removed, too. If the commit fails, the record stays, and its
+            // change must still be stored.
             self.recordings.unsaved.insert(key.clone(), vod);
             return self.try_again(now, Retry::Save(key));
         }
@@ -188,7 +188,7 @@ impl Files {
         }
     }
 
-    /// Removes the record of an old recording, and its file once that change is on disk. On a full disk no change can
+    /// Removes the record of an old recording and, once that change is on disk, the file. On a full disk no change can
     /// be stored until a file is removed. In this case the file is removed first, and a later search removes the
     /// record.
     fn remove_old_recording(

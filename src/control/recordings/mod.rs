@@ -67,7 +67,7 @@ struct Recording {
     is_clip: bool,
     /// Caller of a clip, answered once the clip's file begins or the clip fails.
     waiter: Option<Requester>,
-    /// Recording of the room that the stream is in.
+    /// Clock of the room's recording, if the stream is in a room.
     room: Option<RoomClock>,
 }
 
@@ -118,13 +118,13 @@ pub(super) struct Recordings {
     ordered: u64,
     /// Time contained in the newest file id, in Unix milliseconds.
     newest_id_ms: u64,
-    /// Messages to workers, held back until the files of the server's earlier runs are found; `None` from then on.
+    /// Messages to workers, held back until the files of the server's earlier runs are found; `None` afterwards.
     held: Option<Vec<(WorkerId, ToWorker)>>,
     retries: BTreeSet<(Instant, Retry)>,
     /// Time of the next search for old recordings.
     sweep_due: Option<Instant>,
     windows: leftovers::Windows,
-    /// Old recordings whose files were removed because the disk was full, before their records.
+    /// Records of old recordings that are still to be removed. The disk was full, so their files were removed first.
     removed_while_full: BTreeSet<store::Key>,
     /// Number of failed recordings and files since the start.
     failures: u64,
@@ -239,8 +239,8 @@ impl Control {
 }
 
 impl Files {
-    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied. If
-    /// it was handled already while it was pending, nothing happens then.
+    /// Notes that the record of a stream has changed. The change is handled once the whole commit has been applied.
+    /// Nothing happens then if the change was already handled while it was pending.
     pub(in crate::control) fn recording_may_change(&mut self, key: StreamKey) {
         self.recordings.changed.insert(key);
     }
@@ -306,7 +306,7 @@ impl Control {
 
     fn recording_over(&mut self, now: Now, id: RecordingId, reason: &str) {
         let Some(recording) = self.files.recordings.by_id.remove(&id) else { return };
-        // A sink that panicked has not reported the end of its file.
+        // A sink that panicked has not reported the end of its file, so the file is ended here.
         let of_it =
             |(path, writing): (&Vec<String>, &Writing)| (writing.recording == id).then(|| path.clone());
         for path in self.files.recordings.writing.iter().filter_map(of_it).collect::<Vec<_>>() {
@@ -395,7 +395,8 @@ impl Recorder<'_> {
         // A stream copied from another node is recorded where its publisher is.
         let is_wanted = is_wanted(container, record, room, settings)
             && !self.registry.get(&stream).is_some_and(crate::control::live::Live::is_copy);
-        // While the tracks are unknown, the sink waits for them, so the beginning is not lost.
+        // While the tracks are unknown, start the recording anyway: its sink waits for the tracks, so no media are
+        // lost.
         let is_possible = self.registry.carries(stream, container).unwrap_or(true);
         match self.files.recordings.of_stream(stream, container) {
             None if is_wanted && is_possible => {

@@ -20,7 +20,7 @@ pub(in crate::control) enum Change {
     RemoveEndpoint(String),
     /// Sets whether the source should run.
     Source(bool),
-    /// Sets a recording switch.
+    /// Switches recording in a container on or off.
     Record {
         container: Container,
         on: bool,
@@ -50,7 +50,7 @@ impl Change {
                 record.end_point_list.get_or_insert_default().push(endpoint.clone());
             }
             Self::RemoveEndpoint(id) => {
-                // Two endpoints may have the same id: each removal takes one of them.
+                // Two endpoints may have the same id. Each request removes only one of them.
                 let list = record.end_point_list.get_or_insert_default();
                 if let Some(at) = list.iter().position(|e| e.endpoint_service_id == *id) {
                     list.remove(at);

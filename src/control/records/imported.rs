@@ -38,7 +38,7 @@ pub struct ImportedRecord {
     pub remarks: Vec<String>,
 }
 
-/// The reason for which a record is not taken over.
+/// The reason for which a record is not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotImported {
     /// An expired token.
@@ -81,7 +81,7 @@ fn is_short(id: &str) -> bool {
 /// Converts a record of the reference. `hash` converts a stored password of the reference to the text to store here.
 ///
 /// # Errors
-/// The reason for which the record is not taken over.
+/// The reason for which the record is not imported.
 pub fn imported_record(
     kind: Kind,
     app: &str,

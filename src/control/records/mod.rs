@@ -1,5 +1,5 @@
-//! All records: broadcasts by application and id, and the auxiliary ones. A machine: takes changes, returns requests to the store and
-//! events (`writes`).
+//! All records: broadcasts by application and id, and the auxiliary ones. A state machine that takes changes, and
+//! returns requests to the store and events (`writes`).
 
 pub(super) mod auxiliary;
 mod change;
@@ -32,7 +32,8 @@ struct App {
 
 /// Duration longer than any server runs.
 const HORIZON: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// Maximum number of subtracks that the record of a main track lists; the lists of subtracks are complete.
+/// Maximum number of subtracks listed in the record of a main track. The API's own lists of subtracks contain all of
+/// them.
 const SUBTRACKS_SHOWN_MAX: usize = 500;
 
 /// The visible records.
@@ -178,8 +179,7 @@ impl Records {
         })
     }
 
-    /// Returns the records of an application with an id greater than the given one, or all records without one, ordered
-    /// by id.
+    /// Returns the records of an application that follow the given id, ordered by id; all records if no id is given.
     pub(super) fn behind<'a>(
         &'a self,
         app: &str,

@@ -1,10 +1,10 @@
 //! Changes on their way to the disk.
 //!
 //! A change is gathered (for at most 2 ms, or while a commit is under way), committed with others in one batch, and
-//! only then applied to memory and answered. Requests in between are checked against an overlay of the pending changes.
-//! Changes caused by publishing are visible at once and are written with a later batch (`dirty`). If a commit fails,
-//! all pending changes fail with it, memory stays as it is, and a new file is written from memory; until that succeeds,
-//! every write fails (docs/robustness.md B-04).
+//! only then applied to memory and answered. Requests that arrive before are checked against an overlay of the pending
+//! changes. Changes caused by publishing are visible at once and are written with a later batch (`dirty`). If a commit
+//! fails, all pending changes fail with it, memory stays as it is, and a new file is written from memory; until that
+//! succeeds, every write fails (docs/robustness.md B-04).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl Pending {
 /// The reason for a failed commit, as far as the server's reaction depends on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Fault {
-    /// Any error of the system except those named below.
+    /// Any error of the operating system except the following ones.
     #[default]
     Refused,
     /// The disk is full.
@@ -115,10 +115,10 @@ pub(in crate::control) struct Writes {
     shared: Shared,
 }
 
-/// State of records that other nodes write, too.
+/// State of the records if other nodes write them as well.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Id of this node, if other nodes write these records, too.
+    /// Id of this node, if other nodes write these records as well.
     node: Option<NodeId>,
     /// Keys of the commit under way.
     under_way: BTreeSet<store::Key>,
@@ -309,7 +309,8 @@ impl Records {
             self.writes.fail(pending);
         }
         self.writes.broken = Some(Broken { fault, ..Broken::default() });
-        // The directory may or may not have these records, so they are written again from memory when it is back.
+        // The directory may or may not have these records, so they are written again from memory when the directory is
+        // back.
         for key in std::mem::take(&mut self.writes.shared.under_way) {
             if key.kind == store::Kind::Broadcast {
                 self.writes.dirty.insert(StreamKey { app: key.app, id: key.id });
@@ -391,7 +392,7 @@ impl Writes {
         [self.gather_until, self.dirty_until].into_iter().flatten().min()
     }
 
-    /// True if no change waits for the disk; true for a broken store.
+    /// True if no change waits for the disk, or the store is broken.
     pub(in crate::control) fn is_flushed(&self) -> bool {
         self.broken.is_some()
             || (self.gathered.is_empty() && self.committing.is_none() && self.dirty.is_empty())

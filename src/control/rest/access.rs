@@ -39,7 +39,8 @@ const fn reads(method: Method) -> bool {
 }
 
 impl Control {
-    /// Handles a request to the server itself. `path` follows `/rest/v2`, or is the whole path outside of the API.
+    /// Handles a request to the server itself. `path` is the part after `/rest/v2` or, outside of the API, the whole
+    /// path.
     pub(super) fn dispatch_root(
         &mut self,
         now: Now,
@@ -214,7 +215,7 @@ impl AuxiliaryRecords {
 }
 
 impl Access {
-    /// Returns the asker of a feed; `None` if the request has no login.
+    /// Returns the requester under which a feed is counted; `None` if the request has no login.
     pub(in crate::control) fn feed_asker(
         &self,
         cx: &Context,
@@ -230,7 +231,7 @@ impl Access {
         }
     }
 
-    /// Identifies the caller; the error is the answer.
+    /// Identifies the caller. If the request must be refused, the error is the answer to send.
     fn caller(
         &self,
         cx: &Context,
@@ -292,7 +293,7 @@ fn is_typed(route: &Route, request: &Request) -> bool {
         || (is_form && (route.body == BodyKind::Multipart || route.policy == Policy::Proxied))
 }
 
-/// Returns the values of our cookies.
+/// Returns the session ids in the session cookies of a request.
 fn session_ids(request: &Request) -> impl Iterator<Item = SessionId> {
     let pairs = request.headers.all("cookie").flat_map(|value| value.split(';'));
     let ours =

@@ -276,11 +276,11 @@ pub(super) fn change_settings(cx: &mut Context, walks: &Walks, now: Now, call: &
     Reply::Later
 }
 
-/// Maximum number of foreign members named in an answer.
+/// Maximum number of unknown members that an answer names, and maximum length of each name.
 const FOREIGN_MAX: usize = 20;
 const FOREIGN_CHARS_MAX: usize = 64;
 
-/// Describes members of a body that are not settings; empty if there are none.
+/// Describes members of a body that are not settings of this server; empty if there are none.
 pub(super) fn foreign_members(body: &Map<String, Value>, is_known: impl Fn(&str) -> bool) -> String {
     let foreign = body.keys().filter(|name| !is_known(name));
     let names: Vec<String> = foreign.map(|name| name.chars().take(FOREIGN_CHARS_MAX).collect()).collect();

@@ -22,11 +22,11 @@ use crate::types::StreamKey;
 
 /// Answer to an unusable `listenerHookURL`.
 const BAD_HOOK: &str = "Hook url is not valid.";
-/// Characters of a publish key, with almost six bits each.
+/// Number of characters of a publish key. Each random character holds almost six bits.
 const PUBLISH_KEY_CHARACTERS: usize = 24;
 /// Characters of generated ids.
 const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// Answer about cameras, whose discovery needs ONVIF.
+/// Answer to requests about cameras, which would need ONVIF.
 const NO_CAMERAS: &str = "IP cameras are not available";
 /// Maximum number of streams of one bulk delete.
 pub(super) const BULK_MAX: usize = 10_000;
@@ -396,7 +396,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         outgoing.registry.cluster.elsewhere(&key).is_some() && !outgoing.records.writes.is_broken();
     match outgoing.records.pending(&key).map(|record| record.kind.as_str()) {
         Some(kind) if (is_elsewhere || was_wanted) && (is_source(kind) || kind == "playlist") => {
-            // A node that runs the source learns of the stop from the record.
+            // The source may run at another node, which learns of the stop from the record.
             let outcome = Outcome::success().message(Some("Stream stopped"));
             source_kept(&mut outgoing, call, &key, false, outcome.response(200))
         }
@@ -517,7 +517,7 @@ impl Records {
 }
 
 impl Context {
-    /// Returns random letters and digits, with almost six bits each.
+    /// Returns random letters and digits, each of which holds almost six bits.
     pub(in crate::control) fn alphanumerics(&mut self, count: usize) -> String {
         let pick = |random: &mut crypto::Random| {
             let at = usize::try_from(random.below(ALPHANUMERICS.len() as u64)).unwrap_or(0);

@@ -24,8 +24,8 @@ pub(super) type RootHandler = fn(&mut Control, Now, &RootCall<'_>) -> Reply;
 pub(super) enum Sender {
     /// A peer, subject to the application's filters.
     Peer(SocketAddr),
-    /// A user of the panel, who has logged in, or a caller with the server's token. The flag means administrator of
-    /// the whole server.
+    /// A user of the panel, who has logged in, or a caller with the server's token. The flag is true for administrators
+    /// of the whole server.
     Panel { is_administrator: bool },
 }
 
@@ -69,7 +69,7 @@ impl Call<'_> {
         self.request.query_value(name).unwrap_or("")
     }
 
-    /// Returns a numeric query parameter; the error is the answer to other text.
+    /// Returns a numeric query parameter; if its text is no number, the error is the answer to send.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Reply> {
         match self.request.query_value(name) {
             None | Some("") => Ok(None),
@@ -122,7 +122,7 @@ impl Caller {
     }
 }
 
-/// Makes the answer to an unreadable body.
+/// Makes the answer to a request with a body that cannot be read.
 pub(super) fn bad_request(text: &str) -> Reply {
     Reply::Now(Response::text(400, text.to_owned()))
 }

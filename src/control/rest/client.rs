@@ -14,7 +14,7 @@ use crate::control::records::Records;
 use crate::control::{ControlConfig, Outbound};
 use crate::http::{Request, cors};
 
-/// Address for requests of doubtful origin: only rules for all addresses contain it.
+/// Address that requests of doubtful origin get. Only rules for all addresses contain it.
 const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl ControlConfig {

@@ -98,7 +98,7 @@ pub(super) fn write(record: &Broadcast, out: &mut Vec<u8>) {
     debug_assert!(done.is_ok());
 }
 
-/// Reads and checks the body; the error is the answer.
+/// Reads and checks the body; if it is refused, the error is the answer to send.
 fn read(call: &Call<'_>) -> Result<RoomBody, Reply> {
     let body: Result<Option<Option<RoomBody>>, BodyError> = parse_json(&call.request.body);
     let body = body.map_err(|error| bad_request(&error.to_string()))?.flatten().ok_or_else(not_completed)?;
@@ -108,7 +108,7 @@ fn read(call: &Call<'_>) -> Result<RoomBody, Reply> {
 }
 
 impl RoomBody {
-    /// Returns the members that belong to the record.
+    /// Returns the members of the body that are stored in the room's broadcast record.
     fn members(&self) -> Body {
         Body {
             planned_start_date: self.start_date.map(Some),

@@ -3,8 +3,8 @@
 //! 1. The route table marks operations whose calls belong where the stream is live ([`Route::at_origin`]).
 //! 2. This node checks the caller, then a job sends the call to the origin's relay, with the user and the user's right
 //!    to see credentials.
-//! 3. The origin trusts both, since the nodes are in one cluster, and answers from its own state. It never forwards a
-//!    call, so no call goes in circles.
+//! 3. The origin trusts the check and the right, since the nodes are in one cluster, and answers from its own state.
+//!    The origin never forwards a call, so no call goes in circles.
 //! 4. If the origin was not reached, nothing has been done. The call is then answered here if the origin's claim has
 //!    ended, else with 503.
 
@@ -29,7 +29,7 @@ use crate::types::{Now, SessionRef};
 /// Header fields of the origin's answer that are passed on.
 const FIELDS: [&str; 3] = ["content-type", "retry-after", "cache-control"];
 
-/// An operation of an application, as requested.
+/// The operation that a request calls, with its application and its parameters.
 struct Row<'a> {
     app: Arc<AppSettings>,
     route: &'static Route,
@@ -54,7 +54,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Forwards a call to the node that has its stream; `None` if this node or no node has it.
+/// Forwards a call to the other node that has the call's stream; `None` if no other node has the stream.
 pub(super) fn ask_origin(control: &mut Control, now: Now, route: &Route, call: &Call<'_>) -> Option<Reply> {
     if !route.at_origin {
         return None;
@@ -99,7 +99,7 @@ fn origin_answered(
                 let key = row.call(requester, request).key();
                 control.registry.cluster.location(&key).is_none()
             });
-            // The row exists if no other node has the stream any more: answer the call here.
+            // `row` is set if no other node has the stream any more: answer the call here.
             match row.map(|row| handle_app(control, now, row.how(), &row.call(requester, request))) {
                 Some(Reply::Now(response)) => response,
                 Some(Reply::Later) => return,

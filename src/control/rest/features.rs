@@ -263,7 +263,7 @@ pub(super) fn hls_to_mp4() -> Reply {
 const NO_PUSH: &str =
     "Push Notification Service is not available community edition. Please use enterprise edition";
 
-/// True if the text is a JSON object, as notifications carry it.
+/// True if the text is a JSON object, which every notification must be.
 fn is_object(text: &[u8]) -> bool {
     serde_json::from_slice::<Value>(text).is_ok_and(|value| value.is_object())
 }

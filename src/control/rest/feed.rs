@@ -202,8 +202,8 @@ pub(super) fn application(
     lines(std::iter::once(line(&head)).chain(ids.map(row)))
 }
 
-/// `GET /live/{app}/{id}`: the broadcast as its own operation shows it, the figures of its publisher, the connection attempts of its
-/// endpoints, and its recordings under way.
+/// `GET /live/{app}/{id}`: the broadcast as `GET /broadcasts/{id}` shows it, the figures of its publisher, the
+/// connection attempts of its endpoints, and its recordings under way.
 pub(super) fn broadcast(
     records: &Records,
     registry: &Registry,

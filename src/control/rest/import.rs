@@ -90,7 +90,7 @@ struct Import {
     seen: BTreeSet<String>,
     /// Id and result of each broadcast.
     results: Vec<(String, &'static str)>,
-    /// Newest change, held back until the next one is known: the last change carries the answer.
+    /// Newest change, held back until the next one is known, because only the last change carries the answer.
     last: Option<Write>,
 }
 

@@ -22,7 +22,7 @@ const fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// Returns the effect of a key: `works`, or `foreign` (none).
+/// Returns the effect of a setting: `works`, or `foreign` if the setting has no effect here.
 const fn effect(effect: Effect) -> &'static str {
     match effect {
         Effect::Works => "works",

@@ -107,10 +107,10 @@ impl Control {
     }
 }
 
-/// Counts the live streams of all nodes whose records are currently shown as broadcasting.
+/// Counts the application's live streams, of all nodes, that their records currently show as broadcasting.
 fn live_count(Lists { records, registry, cluster, .. }: &Lists<'_>, now: Now, call: &Call<'_>) -> usize {
     let of_app = registry.of_app(&call.app.name);
-    // A copy is counted at its origin's node.
+    // Copies are left out, because their origins count the same streams.
     let here = of_app.filter(|(_, live)| !live.is_copy()).map(|(_, live)| &live.key);
     let shown = here.chain(cluster.live_elsewhere(&call.app.name)).filter_map(|key| records.get(key));
     shown.filter(|record| record.effective_status(now) == status::BROADCASTING).count()
@@ -125,7 +125,7 @@ pub(super) fn statistics(Lists { records, registry, cluster, .. }: &Lists<'_>, c
 }
 
 /// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream, by minute. The figures of encoders are zero,
-/// since this server has none.
+/// since this server does not encode video.
 pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
     if records.get(&key).is_none() {
@@ -190,7 +190,7 @@ pub(super) fn clients(
 }
 
 /// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in the reference): viewers of every protocol that have a
-/// connection of their own. Viewers of HLS and DASH have none, and are not listed.
+/// connection of their own. Viewers of HLS and DASH have no such connection, and are not listed.
 pub(super) fn viewers(
     cx: &mut Context,
     registry: &Registry,

@@ -32,7 +32,7 @@ impl Control {
         DOCUMENT.clone()
     }
 
-    /// Returns the document of one application, with its path as the server.
+    /// Returns the document of one application, with the application's path as the URL of the server.
     #[allow(clippy::unused_self, reason = "handlers stand below the table that the document is made from")]
     pub(super) fn app_openapi(&self, app: &str) -> Bytes {
         let server = json!([{ "url": format!("/{app}/rest/v2") }]);

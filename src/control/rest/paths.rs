@@ -15,7 +15,7 @@ pub(super) fn players_of(path: &str) -> Option<(&str, &str)> {
     (rest.is_empty() || rest.starts_with('/')).then_some((app, rest))
 }
 
-/// Returns the path after `rest`, with its slash.
+/// Returns the part of a path after `rest`, including the slash; `None` if the path has another first segment.
 pub(super) fn rest_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("rest")?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)

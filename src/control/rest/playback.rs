@@ -12,7 +12,7 @@ fn refused(message: &str) -> Reply {
     Reply::Now(Outcome::failure(message).response(200))
 }
 
-/// `PUT /broadcasts/{id}/seek-time/{ms}`: continues a playing file at that time.
+/// `PUT /broadcasts/{id}/seek-time/{ms}`: continues a playing file at the position `ms`.
 pub(super) fn seek(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
     let [id, ms, ..] = call.params;
     let Ok(ms) = ms.parse::<i64>() else { return Reply::Now(Response::error(404, "Not Found")) };

@@ -26,7 +26,7 @@ struct Event {
 }
 
 impl Event {
-    /// Parses the body of a request; the error is the answer.
+    /// Parses the body of a request; if it cannot be read, the error is the answer to send.
     fn of(now: Now, call: &Call<'_>) -> Result<Self, Reply> {
         let event: Self = match parse_json(&call.request.body) {
             Ok(event) => event.unwrap_or_default(),

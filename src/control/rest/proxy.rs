@@ -84,7 +84,7 @@ fn inner(request: &Request) -> Option<Request> {
 }
 
 /// Normalises a path as the HTTP machine does: adds a leading slash and drops empty segments. `None` for a path with
-/// dot segments, or with characters that another reader would decode again.
+/// dot segments, or with characters that another program might decode once more.
 fn normalised(path: &str) -> Option<String> {
     let odd = |c: char| c.is_control() || c == '\\' || c == '%' || c == ';' || c == '#';
     if path.len() > PATH_BYTES_MAX || path.contains(odd) {

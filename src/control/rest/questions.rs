@@ -37,7 +37,7 @@ const RECORDS_MAX: usize = 50;
 /// Maximum number of streams of a room in one answer.
 const STREAMS_MAX: usize = 500;
 
-/// Answers a question from a session with access to these streams of the application.
+/// Answers a question from a session. `let_in` lists the streams of the application to which the session has access.
 pub(in crate::control) fn answer(
     control: &Control,
     at: Now,

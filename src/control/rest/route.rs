@@ -126,8 +126,8 @@ impl Route {
     }
 }
 
-/// Refuses a request with a body of the wrong type. Also refuses one that does not accept JSON, if only JSON could be
-/// the answer.
+/// Refuses a request with a body of the wrong type. Also refuses a request that does not accept JSON, if the answer
+/// could only be JSON.
 pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response> {
     let is_json = || has_type(request, "application/json");
     let fits = match (route.base, route.body) {
@@ -169,7 +169,7 @@ fn takes_json(request: &Request) -> bool {
     found || !any
 }
 
-/// True if the media type is the wanted one, or there is no body and no type.
+/// True if the request's media type is `wanted`, or the request has neither a body nor a media type.
 pub(super) fn has_type(request: &Request, wanted: &str) -> bool {
     let Some(value) = request.header("content-type") else {
         return request.body.is_empty() && !request.body_waits;

@@ -1,7 +1,7 @@
 //! Lists and counts, made in slices so that publishers never wait, regardless of the search and the number of records.
 //!
-//! 1. A slice examines a limited number of records. For an ordered list, the best places are kept, [`RANKS_MAX`] at a time: later pages
-//!    take more rounds, not more memory.
+//! 1. A slice examines a limited number of records. For an ordered list, each round keeps the records that come first,
+//!    at most [`RANKS_MAX`]. Later pages take more rounds, not more memory.
 //! 2. The records of the page are written, a limited number of bytes per slice, each as the requester may see it.
 //!
 //! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices may be missed, as
@@ -40,7 +40,7 @@ const NEXT_OFFSET: &str = "Next-Offset";
 const SCANS_MAX: usize = 256;
 /// Maximum number of scans that advance at a time.
 const ACTIVE_MAX: usize = 4;
-/// Maximum number of places of an ordered list that are kept.
+/// Maximum number of records that a round of an ordered list keeps.
 const RANKS_MAX: usize = 4096;
 /// Pause between two slices, for other inputs.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -134,7 +134,7 @@ enum Row<'a> {
     User(&'a User),
 }
 
-/// The places of an ordered list that are kept, and those skipped in earlier rounds.
+/// The places that this round of an ordered list keeps, and those skipped in earlier rounds.
 #[derive(Debug, Default)]
 struct Ranks {
     best: BTreeSet<Rank>,
@@ -144,7 +144,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    /// Keeps a place if it is among the best `count` that follow the skipped ones.
+    /// Keeps a place if it is among the first `count` places after the skipped ones.
     fn take(&mut self, rank: Rank, descending: bool, count: usize) {
         let is_behind =
             self.floor.as_ref().is_none_or(|floor| (rank > *floor) != descending && rank != *floor);
@@ -191,7 +191,7 @@ enum Stage {
     Showing { ids: VecDeque<Arc<str>>, list: ShownList },
 }
 
-/// Broadcasts that a list is restricted to; empty texts restrict nothing.
+/// Restrictions of a list of broadcasts; an empty text restricts nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filters {
     /// Status, as the API shows it.
@@ -359,7 +359,7 @@ impl Scan {
         }
     }
 
-    /// True if a scan may start: one slice completes it, or it holds little memory between slices.
+    /// True if a scan may start, because one slice completes the scan or the scan holds little memory between slices.
     const fn may_begin(&self, records: usize) -> bool {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })
@@ -484,8 +484,9 @@ impl Scans {
         of_app < SCANS_MAX.saturating_sub(self.waiting.len())
     }
 
-    /// Returns the queue position of a new scan: after the active scans, and before the first scan whose application
-    /// has more scans ahead of that scan than the new scan's application has in total.
+    /// Returns the queue position of a new scan: behind the active scans, and before the first later scan that has more
+    /// scans of its own application ahead of it than the new scan's application has in the queue. Applications thus
+    /// take turns.
     fn place_of(&self, scan: &Scan) -> usize {
         let own = self.waiting.iter().filter(|one| one.app == scan.app).count();
         let mut ahead: BTreeMap<&str, usize> = BTreeMap::new();

@@ -42,7 +42,7 @@ pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> 
     Reply::Now(object(200, &answer))
 }
 
-/// Returns the settings as an object.
+/// Returns the settings as a JSON object.
 fn shown(cx: &Context, records: &Records, call: &RootCall<'_>) -> Value {
     let server = &cx.config.server;
     let values = &server.values;

@@ -31,7 +31,7 @@ const NAME_BYTES_MAX: usize = 1024;
 /// Maximum number of events of one subscriber in a list of several subscribers; the newest are kept. The
 /// list of connection events has all.
 const STATS_EVENTS_MAX: usize = 1000;
-/// Shortest period of codes, in seconds.
+/// Shortest period after which a time code changes, in seconds.
 const PERIOD_MIN: i64 = 10;
 
 const MISSING: &str = "Missing parameter: Make sure you set subscriber object correctly and make subscriberId's length at \

@@ -112,7 +112,7 @@ fn page(lists: Lists<'_>, at: Now, call: &Call<'_>, active: bool) -> Reply {
     }
 }
 
-/// Returns the main track; the error is the answer that there is none.
+/// Returns the main track; if there is none, the error is the answer to send.
 fn found(records: &Records, call: &Call<'_>) -> Result<StreamKey, Reply> {
     let key = call.key();
     if records.get(&key).is_some() {

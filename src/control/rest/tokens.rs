@@ -14,7 +14,7 @@ use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
 use crate::control::{Now, Walks};
 use crate::store::Kind;
 
-/// Characters of a one-time token, which hold 143 random bits.
+/// Number of characters of a one-time token. Together they hold 143 random bits.
 const TOKEN_CHARS: usize = 24;
 /// Longest id of a room, in bytes.
 const ROOM_BYTES_MAX: usize = 256;

@@ -23,7 +23,7 @@ use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
 
-/// Text of the reference for a blocked login.
+/// Answer of the reference to a login that is blocked after too many failures.
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
 const CODE_WANTED: &str = "The first user is made with the code in the log of the server's start";
 const WRONG_CODE: &str = "The code is missing or wrong. It is in the log of the server's start";

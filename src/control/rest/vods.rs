@@ -33,8 +33,8 @@ fn refused(message: Option<&str>) -> Reply {
     Reply::Now(Outcome::failure("").message(message).no_data_id().response(200))
 }
 
-/// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; if the stream is live, its recording starts or stops
-/// at once.
+/// `PUT /broadcasts/{id}/recording/{bool}`: stores whether the stream is recorded. If the stream is live, its recording
+/// starts or stops at once.
 pub(super) fn record(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");
@@ -110,7 +110,7 @@ pub(super) fn clip(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let clip = Some((ClipRange { start_ms, end_ms }, call.requester));
     let name = call.request.query_value("fileName");
     match recorder.start_recording(&key, Begin { container: Container::Mp4, name, clip }) {
-        // The answer follows when the clip has begun, or turns out to be empty.
+        // The answer is sent when the file of the clip has begun, or the clip turns out to be empty.
         Recorded::Done { .. } => Reply::Later,
         Recorded::Already | Recorded::Refused => refused(Some("too many clips are written")),
     }

@@ -148,7 +148,7 @@ impl salvage::Records for StoredRecords {
     }
 }
 
-/// Returns the entry of a file in the index of recordings of rooms.
+/// Returns the index entry of a file that belongs to the recording of a room; `None` for any other file.
 fn take_of(key: &Key, vod: &Vod) -> Option<(Arc<str>, String, String, Key)> {
     let take = vod.room.as_deref()?;
     Some((Arc::clone(&key.app), take.id.clone(), take.recording.clone(), key.clone()))
@@ -203,7 +203,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// Removes a record from memory at once; the store follows later.
+    /// Removes a record from memory at once. The store is changed later.
     pub(in crate::control) fn remove(&mut self, key: &Key) {
         self.forget_file(key);
         let Some(record) = self.records.remove(key) else { return };
@@ -278,7 +278,7 @@ impl AuxiliaryRecords {
         self.rooms.get(&(app.clone(), token.to_owned())).map(String::as_str)
     }
 
-    /// Returns the visible record.
+    /// Returns the record as the API shows it, without pending changes.
     pub(in crate::control) fn get(&self, key: &Key) -> Option<&Auxiliary> {
         self.records.get(key)
     }

@@ -11,7 +11,7 @@ use crate::types::Now;
 
 /// Shortest id of a subscriber, in characters.
 const ID_CHARS_MIN: usize = 4;
-/// The type of a subscriber that is blocked from both publishing and playing.
+/// The `blockedType` of a subscriber who may neither publish nor play.
 const BOTH: &str = "publish_play";
 
 /// A subscriber as stored, without the state of its connections.
@@ -24,7 +24,7 @@ pub(in crate::control) struct Subscriber {
     pub(in crate::control) subscriber_name: Option<String>,
     /// The stream's id.
     pub(in crate::control) stream_id: String,
-    /// `publish` or `play` if only that is allowed.
+    /// `publish` or `play` if the subscriber may do only that.
     #[serde(rename = "type")]
     pub(in crate::control) kind: Option<String>,
     /// Maximum number of concurrent connections; negative: unlimited.
@@ -33,9 +33,9 @@ pub(in crate::control) struct Subscriber {
     pub(in crate::control) blocked_type: Option<String>,
     /// End of the block, in Unix milliseconds.
     pub(in crate::control) blocked_until_unit_time_stamp_ms: i64,
-    /// Period of the subscriber's codes, in seconds.
+    /// Time after which the subscriber's code changes, in seconds.
     pub(in crate::control) totp_expiry_period_seconds: Option<i32>,
-    /// Secret of the subscriber's codes, in Base32.
+    /// Secret from which the subscriber's codes are computed, in Base32.
     pub(in crate::control) b32_secret: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Subscriber {
 }
 
 impl Subscriber {
-    /// Longest id that is accepted but not stored, in bytes.
+    /// Maximum length of a subscriber's id, in bytes.
     pub(in crate::control) const ID_BYTES_MAX: usize = 256;
 
     /// Returns the key in the store; subscribers of one stream are adjacent.
