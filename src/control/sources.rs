@@ -166,7 +166,7 @@ impl Records {
         }
         status.clone_into(&mut record.status);
         // The viewers' connections survive a retry of the source, and stay counted.
-        record.count_viewers(record.rtmp_viewer_count, |_| 0);
+        record.forget_polling_viewers();
     }
 }
 

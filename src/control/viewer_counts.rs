@@ -70,6 +70,14 @@ impl Broadcast {
         were
     }
 
+    /// Sets the counts of polling viewers to zero, and keeps those of viewers with a connection.
+    pub(super) fn forget_polling_viewers(&mut self) {
+        for one in COUNTS.iter().filter(|one| one.is_polled) {
+            *(one.count)(self) = 0;
+        }
+        self.recount();
+    }
+
     /// Returns the limit of the viewers that the record counts under `name`, if there is a limit.
     pub(super) fn viewer_limit(&self, name: &str) -> Option<u32> {
         let one = COUNTS.iter().find(|one| one.name == name)?;
@@ -137,6 +145,8 @@ mod tests {
             (record.rtmp_viewer_count, polled, record.webrtc_viewer_count, record.anyone_watching)
         };
         assert_eq!(counts(&record), (1, (2, 3), 4, true));
+        record.forget_polling_viewers();
+        assert_eq!(counts(&record), (1, (0, 0), 4, true), "connections stay counted");
         assert!(record.forget_viewers() && !record.forget_viewers());
         assert_eq!(counts(&record), (0, (0, 0), 0, false));
         (record.hls_viewer_limit, record.dash_viewer_limit, record.webrtc_viewer_limit) = (-1, -1, 0);
