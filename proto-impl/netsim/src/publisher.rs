@@ -77,7 +77,8 @@ pub enum Fault {
         /// Length in milliseconds.
         ms: i64,
     },
-    /// Timestamps stand still for this long and then continue from there.
+    /// Timestamps stand still for this long and then continue from the value at which they stood, so they stay
+    /// behind by `ms`. A [`Self::Jump`] by `ms` at the end puts them right again.
     Frozen {
         /// Affected tracks.
         of: Of,
