@@ -41,7 +41,7 @@ pub(super) struct Terms {
     pub(super) port: &'static str,
     /// The protocol, for logs and counters.
     pub(super) protocol: &'static str,
-    /// Maximum silence of a claimed connection; `None` if its session decides.
+    /// Time without input after which a claimed connection is closed; `None` if its session decides.
     pub(super) silence_max: Option<Duration>,
     /// The reason for closing a connection that was not claimed in time.
     pub(super) unclaimed: &'static str,

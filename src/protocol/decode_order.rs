@@ -19,7 +19,7 @@ const JUMP_BACK_PICTURES: i64 = 17;
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct DecodeOrder {
     depth: usize,
-    /// Presentation times not used yet, sorted; at most [`DEPTH_MAX`] + 1.
+    /// Presentation times that have not become decode times yet, sorted; at most [`DEPTH_MAX`] + 1.
     shown: Vec<i64>,
     last: Option<i64>,
     /// Largest recent distance between two consecutive decode times; 0 until there are two.
@@ -27,7 +27,8 @@ pub(in crate::protocol) struct DecodeOrder {
 }
 
 impl DecodeOrder {
-    /// Sets the number of pictures that may come before one that is presented earlier, from the parameter sets. It can only grow.
+    /// Raises the number of pictures that may come before one that is presented earlier to the number given by the
+    /// parameter sets.
     pub(in crate::protocol) fn announce(&mut self, depth: u8) {
         self.depth = self.depth.max(usize::from(depth).min(DEPTH_MAX));
     }
@@ -103,7 +104,7 @@ mod tests {
         for _ in 0..50 {
             assert_eq!(order.next(49 * 3600), 49 * 3600);
         }
-        // 1.5 s back, and the times continue from there.
+        // The clock jumps back by 1.5 s, and decode times continue from there.
         let back: Vec<i64> = (12..20).map(|n| order.next(n * 3600)).collect();
         assert_eq!(back, (12..20).map(|n| n * 3600).collect::<Vec<_>>());
     }

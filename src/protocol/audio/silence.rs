@@ -1,4 +1,5 @@
-//! Silence as a session: it receives the units of the video track for their times, and publishes silence in step with them.
+//! Silence as a session: it publishes silent audio in step with a video track, whose units it receives only for their
+//! times.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

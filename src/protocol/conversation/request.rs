@@ -9,33 +9,33 @@ use crate::auth::access::Params;
 use crate::mail::{CallEvent, CallNews, NoSubscription, Progress, Question, Sought, UploadGrant, UploadNews};
 use crate::types::{StreamId, StreamKey};
 
-/// A request of a viewer that watches by separate requests.
+/// A request of a viewer who watches by separate requests, as with HLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     /// The stream.
     pub stream: StreamId,
-    /// The protocol, as viewers are counted.
+    /// The name of the protocol under which the viewer is counted.
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// The viewer's former identity.
+    /// The identity that the viewer had before its player sent the cookie, if it had another one.
     pub former: Option<String>,
     /// Parameters of the request, for hooks, if this is the viewer's first request.
     pub params: Params,
 }
 
-/// A request of a viewer that watches by separate requests, before it is answered.
+/// The question whether a viewer who watches by separate requests may get the requested file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassAsk {
     /// The stream, if known.
     pub stream: Option<StreamId>,
-    /// The stream of the blob that is requested, by which its viewers are counted.
+    /// The stream of the requested blob; the requester counts as its viewer.
     pub watched: Option<StreamId>,
     /// True if the request is not for media but for information about the stream.
     pub is_glance: bool,
     /// The application, and the id of the stream or the name of the file.
     pub key: StreamKey,
-    /// The protocol, as viewers are counted.
+    /// The name of the protocol under which the viewer is counted.
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
@@ -61,7 +61,7 @@ pub struct WantedBlob {
     pub key: StreamKey,
     /// The path below the application's `streams`.
     pub name: String,
-    /// The progress that the blob must have made.
+    /// The segment and part that the blob, a playlist, must have reached.
     pub progress: Progress,
     /// The kind of sink that makes the blob, if the request should begin one.
     pub sink: Option<&'static str>,
@@ -72,7 +72,8 @@ pub struct WantedBlob {
 pub enum RequestEvent {
     /// Address of the client that makes the following requests through the peer, a trusted proxy.
     Client(IpAddr),
-    /// A request of the API; answered by [`RequestNews::Response`], or by [`RequestNews::TakeBody`] if its body waits.
+    /// A request of the API; answered by [`RequestNews::Response`], or by [`RequestNews::TakeBody`] if the request's
+    /// body has not been read yet and is accepted.
     Rest {
         /// The request.
         request: Box<crate::http::Request>,
@@ -138,7 +139,8 @@ pub enum RequestNews<'a> {
     /// The answer to [`RequestEvent::Rest`] if the request's body is a file that may be sent: [`RequestEvent::Upload`] reports the outcome,
     /// and [`RequestNews::Response`] follows.
     Upload(UploadGrant),
-    /// The answer to [`RequestEvent::Rest`] if the request's body waits and is accepted: the request must be repeated with the body.
+    /// The answer to [`RequestEvent::Rest`] if the request's body has not been read yet and is accepted: the session
+    /// reads it and repeats the request with the body.
     TakeBody,
     /// The answer to [`RequestEvent::AwaitBlob`]: the blob exists, or is no longer awaited.
     Blob,

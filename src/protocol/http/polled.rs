@@ -59,9 +59,9 @@ pub(super) struct Polled {
 /// The stage of a viewer's admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// Not asked yet, or not answered.
+    /// The worker was not asked yet, or has not answered.
     Asked,
-    /// Admitted if the file or blob exists. The question is repeated once it was found.
+    /// Admitted if the file or blob exists. The worker is asked again once the file or blob is found.
     IfThere,
     /// Asked again, about the blob or file that was found.
     AskedAgain,
@@ -387,7 +387,7 @@ impl FilePath {
     }
 
     /// Returns the blob that answers a request: the named blob, or instead the blob that the request's parameters
-    /// select, if that is as recent.
+    /// select, if that is as recent as the named one.
     fn blob_for<'b>(&self, ctx: &Context<'b>, request: &Request) -> Option<&'b Arc<Blob>> {
         let named = self.blob(ctx)?;
         let other = self.app(ctx.apps).and_then(|app| sinks::in_place(app, &named.name, &request.query));

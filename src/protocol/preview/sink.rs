@@ -27,7 +27,7 @@ use crate::types::{Handle, Now, StreamId, StreamKey};
 const KEY_FRAME_WAIT: Duration = Duration::from_secs(10);
 /// Pause after a key frame that no decoder accepts.
 const REFUSED: Duration = Duration::from_secs(30);
-/// Pause after a key frame that has ended the process.
+/// Pause after a key frame that has ended the decoding process.
 const DIED: Duration = Duration::from_secs(60);
 /// Maximum number of doublings of [`DIED`], for a stream with a picture per period.
 const DOUBLINGS_MAX: u32 = 6;
@@ -54,7 +54,7 @@ pub(super) static JPEG: SinkKind = SinkKind {
     ..KIND
 };
 
-/// The base of both.
+/// The common part of both kinds.
 const KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| false,
@@ -106,8 +106,8 @@ struct PreviewSink {
     stream: StreamId,
     key: StreamKey,
     plan: Plan,
-    /// The version of the last blob. It begins with the wall clock, so that an earlier stream of the same name had
-    /// other versions.
+    /// The version of the last blob. It begins with the wall clock, so that it differs from all versions of an earlier
+    /// stream of the same name.
     version: u64,
     attached: bool,
     /// The newest key frame, until a job takes it.
@@ -117,7 +117,7 @@ struct PreviewSink {
     next: Instant,
     /// The time until which the first key frame must arrive.
     until: Instant,
-    /// Number of key frames in a row that have ended the process.
+    /// Number of consecutive key frames that have ended the decoding process.
     deaths: u32,
     /// True if the reason for missing pictures was logged.
     is_reason_told: bool,
@@ -153,7 +153,7 @@ impl PreviewSink {
         }
     }
 
-    /// True if nothing more is made.
+    /// True if the sink makes no more pictures.
     const fn is_ending(&self) -> bool {
         self.is_over || self.closing.is_some()
     }

@@ -48,7 +48,7 @@ impl Media {
         }
     }
 
-    /// True if the piece should be kept until the grant.
+    /// True if the piece should be kept until control grants the stream.
     pub(super) fn is_kept(&self) -> bool {
         match self {
             Self::Tag(tag) => {
@@ -124,8 +124,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// The timeouts of pulls. The session's own deadlines are shorter in total; `ready` and `stall` only bound the
-    /// machine.
+    /// The timeouts of pulls. The pull session has deadlines of its own, which are shorter in total; `ready` and
+    /// `stall` are only a last limit for the client.
     pub(in crate::protocol) const PULL: Self = Self {
         handshake: Duration::from_secs(5),
         ready: Duration::from_secs(10),
@@ -141,7 +141,7 @@ pub(in crate::protocol) trait Client: Debug + Send {
     fn handle_end(&mut self, now: Instant);
     /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);
-    /// Closes the connection in the way of its protocol.
+    /// Closes the connection as its protocol requires.
     fn close(&mut self, now: Instant);
     /// Returns the next event.
     fn poll(&mut self) -> Option<ClientEvent>;
@@ -173,8 +173,8 @@ pub(in crate::protocol) trait Client: Debug + Send {
     fn zero_ms(&self) -> Option<i64> {
         None
     }
-    /// Returns the time by which media is kept ahead of real time, if it comes faster than it is played, like a file. `None` for a live
-    /// source.
+    /// For a source that delivers media faster than it is played, such as a file, returns the time by which media is
+    /// kept ahead of real time. `None` for a live source.
     fn reserve(&self) -> Option<Duration> {
         None
     }
@@ -194,7 +194,7 @@ pub(in crate::protocol) trait Client: Debug + Send {
 pub(in crate::protocol) trait UnitClient {
     /// Sets the position of the stream, from which units follow.
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
-    /// Returns the progress of the stream so far.
+    /// Returns what the server has sent so far: nothing usable, only announcements, audio alone, or frames.
     fn supply(&self) -> Supply;
 }
 

@@ -15,8 +15,8 @@ use crate::protocol::sinks::{self, Requested};
 
 /// The id of the jobs that read segments; the ids of a recording's jobs count from 0.
 pub(super) const JOB: JobId = JobId(u64::MAX);
-/// Maximum number of segments in the time of a clip; less than the number from which a reader of playlists
-/// drops the oldest ones.
+/// Maximum number of segments in the time of a clip; below the number at which the reader of playlists drops the oldest
+/// segments.
 const SEGMENTS_MAX: usize = 9000;
 /// Maximum size of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;

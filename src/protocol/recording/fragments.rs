@@ -58,7 +58,7 @@ pub(super) struct Fragments {
     chosen_epoch: u32,
     /// True if anything was written.
     is_begun: bool,
-    /// The times at which the fragment and the file began, in milliseconds.
+    /// The times of the first unit of the fragment and of the file, in milliseconds.
     fragment_ms: Option<i64>,
     file_ms: Option<i64>,
     fragment_bytes: usize,

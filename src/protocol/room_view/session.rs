@@ -222,7 +222,8 @@ impl RoomView {
         }
     }
 
-    /// Ends the session; the first reason counts. `is_over` is true if the view is over and must not be begun again.
+    /// Ends the session, unless it has ended already. `is_over` is true if the view is over and must not be begun
+    /// again.
     fn end(&mut self, reason: &str, is_over: bool) {
         let state = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => return,

@@ -110,7 +110,7 @@ mod tests {
         (units, timeline.faults())
     }
 
-    /// Returns a publisher whose sources' timestamps begin anywhere; their clocks wrap within the minute.
+    /// Returns a publisher whose sources' timestamps begin at any value; their clocks wrap within the minute.
     fn sources(reports: Reports, faults: &[Fault]) -> Publisher {
         let wrap = (1i64 << 32) / 90;
         let (offsets, bits) = (vec![wrap - 20_000, 3 * (1i64 << 32) / 48 - 30_000], 40);

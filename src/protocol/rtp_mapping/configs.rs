@@ -145,7 +145,7 @@ fn nals(payload: &[u8], which: impl Fn(&[u8]) -> bool) -> Vec<&[u8]> {
     Nals::new(payload, 4).flatten().filter(|nal| which(nal)).collect()
 }
 
-/// Copies a frame without the NAL units that `is_left_out` selects; once per key frame.
+/// Copies a frame without the NAL units that `is_left_out` selects. Called once per key frame.
 fn without(payload: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Bytes {
     let mut out = BytesMut::with_capacity(payload.len());
     Nals::new(payload, 4)

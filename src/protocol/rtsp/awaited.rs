@@ -1,5 +1,5 @@
-//! The wait for the tracks of a stream that has just begun: a description is sent once, and a player never gets
-//! tracks that it lacks.
+//! The wait for the tracks of a stream that has just begun. The description is sent only once, and tracks that are
+//! missing from it never reach the player.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl Awaited {
         self.until
     }
 
-    /// Takes the tracks that were found in time; `None` if none did.
+    /// Takes the tracks that were found in time; `None` if none were found.
     pub(super) fn tracks(&mut self) -> Option<Tracks> {
         self.tracks.take()
     }

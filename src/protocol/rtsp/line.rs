@@ -33,7 +33,7 @@ const FAR_STEP: usize = 5 << 10;
 /// Number of intervals over which the waiting bytes of a distant viewer are spread, if that is faster than
 /// [`FAR_STEP`]: 25 ms in total, little compared with the viewer's round trip.
 const FAR_INTERVALS: usize = 12;
-/// On a narrow path, the time behind the pace that may be caught up at once; any further delay is not caught up.
+/// Maximum delay behind the pace of a narrow path that is caught up at once; any longer delay is not caught up.
 const CATCH_UP: Duration = Duration::from_millis(5);
 /// Maximum time that audio may wait on a narrow path; older audio is dropped.
 const SOUND_WAITS_MAX: Duration = Duration::from_millis(300);
@@ -82,15 +82,15 @@ struct Numbers {
 #[derive(Debug)]
 pub(super) struct Line {
     waiting: VecDeque<Packet>,
-    /// Audio packets that leave ahead of the waiting ones; and the number of audio packets among those that wait in
-    /// order.
+    /// Audio packets that leave before the waiting ones, and their bytes. `sound_in_order` counts the audio packets
+    /// among those that wait in order.
     sound: VecDeque<Packet>,
     sound_bytes: usize,
     sound_in_order: usize,
     waiting_bytes: usize,
     /// Start of the pacing window, and the bytes that may still leave in it.
     paced: (Instant, usize),
-    /// True for a distant viewer, in whose path queues may be shorter than a key frame.
+    /// True for a distant viewer: queues on the path may hold less than a key frame.
     is_far: bool,
     /// Time from which the next datagram may leave on a narrow path.
     next: Instant,
@@ -114,8 +114,8 @@ impl Line {
         }
     }
 
-    /// From now on spreads large units over some milliseconds, for a distant viewer. A queue on the path may be
-    /// too small for key frames, and pictures would stand still for five seconds until the next report reveals it.
+    /// Makes the line spread large units over some milliseconds, for a distant viewer. A queue on the path may be too
+    /// small for key frames, and pictures would stand still for five seconds until the next report reveals it.
     pub(super) fn spread_for_distance(&mut self) {
         self.is_far = true;
         self.paced.1 = self.paced.1.min(FAR_BYTES);

@@ -23,7 +23,7 @@ use crate::protocol::rtp_mapping::describe::{clock_of, payload_type_of};
 /// Maximum payload of a packet: with RTP, UDP and IPv6 headers it fits an Ethernet frame and most tunnels.
 const PAYLOAD_BYTES_MAX: usize = 1380;
 /// Maximum size of an Opus packet, which is never split and has at most six frames of 1275 bytes (RFC 6716 §3.2).
-/// Larger ones are dropped, because neither a frame's length field nor a datagram holds packets of any size.
+/// Larger ones are dropped, because they would exceed the length field of a frame or the size of a datagram.
 const WHOLE_BYTES_MAX: usize = 6 * 1275 + 14;
 /// Number of viewers from which a unit is copied into one slice.
 const ONE_SLICE_FROM: usize = 16;
@@ -37,7 +37,7 @@ const SCRATCH_BYTES: usize = 4096;
 const REPORT_INTERVAL_MS: i64 = 5000;
 /// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: usize = 256;
-/// First byte of an RTP header: version 2, no flags. Next: the marker bit.
+/// First byte of an RTP header: version 2, no flags. `MARKER` is the marker bit in the second byte.
 const RTP_VERSION: u8 = 0x80;
 const MARKER: u8 = 0x80;
 const MICROSECONDS: Timescale = Timescale::new(1_000_000);
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(marked, [false, false, true]);
         let first = packets[0].header;
         assert!(packets.iter().all(|packet| packet.header.timestamp == first.timestamp));
-        // The next unit continues the numbers, and needs no report yet.
+        // The next unit continues the sequence numbers, and needs no report yet.
         let next = stream.frames(TrackId::VIDEO, 1040, &[7; 10]);
         let header = rtp::Packet::read(&next[0].1).unwrap().header;
         assert_eq!((next.len(), header.ssrc), (1, first.ssrc));

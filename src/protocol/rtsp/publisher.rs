@@ -95,7 +95,8 @@ impl Publisher {
         }
     }
 
-    /// Hands the reports to `send`, which returns true for those of interleaved sections; the others remain.
+    /// Passes each report to `send`, which sends it and returns true if its section is interleaved. The other reports
+    /// remain.
     pub(super) fn take_reports(&mut self, mut send: impl FnMut(usize, Bytes) -> bool) {
         self.reports.retain(|(section, report)| !send(*section, report.clone()));
     }
