@@ -138,7 +138,7 @@ impl Driver {
 
     // ---- the steps of a turn
 
-    /// Returns the time to wait for events: zero if there is work, else the time until the next deadline of the machine
+    /// Returns the time to wait for events: zero if there is work, else the time until the next deadline of `machine`
     /// or in `others`.
     pub(super) fn patience<M: Machine>(
         &self,

@@ -94,7 +94,7 @@ impl Cut {
         })
     }
 
-    /// Returns the RTP timestamp nearest to a time of the track; the lower one in the middle.
+    /// Returns the RTP timestamp nearest to a time of the track; if two are equally near, the later one.
     fn timestamp(&self, timescale: Timescale, time: i64) -> u32 {
         let doubled = timescale.convert(time.saturating_mul(2), self.clock);
         #[allow(clippy::cast_possible_truncation, reason = "RTP's clock wraps")]

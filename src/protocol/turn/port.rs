@@ -66,7 +66,7 @@ fn config(ctx: &Context<'_>) -> Option<Config> {
     })
 }
 
-/// Returns the client at a remote.
+/// Returns the client that sends from this remote.
 fn client_of(from: Remote) -> Client {
     Client {
         address: SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port()),

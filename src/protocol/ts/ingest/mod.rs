@@ -133,14 +133,14 @@ pub(crate) struct Depackager {
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     bad: u64,
-    /// True if anything became a unit.
+    /// True if at least one unit was made.
     delivers: bool,
     /// Number of drops that [`Depackager::take_dropped`] has reported.
     told: u64,
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant.
+    /// Starts a publication whose times continue at the position given by the grant.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             demuxer: Demuxer::new(),
@@ -161,7 +161,7 @@ impl Depackager {
         }
     }
 
-    /// Sets the arrival time of the following bytes. Files have none.
+    /// Sets the arrival time of the following bytes. Bytes of files have no arrival time.
     pub(crate) fn arrive(&mut self, now: Instant) {
         self.timeline.arrive(now);
         self.demuxer.arrive(now);
@@ -218,7 +218,7 @@ impl Depackager {
         self.units.pop_front()
     }
 
-    /// Returns the progress of the stream so far.
+    /// Returns what the publisher has sent so far: nothing usable, only announcements, audio alone, or frames.
     pub(crate) fn supply(&self) -> Supply {
         let lacks_video = self.lead().is_some_and(|(lead, _)| !self.key_seen.contains(lead));
         match (self.delivers, lacks_video) {
@@ -377,7 +377,8 @@ impl Depackager {
             || bytes() >= START_BYTES_MAX
     }
 
-    /// Releases the first units, with the tracks as known now if those describe them.
+    /// Releases the first units. Each gets the current list of tracks, unless its own track has changed since the unit
+    /// was made.
     fn start(&mut self) {
         self.starting = false;
         for (unit, tracks) in &mut self.units {
@@ -438,7 +439,8 @@ impl Depackager {
             Some(arrived) => self.timeline.map_held(track, raw, arrived),
             None => self.timeline.map(track, raw),
         };
-        // No frame is presented before it is decoded; encoders that claim so are a little off.
+        // If an encoder says that a frame is presented before it is decoded, which is a slight error, the frame is
+        // presented at its decode time.
         let composition = frame.pts.wrapping_sub(frame.dts) & CLOCK_MASK;
         let composition = if composition > COMPOSITION_MAX { 0 } else { composition };
         let unit = AccessUnit {
