@@ -6,7 +6,8 @@
 
 /// Maximum number of pictures that may come before one that is presented earlier (H.264 §A.3.1, H.265 §A.4.2).
 const DEPTH_MAX: usize = 16;
-/// Ticks before the first presentation time, per delayed picture: a thirtieth of a second.
+/// Ticks by which the first decode time precedes the first presentation time, for each delayed picture: a thirtieth of
+/// a second.
 const STEP: i64 = 3000;
 /// A presentation time that lies further than this before the last decode time counts as a jump of the clock, in
 /// ticks: 2 s until the distance of decode times is known; then 17 times that distance, but between half a second

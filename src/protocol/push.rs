@@ -1,4 +1,4 @@
-//! The common part of all pushes: the progress of an attempt and its reports to control.
+//! The common part of all pushes: the state of an attempt, and the reports about it to control.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -47,7 +47,7 @@ pub struct Params {
     /// Returns the form of a blob for one viewer, at this date in milliseconds on the blob's clock; `None` to serve the blob itself. Called
     /// also for requests without parameters.
     pub tailor: fn(&Requested<'_>, &Bytes, u64) -> Option<Tailored>,
-    /// Returns the status and text with which to refuse the parameters, if they are invalid or too long to be repeated.
+    /// Returns the status and text of a refusal if the parameters are invalid or too long to be repeated.
     pub refuse: fn(&Requested<'_>) -> Option<(u16, &'static str)>,
 }
 
@@ -100,8 +100,8 @@ pub struct SinkKind {
     pub name: &'static str,
     /// Returns true if an application enables the sink.
     pub is_enabled: fn(&AppSettings) -> bool,
-    /// Returns the id of the stream whose sink is begun by a request for this blob (a path below the application's
-    /// `streams`). `None` if the sink makes no such blob, or is begun by another request.
+    /// Returns the id of the stream for which a request for this blob (a path below the application's `streams`) begins
+    /// the sink. `None` if the sink makes no such blob, or is begun by another request.
     pub stream_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
     /// The folder, beside `streams`, of the sink's blobs; `None` if they are in `streams` itself.
     pub root: Option<&'static BlobRoot>,

@@ -15,7 +15,7 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
-/// Milliseconds of video without audio after which silence begins, because a publisher's audio may begin after its video.
+/// Milliseconds of video without audio after which silence begins. Before that, the publisher's audio may still begin.
 const WAIT_MS: i64 = 1000;
 
 /// The producer of silence.

@@ -93,7 +93,7 @@ pub enum RequestEvent {
     NodeCall(Box<::relay::Call>),
     /// The outcome of an upload granted to the session ([`RequestNews::Upload`]).
     Upload(UploadNews),
-    /// A question about a stream; answered by [`RequestNews::Response`], with credentials left out.
+    /// A question about a stream; answered by [`RequestNews::Response`], which contains no credentials.
     Ask {
         /// The stream.
         key: StreamKey,

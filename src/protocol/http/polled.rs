@@ -1,11 +1,12 @@
 //! Requests below an application's `streams`: playlists, segments and parts that sinks publish, and files.
 //!
 //! 1. The worker is asked whether the viewer may have the file ([`RequestEvent::Pass`]). It answers by itself if
-//!    nothing must be checked. If control does not know whether the file exists, the viewer is admitted for now, and the
-//!    question is repeated once the file is found, before anything is sent. Only then is a webhook asked and a one-time
-//!    token used up.
-//! 2. A playlist may have to be made first, or may not have the progress that the request requires ([`sinks::wanted`]);
-//!    an announced part may not exist yet. The request then waits ([`RequestEvent::AwaitBlob`]), but only once.
+//!    nothing must be checked. If control does not know whether the file exists, the viewer is admitted for now, and
+//!    the question is repeated once the file is found, before anything is sent. Only then is a webhook asked and a
+//!    one-time token used up.
+//! 2. A playlist may have to be made first, or may not have reached the segment that the request requires
+//!    ([`sinks::wanted`]); an announced part may not exist yet. The request then waits ([`RequestEvent::AwaitBlob`]),
+//!    but only once.
 //! 3. The answer is the blob, or else the file of that name.
 //!
 //! A viewer is identified by its credentials. A viewer without credentials is identified as the application is
@@ -204,7 +205,7 @@ impl Polled {
         let app = file.app(ctx.apps);
         let wanted = app.and_then(|app| sinks::wanted(app, &request.query));
         if wanted.is_some_and(|wanted| blob.progress < wanted) {
-            // The blob did not reach the requested progress in time.
+            // The blob was not made, or did not grow as far as requested, in time.
             let response = Response::error(503, "It is not there yet").header("Retry-After", "1");
             link.respond(ctx.now, &fields, response);
             return Next::Over;

@@ -29,7 +29,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Makes the responder of a request about whose head control is asked.
+    /// Makes the responder of a request. The caller asks control about the request's head.
     pub(super) fn new(request: Box<Request>, fields: Fields, secure: bool) -> Self {
         Self { request, fields, secure, body: BytesMut::new(), until: None }
     }
@@ -111,7 +111,7 @@ mod tests {
         rig.act(|session, ctx| session.handle_reply(ctx, Reply::Request(news)))
     }
 
-    /// Returns the body of the one request with which control was asked, and whether the body must still be accepted.
+    /// Returns the body of the single request to control, and whether the body must still be accepted.
     fn asked(events: &[Event]) -> Option<(&[u8], bool)> {
         match events {
             [] => None,

@@ -256,7 +256,8 @@ impl Depackager {
         let unit = AccessUnit {
             track: lane.id,
             dts: 0,
-            // The distance from DTS to PTS, until the DTS is placed on the stream's clock.
+            // Here `pts` is the distance from DTS to PTS. It becomes a time when the DTS is placed on the stream's
+            // clock.
             pts: shown,
             key_frame,
             config_epoch,

@@ -29,7 +29,7 @@ const KEY_FRAME_WAIT: Duration = Duration::from_secs(10);
 const REFUSED: Duration = Duration::from_secs(30);
 /// Pause after a key frame that has ended the decoding process.
 const DIED: Duration = Duration::from_secs(60);
-/// Maximum number of doublings of [`DIED`], for a stream with a picture per period.
+/// Maximum number of times that the pause [`DIED`] is doubled, for a stream with a picture per period.
 const DOUBLINGS_MAX: u32 = 6;
 /// Minimum time for which a picture made by period is served, because key frames may be that far apart.
 const BETWEEN_KEY_FRAMES: Duration = Duration::from_secs(60);

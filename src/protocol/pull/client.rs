@@ -91,7 +91,7 @@ pub(in crate::protocol) enum ClientEvent {
     Unit {
         /// The unit.
         unit: AccessUnit,
-        /// The tracks that decode it.
+        /// The tracks of the stream, which are needed to decode the unit.
         tracks: Arc<Tracks>,
     },
     /// Number of units dropped since the last event, because they could not be used.

@@ -18,7 +18,7 @@ pub(super) enum Output {
     Unit {
         /// The unit.
         unit: AccessUnit,
-        /// The tracks that decode it.
+        /// The tracks of the stream, which are needed to decode the unit.
         tracks: Arc<Tracks>,
         /// Time of the unit on the stream's clock, in milliseconds.
         ms: Option<i64>,

@@ -157,7 +157,7 @@ impl Cutter {
         taken
     }
 
-    /// Returns the units held back, with which the clip begins.
+    /// Returns the units that were held back; the clip begins with them.
     fn rest(&mut self) -> Vec<Entry> {
         self.is_begun = true;
         std::mem::take(&mut self.held)

@@ -53,7 +53,7 @@ pub(super) struct Fragments {
     muxer: Box<dyn Muxer>,
     /// The tracks of the file with their epochs.
     tracks: Vec<(TrackId, u32)>,
-    /// The track whose key frames the file begins with.
+    /// The leading track. The file begins with a key frame of this track.
     lead: Option<TrackId>,
     chosen_epoch: u32,
     /// True if anything was written.

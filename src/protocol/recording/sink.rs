@@ -103,7 +103,7 @@ const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>
 /// A step on files, to be done in order.
 #[derive(Debug)]
 enum Step {
-    /// Begin a file, whose first unit has this arrival.
+    /// Begin a file. The arrival is that of its first unit.
     Begin(Arrival),
     Append(Vec<Bytes>),
     /// End the file.

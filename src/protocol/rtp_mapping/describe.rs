@@ -7,7 +7,7 @@ use sdp::{Format, Formats, H265Sets, Media, MediaKind, Parameters, PayloadType, 
 
 /// RTP clock rate of video and of MP3 (RFC 3551 §6).
 const VIDEO_TICKS: u32 = 90_000;
-/// RTP clock rate of Opus, whatever the sample rate (RFC 7587 §4.1).
+/// RTP clock rate of Opus at any sample rate (RFC 7587 §4.1).
 const OPUS_TICKS: u32 = 48_000;
 /// The first dynamic payload type (RFC 3551 §6). `DYNAMIC_COUNT` is the number of dynamic ones.
 const DYNAMIC_FIRST: u8 = 96;

@@ -141,7 +141,7 @@ impl RtspPush {
                 }
                 ClientEvent::Closed(CloseReason::PeerClosed) => self.end("the target closed the connection"),
                 ClientEvent::Closed(reason) => self.end(&reason.to_string()),
-                // These events concern the reception of media, of which a push has none.
+                // These events concern received media, and a push receives none.
                 ClientEvent::Interleaved(_)
                 | ClientEvent::Described(_)
                 | ClientEvent::NotInterleaved

@@ -57,7 +57,7 @@ impl LoadPublisher for SrtLoad {
     }
 
     fn handle_end(&mut self, _now: Instant) {
-        // SRT has no byte stream whose end would have to be handled.
+        // Nothing to do: SRT has no byte stream.
     }
 
     fn handle_timeout(&mut self, now: Instant) {

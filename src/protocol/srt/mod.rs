@@ -94,7 +94,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     }],
     schemes: &[Scheme {
         name: "srt",
-        // The default port of the reference server, whose documentation omits it from URLs.
+        // The default port of the reference server. Its documentation omits the port from URLs.
         default_port: 4200,
         pushes: true,
         pulls: true,

@@ -15,7 +15,7 @@ const WITH_ELEMENT_IDS: [u32; 6] = [1, 2, 3, 4, 5, 29];
 /// The ADTS frames of a tag.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frames {
-    /// The head of the first frame, with which all others agree.
+    /// The head of the first frame. The heads of all other frames agree with it.
     pub(super) head: aac::Adts,
     /// The raw frames.
     pub(super) raw: Vec<Bytes>,

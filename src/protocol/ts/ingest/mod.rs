@@ -306,7 +306,7 @@ impl Depackager {
         true
     }
 
-    /// Returns the video track with which the stream begins.
+    /// Returns the leading video track: the stream begins with a key frame of it. `None` if there is no video.
     fn lead(&self) -> Option<(TrackId, Stream)> {
         let first = self.streams.first().filter(|one| matches!(one.reader, Reader::Video(_)))?;
         Some((first.id, first.reader.stream()))
