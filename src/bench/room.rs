@@ -55,7 +55,7 @@ impl Participant {
 #[derive(Debug)]
 pub(super) struct RoomView {
     turns: Option<Turns>,
-    /// For each place, the participant that it shows, and the unit numbers received from that participant.
+    /// For each place, the participant that is shown there, and the unit numbers received from that participant.
     places: BTreeMap<u8, (usize, Sequence)>,
     /// Time of the last picture of each participant.
     seen: BTreeMap<usize, Instant>,

@@ -43,7 +43,7 @@ const SIZE_STEP: usize = 255;
 /// unit would suit decoders, but servers may drop those.
 fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     let Some(rest) = bytes.checked_sub(2 + PADDING_UUID.len()) else { return Vec::new() };
-    // Of 256 bytes, one is part of the size field.
+    // Of 256 bytes, one belongs to the size field.
     let ones = ones.get(..rest - rest / (SIZE_STEP + 1)).unwrap_or(ones);
     let size = PADDING_UUID.len() + ones.len();
     let mut message = vec![USER_DATA_UNREGISTERED];

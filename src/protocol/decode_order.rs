@@ -58,8 +58,8 @@ impl DecodeOrder {
         dts
     }
 
-    /// Returns the limit of how far a presentation time may lie before the last decode time; beyond it, the clock
-    /// has jumped.
+    /// Returns the maximum distance of a presentation time before the last decode time. If it lies further before, the
+    /// clock has jumped.
     fn jump_back(&self) -> i64 {
         let early = match self.step {
             0 => JUMP_BACK,

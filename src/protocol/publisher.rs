@@ -45,7 +45,7 @@ pub trait LoadPublisher: Debug + Send {
     fn carries(&self, _kind: TagKind) -> bool {
         true
     }
-    /// Notes that the byte stream of a publisher that also has datagrams has ended.
+    /// Notes that the byte stream has ended, for publishers that also use datagrams.
     fn handle_end(&mut self, now: Instant);
     /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);

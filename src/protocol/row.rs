@@ -391,7 +391,8 @@ pub(super) trait Request: Debug + Send + Sync {
     /// True if this request means the stream `key` when it is sent to port `port` of a server of our kind that has
     /// these addresses.
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
-    /// Makes the session of a push, if the protocol has pushes; `via` lists the streams that this one went through, ending with itself.
+    /// Makes the session of a push, if the protocol has pushes. `via` lists the streams through which this one was
+    /// forwarded, and ends with this stream itself.
     fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
         None
     }

@@ -140,14 +140,15 @@ impl To {
     /// The peer of the session's only path.
     pub const PEER: Self = Self { path: PathId(0), remote: None, last: false };
 
-    /// Returns a peer of the only socket; `None` for the one that it is connected to.
+    /// Returns the destination `peer` over the session's only socket; `None` means the peer to which the socket is
+    /// connected.
     #[must_use]
     pub fn of_socket(peer: Option<SocketAddr>) -> Self {
         Self { remote: peer.map(Remote::of), ..Self::PEER }
     }
 }
 
-/// Returns the logs of a subscription's packets, if its format is one of packets ([`crate::hub::Package::logs`]).
+/// Returns the packet logs of a subscription, if its format makes packets ([`crate::hub::Package::logs`]).
 pub type Logs<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn PacketLogs>;
 
 /// A session over datagrams. Its paths may change: a shared port may route another address to it, and it may open and close sockets of its

@@ -42,7 +42,8 @@ pub struct Params {
     pub wants: fn(&Query) -> Option<Progress>,
     /// Returns the name of the blob to serve instead of the named one; `None` to serve the named one.
     pub in_place: fn(&str, &Query) -> Option<String>,
-    /// Returns the protocol under which the requester of the blob counts as a viewer; `None` for that of the blob.
+    /// Returns the protocol under which the requester of the blob counts as a viewer; `None` for the protocol of the
+    /// blob itself.
     pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
     /// Returns the form of a blob for one viewer, at this date in milliseconds on the blob's clock; `None` to serve the blob itself. Called
     /// also for requests without parameters.
@@ -128,7 +129,7 @@ pub struct SinkKind {
     pub is_of_ladder: bool,
     /// True if requests for the sink's blobs do not count as watching the stream, and start no stream.
     pub is_glance: bool,
-    /// Returns the protocol under which viewers of this blob are counted, before it exists.
+    /// Returns the protocol under which viewers of this blob are counted while the blob does not exist yet.
     pub viewers: fn(&str) -> &'static str,
     /// The meaning of request parameters.
     pub params: Params,
@@ -222,8 +223,8 @@ pub fn in_place(app: &AppSettings, name: &str, query: &Query) -> Option<String> 
     params(app, query).find_map(|params| (params.in_place)(name, query))
 }
 
-/// Returns the protocol under which the requester of a blob counts as a viewer, by the parameters of the request; `None` for that of the
-/// blob.
+/// Returns the protocol under which the requester of a blob counts as a viewer, by the parameters of the request;
+/// `None` for the protocol of the blob itself.
 #[must_use]
 pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
     params(app, query).find_map(|params| (params.viewers)(app, name, query))

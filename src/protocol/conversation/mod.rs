@@ -30,7 +30,7 @@ pub enum Event {
     Publication(Handle, PublicationEvent),
     /// An event of the subscription with this handle.
     Subscription(Handle, SubscriptionEvent),
-    /// A request of the peer to be answered by control or with the worker's blobs.
+    /// A request of the peer, to be answered by control, or by the worker from its blobs.
     Request(RequestEvent),
     /// Blocking work; answered by [`Reply::Job`].
     Job(Job),

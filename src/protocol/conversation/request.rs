@@ -43,7 +43,7 @@ pub struct PassAsk {
     pub former: Option<String>,
     /// Path below the application's `streams`.
     pub file: String,
-    /// True for the second check of an admitted request, made when there is a response to send.
+    /// True for the second check of a request that was admitted for now, made once the file is found.
     pub found: bool,
     /// Parameters of the request.
     pub params: Params,
@@ -80,14 +80,15 @@ pub enum RequestEvent {
         /// True if the request was sent over TLS.
         secure: bool,
     },
-    /// The same as [`Self::Rest`], repeated each second while a client listens; never with a body.
+    /// A request of the API like [`Self::Rest`], repeated each second while a client listens; never with a body.
     Feed {
         /// The request.
         request: Box<crate::http::Request>,
         /// True if the request was sent over TLS.
         secure: bool,
     },
-    /// Asks whether another node should answer the request; answered by [`RequestNews::Response`]: 307 with that node's address, or 204.
+    /// Asks whether another node should answer the request; answered by [`RequestNews::Response`]: 307 with the address
+    /// of that node, or 204 if this node should answer.
     Locate(Sought),
     /// A call of the API from another node; answered by [`RequestNews::Response`].
     NodeCall(Box<::relay::Call>),
@@ -120,8 +121,8 @@ pub enum RequestEvent {
     Call(CallEvent),
     /// Awaits a stream that is not live; answered once by [`RequestNews::StreamBegun`].
     Await(StreamKey),
-    /// Awaits a blob of a live stream and its progress, starting the sink that makes it if needed; answered once by [`RequestNews::Blob`],
-    /// after [`BLOB_WAIT`] at the latest.
+    /// Awaits a blob of a live stream, and the segment and part that it must have reached. Starts the sink that makes
+    /// the blob if needed. Answered once by [`RequestNews::Blob`], after [`BLOB_WAIT`] at the latest.
     AwaitBlob(WantedBlob),
     /// Asks whether a viewer may have the requested file; answered by [`RequestNews::Pass`].
     Pass(Box<PassAsk>),
@@ -136,8 +137,8 @@ pub enum RequestEvent {
 pub enum RequestNews<'a> {
     /// The answer to [`RequestEvent::Rest`], [`RequestEvent::NodeCall`], [`RequestEvent::Locate`] and [`RequestEvent::Ask`].
     Response(crate::http::Response),
-    /// The answer to [`RequestEvent::Rest`] if the request's body is a file that may be sent: [`RequestEvent::Upload`] reports the outcome,
-    /// and [`RequestNews::Response`] follows.
+    /// The answer to [`RequestEvent::Rest`] if the request's body is a file that control accepts. The session reports
+    /// the outcome by [`RequestEvent::Upload`], and [`RequestNews::Response`] follows.
     Upload(UploadGrant),
     /// The answer to [`RequestEvent::Rest`] if the request's body has not been read yet and is accepted: the session
     /// reads it and repeats the request with the body.

@@ -37,12 +37,13 @@ pub enum SubscriptionEvent {
     Attach(Format),
     /// Selects other tracks from the next key frame on; until then the present ones are sent.
     Select(Selection),
-    /// The peer needs a key frame of this video track to go on; `None` for the track that the subscription starts at.
+    /// The peer needs a key frame of this video track to continue; `None` for the track with which the subscription
+    /// starts.
     KeyFrameNeeded(Option<TrackId>),
     /// The session is about to begin a track: the publisher is asked for a key frame if the newest one is old. `None`
     /// means the track with which the subscription starts.
     KeyFrameSoon(Option<TrackId>),
-    /// The number of viewers of a node's copy, replacing the one last reported.
+    /// The number of viewers of the copy at the subscribing node. It replaces the number last reported.
     Audience(::relay::Viewers),
     /// Pauses (`true`) or resumes. While paused nothing is sent.
     Pause(bool),

@@ -175,7 +175,7 @@ enum Stage {
         left: Bytes,
     },
     /// Bytes of a blob in the form made for this viewer: `left` bytes are still to be sent, after `skip` bytes that are
-    /// not.
+    /// left out.
     Own {
         text: Box<Tailored>,
         skip: u64,

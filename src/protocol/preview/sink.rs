@@ -73,7 +73,7 @@ const KIND: SinkKind = SinkKind {
     begin: |now, order, _| Box::new(PreviewSink::new(now, order, FileFormat::Jpeg)),
 };
 
-/// Units as published: the default video, or the audio of streams that have nothing else.
+/// Format of units as published: the default video, or the audio of streams that have only audio.
 static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,

@@ -98,7 +98,8 @@ pub(in crate::protocol) enum ClientEvent {
     Dropped(u64),
     /// A clock of the source was wrong, and was corrected.
     ClockNews(ClockNews),
-    /// The client continues at another server, over a new connection; [`Client::begin`] is called when that is open.
+    /// The client continues at another server, over a new connection; [`Client::begin`] is called when that connection
+    /// is open.
     NextServer(NextServer),
     /// The client no longer needs the connection.
     Disconnect,
@@ -168,8 +169,8 @@ pub(in crate::protocol) trait Client: Debug + Send {
         None
     }
     /// For a copy of another node's stream, returns the wall clock at which that stream's clock was zero
-    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin checks its publisher's stream; here only silence of the
-    /// node is a fault.
+    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin checks its publisher's stream, so here only silence of
+    /// the origin is a fault.
     fn zero_ms(&self) -> Option<i64> {
         None
     }

@@ -1,5 +1,5 @@
-//! The layout of an MP4 file, i.e. the position of its index, according to its first boxes (ISO/IEC 14496-12 §4.2). Most encoders write the
-//! index after the media; it is then read from there.
+//! The layout of an MP4 file, i.e. the position of its index, according to its first boxes (ISO/IEC 14496-12 §4.2).
+//! Most encoders write the index after the media; the index is then read before the media.
 
 use bytes::{Buf, Bytes, BytesMut};
 

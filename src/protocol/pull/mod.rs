@@ -585,7 +585,7 @@ impl Timers for PullSession {
             Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked | Stage::Over => {}
         }
         if matches!(self.stage, Stage::Over) {
-            // Over datagrams, the server learns of the end only if the client closes in the way of its protocol.
+            // Over datagrams, the server learns of the end only if the client closes as its protocol requires.
             return self.client.close(now);
         }
         self.client.handle_timeout(now);

@@ -125,8 +125,8 @@ impl Cutter {
         Self { range, chosen, offset_ms: None, held: Vec::new(), is_begun: false, is_over: false }
     }
 
-    /// Takes a unit of segments, the first of which begins at `first_ms`. Returns the units of the clip that are
-    /// known so far.
+    /// Takes a unit of the segments. The first segment begins at the date `first_ms`. Returns the units of the clip
+    /// that are known so far.
     fn take(&mut self, entry: Entry, first_ms: i64) -> Vec<Entry> {
         let selection = Selection { data: Pick::None, ..Selection::ALL };
         self.chosen.update(selection, &entry.tracks, &|track| Container::Mp4.fit(track));
@@ -222,7 +222,7 @@ impl ClipSink {
         self.step_at = Some(ctx.now.mono);
     }
 
-    /// Begins to read the next segment from the disk, if it is there. Returns false if there is nothing to read.
+    /// Begins to read the next segment if it is on the disk. Returns false if there is nothing to read.
     fn load(&mut self) -> bool {
         let place = self.segments.front_mut().and_then(Kept::on_disk);
         let Some(Place::Disk(path)) = place else { return false };

@@ -106,7 +106,7 @@ impl Request for RelayUrl {
     }
 }
 
-/// Size of the blocks that heads are cut from: one allocation for some hundred units.
+/// Size of the memory blocks from which the heads of units are taken. One block lasts for some hundred units.
 const SCRATCH_BYTES: usize = 8192;
 
 /// Frames of one stream, shared by all nodes that want the same tracks.

@@ -1,4 +1,4 @@
-//! The session of a node that has a stream with a node that wants a copy.
+//! The serving side of the relay: the session of this node, which has a stream, with a node that wants a copy.
 
 use std::collections::VecDeque;
 use std::time::Instant;

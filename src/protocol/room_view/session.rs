@@ -27,7 +27,7 @@ use crate::types::{Handle, Ingest, StreamKey};
 
 /// The subscription that watches the room.
 const ROOM: Handle = Handle(0);
-/// The subscriptions of streams: the one that is shown, and the next one.
+/// Handles of the subscriptions to two streams: the one that is shown, and the next one.
 const STREAMS: [Handle; 2] = [Handle(1), Handle(2)];
 /// Time after which the next stream is shown with audio only, if it has video but no picture arrives.
 const PICTURE_WAIT: Duration = Duration::from_secs(4);

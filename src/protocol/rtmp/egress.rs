@@ -10,7 +10,7 @@ use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
 use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::{Format, FormatKind};
 
-/// Size of the blocks that heads are cut from: one allocation for some hundred messages.
+/// Size of the memory blocks from which heads are taken. One block lasts for some hundred messages.
 const SCRATCH_BYTES: usize = 4096;
 /// Maximum size of a head: chunk header with extended timestamp, and the FLV head.
 const HEAD_BYTES: usize = 32;

@@ -117,8 +117,8 @@ mod tests {
         Publisher { reports, offsets, bits, ..Publisher::with(faults) }
     }
 
-    /// Judges lip sync and speed as if all sources had begun together; the stream knows that from their reports or
-    /// their arrival.
+    /// Judges lip sync and speed as if all sources had begun together; the stream learns from their reports or their
+    /// arrival that they have.
     fn judge(publisher: &Publisher, units: &[Unit]) -> Result<(), String> {
         Publisher { offsets: vec![0, 0], ..publisher.clone() }.judge(units)
     }

@@ -39,7 +39,7 @@ impl Awaited {
         Self { until: after(now, TRACKS_WITHIN), is_seasoned: false, tracks: None }
     }
 
-    /// Notes that the stream has been live for a while.
+    /// Notes that the stream has been live for so long that no further tracks are expected.
     pub(super) const fn season(&mut self) {
         self.is_seasoned = true;
     }

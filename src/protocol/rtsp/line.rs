@@ -20,10 +20,10 @@ use super::viewer::after;
 use crate::protocol::PathId;
 use crate::protocol::thinning::time_of;
 
-/// Maximum bytes that wait to be sent; beyond it the viewer's cursor does not move.
+/// Maximum bytes that wait to be sent. At this limit, the viewer gets no more units.
 pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
-/// Maximum bytes sent at once. With the interval below they limit the rate to 128 Mb/s, so that a viewer's initial backlog does not
-/// overflow its socket.
+/// Maximum bytes sent per [`PACE_INTERVAL`]. This limits the rate to 128 Mb/s, so that a viewer's initial backlog does
+/// not overflow its socket.
 pub(super) const PACE_BYTES: usize = 32 << 10;
 pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum bytes sent at once to a distant viewer while little waits: most pictures, or the beginning of a key frame.

@@ -31,7 +31,7 @@ const ONE_SLICE_FROM: usize = 16;
 const FRAME_HEAD_BYTES: usize = 4;
 /// Size of a frame head and an RTP header together.
 const HEAD_BYTES: usize = FRAME_HEAD_BYTES + rtp::HEADER_BYTES;
-/// Size of the blocks that heads are cut from.
+/// Size of the memory blocks from which heads are taken.
 const SCRATCH_BYTES: usize = 4096;
 /// Interval of the sender reports of a track: 5 s (RFC 3550 §6.2).
 const REPORT_INTERVAL_MS: i64 = 5000;
@@ -76,8 +76,8 @@ struct Cut {
 
 impl Cut {
     fn new(track: &Track, seed: u64) -> Option<Self> {
-        // The package has no source of randomness but its stream. Numbers need not be secret: a viewer accepts
-        // packets from its server only.
+        // The numbers are derived from the stream, because the package has no other source of randomness. They need not
+        // be secret: a viewer accepts packets from its server only.
         let mixed = (seed ^ u64::from(track.id.number())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let [a, b, c, d, e, f, ..] = mixed.to_be_bytes();
         Some(Self {
@@ -118,7 +118,8 @@ pub(super) struct RtspPackage {
 }
 
 impl RtspPackage {
-    /// Returns the index of a track's cut, making it at first use. A track with a new configuration starts again.
+    /// Returns the index of a track in `cuts`, and adds the track at its first use. A track with a new configuration
+    /// starts again.
     fn place(&mut self, track: &Track) -> Option<usize> {
         if let Some(at) = self.cuts.iter().position(|cut| cut.track == track.id) {
             let cut = self.cuts.get_mut(at)?;
@@ -377,7 +378,7 @@ mod tests {
         let header = rtp::Packet::read(&next[0].1).unwrap().header;
         assert_eq!((next.len(), header.ssrc), (1, first.ssrc));
         assert_eq!(header.timestamp.wrapping_sub(first.timestamp), 3600);
-        // After five seconds, the next report is due.
+        // After five seconds, the next report is due and is sent as a second frame.
         assert_eq!(stream.frames(TrackId::VIDEO, 6000, &[7; 10]).len(), 2);
     }
 

@@ -23,7 +23,7 @@ const ARRIVAL_BYTES: usize = 4;
 /// Size of the RTP header in datagrams of encoders that use RTP (RFC 2250). `RTP_MP2T` is their payload type.
 const RTP_HEAD_BYTES: usize = 12;
 const RTP_MP2T: u8 = 33;
-/// Number of consecutive datagrams without the beginning of a transport stream after which the wait ends with a reason.
+/// Number of consecutive datagrams without the beginning of a transport stream after which the pull ends with a reason.
 const UNKNOWN_MAX: u32 = 100;
 
 /// The client of a UDP pull.
@@ -117,7 +117,7 @@ impl ClientDatagrams for UdpPull {
     }
 
     fn poll_datagrams(&mut self, _now: Instant, _out: &mut Datagrams) -> To {
-        // Nothing is sent to the sender.
+        // Nothing to do: the client of a UDP pull sends nothing.
         To::PEER
     }
 }

@@ -120,7 +120,7 @@ impl Audio {
                 }
             }
         }
-        // Too many frames in a packet are noise.
+        // A packet with so many frames is noise.
         made.push(Made::Bad);
     }
 

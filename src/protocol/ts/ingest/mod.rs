@@ -1,14 +1,14 @@
 //! Converts MPEG-TS packets to access units.
 //!
-//! The video and audio streams of the first program are supported, the first of each kind as the default track; other streams are counted.
-//! Times stay in 90 kHz. Parameter sets, delimiters and filler are removed from access units (SEI stays): sets become the track's
-//! configuration, and a new one begins an epoch.
+//! The video and audio streams of the first program are supported, the first of each kind as the default track; other
+//! streams are counted. Times stay in 90 kHz. Parameter sets, delimiters and filler are removed from access units (SEI
+//! stays): parameter sets become the track's configuration, and a new configuration begins an epoch.
 //!
-//! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have announced video. If no key
-//! frame arrives for [`VIDEO_WAIT`], audio continues alone.
+//! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have
+//! announced video. If no key frame arrives for [`VIDEO_WAIT`], audio continues alone.
 //!
-//! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second of audio into a PES
-//! packet, and a player to which only video was announced may never request audio.
+//! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second
+//! of audio into a PES packet, and a player to which only video was announced may never request audio.
 
 mod audio;
 mod video;
