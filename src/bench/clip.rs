@@ -31,10 +31,11 @@ const EX_AUDIO: u8 = 9;
 const EX_AUDIO_START: u8 = EX_AUDIO << 4;
 const EX_AUDIO_FRAMES: u8 = EX_AUDIO << 4 | 1;
 const OPUS: &[u8] = b"Opus";
-/// RFC 7845 §5.1: version 1, one channel, no pre-skip, 48 kHz, no gain, mapping family 0.
+/// The identification header of Opus (RFC 7845 §5.1): version 1, one channel, no pre-skip, 48 kHz, no gain, mapping
+/// family 0.
 const OPUS_CONFIG: &[u8] = b"OpusHead\x01\x01\0\0\x80\xbb\0\0\0\0\0";
-/// RFC 6716 §3.1, §3.2.5: a packet with one fullband CELT frame of 20 ms and `OPUS_PADDING` bytes of padding; the
-/// frame is silent.
+/// A packet with one fullband CELT frame of 20 ms and `OPUS_PADDING` bytes of padding; the frame is silent (RFC 6716
+/// §3.1, §3.2.5).
 const OPUS_HEAD: [u8; 5] = [0xfb, 0x41, OPUS_PADDING, 0xff, 0xfe];
 const OPUS_PADDING: u8 = 75;
 const OPUS_MS: usize = 20;

@@ -1,5 +1,7 @@
-//! The stamp of a unit: its number and its sending time (`docs/bench.md`). 16 bytes of UUID and 32 hexadecimal digits, without zero bytes,
-//! so that no NAL unit needs emulation prevention (H.264 §7.4.1).
+//! The stamp of a unit: its number and its sending time (`docs/bench.md`).
+//!
+//! A stamp consists of a UUID of 16 bytes and of the two numbers in 16 hexadecimal digits each. It contains no zero
+//! bytes, so that no NAL unit needs emulation prevention (H.264 §7.4.1).
 
 use bytes::Bytes;
 use flv::amf0::Value;

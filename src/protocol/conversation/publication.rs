@@ -19,7 +19,7 @@ pub struct PublishAsk {
     pub user_agent: String,
     /// Parameters after the key.
     pub params: Params,
-    /// The streams through which this one was forwarded.
+    /// The nodes and streams through which this stream was forwarded, each as `node/app/id`.
     pub via: Vec<String>,
     /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
     /// milliseconds.

@@ -39,7 +39,7 @@ pub struct PassAsk {
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// The viewer's former identity.
+    /// The identity that the viewer had before its player sent the cookie, if it had another one.
     pub former: Option<String>,
     /// Path below the application's `streams`.
     pub file: String,

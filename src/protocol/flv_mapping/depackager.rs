@@ -105,7 +105,7 @@ pub(crate) struct Depackager {
     of_adts: TrackSet,
     /// The reason audio is left out, if it is.
     left_out: Option<flv::Error>,
-    /// True after the first video message, and after the first audio unit.
+    /// True after the first video message; `audio_seen` is true after the first audio unit.
     video_seen: bool,
     audio_seen: bool,
     /// The fault of the last malformed message.

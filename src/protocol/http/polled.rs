@@ -64,7 +64,7 @@ enum Entry {
     Asked,
     /// Admitted if the file or blob exists. The worker is asked again once the file or blob is found.
     IfThere,
-    /// Asked again, about the blob or file that was found.
+    /// The worker is asked again, about the blob or file that was found.
     AskedAgain,
     /// Admitted.
     LetIn,

@@ -24,7 +24,7 @@ struct Lane {
     id: TrackId,
     epoch: u32,
     description: Description,
-    /// Decode time in ticks of the stream that is zero in the file.
+    /// Stream time in ticks at which the file's decode time is zero.
     base: Option<i64>,
     waiting: Option<Waiting>,
     /// Decode time in the file of the first complete sample.

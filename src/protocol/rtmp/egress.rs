@@ -212,7 +212,7 @@ mod tests {
         // A player that can decode everything gets the publisher's metadata unchanged.
         let [prelude, ..] = sent(&tracks, FourCcs::ALL);
         assert!(has(&prelude, tracks.metadata.as_ref().unwrap()));
-        // Other script data is left alone.
+        // Other script data is not changed.
         let text = Data { name: "onFI".to_owned(), values: Vec::new() }.write();
         assert_eq!(flv_mapping::without_left_out(&chosen(&tracks, FourCcs::NONE), &text), None);
     }

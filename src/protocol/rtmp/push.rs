@@ -16,7 +16,7 @@ use crate::protocol::{
 };
 use crate::types::Now;
 
-/// An attempt of a push.
+/// An attempt to push a stream over RTMP.
 #[derive(Debug)]
 pub(crate) struct RtmpPush {
     config: Option<ClientConfig>,

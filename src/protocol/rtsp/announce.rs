@@ -47,7 +47,8 @@ impl Announcement {
             .collect()
     }
 
-    /// Makes a client that publishes the announcement of a stream that has passed the servers `via`.
+    /// Makes a client that publishes the announced stream. `via` lists the nodes and streams through which it was
+    /// forwarded.
     pub(super) fn publish(
         &self,
         now: Instant,

@@ -85,7 +85,8 @@ pub(super) fn track_of(path: PathId) -> Option<(usize, bool)> {
 }
 
 impl Pairs {
-    /// Makes the pairs for a peer with this address, or with its address family.
+    /// Makes the pairs for a peer with this address. If the peer's address is not known yet, an unspecified address
+    /// gives its address family.
     pub(super) const fn new(peer: IpAddr) -> Self {
         Self { peer, opening: None, open: Vec::new(), asks: VecDeque::new() }
     }

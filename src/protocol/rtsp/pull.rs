@@ -417,7 +417,7 @@ impl Client for RtspPull {
     fn poll(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // Memory for a burst is not kept.
+            // Memory for a burst is not kept for the life of the pull.
             self.events.shrink_to(8);
         }
         event

@@ -54,11 +54,11 @@ impl Announced {
     }
 }
 
-/// An attempt of a push.
+/// An attempt to push a stream over RTSP.
 #[derive(Debug)]
 pub(crate) struct RtspPush {
     url: RtspUrl,
-    /// Servers that the stream has passed.
+    /// The nodes and streams through which the stream was forwarded, ending with the stream itself.
     via: Vec<String>,
     seed: Seed,
     format: Format,
