@@ -46,7 +46,7 @@ pub(crate) struct StreamRequest {
     pub(crate) mode: Mode,
     /// All other parameters, in order.
     pub(crate) params: Params,
-    /// The streams through which this one was forwarded.
+    /// The nodes and streams through which this stream was forwarded.
     pub(crate) via: Vec<String>,
 }
 
