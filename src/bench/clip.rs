@@ -17,13 +17,13 @@ pub const SAMPLE: &[u8] = include_bytes!("sample.flv");
 const KEY_FACTOR: u64 = 8;
 /// Largest tag in a clip, in bytes.
 const TAG_BYTES_MAX: u32 = 8 << 20;
-/// FLV 10.1 §E.4.3.1: codec id of AVC; packet types 0 and 1; bytes before the NAL units.
+/// FLV 10.1 §E.4.3.1: codec id of AVC, and number of bytes before the NAL units.
 const AVC: u8 = 7;
 const AVC_HEAD_BYTES: usize = 5;
-/// FLV 10.1 §E.4.2: sound format of AAC; bytes before the raw data block.
+/// FLV 10.1 §E.4.2: sound format of AAC, and number of bytes before the raw data block.
 const AAC: u8 = 10;
 const AAC_HEAD_BYTES: usize = 2;
-/// Bit that marks enhanced RTMP's video bodies, and their sound format.
+/// The bit that marks video bodies of Enhanced RTMP, and the sound format that marks its audio bodies.
 const EX_VIDEO: u8 = 0x80;
 const EX_AUDIO: u8 = 9;
 /// Enhanced RTMP (veovera, §Enhanced Audio): first bytes of a sequence start and of coded frames, and the FourCC of
@@ -31,10 +31,11 @@ const EX_AUDIO: u8 = 9;
 const EX_AUDIO_START: u8 = EX_AUDIO << 4;
 const EX_AUDIO_FRAMES: u8 = EX_AUDIO << 4 | 1;
 const OPUS: &[u8] = b"Opus";
-/// RFC 7845 §5.1: version 1, one channel, no pre-skip, 48 kHz, no gain, mapping family 0.
+/// The identification header of Opus (RFC 7845 §5.1): version 1, one channel, no pre-skip, 48 kHz, no gain, mapping
+/// family 0.
 const OPUS_CONFIG: &[u8] = b"OpusHead\x01\x01\0\0\x80\xbb\0\0\0\0\0";
-/// RFC 6716 §3.1, §3.2.5: a packet with one fullband CELT frame of 20 ms and `OPUS_PADDING` bytes of padding; the
-/// frame is silent.
+/// A packet with one fullband CELT frame of 20 ms and `OPUS_PADDING` bytes of padding; the frame is silent (RFC 6716
+/// §3.1, §3.2.5).
 const OPUS_HEAD: [u8; 5] = [0xfb, 0x41, OPUS_PADDING, 0xff, 0xfe];
 const OPUS_PADDING: u8 = 75;
 const OPUS_MS: usize = 20;
@@ -191,7 +192,7 @@ impl Clip {
         Ok(Self { heads, pieces, period_ms, padding: None })
     }
 
-    /// Replaces the audio by Opus of 20 ms frames and 32 kb/s, whose audio levels WebRTC can carry.
+    /// Replaces the audio with Opus (20 ms frames, 32 kb/s), for which WebRTC publishers can send audio levels.
     #[must_use]
     pub fn with_opus(mut self) -> Self {
         let frame: Bytes =
@@ -331,7 +332,7 @@ pub struct Source {
     base_ms: u64,
     video: u64,
     audio: u64,
-    /// First number of the units.
+    /// Number of the first unit.
     first: u64,
     /// Surplus bytes of video frames that were larger than their target.
     excess: u64,

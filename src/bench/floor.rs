@@ -55,7 +55,8 @@ impl FloorOptions {
     }
 }
 
-/// The reading behaviour of the other side. On loopback, the sender does the receiver's work in the kernel, and wakes a sleeping receiver.
+/// The way in which the receiver reads. It affects the sender's cost: on loopback, the sender does the receiver's work
+/// in the kernel, and must wake a receiver that sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     /// Polls constantly, on its own core.

@@ -2,8 +2,8 @@
 //!
 //! 1. [`Options`] come from the command line, a [`Target`] from the URL.
 //! 2. A [`Clip`] is read once; a [`Source`] per publisher loops it, and numbers and stamps each unit ([`Stamp`]).
-//! 3. A [`Peer`] is the machine of one connection: a [`Publisher`] or a [`Player`]. The loop of `io::load` drives many.
-//!    In a room each [`Participant`] has both, and speaks in its [`Turns`].
+//! 3. A [`Peer`] is the state machine of one connection: a [`Publisher`] or a [`Player`]. The loop of `io::load` drives
+//!    many peers. In a room each [`Participant`] has both, and speaks in its [`Turns`].
 //! 4. Observations go into the [`Tally`] of the thread; the missing units of each peer stay in its [`Score`].
 //! 5. A [`Report`] has all results, as text and as JSON.
 //!
@@ -75,7 +75,7 @@ impl Now {
 /// An event of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerEvent {
-    /// Consent of the server.
+    /// The server has accepted the peer.
     Ready,
     /// Request for a new byte stream to the same server, replacing the previous one.
     Reconnect,

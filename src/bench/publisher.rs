@@ -1,8 +1,9 @@
 //! A publisher: a client of its protocol, and a clip that is sent in real time.
 //!
-//! 1. The client's dialogue until the server accepts the publisher: [`PeerEvent::Ready`].
-//! 2. Metadata and parameter sets; after the phase, each unit at its time, counted from the first.
-//! 3. `finish` stops after the next video frame; `close` says goodbye.
+//! 1. The client talks to the server until it accepts the publisher: [`PeerEvent::Ready`].
+//! 2. Metadata and parameter sets are sent; after the delay `phase`, each unit is sent at its time, counted from the
+//!    first.
+//! 3. `finish` stops after the next video frame; `close` closes the connection as its protocol requires.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -245,7 +245,7 @@ impl Report<'_> {
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 
-    /// Returns the CPU time of a received packet of media, in microseconds.
+    /// Returns the server's CPU time for each media packet that players received, in microseconds.
     fn packet_cost(&self, server: ServerFigures) -> Option<f64> {
         let packets = self.tally.packets;
         (packets > 0).then(|| server.cpu.as_secs_f64() * 1e6 / packets as f64)

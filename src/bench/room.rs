@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Now, Score, Sequence, Stamp, Tally};
 
-/// Time before the beginning of its turn within which a speaker must have been seen, to count as having a place
-/// already.
+/// Maximum time from the last picture of a participant to the beginning of its turn, if it is to count as having had a
+/// place already.
 const SEEN_BEFORE: Duration = Duration::from_secs(1);
 
 /// The turns of a room's participants, who speak one after the other.
@@ -55,11 +55,11 @@ impl Participant {
 #[derive(Debug)]
 pub(super) struct RoomView {
     turns: Option<Turns>,
-    /// For each place, the participant that it shows, and the unit numbers received from that participant.
+    /// For each place, the participant that is shown there, and the unit numbers received from that participant.
     places: BTreeMap<u8, (usize, Sequence)>,
     /// Time of the last picture of each participant.
     seen: BTreeMap<usize, Instant>,
-    /// Units lost and repeated in places that now show another participant.
+    /// Units that were lost or repeated in places while these showed an earlier participant.
     before: Sequence,
 }
 

@@ -1,5 +1,7 @@
-//! The stamp of a unit: its number and its sending time (`docs/bench.md`). 16 bytes of UUID and 32 hexadecimal digits, without zero bytes,
-//! so that no NAL unit needs emulation prevention (H.264 §7.4.1).
+//! The stamp of a unit: its number and its sending time (`docs/bench.md`).
+//!
+//! A stamp consists of a UUID of 16 bytes and of the two numbers in 16 hexadecimal digits each. It contains no zero
+//! bytes, so that no NAL unit needs emulation prevention (H.264 §7.4.1).
 
 use bytes::Bytes;
 use flv::amf0::Value;
@@ -43,7 +45,7 @@ const SIZE_STEP: usize = 255;
 /// unit would suit decoders, but servers may drop those.
 fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     let Some(rest) = bytes.checked_sub(2 + PADDING_UUID.len()) else { return Vec::new() };
-    // Of 256 bytes, one is part of the size field.
+    // Of 256 bytes, one belongs to the size field.
     let ones = ones.get(..rest - rest / (SIZE_STEP + 1)).unwrap_or(ones);
     let size = PADDING_UUID.len() + ones.len();
     let mut message = vec![USER_DATA_UNREGISTERED];

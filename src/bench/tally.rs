@@ -7,7 +7,7 @@ use super::{Histogram, Now, Stamp};
 /// Figures of players of a room about the participants that speak.
 #[derive(Debug, Clone, Default)]
 pub struct TurnTally {
-    /// Number of turns whose speaker the player had seen shortly before.
+    /// Number of turns for which the player had seen the speaker shortly before the turn began.
     pub seen_before: u64,
     /// Times from the beginning of a turn to the first picture of the speaker, if the player had not seen that
     /// speaker shortly before.

@@ -52,7 +52,7 @@ pub trait Disk: fmt::Debug {
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The disk of the machine.
+/// The disk of this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemDisk;
 

@@ -59,8 +59,8 @@ pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
     )
 }
 
-/// Returns a request after whose response the server closes the connection. `content`, if given, is a media type and a
-/// body.
+/// Returns a request that asks the server to close the connection after its response. `content`, if given, is a media
+/// type and a body.
 #[must_use]
 pub fn request(method: &str, authority: &str, path: &str, content: Option<(&str, &str)>) -> String {
     let (kind, body) = content.unwrap_or_default();

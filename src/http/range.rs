@@ -2,7 +2,7 @@
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
-/// The range that a `Range` field selects of a representation of known length.
+/// The part of a representation of known length that a `Range` field selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Range {
     /// The whole representation, because the field is absent or ignored.

@@ -1,4 +1,4 @@
-//! Records in Redis. They are read from a running server or from its RDB file. Each map of the reference is one
+//! Records in Redis. They are read from a running server or from its RDB file. Each map of Ant Media Server is one
 //! Redisson hash.
 //!
 //! Redisson encodes strings with a codec: Kryo since 3.19, JBoss Marshalling before that, or plain text or JSON if so

@@ -11,7 +11,7 @@ use crate::store::Kind;
 /// Maximum number of records that are read from one database. The store can hold fewer.
 const RECORDS_MAX: usize = 5_000_000;
 
-/// A record of the reference.
+/// A record as Ant Media Server stores it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Record {
     pub(super) kind: Kind,

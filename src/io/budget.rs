@@ -1,10 +1,9 @@
-//! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed: workers share
-//! counters.
+//! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed: workers share counters.
 //!
 //! A peer is unauthenticated until it has proved its permission (by a login, a valid token, or as an accepted
-//! publisher) or is sent a stream. That its requests were answered proves nothing. Each address is mapped to a counter
-//! in a table of fixed size, by a hash with a key of this process. If two addresses share a counter, they share its
-//! limit, which makes the limit stricter and never wider.
+//! publisher) or is sent a stream. A peer whose requests were merely answered is still unauthenticated. Each address is
+//! mapped to a counter in a table of fixed size, by a hash with a key of this process. If two addresses share a
+//! counter, they share its limit, which makes the limit stricter and never wider.
 //!
 //! Some connections are reserved for loopback, and others for listeners of publishers. Viewers may use neither. A
 //! crowded server still admits new peers and closes unauthenticated connections to make room, beginning with those of

@@ -1,4 +1,4 @@
-//! The only module that reads the clocks of the machine.
+//! The only module that reads the clocks of this machine.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

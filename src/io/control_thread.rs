@@ -62,7 +62,7 @@ pub(super) enum ControlMail {
         /// Receiver of the answer.
         reply: Sender<String>,
     },
-    /// Figures of the machine.
+    /// Figures of this machine.
     Host(Box<HostFigures>),
     /// A check of the watchdog whether control still handles its mail.
     Pulse(Answer),

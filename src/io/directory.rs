@@ -61,8 +61,7 @@ impl StoreSender {
     }
 }
 
-/// Ends the store's thread. To close the channel would not be enough, because the directory's threads also hold
-/// senders.
+/// Ends the store's thread. Closing the channel would not be enough, because the directory's threads also hold senders.
 impl Drop for StoreSender {
     fn drop(&mut self) {
         if let Self::Shared(sender) = self {

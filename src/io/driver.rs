@@ -138,7 +138,7 @@ impl Driver {
 
     // ---- the steps of a turn
 
-    /// Returns the time to wait for events: zero if there is work, else the time until the next deadline of the machine
+    /// Returns the time to wait for events: zero if there is work, else the time until the next deadline of `machine`
     /// or in `others`.
     pub(super) fn patience<M: Machine>(
         &self,
@@ -203,7 +203,7 @@ impl Driver {
         }
     }
 
-    /// Handles deadlines, writes, actions of the machine, and closed connections that linger. After the process was
+    /// Handles deadlines, writes, actions of the state machine, and closed connections that linger. After the process was
     /// held up, deadlines are delayed until pending input was read.
     pub(super) fn finish<M: Machine>(&mut self, now: Now, machine: &mut M) {
         let unread = !self.ready.is_empty() || self.ports.iter().any(|(_, port)| port.readable);
@@ -221,7 +221,7 @@ impl Driver {
         self.lingering.turn(now.mono, &mut self.buffer);
     }
 
-    /// Drains sessions, writes, and carries out the machine's actions, until nothing is left to do.
+    /// Drains sessions, writes, and carries out the state machine's actions, until nothing is left to do.
     pub(super) fn drain<M: Machine>(&mut self, now: Now, machine: &mut M) {
         machine.finish_turn();
         let mut left = [(Writers::KeepUp, self.bounds.write_turn), (Writers::All, self.bounds.catch_up_turn)];
@@ -252,7 +252,7 @@ impl Driver {
         written
     }
 
-    /// Carries out the actions of the machine. Returns false if there were none.
+    /// Carries out the actions of the state machine. Returns false if there were none.
     pub(super) fn perform_all<M: Machine>(&mut self, now: Now, machine: &mut M) -> bool {
         let mut any = false;
         while let Some(output) = machine.poll_output(now) {

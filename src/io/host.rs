@@ -1,4 +1,4 @@
-//! Measures the machine every second: from `/proc`, the speed of its links from `/sys`, and the file system of the home
+//! Measures this machine every second: from `/proc`, the speed of its links from `/sys`, and the file system of the home
 //! folder.
 
 use std::collections::VecDeque;
@@ -50,7 +50,7 @@ struct Watch {
     home: PathBuf,
     /// Figures that do not change while the server runs.
     fixed: HostFigures,
-    /// CPU load of the machine and of this process, in percent.
+    /// CPU load of this machine and of this process, in percent.
     loads: VecDeque<(u64, u64)>,
     last: Option<Ticks>,
     /// Bytes that the network interfaces have sent and received, at the end of each of the last seconds.

@@ -8,7 +8,7 @@ use crate::import::{self, Order, Tools};
 use crate::jobs::PasswordDigest;
 use crate::store::{self, Key, Store, backup};
 
-/// Imports an installation of the reference. Prints the table of differences and returns a summary.
+/// Imports an installation of Ant Media Server. Prints the table of differences and returns a summary.
 ///
 /// # Errors
 /// The reason of a failure, in one line.

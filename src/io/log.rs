@@ -1,6 +1,6 @@
 //! The log. It is written to standard error and to `log/millstream.log`; errors are also written to
-//! `log/millstream-error.log`. The audit log is written only to `log/audit.log`. The queues are bounded: lines are lost
-//! rather than a worker delayed.
+//! `log/millstream-error.log`. The audit log is written only to `log/audit.log`. The queues are bounded. If a queue is
+//! full, lines are dropped, so that no worker is delayed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

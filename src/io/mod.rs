@@ -1,5 +1,5 @@
 //! The only module with sockets, system calls, threads and clocks. It drives the state machines: a [`shell`] drives
-//! each worker, and `control_thread` drives control. `jobs` does blocking work, and `host` measures the machine.
+//! each worker, and `control_thread` drives control. `jobs` does blocking work, and `host` measures this machine.
 
 mod blob_files;
 mod budget;

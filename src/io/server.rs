@@ -279,7 +279,7 @@ struct Shells {
     budgets: Budgets,
     loads: Loads,
     seed: Seed,
-    /// Addresses of the machine.
+    /// Addresses of this machine.
     hosts: Arc<[IpAddr]>,
     tls: Configs,
     nodes: NodeConfigs,

@@ -83,7 +83,7 @@ pub(super) struct Parts {
     pub(super) seed: crypto::Seed,
     /// A seed that is the same for all workers.
     pub(super) common: crypto::Seed,
-    /// Addresses of the machine.
+    /// Addresses of this machine.
     pub(super) hosts: Arc<[std::net::IpAddr]>,
     /// The settings of TLS connections.
     pub(super) tls: Configs,

@@ -1,4 +1,4 @@
-//! Key info files, in the format of ffmpeg, with which operators supply keys for encrypted segments.
+//! Key info files, in the format of ffmpeg: operators use them to supply keys for encrypted segments.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

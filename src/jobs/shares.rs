@@ -207,7 +207,7 @@ fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     }
 }
 
-/// The queue of a target: items, oldest first, and the target's last turn.
+/// The queue of a target: its items, oldest first, and the number of its last turn.
 #[derive(Debug)]
 struct Line<T> {
     queue: VecDeque<T>,

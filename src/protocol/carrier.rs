@@ -27,8 +27,8 @@ pub(super) const QUEUE_BYTES_MAX: usize = 256 * 1024;
 
 /// The framing of datagrams in a byte stream.
 pub(super) trait Framing: Debug + Send {
-    /// Parses the next datagram; `None` if more bytes are needed, in which case `input` is empty. An error means that the byte stream is
-    /// unusable.
+    /// Takes the next datagram out of `input`. `None` if more bytes are needed: the framing then holds the bytes of the
+    /// incomplete datagram, and `input` is empty. An error means that the byte stream is unusable.
     fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, String>;
     /// Appends a datagram. Returns false, appending nothing, if it is too long.
     fn write(&self, datagram: &[u8], out: &mut BytesMut) -> bool;
@@ -41,7 +41,7 @@ pub(super) struct Terms {
     pub(super) port: &'static str,
     /// The protocol, for logs and counters.
     pub(super) protocol: &'static str,
-    /// Maximum silence of a claimed connection; `None` if its session decides.
+    /// Time without input after which a claimed connection is closed; `None` if its session decides.
     pub(super) silence_max: Option<Duration>,
     /// The reason for closing a connection that was not claimed in time.
     pub(super) unclaimed: &'static str,

@@ -8,7 +8,7 @@ const BURST: i64 = 100;
 /// The allowance of sections that a publisher may still send, in stream time.
 #[derive(Debug)]
 pub(in crate::protocol) struct CueRate {
-    /// Unused time, in milliseconds.
+    /// Saved stream time in milliseconds; each section costs [`EACH_MS`] of it.
     saved_ms: i64,
     last_ms: Option<i64>,
 }

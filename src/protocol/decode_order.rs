@@ -6,7 +6,8 @@
 
 /// Maximum number of pictures that may come before one that is presented earlier (H.264 §A.3.1, H.265 §A.4.2).
 const DEPTH_MAX: usize = 16;
-/// Ticks before the first presentation time, per delayed picture: a thirtieth of a second.
+/// Ticks by which the first decode time precedes the first presentation time, for each delayed picture: a thirtieth of
+/// a second.
 const STEP: i64 = 3000;
 /// A presentation time that lies further than this before the last decode time counts as a jump of the clock, in
 /// ticks: 2 s until the distance of decode times is known; then 17 times that distance, but between half a second
@@ -19,7 +20,7 @@ const JUMP_BACK_PICTURES: i64 = 17;
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct DecodeOrder {
     depth: usize,
-    /// Presentation times not used yet, sorted; at most [`DEPTH_MAX`] + 1.
+    /// Presentation times that have not become decode times yet, sorted; at most [`DEPTH_MAX`] + 1.
     shown: Vec<i64>,
     last: Option<i64>,
     /// Largest recent distance between two consecutive decode times; 0 until there are two.
@@ -27,7 +28,8 @@ pub(in crate::protocol) struct DecodeOrder {
 }
 
 impl DecodeOrder {
-    /// Sets the number of pictures that may come before one that is presented earlier, from the parameter sets. It can only grow.
+    /// Raises the number of pictures that may come before one that is presented earlier to the number given by the
+    /// parameter sets.
     pub(in crate::protocol) fn announce(&mut self, depth: u8) {
         self.depth = self.depth.max(usize::from(depth).min(DEPTH_MAX));
     }
@@ -56,8 +58,8 @@ impl DecodeOrder {
         dts
     }
 
-    /// Returns the limit of how far a presentation time may lie before the last decode time; beyond it, the clock
-    /// has jumped.
+    /// Returns the maximum distance of a presentation time before the last decode time. If it lies further before, the
+    /// clock has jumped.
     fn jump_back(&self) -> i64 {
         let early = match self.step {
             0 => JUMP_BACK,
@@ -103,7 +105,7 @@ mod tests {
         for _ in 0..50 {
             assert_eq!(order.next(49 * 3600), 49 * 3600);
         }
-        // 1.5 s back, and the times continue from there.
+        // The clock jumps back by 1.5 s, and decode times continue from there.
         let back: Vec<i64> = (12..20).map(|n| order.next(n * 3600)).collect();
         assert_eq!(back, (12..20).map(|n| n * 3600).collect::<Vec<_>>());
     }

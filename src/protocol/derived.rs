@@ -23,8 +23,8 @@ use crate::types::Now;
 pub struct Derivation {
     /// The name, for logs.
     pub name: &'static str,
-    /// Maximum number of such tracks made at the same time on a machine with this number of cores; all derivations
-    /// with a limit share the largest one. `None` if the work costs almost nothing.
+    /// Maximum number of tracks of this derivation that are made at the same time, on a machine with this number of
+    /// cores. All derivations with a limit share the largest limit. `None` if the work costs almost nothing.
     pub limit: Option<fn(&ServerSettings, usize) -> usize>,
     /// Returns true if viewers get the track when the stream has none of its kind; otherwise only push targets do.
     pub stands_in: fn(&AppSettings) -> bool,
@@ -56,7 +56,7 @@ pub fn for_viewers(format: Format, settings: &AppSettings) -> Format {
     if stands_in { format.with_silence() } else { format }
 }
 
-/// Returns the published tracks and those that can be derived from them; the same value if none can.
+/// Returns the published tracks and those that can be derived from them; `published` itself if none can be derived.
 #[must_use]
 pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Tracks> {
     let mut tracks = None::<Tracks>;
@@ -65,7 +65,8 @@ pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Track
             let Some(id) = id_of(from, number) else { continue };
             let Some(offer) = (derivation.offer)(published, from, settings) else { continue };
             let origin = if offer.is_stand_in() { offer.origin } else { Origin::Derived { from: from.id } };
-            // A new configuration of the published track is one of the derived track, too.
+            // The derived track gets the epoch of the published one, because a new configuration of that one is one of
+            // the derived track, too.
             let track = Track { id, origin, epoch: from.epoch, ..offer };
             tracks.get_or_insert_with(|| Tracks::clone(published)).put(track);
         }

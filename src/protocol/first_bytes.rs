@@ -20,7 +20,7 @@ use crate::mail::SessionSettings;
 use crate::stats::Figures;
 use crate::types::Now;
 
-/// Maximum number of bytes examined: the longest method of RTSP, and `rtsp:` after it.
+/// Maximum number of bytes examined: enough for the longest method of RTSP and `rtsp:` after it.
 const LOOKED_AT: usize = 24;
 
 /// The verdict of a protocol on the first bytes of a connection.
@@ -107,7 +107,7 @@ pub(super) fn shared_port(server: &SessionSettings, name: &str) -> Option<u16> {
 /// The session of a connection to a shared port.
 #[derive(Debug)]
 struct Undecided {
-    /// The session of the port's own protocol, or the one that took its place.
+    /// The session of the port's own protocol, or the session that has replaced it.
     inner: Box<dyn Session>,
     /// The undecided choice of protocol; `None` once it is decided.
     open: Option<Open>,
@@ -122,7 +122,8 @@ struct Open {
 }
 
 impl Open {
-    /// Returns the listener whose protocol has begun, or `Ok(None)` for the port's own; `Err` if more bytes are needed.
+    /// Returns the listener of the detected protocol, or `Ok(None)` if it is the port's own protocol; `Err` if more
+    /// bytes are needed.
     fn decide(&self) -> Result<Option<&'static Listener>, ()> {
         let mut is_unknown = false;
         for listener in &self.others {

@@ -20,8 +20,8 @@ pub struct FormatKind {
     pub package: fn(u64) -> Option<Box<dyn Package>>,
     /// True if a viewer that closes its side of the connection gives up its request. (An HTTP client may close its side and read on.)
     pub is_given_up_by_close: bool,
-    /// True if the format is for other nodes of the cluster, which are authenticated: nothing is checked, and they
-    /// do not count as viewers.
+    /// True if the format is for other nodes of the cluster. Nodes are authenticated, so their requests to play are not
+    /// checked, and they do not count as viewers.
     pub is_for_nodes: bool,
 }
 
@@ -66,7 +66,7 @@ impl Format {
         FormatKey { name: self.kind.name, variant: self.variant, selection: self.selection }
     }
 
-    /// Makes the package for the first subscriber.
+    /// Makes a package of the format; `None` if the format's sessions take units unpackaged.
     #[must_use]
     pub fn package(self) -> Option<Box<dyn Package>> {
         (self.kind.package)(self.variant)

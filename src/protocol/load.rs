@@ -1,5 +1,6 @@
-//! The load generator's clients that play and publish, selected by URL. Players are the clients of pulls; publishers speak like pushes.
-//! Nothing here knows a clock or a socket.
+//! The load generator's clients that play and publish, selected by URL. Players are the clients of pulls; publishers
+//! speak as pushes do. This module reads no clock and opens no sockets: the load generator passes in the time and the
+//! bytes.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -112,7 +113,7 @@ fn loaded() -> impl Iterator<Item = &'static Scheme> {
     schemes().filter(|scheme| scheme.load.plays || scheme.load.publishes)
 }
 
-/// Lists the names of these schemes, as in a sentence.
+/// Lists the names of the schemes that the load generator supports, as in a sentence.
 #[must_use]
 pub fn scheme_list() -> String {
     let names = distinct(loaded().map(|scheme| scheme.name));
@@ -122,7 +123,7 @@ pub fn scheme_list() -> String {
     }
 }
 
-/// Returns the protocols of these schemes.
+/// Returns the protocols that the load generator supports.
 #[must_use]
 pub fn protocol_list() -> Vec<&'static str> {
     distinct(loaded().map(|scheme| scheme.load.protocol))

@@ -1,7 +1,8 @@
 //! The registry of protocols, and the worker's view of each: a [`Session`] whose events and replies name no protocol.
 //!
-//! A new protocol, sink or derived track needs a machine crate, one folder here and one row in `registry`. A session
-//! composes machines and is a machine itself: it takes input with the time, and its events and bytes are polled.
+//! A new protocol, sink or derived track needs a crate with its state machine, one folder here and one row in
+//! `registry`. A session is made of state machines and is one itself: its input comes with the time, and its events and
+//! output are polled.
 
 mod audio;
 mod carrier;
@@ -176,7 +177,7 @@ pub trait SessionsOnRequest {
     fn claim(&mut self, now: Now, conn: ConnId, claim: &Claim);
     /// Returns the answer to a message for a session that has ended; `None` if no such session is remembered.
     fn answer_for_past(&mut self, now: Now, conn: ConnId, message: &Message) -> Option<Message>;
-    /// Takes news of another worker about a path.
+    /// Handles news from another worker about a path.
     fn hear(&mut self, news: &PathNews);
     /// Returns the next change that another worker must learn of, after [`SessionsOnRequest::claim`] and
     /// [`Demux::forget`].

@@ -16,7 +16,7 @@ use crate::mail::SessionSettings;
 /// An event of a player.
 #[derive(Debug)]
 pub enum LoadEvent {
-    /// The server has consented.
+    /// The server has accepted the request to play.
     Ready,
     /// The player needs another byte stream to the same server, instead of the last one.
     Reconnect,
@@ -88,7 +88,7 @@ pub trait LoadPlayer: Debug + Send {
     fn poll_event(&mut self) -> Option<LoadEvent>;
     /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Closes the connection in the way of its protocol.
+    /// Closes the connection as its protocol requires.
     fn close(&mut self, now: Instant);
 }
 
@@ -123,7 +123,7 @@ impl PulledPlayer {
                     self.events.push_back(LoadEvent::Unit { is_video, place: 0, payload: unit.payload });
                 }
             }
-            // The load generator plays live streams.
+            // The load generator plays only live streams, no files.
             Media::Mp4(_) | Media::Mp4Index { .. } => {
                 self.events.push_back(LoadEvent::Closed("the body is a file".to_owned()))
             }
@@ -167,7 +167,7 @@ impl LoadPlayer for PulledPlayer {
                     self.events.push_back(LoadEvent::Unit { is_video, place: 0, payload: unit.payload });
                 }
                 ClientEvent::Begun | ClientEvent::Dropped(_) | ClientEvent::ClockNews(_) => {}
-                // The load generator measures the server named in its target.
+                // The load generator measures the server named in its target, so it follows no redirect.
                 ClientEvent::NextServer(_) | ClientEvent::Disconnect => {
                     self.events.push_back(LoadEvent::Closed("the server redirects".to_owned()));
                 }

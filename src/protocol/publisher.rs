@@ -1,4 +1,5 @@
-//! Publishers for the load generator: they speak like pushes, and are given FLV bodies.
+//! Publishers for the load generator: they use the protocols as pushes do, and the load generator gives them FLV
+//! bodies.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::types::StreamId;
 /// An event of a publisher.
 #[derive(Debug)]
 pub enum PublisherEvent {
-    /// The server has consented.
+    /// The server has accepted the request to publish.
     Ready,
     /// The publisher needs another byte stream to the same server, instead of the last one.
     Reconnect,
@@ -44,7 +45,7 @@ pub trait LoadPublisher: Debug + Send {
     fn carries(&self, _kind: TagKind) -> bool {
         true
     }
-    /// Notes that the byte stream of a publisher that also has datagrams has ended.
+    /// Notes that the byte stream has ended, for publishers that also use datagrams.
     fn handle_end(&mut self, now: Instant);
     /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);
@@ -58,7 +59,7 @@ pub trait LoadPublisher: Debug + Send {
     fn poll_event(&mut self) -> Option<PublisherEvent>;
     /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Closes the connection in the way of its protocol.
+    /// Closes the connection as its protocol requires.
     fn close(&mut self, now: Instant);
 }
 
@@ -144,7 +145,7 @@ impl<P: Package> FlvMux<P> {
     }
 }
 
-/// Makes a grant for the beginning of a stream, as the mappings need it.
+/// Makes a grant for the beginning of a stream, because the mappings begin with a grant.
 pub(super) fn grant() -> Grant {
     #[allow(clippy::expect_used, reason = "the defaults are checked by a test of theirs")]
     let settings = Arc::new(AppSettings::defaults("bench").expect("the defaults of an application"));

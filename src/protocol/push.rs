@@ -1,4 +1,4 @@
-//! The common part of all pushes: the progress of an attempt and its reports to control.
+//! The common part of all pushes: the state of an attempt, and the reports about it to control.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -28,13 +28,13 @@ impl Attempt {
         self.events.push_back(Event::Order(OrderEvent::Push(PushState::Preparing)));
     }
 
-    /// Notes that the target accepts the stream, and attaches it in this format.
+    /// Notes that the target accepts the stream, and subscribes to the stream in this format.
     pub(super) fn broadcast(&mut self, now: Instant, format: Format) {
         self.attach(format);
         self.broadcasting(now);
     }
 
-    /// Attaches the stream in this format, before the target accepts it.
+    /// Subscribes to the stream in this format, before the target accepts it.
     pub(super) fn attach(&mut self, format: Format) {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
     }
@@ -56,7 +56,7 @@ impl Attempt {
         self.ending = true;
     }
 
-    /// Ends the attempt; the first reason counts.
+    /// Ends the attempt, unless it has ended already.
     pub(super) fn end(&mut self, reason: &str) {
         let state = match (self.ending, self.broadcasting) {
             (true, _) => PushState::Finished,

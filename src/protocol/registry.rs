@@ -40,7 +40,7 @@ pub(super) static PROTOCOLS: &[&Protocol] = &[
     &super::samples::file_sink::PROTOCOL,
 ];
 
-/// The settings' keys of all protocols and of the server.
+/// The keys of all settings: those of the protocols and those of the server itself.
 static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| Schema::new(PROTOCOLS.iter().map(|protocol| protocol.section)));
 
@@ -114,7 +114,7 @@ pub(super) fn room_view(room: &StreamKey) -> Option<Target> {
     PROTOCOLS.iter().find_map(|protocol| protocol.room_view).map(|target| target(room))
 }
 
-/// Returns the names in the ready line, in order.
+/// Returns the names of listeners, ports and missing features in the order of the ready line.
 pub fn listener_names() -> impl Iterator<Item = &'static str> {
     let absent = PROTOCOLS.iter().flat_map(|protocol| protocol.absent).copied();
     let listeners = Listener::all().filter(|listener| listener.beside.is_none());
@@ -126,7 +126,7 @@ pub(super) fn ice_servers(ask: &IceAsk<'_>) -> Vec<IceServer> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.ice_servers).flat_map(|servers| servers(ask)).collect()
 }
 
-/// Returns the addresses of this machine that the settings leave to be looked up.
+/// Returns the addresses of this machine that must be looked up because the settings do not give them.
 pub fn lookups(server: &ServerSettings) -> BTreeSet<Lookup> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.lookups).flat_map(|lookups| lookups(server)).collect()
 }
@@ -136,7 +136,7 @@ pub(super) fn media_addresses(server: &SessionSettings) -> Vec<MediaAddress> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.media).flat_map(|media| media(server)).collect()
 }
 
-/// Returns the catalogues of the protocols whose connections have figures.
+/// Returns the catalogues of connection figures, one for each protocol that has them.
 pub fn catalogues() -> impl Iterator<Item = &'static Catalogue> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.statistics)
 }
@@ -153,13 +153,13 @@ pub fn publish_url(host: &str, addresses: &Addresses, key: &StreamKey) -> String
     publish().map_or_else(String::new, |publish| (publish.url)(host, addresses.port(publish.listener), key))
 }
 
-/// Returns the address for encoders: unspecified, unless the listener has one of its own.
+/// Returns the address to which encoders publish: the unspecified one, unless the listener has an address of its own.
 #[must_use]
 pub fn publish_address(addresses: &Addresses) -> Option<IpAddr> {
     addresses.get(publish()?.listener).map(|address| address.ip())
 }
 
-/// Returns the port for encoders.
+/// Returns the port to which encoders publish.
 #[must_use]
 pub fn publish_port(addresses: &Addresses) -> Option<u16> {
     addresses.port(publish()?.listener)

@@ -126,14 +126,14 @@ pub struct Listener {
     pub manages: bool,
     /// True if publishers use the listener; a part of all connections is reserved for it.
     pub publishers: bool,
-    /// The shared port whose datagrams the connections carry. Each worker then listens at the number of its UDP
-    /// socket, and keeps the connections that it accepts, except those that belong to other workers' sessions
-    /// ([`super::Carrier::hand_over`]).
+    /// The shared UDP port whose datagrams the listener's connections carry, if there is one. Each worker then listens
+    /// at the port number of its UDP socket, and keeps the connections that it accepts, except those that belong to
+    /// sessions of other workers ([`super::Carrier::hand_over`]).
     pub beside: Option<&'static str>,
     /// Role of the listener at ports that several protocols share.
     pub(super) first_bytes: FirstBytes,
-    /// Returns the address; `None` if the listener is off. Of a listener that belongs to a shared port (`beside`),
-    /// the address itself is not used.
+    /// Returns the address; `None` if the listener is off. If the listener belongs to a shared port (`beside`), only
+    /// this matters, and the address is not used.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
     pub(super) begin: fn(Now, SocketAddr, Seed) -> Box<dyn Session>,
@@ -204,7 +204,7 @@ pub struct Port {
     /// True if publishers use the port, as for a [`Listener`].
     pub publishers: bool,
     /// Returns true if the settings give each worker a port number of its own, counted up from the first; the ready
-    /// line then lists them. `None` if all workers always have the same one.
+    /// line then lists all of them. `None` if all workers always share one number.
     pub(super) of_each_worker: Option<fn(&ServerSettings) -> bool>,
     /// Returns the address, as for a [`Listener`].
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
@@ -232,7 +232,7 @@ impl Port {
     }
 }
 
-/// Compares names, which are unique.
+/// Compares the names of the ports, which are unique.
 impl PartialEq for Port {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -388,14 +388,15 @@ pub(super) struct Outbound {
 
 /// The part of a target that only its protocol understands.
 pub(super) trait Request: Debug + Send + Sync {
-    /// True if a server like this one with these addresses, asked at `port`, would take the request for its stream
-    /// `key`.
+    /// True if this request means the stream `key` when it is sent to port `port` of a server of our kind that has
+    /// these addresses.
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
-    /// Makes the session of a push, if the protocol has pushes; `via` lists the streams that this one went through, ending with itself.
+    /// Makes the session of a push, if the protocol has pushes. `via` lists the streams through which this one was
+    /// forwarded, and ends with this stream itself.
     fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
         None
     }
-    /// Makes the session of a pull that is not a client of a server.
+    /// Makes the session of a pull that needs no server, such as the view of a room.
     fn session(&self) -> Option<Box<dyn Session>> {
         None
     }

@@ -51,7 +51,7 @@ pub struct About {
 pub trait Session: Debug + Send {
     /// Handles an answer or news of the worker.
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>);
-    /// Closes in the way of the protocol; `reason` is for the log.
+    /// Closes the session as its protocol requires; `reason` is for the log.
     fn close(&mut self, ctx: &Context<'_>, reason: &str);
     /// Returns the next event for the worker.
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event>;
@@ -78,8 +78,8 @@ pub trait Session: Debug + Send {
     fn carrier(&mut self) -> Option<&mut dyn Carrier> {
         None
     }
-    /// Returns the sink for whole units, if the session takes them. If not, the worker writes the bytes packaged by its format to the byte
-    /// stream.
+    /// Returns the sink for whole units, if the session takes them. If not, the worker writes units to the byte stream,
+    /// as bytes in the subscription's format.
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
         None
     }
@@ -137,17 +137,18 @@ pub struct To {
 }
 
 impl To {
-    /// The peer of the only path.
+    /// The peer of the session's only path.
     pub const PEER: Self = Self { path: PathId(0), remote: None, last: false };
 
-    /// Returns a peer of the only socket; `None` for the one that it is connected to.
+    /// Returns the destination `peer` over the session's only socket; `None` means the peer to which the socket is
+    /// connected.
     #[must_use]
     pub fn of_socket(peer: Option<SocketAddr>) -> Self {
         Self { remote: peer.map(Remote::of), ..Self::PEER }
     }
 }
 
-/// Returns the logs of a subscription's packets, if its format is one of packets ([`crate::hub::Package::logs`]).
+/// Returns the packet logs of a subscription, if its format makes packets ([`crate::hub::Package::logs`]).
 pub type Logs<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn PacketLogs>;
 
 /// A session over datagrams. Its paths may change: a shared port may route another address to it, and it may open and close sockets of its
@@ -166,7 +167,7 @@ pub trait DatagramPeer {
 /// A session that takes whole units: either it must keep sent units until they have arrived, or it is a sink without
 /// a connection.
 pub trait UnitSink {
-    /// True if there is room for a unit. If false, the subscription's cursor stays, and lags.
+    /// True if there is room for a unit. If false, the subscription does not advance, and falls behind the stream.
     fn has_room(&self) -> bool;
     /// Takes a unit of a stream to which the session is subscribed.
     fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>);

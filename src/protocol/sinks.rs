@@ -37,16 +37,18 @@ pub type Query = [(String, String)];
 /// The meaning of request parameters for the blobs of a sink.
 #[derive(Debug, Clone, Copy)]
 pub struct Params {
-    /// Returns the progress that the parameters require of a growing blob; `None` if they require none.
+    /// Returns the segment and part that a growing playlist must have reached to answer the request; `None` if the
+    /// parameters require none.
     pub wants: fn(&Query) -> Option<Progress>,
     /// Returns the name of the blob to serve instead of the named one; `None` to serve the named one.
     pub in_place: fn(&str, &Query) -> Option<String>,
-    /// Returns the protocol under which the requester of the blob counts as a viewer; `None` for that of the blob.
+    /// Returns the protocol under which the requester of the blob counts as a viewer; `None` for the protocol of the
+    /// blob itself.
     pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
     /// Returns the form of a blob for one viewer, at this date in milliseconds on the blob's clock; `None` to serve the blob itself. Called
     /// also for requests without parameters.
     pub tailor: fn(&Requested<'_>, &Bytes, u64) -> Option<Tailored>,
-    /// Returns the status and text with which to refuse the parameters, if they are invalid or too long to be repeated.
+    /// Returns the status and text of a refusal if the parameters are invalid or too long to be repeated.
     pub refuse: fn(&Requested<'_>) -> Option<(u16, &'static str)>,
 }
 
@@ -82,7 +84,7 @@ pub struct BlobRoot {
 }
 
 impl BlobRoot {
-    /// Returns the name of a blob in the folder, relative to `streams`. No request has such a path.
+    /// Returns the name of a blob in the folder, relative to `streams`. No request can have such a path.
     pub(super) fn blob(&self, file: &str) -> String {
         format!("../{}/{file}", self.name)
     }
@@ -99,19 +101,19 @@ pub struct SinkKind {
     pub name: &'static str,
     /// Returns true if an application enables the sink.
     pub is_enabled: fn(&AppSettings) -> bool,
-    /// Returns the id of the stream whose sink is begun by a request for this blob (a path below the application's
-    /// `streams`). `None` if the sink makes no such blob, or is begun by another request.
+    /// Returns the id of the stream for which a request for this blob (a path below the application's `streams`) begins
+    /// the sink. `None` if the sink makes no such blob, or is begun by another request.
     pub stream_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
     /// The folder, beside `streams`, of the sink's blobs; `None` if they are in `streams` itself.
     pub root: Option<&'static BlobRoot>,
     /// Returns the stream to which a file of this name, below the application's `streams`, belongs: a file that the
     /// sink has made and that is no longer in memory.
     pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
-    /// Returns the path of such a file below `webapps`, by the application's name, if it differs from the path in its
-    /// name.
+    /// Returns the path below `webapps` at which a file of [`SinkKind::file_of`] is kept, if that differs from the path
+    /// in its name. The first parameter is the application's name.
     pub kept_at: fn(&str, &AppSettings, &str) -> Option<Vec<String>>,
-    /// Returns the work that removes everything that the sink keeps of an ended stream, by the name of its playlists
-    /// without their endings.
+    /// Returns the work that removes everything that the sink keeps of an ended stream. The parameters are the
+    /// application with its settings, and the name of the stream's playlists without extension.
     pub forgets: fn(&str, &AppSettings, &str) -> Option<ArchiveWork>,
     /// Returns true if the sink begins with the stream, because its output is wanted before any request.
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
@@ -119,19 +121,20 @@ pub struct SinkKind {
     /// because the output is no longer protected as the application requires. Other changes apply only to sinks that
     /// begin later.
     pub is_outdated: fn(&AppSettings, &AppSettings) -> bool,
-    /// Returns the blob that announces this one, and its progress once this one exists. `None` if the blob is announced only once it
-    /// exists.
+    /// Returns the playlist that announces this blob before it exists, and the progress that the playlist has once the
+    /// blob exists. `None` if the blob is announced only once it exists.
     pub part_of: fn(&str) -> Option<(String, Progress)>,
     /// Set if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
     /// rendition, or if the function returns true: the list of a single rendition names more than that.
     pub ladder: Option<fn(&AppSettings) -> bool>,
     /// True if requests for the sink's blobs do not count as watching the stream, and start no stream.
     pub is_glance: bool,
-    /// Returns the protocol under which viewers of this blob are counted, before it exists.
+    /// Returns the protocol under which viewers of this blob are counted while the blob does not exist yet.
     pub viewers: fn(&str) -> &'static str,
     /// The meaning of request parameters.
     pub params: Params,
-    /// Creates the session for one stream. It requests its tracks by [`super::SubscriptionEvent::Attach`].
+    /// Creates the session for one stream. The session subscribes to the stream by
+    /// [`super::SubscriptionEvent::Attach`].
     pub begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
 }
 
@@ -196,18 +199,19 @@ pub fn is_enabled(app: &AppSettings, kind: &str) -> bool {
     enabled(app).any(|enabled| enabled.name == kind)
 }
 
-/// Returns the blob that announces this one before it exists, and its progress once this one exists.
+/// Returns the playlist that announces a blob before it exists, and the progress that the playlist has once the blob
+/// exists.
 #[must_use]
 pub fn part_of(app: &AppSettings, blob: &str) -> Option<(String, Progress)> {
     enabled(app).find_map(|kind| (kind.part_of)(blob))
 }
 
-/// Returns the parameters' meanings for the sinks of an application.
+/// Returns the meanings of request parameters for the sinks of an application; none if the request has no parameters.
 fn params<'a>(app: &'a AppSettings, query: &'a Query) -> impl Iterator<Item = &'static Params> + 'a {
     enabled(app).filter(|_| !query.is_empty()).map(|kind| &kind.params)
 }
 
-/// Returns the progress that a request requires of a growing blob.
+/// Returns the segment and part that a growing playlist must have reached to answer a request.
 #[must_use]
 pub fn wanted(app: &AppSettings, query: &Query) -> Option<Progress> {
     params(app, query).find_map(|params| (params.wants)(query))
@@ -219,8 +223,8 @@ pub fn in_place(app: &AppSettings, name: &str, query: &Query) -> Option<String> 
     params(app, query).find_map(|params| (params.in_place)(name, query))
 }
 
-/// Returns the protocol under which the requester of a blob counts as a viewer, by the parameters of the request; `None` for that of the
-/// blob.
+/// Returns the protocol under which the requester of a blob counts as a viewer, by the parameters of the request;
+/// `None` for the protocol of the blob itself.
 #[must_use]
 pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
     params(app, query).find_map(|params| (params.viewers)(app, name, query))

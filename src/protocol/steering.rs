@@ -25,7 +25,7 @@ use crate::types::WorkerId;
 pub struct Binding<'a> {
     /// The address.
     pub address: SocketAddr,
-    /// The addresses of the machine.
+    /// The addresses of this machine's network interfaces.
     pub hosts: &'a [IpAddr],
     /// Number of workers that are bound to the address; 1 if the port belongs to this worker alone.
     pub workers: u16,

@@ -64,7 +64,7 @@ impl Tailored {
         self.edit.is_some()
     }
 
-    /// Counts the text's blocks in `held` for as long as anything holds them.
+    /// Makes `held` count the text's blocks for as long as anything refers to them.
     pub(super) fn counted_in(self, held: &OwnText) -> Self {
         Self { held: held.clone(), ..self }
     }

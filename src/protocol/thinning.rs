@@ -28,15 +28,15 @@ const LAYERS_AT: Duration = Duration::from_millis(350);
 const ALL_AT: Duration = Duration::from_millis(500);
 /// Maximum queue time when the next key frame arrives.
 const LEFT_AT_KEY: Duration = Duration::from_millis(120);
-/// Number of recent key frames, the longest of which counts.
+/// Number of recent key frames among which the one that took longest counts.
 const KEYS: usize = 3;
 /// Maximum time counted for a key frame.
 const KEY_TIME_MAX: Duration = Duration::from_secs(4);
 /// Minimum time for which unreferenced pictures are left out; doubled if it was too short.
 const SPARSE: Duration = Duration::from_secs(3);
 const SPARSE_MAX: Duration = Duration::from_secs(48);
-/// Maximum queue time at which all pictures are tried again; then the time within which trouble makes that trial a
-/// failure.
+/// Maximum queue time at which all pictures are sent again, as a trial. If the queue grows within the time `TRIAL`, the
+/// trial has failed.
 const CALM_AT: Duration = Duration::from_millis(50);
 const TRIAL: Duration = Duration::from_secs(8);
 /// Time from the first referenced picture left out until a key frame is requested; doubled each time, because a key frame goes to all
@@ -49,13 +49,13 @@ const IDLE: Duration = Duration::from_millis(350);
 /// Wait between two probes of an idle path; doubled after each unsuccessful probe.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 const PROBE_AFTER_MAX: Duration = Duration::from_secs(32);
-/// Rate of a probe as a multiple of the known rate; then the divisor of the known rate for the least rise that counts
-/// as a success: a fifth.
+/// Rate of a probe as a multiple of the known rate. A probe has succeeded if the known rate then rises by at least one
+/// part in `RISES_BY`: a fifth.
 const PROBE_TIMES: u64 = 2;
 const RISES_BY: u64 = 5;
 /// Time for which a viewer counts as thinned after the last picture was left out.
 const RECENTLY: Duration = Duration::from_secs(10);
-/// Time since the last request after which [`KEY_AFTER`] applies again.
+/// Time without a key frame request after which the wait begins with [`KEY_AFTER`] again.
 const KEY_FORGIVEN: Duration = Duration::from_secs(30);
 
 /// The load on a viewer's path.
@@ -83,8 +83,8 @@ pub(super) struct Thinning {
     received: Received,
     /// Time that the last key frame took on the path.
     key_time: Duration,
-    /// Times that the last key frames took on the path; then the instant of the last key frame, and its interval
-    /// from the one before.
+    /// Times that the last key frames took on the path. `key_at` is the instant of the last key frame, and `gop` its
+    /// interval from the one before.
     key_times: [Duration; KEYS],
     key_at: Option<Instant>,
     gop: Option<Duration>,
@@ -126,7 +126,8 @@ impl Default for Thinning {
 }
 
 impl Thinning {
-    /// True if queued pictures should be dropped before a key frame is queued, which makes them useless.
+    /// True if queued pictures should be dropped before a key frame is queued, because the key frame makes them
+    /// useless.
     pub(super) fn is_full(load: Load) -> bool {
         load.budget.is_some() && load.queued > ALL_AT
     }

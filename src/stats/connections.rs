@@ -65,8 +65,8 @@ pub trait Figures: Debug + Send + Sync {
     fn reception(&self) -> Option<Reception> {
         None
     }
-    /// Returns the figures of a viewer for the list of clients that the reference has, measured at `_wall_ms`, in Unix
-    /// milliseconds. `None` if the reference does not list clients of this protocol.
+    /// Returns the figures of a viewer for the reference server's list of clients, measured at `_wall_ms`, in Unix
+    /// milliseconds. `None` if that list has no clients of this protocol.
     fn client(&self, _wall_ms: u64) -> Option<serde_json::Map<String, serde_json::Value>> {
         None
     }

@@ -1,6 +1,6 @@
-//! Figures of the machine and of this process, at most a second old.
+//! Figures of this machine and of this process, at most a second old.
 
-/// Figures of the machine and of this process. Sizes are in bytes.
+/// Figures of this machine and of this process. Sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostFigures {
     /// Share of memory that is not available for new work.
@@ -54,7 +54,7 @@ pub struct DiskFigures {
     pub usable: u64,
 }
 
-/// Totals of the machine's network interfaces, without loopback.
+/// Totals of this machine's network interfaces, without loopback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetworkFigures {
     /// Bits sent per second, averaged over five seconds.

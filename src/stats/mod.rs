@@ -276,7 +276,7 @@ pub struct ControlFigures {
     pub store_failures: u64,
     /// Changes waiting for the disk.
     pub store_waiting: usize,
-    /// Used memory of the machine, in percent.
+    /// Used memory of this machine, in percent.
     pub memory_percent: u8,
     /// File system of the home folder.
     pub disk: DiskFigures,

@@ -66,7 +66,7 @@ pub(in crate::io) trait Machine {
 /// An action for the driver.
 #[derive(Debug)]
 pub(in crate::io) enum Output {
-    /// No action for the driver, because the machine's owner has carried it out itself. More actions may follow.
+    /// No action for the driver, because the state machine's owner has carried it out itself. More actions may follow.
     Done,
     /// Connect; the outcome is reported to [`Machine::handle_path`].
     Connect {

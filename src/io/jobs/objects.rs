@@ -86,7 +86,7 @@ impl<'a> Remote<'a> {
         Ok(Self { agent, bucket, credentials, settings, name: &work.name })
     }
 
-    /// Returns the header fields with which the object is created.
+    /// Returns the header fields of the request that creates the object.
     fn fields(&self) -> Fields {
         let settings = self.settings;
         let all = [

@@ -7,7 +7,6 @@
 //! 1. The content is determined from the file alone. A fragment torn by a crash is cut off.
 //! 2. The index is written, and after it the few bytes that make it valid.
 //! 3. The file is renamed to its final name.
-//! 3. The file gets its name.
 
 mod mp4;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The peers of a thread of the load generator, in the form in which the driver drives them. Peers get their input
-//! with the time after the read. Each peer has a queue of output. The outcomes of the peers are kept.
+//! The peers of a thread of the load generator, as a [`Machine`] for the driver. Peers get their input together with
+//! the time after the read. Each peer has a queue of output. The outcomes of the peers are kept.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

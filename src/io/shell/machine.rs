@@ -1,4 +1,4 @@
-//! A worker in the form in which the driver drives it, and the receivers of the worker's outputs.
+//! The worker as a [`Machine`] for the driver, and the receivers of the worker's outputs.
 
 use std::io;
 use std::net::SocketAddr;

@@ -27,7 +27,7 @@ pub(in crate::io) struct Configs {
     pub(in crate::io) plain: Arc<ServerConfig>,
     /// For outgoing connections. The name of the server is always verified.
     pub(in crate::io) client: Arc<ClientConfig>,
-    /// Time at which the first certificate of the chain to expire will expire, in Unix milliseconds.
+    /// The earliest time at which a certificate of the chain expires, in Unix milliseconds.
     pub(in crate::io) expires_ms: Option<u64>,
 }
 

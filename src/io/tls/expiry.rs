@@ -44,7 +44,7 @@ impl Expiry {
     }
 }
 
-/// Returns the time at which the first certificate of a chain to expire will expire, in Unix milliseconds.
+/// Returns the earliest time at which a certificate of the chain expires, in Unix milliseconds.
 pub(super) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<u64> {
     chain.iter().filter_map(|certificate| not_after_ms(certificate)).min()
 }

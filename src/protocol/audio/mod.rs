@@ -22,7 +22,7 @@ use super::{FormatKind, Session};
 use crate::config::AppSettings;
 use crate::types::Now;
 
-/// Returns the description of the limitation if this build has no FDK AAC encoder; `None` if it has.
+/// Returns a text for users that says that this build has no FDK AAC encoder; `None` if it has one.
 #[must_use]
 pub const fn lack() -> Option<&'static str> {
     if Target::Aac(0).can_encode() {
@@ -34,7 +34,7 @@ pub const fn lack() -> Option<&'static str> {
     )
 }
 
-/// Audio's row in [`super::registry`].
+/// The row of derived audio in [`super::registry`].
 pub(super) static PROTOCOL: Protocol =
     Protocol { section: &settings::SECTION, derivations: &[&TO_OPUS, &TO_AAC, &SILENCE], ..Protocol::NONE };
 

@@ -54,7 +54,7 @@ const BITRATES: (u32, u32) = (24_000, 320_000);
 /// Transcoders per core; each needs about a hundredth of a core.
 const TRANSCODERS_PER_CORE: usize = 32;
 
-/// The settings' [`crate::config::Section`].
+/// The `audio.*` settings as a section of the configuration.
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,

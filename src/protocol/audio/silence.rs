@@ -1,4 +1,5 @@
-//! Silence as a session: it receives the units of the video track for their times, and publishes silence in step with them.
+//! Silence as a session: it publishes silent audio in step with a video track, whose units it receives only for their
+//! times.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
-/// Milliseconds of video without audio after which silence begins, because a publisher's audio may begin after its video.
+/// Milliseconds of video without audio after which silence begins. Before that, the publisher's audio may still begin.
 const WAIT_MS: i64 = 1000;
 
 /// The producer of silence.

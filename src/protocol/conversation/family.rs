@@ -1,4 +1,4 @@
-//! Events for other sessions and news of them: sessions that a session creates, and those that it sends messages.
+//! Events and news between sessions: a session can create other sessions and send messages to sessions.
 
 use std::any::Any;
 
@@ -22,7 +22,7 @@ pub enum FamilyEvent {
         child: Handle,
         /// The name of the port.
         port: &'static str,
-        /// The purpose, as in [`crate::protocol::Wanted::what`].
+        /// The purpose of the session, as in [`crate::protocol::Wanted::what`].
         what: Box<dyn Any + Send>,
         /// True if the session continues after its parent has ended.
         outlives: bool,

@@ -1,8 +1,8 @@
-//! The conversation of a session and its worker: an [`Event`] goes to the worker, a [`Reply`] comes back.
+//! The conversation of a session with its worker: the session sends [`Event`]s, and the worker answers with [`Reply`]s.
 //!
 //! Both are nested by subject, with a file for each: [`publication`], [`subscription`], [`request`], [`order`],
-//! [`family`], [`port`], [`path`]. A session matches the subjects that it uses and ignores the others as a whole, so
-//! a new variant affects only the sessions that use it, and the worker's file for its subject.
+//! [`family`], [`port`], [`path`]. A session matches the subjects that it uses and ignores the others as a whole, so a
+//! new variant affects only the sessions that use it, and the worker's file for its subject.
 
 mod family;
 mod order;
@@ -30,7 +30,7 @@ pub enum Event {
     Publication(Handle, PublicationEvent),
     /// An event of the subscription with this handle.
     Subscription(Handle, SubscriptionEvent),
-    /// A request of the peer to be answered by control or with the worker's blobs.
+    /// A request of the peer, to be answered by control, or by the worker from its blobs.
     Request(RequestEvent),
     /// Blocking work; answered by [`Reply::Job`].
     Job(Job),

@@ -19,13 +19,13 @@ pub struct PublishAsk {
     pub user_agent: String,
     /// Parameters after the key.
     pub params: Params,
-    /// The streams through which this one was forwarded.
+    /// The nodes and streams through which this stream was forwarded, each as `node/app/id`.
     pub via: Vec<String>,
     /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
     /// milliseconds.
     pub zero_ms: Option<i64>,
-    /// True if a page of another origin makes the request. The address of this machine then does not identify the
-    /// requester.
+    /// True if a web page of another origin makes the request. A client address of this machine then does not prove
+    /// that the requester is local.
     pub of_foreign_page: bool,
 }
 
@@ -38,9 +38,9 @@ pub enum PublicationEvent {
     Over(Departure),
     /// A unit of the stream.
     Unit {
-        /// The tracks of the stream, including the track of the unit.
+        /// The unit.
         unit: AccessUnit,
-        /// The tracks of the stream, including the unit's.
+        /// The tracks of the stream, including the track of the unit.
         tracks: Arc<Tracks>,
     },
     /// Number of units dropped since the last report, because they could not be used.

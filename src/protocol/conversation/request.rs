@@ -9,41 +9,41 @@ use crate::auth::access::Params;
 use crate::mail::{CallEvent, CallNews, NoSubscription, Progress, Question, Sought, UploadGrant, UploadNews};
 use crate::types::{StreamId, StreamKey};
 
-/// A request of a viewer that watches by separate requests.
+/// A request of a viewer who watches by separate requests, as with HLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     /// The stream.
     pub stream: StreamId,
-    /// The protocol, as viewers are counted.
+    /// The name of the protocol under which the viewer is counted.
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// The viewer's former identity.
+    /// The identity that the viewer had before its player sent the cookie, if it had another one.
     pub former: Option<String>,
     /// Parameters of the request, for hooks, if this is the viewer's first request.
     pub params: Params,
 }
 
-/// A request of a viewer that watches by separate requests, before it is answered.
+/// The question whether a viewer who watches by separate requests may get the requested file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassAsk {
     /// The stream, if known.
     pub stream: Option<StreamId>,
-    /// The stream of the blob that is requested, by which its viewers are counted.
+    /// The stream of the requested blob; the requester counts as its viewer.
     pub watched: Option<StreamId>,
     /// True if the request is not for media but for information about the stream.
     pub is_glance: bool,
     /// The application, and the id of the stream or the name of the file.
     pub key: StreamKey,
-    /// The protocol, as viewers are counted.
+    /// The name of the protocol under which the viewer is counted.
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// The viewer's former identity.
+    /// The identity that the viewer had before its player sent the cookie, if it had another one.
     pub former: Option<String>,
     /// Path below the application's `streams`.
     pub file: String,
-    /// True for the second check of an admitted request, made when there is a response to send.
+    /// True for the second check of a request that was admitted for now, made once the file is found.
     pub found: bool,
     /// Parameters of the request.
     pub params: Params,
@@ -61,7 +61,7 @@ pub struct WantedBlob {
     pub key: StreamKey,
     /// The path below the application's `streams`.
     pub name: String,
-    /// The progress that the blob must have made.
+    /// The segment and part that the blob, a playlist, must have reached.
     pub progress: Progress,
     /// The kind of sink that makes the blob, if the request should begin one.
     pub sink: Option<&'static str>,
@@ -72,27 +72,29 @@ pub struct WantedBlob {
 pub enum RequestEvent {
     /// Address of the client that makes the following requests through the peer, a trusted proxy.
     Client(IpAddr),
-    /// A request of the API; answered by [`RequestNews::Response`], or by [`RequestNews::TakeBody`] if its body waits.
+    /// A request of the API; answered by [`RequestNews::Response`], or by [`RequestNews::TakeBody`] if the request's
+    /// body has not been read yet and is accepted.
     Rest {
         /// The request.
         request: Box<crate::http::Request>,
         /// True if the request was sent over TLS.
         secure: bool,
     },
-    /// The same as [`Self::Rest`], repeated each second while a client listens; never with a body.
+    /// A request of the API like [`Self::Rest`], repeated each second while a client listens; never with a body.
     Feed {
         /// The request.
         request: Box<crate::http::Request>,
         /// True if the request was sent over TLS.
         secure: bool,
     },
-    /// Asks whether another node should answer the request; answered by [`RequestNews::Response`]: 307 with that node's address, or 204.
+    /// Asks whether another node should answer the request; answered by [`RequestNews::Response`]: 307 with the address
+    /// of that node, or 204 if this node should answer.
     Locate(Sought),
     /// A call of the API from another node; answered by [`RequestNews::Response`].
     NodeCall(Box<::relay::Call>),
     /// The outcome of an upload granted to the session ([`RequestNews::Upload`]).
     Upload(UploadNews),
-    /// A question about a stream; answered by [`RequestNews::Response`], with credentials left out.
+    /// A question about a stream; answered by [`RequestNews::Response`], which contains no credentials.
     Ask {
         /// The stream.
         key: StreamKey,
@@ -119,8 +121,8 @@ pub enum RequestEvent {
     Call(CallEvent),
     /// Awaits a stream that is not live; answered once by [`RequestNews::StreamBegun`].
     Await(StreamKey),
-    /// Awaits a blob of a live stream and its progress, starting the sink that makes it if needed; answered once by [`RequestNews::Blob`],
-    /// after [`BLOB_WAIT`] at the latest.
+    /// Awaits a blob of a live stream, and the segment and part that it must have reached. Starts the sink that makes
+    /// the blob if needed. Answered once by [`RequestNews::Blob`], after [`BLOB_WAIT`] at the latest.
     AwaitBlob(WantedBlob),
     /// Asks whether a viewer may have the requested file; answered by [`RequestNews::Pass`].
     Pass(Box<PassAsk>),
@@ -135,10 +137,11 @@ pub enum RequestEvent {
 pub enum RequestNews<'a> {
     /// The answer to [`RequestEvent::Rest`], [`RequestEvent::NodeCall`], [`RequestEvent::Locate`] and [`RequestEvent::Ask`].
     Response(crate::http::Response),
-    /// The answer to [`RequestEvent::Rest`] if the request's body is a file that may be sent: [`RequestEvent::Upload`] reports the outcome,
-    /// and [`RequestNews::Response`] follows.
+    /// The answer to [`RequestEvent::Rest`] if the request's body is a file that control accepts. The session reports
+    /// the outcome by [`RequestEvent::Upload`], and [`RequestNews::Response`] follows.
     Upload(UploadGrant),
-    /// The answer to [`RequestEvent::Rest`] if the request's body waits and is accepted: the request must be repeated with the body.
+    /// The answer to [`RequestEvent::Rest`] if the request's body has not been read yet and is accepted: the session
+    /// reads it and repeats the request with the body.
     TakeBody,
     /// The answer to [`RequestEvent::AwaitBlob`]: the blob exists, or is no longer awaited.
     Blob,

@@ -21,9 +21,9 @@ pub struct PlayAsk {
     pub origin: String,
     /// If the subscriber is a node, that node and the nodes that are fed by its copy of the stream.
     pub via: Vec<String>,
-    /// True if a main track with live subtracks should be answered by [`SubscriptionNews::Subtracks`], after which
-    /// each of its streams is requested under another handle. If false, the first subtrack replaces a main track
-    /// without media.
+    /// True if the session can play several streams. If the requested stream is a main track with live subtracks, the
+    /// session then gets [`SubscriptionNews::Subtracks`] and requests each of these streams under another handle. If
+    /// false, a main track without media is replaced by its first subtrack.
     pub takes_subtracks: bool,
 }
 
@@ -32,16 +32,18 @@ pub struct PlayAsk {
 pub enum SubscriptionEvent {
     /// Asks to play; answered by [`SubscriptionNews::Verdict`].
     Subscribe(PlayAsk),
-    /// Subscribes to the stream for which the session was ordered (a push, a sink), in this format; answered likewise.
+    /// Subscribes to the stream for which the session was ordered (a push, a sink), in this format; answered by
+    /// [`SubscriptionNews::Verdict`], too.
     Attach(Format),
     /// Selects other tracks from the next key frame on; until then the present ones are sent.
     Select(Selection),
-    /// The peer needs a key frame of this video track to go on; `None` for the track that the subscription starts at.
+    /// The peer needs a key frame of this video track to continue; `None` for the track with which the subscription
+    /// starts.
     KeyFrameNeeded(Option<TrackId>),
-    /// A track is about to begin: a key frame is requested if the newest one is old. `None` means the track with
-    /// which the subscription starts.
+    /// The session is about to begin a track: the publisher is asked for a key frame if the newest one is old. `None`
+    /// means the track with which the subscription starts.
     KeyFrameSoon(Option<TrackId>),
-    /// The number of viewers of a node's copy, replacing the one last reported.
+    /// The number of viewers of the copy at the subscribing node. It replaces the number last reported.
     Audience(::relay::Viewers),
     /// Pauses (`true`) or resumes. While paused nothing is sent.
     Pause(bool),
@@ -57,7 +59,7 @@ pub enum SubscriptionNews<'a> {
     Verdict(Result<&'a Tracks, NoSubscription>),
     /// The stream is being started for the session; the verdict follows.
     Held,
-    /// The stream has been live for a while, so that missing video is no longer expected. The verdict follows.
+    /// The stream has been live for so long that video, if missing, is no longer expected. The verdict follows.
     Seasoned,
     /// The wall clock at which the clock of the stream was zero, in milliseconds since the Unix epoch. Sent to nodes before the verdict.
     Zero(i64),

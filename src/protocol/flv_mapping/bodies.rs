@@ -95,13 +95,13 @@ pub(in crate::protocol) const fn needed_four_cc(track: &Track) -> Option<[u8; 4]
     }
 }
 
-/// Members of onMetaData about the video; then those about the audio.
+/// Members of onMetaData that describe the video; the constant below lists those that describe the audio.
 const VIDEO_MEMBERS: [&str; 5] = ["videocodecid", "width", "height", "videodatarate", "framerate"];
 const AUDIO_MEMBERS: [&str; 6] =
     ["audiocodecid", "audiodatarate", "audiosamplerate", "audiosamplesize", "audiochannels", "stereo"];
 
-/// Returns onMetaData without its members about tracks that are left out; `None` if none are. ffmpeg waits half a minute for video whose
-/// codec was announced.
+/// Returns onMetaData without its members about tracks that are left out; `None` if no track is left out. Otherwise
+/// ffmpeg would wait half a minute for video that onMetaData announces.
 pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Option<Bytes> {
     // onMetaData does not describe a derived track, which replaces a published one.
     let is_sent = |kind| chosen.of_kind(kind).any(|track| !track.id.is_derived());

@@ -46,7 +46,7 @@ const LABEL_BYTES_MAX: usize = 128;
 pub(crate) enum Outcome {
     /// A unit for the hub.
     Unit(AccessUnit),
-    /// Parameter sets, metadata or silence, which is not passed on by itself.
+    /// Parameter sets, metadata or silence: the message was accepted, but makes no unit.
     Taken,
     /// A unit that arrived too early: before the parameter sets of its track, or before the first key frame.
     Dropped,
@@ -105,7 +105,7 @@ pub(crate) struct Depackager {
     of_adts: TrackSet,
     /// The reason audio is left out, if it is.
     left_out: Option<flv::Error>,
-    /// True after the first video message, and after the first audio unit.
+    /// True after the first video message; `audio_seen` is true after the first audio unit.
     video_seen: bool,
     audio_seen: bool,
     /// The fault of the last malformed message.
@@ -113,7 +113,7 @@ pub(crate) struct Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant.
+    /// Starts a publication whose times continue at the position given by the grant.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             timeline: Timeline::new(CLOCK_BITS, Timescale::MILLISECONDS, grant.position),
@@ -131,7 +131,7 @@ impl Depackager {
         }
     }
 
-    /// Sets the arrival time of the following messages. Files have none.
+    /// Sets the arrival time of the following messages. Messages from files have no arrival time.
     pub(crate) fn arrive(&mut self, now: Instant) {
         self.timeline.arrive(now);
     }
@@ -151,7 +151,7 @@ impl Depackager {
         self.why_bad
     }
 
-    /// Returns the progress of the stream so far.
+    /// Returns what the publisher has sent so far: nothing usable, only announcements, audio alone, or frames.
     pub(crate) fn supply(&self) -> Supply {
         if self.tracks.is_empty() && !self.video_seen && self.left_out.is_some() {
             return Supply::Nothing;
@@ -436,7 +436,7 @@ impl Depackager {
         if tag.payload.is_empty() {
             return if has_config { self.bad("a frame without payload") } else { Outcome::Dropped };
         }
-        // The picture is needed in any case, because later ones refer to it.
+        // A picture with an impossible composition time is kept, because later pictures refer to it.
         let is_possible = (-COMPOSITION_MS_MAX..=COMPOSITION_MS_MAX).contains(&tag.composition_time_ms);
         let composition_ms = if is_possible { tag.composition_time_ms } else { 0 };
         let payload = match self.picture(id, tag.codec, tag.payload) {
@@ -449,7 +449,8 @@ impl Depackager {
         let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
             return Outcome::Dropped;
         };
-        // The tag decides, because open GOPs begin with recovery points that no NAL type shows.
+        // The tag, not the NAL units, says what a key frame is: open GOPs begin with recovery points, which no NAL unit
+        // type shows.
         let key_frame = match tag.frame_type {
             FrameType::Key | FrameType::GeneratedKey => true,
             FrameType::Inter | FrameType::Disposable | FrameType::Command => false,

@@ -84,7 +84,7 @@ mod tests {
         let text = STANDARD.encode(&section);
         let cue = |name: &str, value: Value| splice_of(&Data { name: name.to_owned(), values: vec![value] });
         let object = |key: &str, value| Value::Object(vec![(key.to_owned(), value)]);
-        // The form of Adobe, the form of Elemental, and a cue within parameters.
+        // Cues as Adobe writes them, as Elemental writes them, and nested in parameters.
         let flat = object("cue", Value::string(text.as_str()));
         let deep = object(
             "parameters",

@@ -49,7 +49,7 @@ pub(super) struct FilePath {
 enum Root {
     /// The folder `streams`, including the folders in it.
     Streams,
-    /// Another folder.
+    /// A folder of blobs beside `streams`.
     Beside(&'static BlobRoot),
 }
 
@@ -158,8 +158,8 @@ fn is_hidden(segment: &str) -> bool {
 /// The stage of a transfer.
 #[derive(Debug)]
 enum Stage {
-    /// The file is being opened. If `again` is set, the worker is asked afterwards whether the viewer may have the
-    /// file.
+    /// The file is being opened. If `again` is set, the worker is asked once more, after the file is open, whether the
+    /// viewer may have it.
     Opening {
         again: Option<Box<PassAsk>>,
     },
@@ -175,7 +175,7 @@ enum Stage {
         left: Bytes,
     },
     /// Bytes of a blob in the form made for this viewer: `left` bytes are still to be sent, after `skip` bytes that are
-    /// not.
+    /// left out.
     Own {
         text: Box<Tailored>,
         skip: u64,
@@ -227,7 +227,8 @@ impl Transfer {
         Self::begin(request, file_path, fields).0
     }
 
-    /// Sets the request to ask about the viewer again once the file is found.
+    /// Makes the transfer ask the worker once more whether the viewer may have the file, after the file is found.
+    /// `None` for no such question.
     pub(super) fn asking_again(mut self, ask: Option<PassAsk>) -> Self {
         self.stage = Stage::Opening { again: ask.map(Box::new) };
         self

@@ -279,7 +279,7 @@ impl HttpSession {
         self.begin(transfer);
     }
 
-    /// Reports a request for a stream that this session has refused, for the log.
+    /// Reports, for the log, that this session has refused a request for a stream.
     pub(in crate::protocol) fn note_refusal(&mut self, verb: Verb, key: &StreamKey, reason: String) {
         self.link.tell(RefusedRequest::event(verb, key, reason));
     }

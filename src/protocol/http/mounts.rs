@@ -56,7 +56,7 @@ pub(super) static MOUNTS: LazyLock<Mounts<Handler>> = LazyLock::new(|| Mounts(RO
 
 /// Mounts of the API. They come before those of other protocols.
 const API: &[Mount<Handler>] = &[
-    // The API has its own table of routes, `crate::control::rest`, which judges methods and bodies.
+    // The API has its own table of routes, `crate::control::rest`, which checks methods and bodies.
     Mount {
         path: "/rest/v2/live/{*}",
         methods: Methods::Any,

@@ -1,11 +1,12 @@
 //! Requests below an application's `streams`: playlists, segments and parts that sinks publish, and files.
 //!
 //! 1. The worker is asked whether the viewer may have the file ([`RequestEvent::Pass`]). It answers by itself if
-//!    nothing must be checked. If control does not know whether the file exists, the viewer is admitted for now, and the
-//!    question is repeated once the file is found, before anything is sent. Only then is a webhook asked and a one-time
-//!    token used up.
-//! 2. A playlist may have to be made first, or may not have the progress that the request requires ([`sinks::wanted`]);
-//!    an announced part may not exist yet. The request then waits ([`RequestEvent::AwaitBlob`]), but only once.
+//!    nothing must be checked. If control does not know whether the file exists, the viewer is admitted for now, and
+//!    the question is repeated once the file is found, before anything is sent. Only then is a webhook asked and a
+//!    one-time token used up.
+//! 2. A playlist may have to be made first, or may not have reached the segment that the request requires
+//!    ([`sinks::wanted`]); an announced part may not exist yet. The request then waits ([`RequestEvent::AwaitBlob`]),
+//!    but only once.
 //! 3. The answer is the blob, or else the file of that name.
 //!
 //! A viewer is identified by its credentials. A viewer without credentials is identified as the application is
@@ -59,11 +60,11 @@ pub(super) struct Polled {
 /// The stage of a viewer's admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// Not asked yet, or not answered.
+    /// The worker was not asked yet, or has not answered.
     Asked,
-    /// Admitted if the file or blob exists. The question is repeated once it was found.
+    /// Admitted if the file or blob exists. The worker is asked again once the file or blob is found.
     IfThere,
-    /// Asked again, about the blob or file that was found.
+    /// The worker is asked again, about the blob or file that was found.
     AskedAgain,
     /// Admitted.
     LetIn,
@@ -204,7 +205,7 @@ impl Polled {
         let app = file.app(ctx.apps);
         let wanted = app.and_then(|app| sinks::wanted(app, &request.query));
         if wanted.is_some_and(|wanted| blob.progress < wanted) {
-            // The blob did not reach the requested progress in time.
+            // The blob was not made, or did not grow as far as requested, in time.
             let response = Response::error(503, "It is not there yet").header("Retry-After", "1");
             link.respond(ctx.now, &fields, response);
             return Next::Over;
@@ -387,7 +388,7 @@ impl FilePath {
     }
 
     /// Returns the blob that answers a request: the named blob, or instead the blob that the request's parameters
-    /// select, if that is as recent.
+    /// select, if that is as recent as the named one.
     fn blob_for<'b>(&self, ctx: &Context<'b>, request: &Request) -> Option<&'b Arc<Blob>> {
         let named = self.blob(ctx)?;
         let other = self.app(ctx.apps).and_then(|app| sinks::in_place(app, &named.name, &request.query));

@@ -1,4 +1,4 @@
-//! Responders, which answer outstanding requests, and the connection in the form in which they use it.
+//! Responders, which answer outstanding requests, and [`Link`], through which they use the connection.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -76,7 +76,7 @@ impl Responder for OfControl {
     }
 }
 
-/// A connection in the form in which responders use it: HTTP, and perhaps a WebSocket later.
+/// A connection as responders use it: it speaks HTTP, and may become a WebSocket later.
 #[derive(Debug)]
 pub(in crate::protocol) struct Link {
     pub(in crate::protocol) connection: Connection,

@@ -1,9 +1,9 @@
 //! A request of the API whose body did not arrive together with its head.
 //!
 //! 1. Control is asked with only the head: address, login, token, role and route are checked before the body is read.
-//! 2. If control refuses the request, that is the answer, and the connection closes. Otherwise control accepts the
-//!    body ([`RequestNews::TakeBody`]). The peer is now invited to send it (RFC 9110 §10.1.1), and it is held, up to the
-//!    limit of bodies.
+//! 2. If control refuses the request, that is the answer, and the connection closes. Otherwise control accepts the body
+//!    ([`RequestNews::TakeBody`]). The peer is now invited to send the body (RFC 9110 §10.1.1), which is kept in
+//!    memory, up to the limit for bodies.
 //! 3. Control is asked with the whole request, checks it again, and answers.
 
 use std::time::Instant;
@@ -29,7 +29,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Makes the responder after control was asked with the request's head.
+    /// Makes the responder of a request. The caller asks control about the request's head.
     pub(super) fn new(request: Box<Request>, fields: Fields, secure: bool) -> Self {
         Self { request, fields, secure, body: BytesMut::new(), until: None }
     }
@@ -83,7 +83,8 @@ impl Responder for Taken {
     }
 
     fn close(&mut self, ctx: &Context<'_>, link: &mut Link) {
-        // If control has not yet answered about the head, its answer is still awaited. A body is no longer awaited.
+        // A body that is being received is refused. If control has not answered about the head yet, its answer is still
+        // awaited.
         if self.until.take().is_some() {
             link.respond(ctx.now, &self.fields, Response::error(503, "the server is shutting down"));
         }
@@ -110,7 +111,7 @@ mod tests {
         rig.act(|session, ctx| session.handle_reply(ctx, Reply::Request(news)))
     }
 
-    /// Returns the body of the one request with which control was asked, and whether the body must still be accepted.
+    /// Returns the body of the single request to control, and whether the body must still be accepted.
     fn asked(events: &[Event]) -> Option<(&[u8], bool)> {
         match events {
             [] => None,
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(asked(&say(&mut rig, ":1")), Some((&b"{\"a\":1"[..], false)));
         assert_eq!(asked(&hear(&mut rig, RequestNews::Response(Response::json(200, "{}")))), None);
         assert!(rig.sent().starts_with("HTTP/1.1 200 "));
-        // The connection continues.
+        // The connection can be used for the next request.
         let next = HEAD.replace("Expect: 100-continue\r\n", "") + "{\"b\":2";
         assert_eq!(asked(&say(&mut rig, &next)), Some((&b"{\"b\":2"[..], false)), "all of it was there");
     }

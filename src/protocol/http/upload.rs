@@ -73,7 +73,7 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Makes the responder after control was asked to accept the body, which is a form.
+    /// Makes the responder of an upload. Control is asked whether to accept the body, which is a form.
     pub(super) const fn new(fields: Fields, form: Multipart) -> Self {
         Self { fields, form, stage: Stage::Asked }
     }

@@ -99,8 +99,8 @@ fn outbound_messages(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Re
 }
 
 impl Request for LiveUrl {
-    /// Returns false: such a target is never this server itself, because the outbound policy forbids connections to its
-    /// own HTTP ports.
+    /// Returns false: an HTTP target never means a stream of this server itself, because the outbound policy forbids
+    /// connections to the server's own HTTP ports.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
     }
@@ -124,7 +124,7 @@ impl Request for InMessages {
     }
 }
 
-/// Size of the blocks from which the heads of tags are cut. One allocation lasts for some hundred tags.
+/// Size of the memory blocks from which the heads of tags are taken. One block lasts for some hundred tags.
 const SCRATCH_BYTES: usize = 4096;
 /// Maximum size of the head of a tag: frame head, tag head, body head, trailer.
 const HEAD_BYTES: usize = 64;

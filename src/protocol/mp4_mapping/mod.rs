@@ -18,7 +18,7 @@ use crate::protocol::usable::{Supply, video_payload};
 const TICKS: Timescale = Timescale::new(90_000);
 /// Number of bits of the clock given to the timeline.
 const CLOCK_BITS: u32 = 33;
-/// Maximum time by which the first waiting unit may be behind the last one; longer fragments are rare.
+/// Maximum time from the first waiting unit to the last one; longer fragments are rare.
 const SPAN_MAX: i64 = 20 * 90_000;
 /// Maximum bytes of waiting units.
 const WAITING_BYTES_MAX: usize = 32 << 20;
@@ -48,7 +48,7 @@ struct Lane {
 /// Converts MP4 files to access units.
 #[derive(Debug)]
 pub(in crate::protocol) struct Depackager {
-    /// Readers of the files whose tracks belong together.
+    /// Readers of the files whose tracks together make the stream.
     readers: Vec<Reader>,
     timeline: Timeline,
     tracks: Arc<Tracks>,
@@ -62,7 +62,8 @@ pub(in crate::protocol) struct Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant, with the tracks of `inputs` files side by side.
+    /// Starts a stream whose times continue at the position given by the grant, with the tracks of `inputs` files side
+    /// by side.
     pub(in crate::protocol) fn new(grant: &Grant, inputs: usize) -> Self {
         Self {
             readers: (0..inputs).map(|_| Reader::new(Limits::default())).collect(),
@@ -125,7 +126,8 @@ impl Depackager {
         }
     }
 
-    /// Sets the index of a file that has it after its media; the following bytes are those from `offset` on.
+    /// Sets the index of a file in which the media precedes the index; the following bytes are the file's from `offset`
+    /// on.
     ///
     /// # Errors
     /// The reason the index cannot be used.
@@ -163,7 +165,7 @@ impl Depackager {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Returns the progress of the stream so far.
+    /// Returns what the file has supplied so far: nothing usable, only announcements, audio alone, or frames.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let lacks_video = self.lanes.iter().any(|lane| lane.is_video && !lane.has_begun);
         match self.delivers {
@@ -254,7 +256,8 @@ impl Depackager {
         let unit = AccessUnit {
             track: lane.id,
             dts: 0,
-            // The distance from DTS to PTS, until the DTS is placed on the stream's clock.
+            // Here `pts` is the distance from DTS to PTS. It becomes a time when the DTS is placed on the stream's
+            // clock.
             pts: shown,
             key_frame,
             config_epoch,

@@ -23,7 +23,8 @@ pub(super) use path::OwnPath;
 
 /// Size of a block, and therefore of the read-ahead, in bytes.
 const BLOCK_BYTES: usize = 128 * 1024;
-/// Pause before a job is submitted again while the job service is busy; the session's own deadlines bound it.
+/// Pause before a job is submitted again while the job service is busy. A pull that waits too long is ended by the
+/// session.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 /// The id of the client's jobs, of which only one is in progress.
 const JOB: JobId = JobId(0);
@@ -60,7 +61,7 @@ enum Stage {
         length: u64,
         at: u64,
     },
-    /// The end; true once it was reported.
+    /// The reading has ended.
     Over,
 }
 
@@ -75,7 +76,7 @@ struct FilePull {
     asked: bool,
     /// Time before which no job is submitted.
     paused_until: Option<Instant>,
-    /// The reason of the end, reported after everything before it.
+    /// The reason why the reading has ended, reported after everything before it.
     ended: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::auth::url::{URL_BYTES_MAX, UrlError};
 
-/// The folder of applications; then the folder of an application's recordings and uploads.
+/// The folder of all applications. `STREAMS` is the folder of an application's recordings and uploads.
 const WEBAPPS: &str = "webapps";
 const STREAMS: &str = "streams";
 /// Extensions of playable files: the containers that can also be read from an HTTP response.
@@ -17,7 +17,7 @@ const NO_FILE: UrlError =
 /// The path of a file below `streams`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::protocol) struct OwnPath {
-    /// The application; `None` for that of the stream.
+    /// The application of the file; `None` if it is that of the stream which plays the file.
     app: Option<String>,
     /// The names below `streams`.
     names: Vec<String>,
@@ -29,8 +29,8 @@ impl OwnPath {
         !text.contains("://") && (behind_streams(text).is_some() || behind_webapps(text).is_some())
     }
 
-    /// Parses `streams/a.mp4`, `webapps/live/streams/a.mp4`, or the latter as an absolute path. Whatever precedes `webapps` is taken for
-    /// the home folder.
+    /// Parses `streams/a.mp4`, `webapps/live/streams/a.mp4`, or the latter as an absolute path. Everything before
+    /// `webapps` is taken for the home folder of the server.
     pub(in crate::protocol) fn read(text: &str) -> Result<Self, UrlError> {
         if text.len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong);

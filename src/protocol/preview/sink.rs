@@ -27,9 +27,9 @@ use crate::types::{Handle, Now, StreamId, StreamKey};
 const KEY_FRAME_WAIT: Duration = Duration::from_secs(10);
 /// Pause after a key frame that no decoder accepts.
 const REFUSED: Duration = Duration::from_secs(30);
-/// Pause after a key frame that has ended the process.
+/// Pause after a key frame that has ended the decoding process.
 const DIED: Duration = Duration::from_secs(60);
-/// Maximum number of doublings of [`DIED`], for a stream with a picture per period.
+/// Maximum number of times that the pause [`DIED`] is doubled, for a stream with a picture per period.
 const DOUBLINGS_MAX: u32 = 6;
 /// Minimum time for which a picture made by period is served, because key frames may be that far apart.
 const BETWEEN_KEY_FRAMES: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ pub(super) static JPEG: SinkKind = SinkKind {
     ..KIND
 };
 
-/// The base of both.
+/// The common part of both kinds.
 const KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| false,
@@ -73,7 +73,7 @@ const KIND: SinkKind = SinkKind {
     begin: |now, order, _| Box::new(PreviewSink::new(now, order, FileFormat::Jpeg)),
 };
 
-/// Units as published: the default video, or the audio of streams that have nothing else.
+/// Format of units as published: the default video, or the audio of streams that have only audio.
 static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,
@@ -106,8 +106,8 @@ struct PreviewSink {
     stream: StreamId,
     key: StreamKey,
     plan: Plan,
-    /// The version of the last blob. It begins with the wall clock, so that an earlier stream of the same name had
-    /// other versions.
+    /// The version of the last blob. It begins with the wall clock, so that it differs from all versions of an earlier
+    /// stream of the same name.
     version: u64,
     attached: bool,
     /// The newest key frame, until a job takes it.
@@ -117,7 +117,7 @@ struct PreviewSink {
     next: Instant,
     /// The time until which the first key frame must arrive.
     until: Instant,
-    /// Number of key frames in a row that have ended the process.
+    /// Number of consecutive key frames that have ended the decoding process.
     deaths: u32,
     /// True if the reason for missing pictures was logged.
     is_reason_told: bool,
@@ -153,7 +153,7 @@ impl PreviewSink {
         }
     }
 
-    /// True if nothing more is made.
+    /// True if the sink makes no more pictures.
     const fn is_ending(&self) -> bool {
         self.is_over || self.closing.is_some()
     }

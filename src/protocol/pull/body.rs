@@ -28,7 +28,8 @@ pub(super) enum Body {
     Mp4Begins(Beginning),
     /// An MP4 file, with bytes that were not polled yet.
     Mp4(Option<Bytes>),
-    /// An MP4 file whose media, at the first offset, precedes its index, at or after the second offset.
+    /// An MP4 file in which the media precedes the index: the offset of the media, and the offset at or after which the
+    /// index begins.
     MediaFirst(u64, u64),
     /// An unknown container, not reported yet.
     Other,

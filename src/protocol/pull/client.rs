@@ -48,7 +48,7 @@ impl Media {
         }
     }
 
-    /// True if the piece should be kept until the grant.
+    /// True if the piece should be kept until control grants the stream.
     pub(super) fn is_kept(&self) -> bool {
         match self {
             Self::Tag(tag) => {
@@ -91,14 +91,15 @@ pub(in crate::protocol) enum ClientEvent {
     Unit {
         /// The unit.
         unit: AccessUnit,
-        /// The tracks that decode it.
+        /// The tracks of the stream, which are needed to decode the unit.
         tracks: Arc<Tracks>,
     },
     /// Number of units dropped since the last event, because they could not be used.
     Dropped(u64),
     /// A clock of the source was wrong, and was corrected.
     ClockNews(ClockNews),
-    /// The client continues at another server, over a new connection; [`Client::begin`] is called when that is open.
+    /// The client continues at another server, over a new connection; [`Client::begin`] is called when that connection
+    /// is open.
     NextServer(NextServer),
     /// The client no longer needs the connection.
     Disconnect,
@@ -124,8 +125,8 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// The timeouts of pulls. The session's own deadlines are shorter in total; `ready` and `stall` only bound the
-    /// machine.
+    /// The timeouts of pulls. The pull session has deadlines of its own, which are shorter in total; `ready` and
+    /// `stall` are only a last limit for the client.
     pub(in crate::protocol) const PULL: Self = Self {
         handshake: Duration::from_secs(5),
         ready: Duration::from_secs(10),
@@ -141,7 +142,7 @@ pub(in crate::protocol) trait Client: Debug + Send {
     fn handle_end(&mut self, now: Instant);
     /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);
-    /// Closes the connection in the way of its protocol.
+    /// Closes the connection as its protocol requires.
     fn close(&mut self, now: Instant);
     /// Returns the next event.
     fn poll(&mut self) -> Option<ClientEvent>;
@@ -168,13 +169,13 @@ pub(in crate::protocol) trait Client: Debug + Send {
         None
     }
     /// For a copy of another node's stream, returns the wall clock at which that stream's clock was zero
-    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin checks its publisher's stream; here only silence of the
-    /// node is a fault.
+    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin checks its publisher's stream, so here only silence of
+    /// the origin is a fault.
     fn zero_ms(&self) -> Option<i64> {
         None
     }
-    /// Returns the time by which media is kept ahead of real time, if it comes faster than it is played, like a file. `None` for a live
-    /// source.
+    /// For a source that delivers media faster than it is played, such as a file, returns the time by which media is
+    /// kept ahead of real time. `None` for a live source.
     fn reserve(&self) -> Option<Duration> {
         None
     }
@@ -194,7 +195,7 @@ pub(in crate::protocol) trait Client: Debug + Send {
 pub(in crate::protocol) trait UnitClient {
     /// Sets the position of the stream, from which units follow.
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
-    /// Returns the progress of the stream so far.
+    /// Returns what the server has sent so far: nothing usable, only announcements, audio alone, or frames.
     fn supply(&self) -> Supply;
 }
 

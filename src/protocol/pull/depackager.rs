@@ -18,7 +18,7 @@ pub(super) enum Output {
     Unit {
         /// The unit.
         unit: AccessUnit,
-        /// The tracks that decode it.
+        /// The tracks of the stream, which are needed to decode the unit.
         tracks: Arc<Tracks>,
         /// Time of the unit on the stream's clock, in milliseconds.
         ms: Option<i64>,
@@ -49,7 +49,8 @@ pub(super) enum Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant. `skip` is the duration to skip at the beginning of a file.
+    /// Starts a stream whose times continue at the position given by the grant. `skip` is the duration to skip at the
+    /// beginning of a file.
     pub(super) fn new(grant: &Grant, first: Option<&Media>, skip: Duration) -> Self {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),
@@ -60,7 +61,7 @@ impl Depackager {
         }
     }
 
-    /// Returns the progress of the stream so far.
+    /// Returns what the source has supplied so far: nothing usable, only announcements, audio alone, or frames.
     pub(super) fn supply(&self) -> Supply {
         match self {
             Self::Tags(ingest) => ingest.supply(),
@@ -119,7 +120,7 @@ impl Depackager {
         }
     }
 
-    /// Sets the arrival time of the following pieces. Files have none.
+    /// Sets the arrival time of the following pieces. Pieces of files have no arrival time.
     pub(super) fn arrive(&mut self, now: Instant) {
         match self {
             Self::Tags(ingest) => ingest.arrive(now),
@@ -137,7 +138,7 @@ impl Depackager {
         }
     }
 
-    /// Ends the stream: emits units that were held back for more of them.
+    /// Ends the stream: emits the units that were held back until more of the stream would arrive.
     pub(super) fn finish(&mut self, out: &mut Vec<Output>) {
         match self {
             Self::Tags(_) => {}

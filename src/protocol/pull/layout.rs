@@ -1,5 +1,5 @@
-//! The layout of an MP4 file, i.e. the position of its index, according to its first boxes (ISO/IEC 14496-12 §4.2). Most encoders write the
-//! index after the media; it is then read from there.
+//! The layout of an MP4 file, i.e. the position of its index, according to its first boxes (ISO/IEC 14496-12 §4.2).
+//! Most encoders write the index after the media; the index is then read before the media.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -26,7 +26,8 @@ pub(super) enum Layout {
     },
 }
 
-/// Parses a box head into type and size; 0 if the box extends to the end of the file. `None` if too little has arrived.
+/// Parses a box head into type and size; the size is 0 if the box extends to the end of the file. `None` if too little
+/// has arrived.
 fn head(bytes: &[u8]) -> Option<([u8; 4], u64)> {
     let (size, rest) = bytes.split_first_chunk::<4>()?;
     let (kind, rest) = rest.split_first_chunk::<4>()?;
@@ -76,7 +77,7 @@ impl Beginning {
     }
 }
 
-/// The bytes after the media, until the index is complete. Bytes before it are dropped.
+/// The bytes after the media, kept until the index is complete. Boxes before the index are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     bytes: BytesMut,

@@ -55,8 +55,8 @@ const BAD_MAX: u32 = 100;
 /// Time by which a file is kept ahead of real time: longer than a slow disk takes, and than the pause before a file
 /// restarts. A new viewer is sent this reserve at once.
 pub(crate) const FILE_RESERVE: Duration = Duration::from_secs(2);
-/// Lead over real time from which a source is treated as a file, even if it seemed to be live. Servers keep less for
-/// new viewers.
+/// Lead over real time at which a source that seemed to be live is treated as a file. The reserve that live servers
+/// send to new viewers is shorter.
 const LIVE_AHEAD_MAX: Duration = Duration::from_secs(20);
 /// Maximum number of characters of a server's reason that are passed on.
 const REASON_CHARS_MAX: usize = 200;
@@ -260,8 +260,8 @@ impl PullSession {
             }
             None => outputs.into_iter().for_each(|output| self.take_output(now, output)),
         }
-        // The source may work again at the next attempt, whereas viewers with only audio would not learn of the
-        // fault.
+        // The attempt ends even if only video is missing: the next attempt may bring it back, whereas viewers who get
+        // only audio would not learn of the fault.
         if let Some(Fault::Unusable(reason) | Fault::NoVideo(reason)) = fault {
             self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Fault(reason)));
             self.end(now, reason);
@@ -430,7 +430,7 @@ impl PullSession {
         self.end_as(now, reason, false);
     }
 
-    /// Ends the attempt; the first reason counts. `is_over` is true if the stream has ended too.
+    /// Ends the attempt, unless it has ended already. `is_over` is true if the stream has ended too.
     fn end_as(&mut self, now: Instant, reason: &str, is_over: bool) {
         let reason: String = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
@@ -475,7 +475,8 @@ impl ByteStream for PullSession {
     }
 
     fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
-        // A client sends requests and acknowledgements; nothing waits for them to be taken.
+        // A pull's client sends only requests and acknowledgements, and nothing waits until the socket has accepted
+        // them.
     }
 
     fn wants_bytes(&self) -> bool {
@@ -584,7 +585,7 @@ impl Timers for PullSession {
             Stage::Connecting { .. } | Stage::Preparing { .. } | Stage::Asked | Stage::Over => {}
         }
         if matches!(self.stage, Stage::Over) {
-            // Over datagrams, the server learns of the end only if the client closes in the way of its protocol.
+            // Over datagrams, the server learns of the end only if the client closes as its protocol requires.
             return self.client.close(now);
         }
         self.client.handle_timeout(now);

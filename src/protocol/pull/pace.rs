@@ -16,7 +16,7 @@ const EARLY: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Pace {
     waiting: VecDeque<Output>,
-    /// The reason for the end of the file, after the waiting outputs.
+    /// The reason for the end of the file, reported after the waiting outputs.
     ended: Option<String>,
     /// Time by which the stream should be ahead of real time.
     reserve: Duration,
@@ -43,12 +43,12 @@ impl Pace {
         self.ended.get_or_insert(reason);
     }
 
-    /// Takes the reason of the end; to be called when nothing waits.
+    /// Takes the reason for the end of the file. Called when no output waits.
     pub(super) const fn take_end(&mut self) -> Option<String> {
         self.ended.take()
     }
 
-    /// True if nothing waits.
+    /// True if no output waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -94,7 +94,7 @@ pub(super) fn ahead(since: Instant, from: i64, ms: i64, now: Instant) -> Duratio
     moment(since, from, ms).saturating_duration_since(now)
 }
 
-/// Returns the time at which a media time is played.
+/// Returns the instant at which media of the time `ms` is played.
 fn moment(since: Instant, from: i64, ms: i64) -> Instant {
     let media = Duration::from_millis(u64::try_from(ms.saturating_sub(from)).unwrap_or(0));
     since.checked_add(media).unwrap_or(since)

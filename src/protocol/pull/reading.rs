@@ -14,7 +14,7 @@ enum Part {
     Whole,
     /// The index of a file, at this offset or later, with the bytes that have arrived of it.
     Index { media_at: u64, index_at: u64, behind: Behind },
-    /// The media, whose index was read before.
+    /// The media, after the index was read.
     Media { media_at: u64, index: Bytes },
 }
 
@@ -26,7 +26,7 @@ pub(in crate::protocol) struct Reading {
 }
 
 impl Reading {
-    /// Makes the reading of a source of which nothing has been read.
+    /// Begins to read a source.
     pub(in crate::protocol) fn new() -> Self {
         Self { part: Part::Whole, body: Body::new() }
     }

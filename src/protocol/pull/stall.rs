@@ -1,4 +1,4 @@
-//! Detects that a pulled live stream has stopped, and that its video has stopped while audio continues.
+//! Detects that a pulled live stream has stopped, or that its video has stopped while audio continues.
 
 use std::time::{Duration, Instant};
 

@@ -1,10 +1,11 @@
-//! A clip: the media between two dates in a stream's HLS segments, in memory or on the disk, written like a recording. Nothing is decoded;
-//! the clip begins at the key frame at or before its beginning, and ends before the key frame at or after its end.
+//! A clip: the media between two dates in a stream's HLS segments, in memory or on the disk, written like a recording.
+//! Nothing is decoded; the clip begins at the key frame at or before its beginning, and ends before the key frame at or
+//! after its end.
 //!
-//! 1. Control orders it like a recording, with the two dates. The sink subscribes to nothing.
-//! 2. It takes the segments of that time that the playlist names when it begins; segments that leave memory meanwhile
-//!    are kept until the clip is done. A segment on the disk is read by jobs when its turn comes; if it is gone by
-//!    then, the clip continues with the next one.
+//! 1. Control orders a clip like a recording, with the two dates. The sink subscribes to nothing.
+//! 2. The sink takes the segments of that time which the playlist lists when the sink begins. Segments in memory are
+//!    kept until the clip is done. A segment on the disk is read by jobs when its turn comes; if the file no longer
+//!    exists, the clip continues with the next segment.
 //! 3. Segments are converted [`CHUNK_BYTES`] at a time, so that the worker's other sessions are not delayed.
 
 use std::collections::VecDeque;
@@ -24,7 +25,7 @@ use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{About, Context, Event, Reply, Session, Timers, mp4_mapping, ts};
 use crate::types::StreamKey;
 
-/// Bytes of segments read in one turn; with the pause below 50 MB per second.
+/// Bytes of segments read in one turn. With [`PAUSE`] between the turns, at most 50 MB are read per second.
 const CHUNK_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Pause before a job that was refused, because too many jobs waited, is submitted again.
@@ -110,7 +111,7 @@ impl Depackager {
 struct Cutter {
     range: ClipRange,
     chosen: Chosen,
-    /// Milliseconds from DTS to date, once a unit has arrived.
+    /// Milliseconds to add to a DTS to get its date; `None` until a unit has arrived.
     offset_ms: Option<i64>,
     /// Units since the last key frame, held until the clip begins.
     held: Vec<Entry>,
@@ -124,8 +125,8 @@ impl Cutter {
         Self { range, chosen, offset_ms: None, held: Vec::new(), is_begun: false, is_over: false }
     }
 
-    /// Takes a unit of segments, the first of which begins at `first_ms`. Returns the units of the clip that are
-    /// known so far.
+    /// Takes a unit of the segments. The first segment begins at the date `first_ms`. Returns the units of the clip
+    /// that are known so far.
     fn take(&mut self, entry: Entry, first_ms: i64) -> Vec<Entry> {
         let selection = Selection { data: Pick::None, ..Selection::ALL };
         self.chosen.update(selection, &entry.tracks, &|track| Container::Mp4.fit(track));
@@ -156,7 +157,7 @@ impl Cutter {
         taken
     }
 
-    /// Returns the units held back, with which the clip begins.
+    /// Returns the units that were held back; the clip begins with them.
     fn rest(&mut self) -> Vec<Entry> {
         self.is_begun = true;
         std::mem::take(&mut self.held)
@@ -221,7 +222,7 @@ impl ClipSink {
         self.step_at = Some(ctx.now.mono);
     }
 
-    /// Begins to read the next segment from the disk, if it is there. Returns false if there is nothing to read.
+    /// Begins to read the next segment if it is on the disk. Returns false if there is nothing to read.
     fn load(&mut self) -> bool {
         let place = self.segments.front_mut().and_then(Kept::on_disk);
         let Some(Place::Disk(path)) = place else { return false };
@@ -239,7 +240,7 @@ impl ClipSink {
         match loading.job_done(outcome) {
             Loaded::Partly => return,
             Loaded::Whole(bytes) => {
-                // Neighbouring segments have the same initialization section.
+                // Neighbouring segments have the same initialization section, which is read only once.
                 let read = self.segments.front_mut().and_then(Kept::on_disk).cloned();
                 for place in self.segments.iter_mut().filter_map(Kept::on_disk) {
                     if Some(&*place) == read.as_ref() {
@@ -390,7 +391,7 @@ mod tests {
         let mut taken = Vec::new();
         for dts in (0..10_000).step_by(50) {
             let track = if dts % 100 == 0 && has_video { TrackId::VIDEO } else { TrackId::AUDIO };
-            // Timestamps of segments begin anywhere.
+            // Timestamps of segments may begin at any value.
             let dts = dts + 777_000;
             let key_frame = dts % 1000 == 0 || track == TrackId::AUDIO;
             let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload: Bytes::new() };

@@ -15,8 +15,8 @@ use crate::protocol::sinks::{self, Requested};
 
 /// The id of the jobs that read segments; the ids of a recording's jobs count from 0.
 pub(super) const JOB: JobId = JobId(u64::MAX);
-/// Maximum number of segments in the time of a clip; less than the number from which a reader of playlists
-/// drops the oldest ones.
+/// Maximum number of segments in the time of a clip; below the number at which the reader of playlists drops the oldest
+/// segments.
 const SEGMENTS_MAX: usize = 9000;
 /// Maximum size of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -85,7 +85,7 @@ pub(super) fn kept(
     media.segments.iter().filter_map(&mut of_segment).collect()
 }
 
-/// Returns the playlist with the segments of a time range, among all that viewers can go back to.
+/// Returns the playlist of all segments to which viewers can go back, reduced to a time range.
 fn listed(
     apps: &Apps,
     blobs: &Blobs,
@@ -235,7 +235,7 @@ mod tests {
         let bytes = READ_BYTES_MAX * 2 + 7;
         let (read, jobs) = load(bytes, u64::try_from(bytes).unwrap());
         assert!(matches!(read, Loaded::Whole(read) if read.len() == bytes) && jobs == 4);
-        // Nothing is expected after the announced length; data missing before it is a fault.
+        // Bytes after the announced length are not expected and ignored; bytes missing before it are a fault.
         assert!(matches!(load(100, 60).0, Loaded::Whole(read) if read.len() == 60));
         assert_eq!(load(100, 101).0, Loaded::Missing);
         assert_eq!(load(100, FILE_BYTES_MAX + 1), (Loaded::Missing, 1));

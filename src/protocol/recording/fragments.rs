@@ -34,7 +34,8 @@ pub(super) trait Muxer: fmt::Debug + Send {
     /// Takes a unit. Returns false if its track is not in the file.
     fn push(&mut self, entry: &Entry) -> bool;
 
-    /// Returns the fragment of the units so far, preceded by the head of the file if it is the first. `None` if there is nothing to write.
+    /// Returns the fragment of the units so far, preceded by the head of the file if it is the first fragment. `None`
+    /// if there is nothing to write.
     ///
     /// # Errors
     /// The tracks cannot be written.
@@ -53,12 +54,12 @@ pub(super) struct Fragments {
     muxer: Box<dyn Muxer>,
     /// The tracks of the file with their epochs.
     tracks: Vec<(TrackId, u32)>,
-    /// The track whose key frames the file begins with.
+    /// The leading track. The file begins with a key frame of this track.
     lead: Option<TrackId>,
     chosen_epoch: u32,
     /// True if anything was written.
     is_begun: bool,
-    /// The times at which the fragment and the file began, in milliseconds.
+    /// The times of the first unit of the fragment and of the file, in milliseconds.
     fragment_ms: Option<i64>,
     file_ms: Option<i64>,
     fragment_bytes: usize,
@@ -122,7 +123,7 @@ impl Fragments {
         (self.file_ms.map_or(0, |from| entry.dts_ms.saturating_sub(from)), self.bytes)
     }
 
-    /// Adds a unit. Returns the bytes to write before it, if that completes a fragment.
+    /// Adds a unit. If the fragment before it is complete, returns that fragment's bytes to write.
     ///
     /// # Errors
     /// The tracks cannot be written.

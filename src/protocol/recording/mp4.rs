@@ -24,7 +24,7 @@ struct Lane {
     id: TrackId,
     epoch: u32,
     description: Description,
-    /// Decode time in ticks of the stream that is zero in the file.
+    /// Stream time in ticks at which the file's decode time is zero.
     base: Option<i64>,
     waiting: Option<Waiting>,
     /// Decode time in the file of the first complete sample.
@@ -100,7 +100,7 @@ impl Muxer for Mp4 {
         let (Some(lane), Some(track)) = (lane, track) else { return false };
         let (zero, scale) = *self.zero.get_or_insert((unit.pts, track.timescale));
         let zero = scale.convert(zero, track.timescale);
-        // Before the head is written, a track may begin at any time, because the head says when it is presented.
+        // Before the head is written, a track may begin at any time, because the head says when the track begins.
         let first = if self.sequence == 0 { unit.dts } else { zero };
         let base = *lane.base.get_or_insert(first);
         if unit.dts < base {

@@ -1,9 +1,9 @@
 //! A sink that records a stream to a file, and to the next one when the file is full or the stream's tracks change.
 //!
 //! At most one append is in progress at a time; units that arrive meanwhile are gathered, up to [`HELD_BYTES_MAX`].
-//! Beyond it the sink accepts no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a viewer
-//! whose socket is full. Appended data is synced at once, so that a power cut loses little more than a crash does. A
-//! slow sync delays no append, so a crash of the server loses no more because of it.
+//! Beyond it the sink accepts no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a
+//! viewer whose socket is full. Appended data is synced at once, so that a power cut loses little more than a crash
+//! does. Appends do not wait for a slow sync, so that a crash of the server does not lose more because of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::types::{Handle, Now};
 const FILE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Maximum bytes gathered while a job is in progress.
 const HELD_BYTES_MAX: usize = 8 << 20;
-/// Maximum bytes appended before a sync has ended.
+/// Maximum number of appended bytes that are not synced yet.
 const UNSYNCED_BYTES_MAX: usize = 8 << 20;
-/// Maximum number of track changes that begin a file at once. Beyond it, one file is begun per [`CHANGE_PERIOD`], and
-/// nothing is recorded in between.
+/// Maximum number of recent track changes for which a new file begins at once. With more changes, one file begins per
+/// [`CHANGE_PERIOD`], and nothing is recorded in between.
 const CHANGES_MAX: u32 = 8;
 /// Period after which a change no longer counts towards [`CHANGES_MAX`].
 const CHANGE_PERIOD: Duration = Duration::from_secs(10);
@@ -103,7 +103,7 @@ const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>
 /// A step on files, to be done in order.
 #[derive(Debug)]
 enum Step {
-    /// Begin a file, whose first unit has this arrival.
+    /// Begin a file. The arrival is that of its first unit.
     Begin(Arrival),
     Append(Vec<Bytes>),
     /// End the file.

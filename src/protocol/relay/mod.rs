@@ -4,9 +4,10 @@
 //! origin: ring ── RelayPackage, once for all nodes ──> Session ══ TLS ══> RelayPull ── the same units ──> ring: edge
 //! ```
 //!
-//! The node that wants a copy connects ([`pull`]); the node that has the stream subscribes to it like a viewer ([`session`]). Tracks, units
-//! and clocks are those of the origin, so that every node cuts the same segments. The peers are authenticated as nodes of the cluster
-//! ([`Security::Nodes`]), and nothing else is checked. The machines are in the crate `relay`.
+//! The node that wants a copy connects ([`pull`]); the node that has the stream subscribes to it like a viewer
+//! ([`session`]). Tracks, units and clocks are those of the origin, so that every node cuts the same segments. The
+//! peers are authenticated as nodes of the cluster ([`Security::Nodes`]), and nothing else is checked. The state
+//! machines of both sides are in the crate `relay`.
 
 mod pull;
 mod session;
@@ -105,7 +106,7 @@ impl Request for RelayUrl {
     }
 }
 
-/// Size of the blocks that heads are cut from: one allocation for some hundred units.
+/// Size of the memory blocks from which the heads of units are taken. One block lasts for some hundred units.
 const SCRATCH_BYTES: usize = 8192;
 
 /// Frames of one stream, shared by all nodes that want the same tracks.
@@ -135,8 +136,8 @@ impl Package for RelayPackage {
         Parts::new([tracks_frame(chosen.all())])
     }
 
-    /// Writes the tracks before a unit if they have changed, including unselected ones, because nodes must know every
-    /// track.
+    /// If the tracks have changed, writes all of them before the unit, including unselected ones, because nodes must
+    /// know every track.
     fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
         let Some(head) = unit_head(&entry.unit) else { return Item::default() };
         let head = self.head(&head);

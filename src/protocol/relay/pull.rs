@@ -23,14 +23,14 @@ use crate::types::StreamKey;
 #[derive(Debug)]
 pub(super) struct RelayPull {
     key: StreamKey,
-    /// The machine; `None` before the connection.
+    /// The state machine of the relay's client; `None` until the connection is open.
     machine: Option<Machine>,
     playing: Option<Playing>,
     /// True if the first unit was reported and waits for the grant.
     has_begun: bool,
     waiting: VecDeque<(AccessUnit, Arc<Tracks>)>,
     clock: Option<Clock>,
-    /// The end, reported after everything before it.
+    /// The event that ends the client, reported after all earlier ones.
     ended: Option<ClientEvent>,
 }
 
@@ -71,9 +71,10 @@ impl RelayPull {
                         ClientEvent::Begun
                     }
                 },
-                // A sign of life without media: the publisher may pause for as long as the origin allows.
+                // The origin is alive but sends no media: its publisher may pause for as long as the origin allows.
                 Heard::Alive => ClientEvent::Dropped(0),
-                // A node that would have to ask this node does not have the stream either.
+                // A loop means that the other node would have to fetch the stream from this one, so it does not have
+                // the stream either.
                 Heard::Refused(Refused::NotFound | Refused::Loop, reason)
                 | Heard::Ended(Ended::Over, reason) => ClientEvent::Over(reason),
                 Heard::Refused(_, reason) | Heard::Ended(Ended::Left, reason) => ClientEvent::Ended(reason),
@@ -161,7 +162,7 @@ impl UnitClient for RelayPull {
         self.clock = Some(Clock::new(grant, zero_ms));
     }
 
-    /// Returns [`Supply::Frames`], because the origin has judged the stream.
+    /// Returns [`Supply::Frames`], because the origin has checked its publisher's stream.
     fn supply(&self) -> Supply {
         Supply::Frames
     }
@@ -188,7 +189,7 @@ impl Demands for RelayPull {
     }
 }
 
-/// Maps the origin's clock and epochs to the copy's.
+/// Converts the origin's times and epochs to those of the copy.
 #[derive(Debug)]
 struct Clock {
     /// Shift of all times in milliseconds; `None` until the first unit.

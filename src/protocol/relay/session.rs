@@ -1,4 +1,4 @@
-//! The session of a node that has a stream with a node that wants a copy.
+//! The serving side of the relay: the session of this node, which has a stream, with a node that wants a copy.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -20,7 +20,8 @@ use crate::types::{Handle, Now, StreamKey};
 /// The session with one node about one stream.
 #[derive(Debug)]
 pub(super) struct RelaySession {
-    /// The machine; `None` until the first bytes, which come with the settings.
+    /// The state machine of the relay's server; `None` until the first bytes arrive, because the settings are known
+    /// only then.
     server: Option<Server>,
     /// Time at which the session began.
     began: Instant,
@@ -34,7 +35,7 @@ impl RelaySession {
         Self { server: None, began: now.mono, zero_ms: 0, events: VecDeque::new(), is_over: false }
     }
 
-    /// Returns the machine, made with the cluster's name from the settings at the time of connecting.
+    /// Returns the state machine. The first call makes it, with the cluster's name from the current settings.
     fn server(&mut self, ctx: &Context<'_>) -> &mut Server {
         let began = self.began;
         self.server.get_or_insert_with(|| Server::new(began, settings::cluster(ctx.server)))
@@ -59,7 +60,7 @@ impl RelaySession {
         self.subscription(SubscriptionEvent::Subscribe(ask));
     }
 
-    /// Handles a call of the API, whose caller the sending node has authenticated.
+    /// Handles a call of the API that another node passes on after it has authenticated the caller.
     fn called(&mut self, ctx: &Context<'_>, call: Call) {
         if ctx.draining {
             return self.server(ctx).refuse(Refused::Unavailable, "the node is going down");
@@ -134,7 +135,7 @@ impl RelaySession {
     }
 }
 
-/// Returns the selection for these tracks. If several of a kind are wanted, all are sent.
+/// Returns the selection for these tracks. If several tracks of a kind are wanted, all tracks of that kind are sent.
 fn selection(tracks: Option<TrackSet>) -> Selection {
     let Some(tracks) = tracks else { return Selection::ALL };
     let pick = |kind| {

@@ -7,7 +7,7 @@ use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
 
-/// Minimum length of a secret, because knowing it allows fetching every stream.
+/// Minimum length of the secret, which gives access to every stream.
 const SECRET_CHARS_MIN: usize = 16;
 
 const SERVER: &[Key] = &[

@@ -16,13 +16,13 @@ use crate::mail::Grant;
 /// The output of a view.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Time in milliseconds at which the view begins or continues.
+    /// Time in milliseconds, on the view's clock, at which the view begins or continues.
     base_ms: i64,
     /// Time of arrival of the unit at `base_ms`.
     base_at: Option<Instant>,
-    /// Shift of the times of the stream that is shown, in milliseconds.
+    /// Milliseconds to add to a time of the shown stream to get the time on the view's clock.
     shift_ms: i64,
-    /// Time in milliseconds at which the stream that is shown begins.
+    /// Time in milliseconds, on the view's clock, at which the shown stream begins.
     begins_ms: i64,
     video: Lane,
     audio: Lane,
@@ -48,7 +48,7 @@ impl Lane {
         Self { source: None, last_ms: had_ms, had_ms, has_begun: false }
     }
 
-    /// Begins another stream.
+    /// Prepares for the track of another stream.
     const fn cut(&mut self) {
         *self = Self { source: None, had_ms: self.last_ms, has_begun: false, ..*self };
     }

@@ -27,7 +27,7 @@ use crate::types::{Handle, Ingest, StreamKey};
 
 /// The subscription that watches the room.
 const ROOM: Handle = Handle(0);
-/// The subscriptions of streams: the one that is shown, and the next one.
+/// Handles of the subscriptions to two streams: the one that is shown, and the next one.
 const STREAMS: [Handle; 2] = [Handle(1), Handle(2)];
 /// Time after which the next stream is shown with audio only, if it has video but no picture arrives.
 const PICTURE_WAIT: Duration = Duration::from_secs(4);
@@ -222,7 +222,8 @@ impl RoomView {
         }
     }
 
-    /// Ends the session; the first reason counts. `is_over` is true if the view is over and must not be begun again.
+    /// Ends the session, unless it has ended already. `is_over` is true if the view is over and must not be begun
+    /// again.
     fn end(&mut self, reason: &str, is_over: bool) {
         let state = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => return,

@@ -10,7 +10,7 @@ use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
 use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::{Format, FormatKind};
 
-/// Size of the blocks that heads are cut from: one allocation for some hundred messages.
+/// Size of the memory blocks from which heads are taken. One block lasts for some hundred messages.
 const SCRATCH_BYTES: usize = 4096;
 /// Maximum size of a head: chunk header with extended timestamp, and the FLV head.
 const HEAD_BYTES: usize = 32;
@@ -212,7 +212,7 @@ mod tests {
         // A player that can decode everything gets the publisher's metadata unchanged.
         let [prelude, ..] = sent(&tracks, FourCcs::ALL);
         assert!(has(&prelude, tracks.metadata.as_ref().unwrap()));
-        // Other script data is left alone.
+        // Other script data is not changed.
         let text = Data { name: "onFI".to_owned(), values: Vec::new() }.write();
         assert_eq!(flv_mapping::without_left_out(&chosen(&tracks, FourCcs::NONE), &text), None);
     }

@@ -1,4 +1,5 @@
-//! A publisher for the load generator: publishes like a push, but its own messages instead of a stream's.
+//! A publisher for the load generator: it publishes like a push, but the load generator's messages instead of a
+//! stream's.
 
 use std::time::Instant;
 

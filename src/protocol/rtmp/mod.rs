@@ -1,8 +1,8 @@
 //! RTMP: publishers and players on port 1935, and pushes to other servers.
 //!
-//! [`RtmpSession`] connects the machine of the `rtmp` crate to a socket and the hub; [`super::flv_mapping`] makes
-//! access units of its messages, [`egress::RtmpPackage`] makes of units the chunks that all viewers share, and
-//! [`RtmpPush`] and [`RtmpPull`] are the client side.
+//! [`RtmpSession`] connects the state machine of the `rtmp` crate to a socket and the hub; [`super::flv_mapping`]
+//! converts its messages to access units, [`egress::RtmpPackage`] converts units to the chunks that all viewers share,
+//! and [`RtmpPush`] and [`RtmpPull`] are the client side.
 
 mod egress;
 mod load;
@@ -153,7 +153,7 @@ fn client_config(url: &RtmpUrl) -> ClientConfig {
     }
 }
 
-/// Like [`client_config`], with the user's timeouts.
+/// Like [`client_config`], with the caller's timeouts.
 fn patient_config(url: &RtmpUrl, patience: Patience) -> ClientConfig {
     ClientConfig {
         handshake_timeout: patience.handshake,

@@ -18,7 +18,8 @@ pub(super) enum Published {
     Closed(String),
 }
 
-/// A publishing client of the `rtmp` crate, for one stream. An error is also its last event.
+/// A publishing client of the `rtmp` crate, for one stream. A violation of the protocol is only logged where it occurs,
+/// because the client's last event reports it too.
 #[derive(Debug)]
 pub(super) struct Publishing {
     pub(super) client: Client,
@@ -44,7 +45,7 @@ impl Publishing {
         loop {
             return Some(match self.client.poll_event()? {
                 ClientEvent::Ready { message_stream } => Published::Ready { message_stream },
-                // A server that sends media to its publisher is odd, and not our concern.
+                // Media that a server sends to its publisher is ignored.
                 ClientEvent::Media(_) => continue,
                 ClientEvent::Rejected { code, description } => {
                     Published::Closed(format!("{code}: {description}"))

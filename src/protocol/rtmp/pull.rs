@@ -11,7 +11,7 @@ use wire::SendQueue;
 use super::url::RtmpUrl;
 use crate::protocol::pull::{Client, ClientEvent as Event, ClientStream, Media, Patience, Start};
 
-/// The client.
+/// The client of one pull.
 #[derive(Debug)]
 pub(super) struct RtmpPull {
     config: Arc<ClientConfig>,

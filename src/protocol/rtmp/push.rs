@@ -16,7 +16,7 @@ use crate::protocol::{
 };
 use crate::types::Now;
 
-/// An attempt of a push.
+/// An attempt to push a stream over RTMP.
 #[derive(Debug)]
 pub(crate) struct RtmpPush {
     config: Option<ClientConfig>,
@@ -97,7 +97,7 @@ impl ByteStream for RtmpPush {
     }
 
     fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
-        // The machine sends no pings: the worker notices a target that accepts nothing.
+        // Nothing to do: the client sends no pings, and the worker notices if the target accepts no bytes.
     }
 
     fn wants_bytes(&self) -> bool {

@@ -37,7 +37,7 @@ pub(super) fn refusal_status(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// Returns the status of a refused play. `Publish.BadName` on play is the reference's.
+/// Returns the status of a refused play. The reference server, too, answers some plays with `Publish.BadName`.
 pub(super) fn no_subscription_status(why: NoSubscription) -> Rejection {
     match why {
         NoSubscription::NotFound => rejection("NetStream.Play.StreamNotFound", "No such stream.", true),

@@ -85,7 +85,7 @@ impl RtmpSession {
         }
     }
 
-    /// Translates the machine's events to events for the worker.
+    /// Translates the events of the protocol's state machine to events for the worker.
     fn drain_machine(&mut self, ctx: &Context<'_>) {
         while let Some(event) = self.machine.poll_event() {
             match event {
@@ -229,7 +229,7 @@ impl RtmpSession {
     }
 
     /// Reports announced video that never becomes usable, and ends a stream of which nothing is supported. Other
-    /// useless streams are ended by the number of their bad messages.
+    /// unusable streams end when too many of their messages are malformed.
     fn watch(&mut self, ctx: &Context<'_>) {
         let Role::Publisher { ingest, usable, message_stream } = &mut self.role else { return };
         let supply = ingest.supply();
@@ -334,8 +334,8 @@ impl RtmpSession {
             Ok(tracks) => {
                 self.known = true;
                 self.role = Role::Player { message_stream };
-                // Before the first parameter sets, both kinds are announced: players wait for an announced kind, but
-                // take an unannounced one only late.
+                // Before the first parameter sets, both audio and video are announced: players wait for a kind that is
+                // announced, but begin to play a kind that is not announced only late.
                 let unknown = tracks.is_empty();
                 let chosen = self.format.map(|format| format.choose(tracks)).unwrap_or_default();
                 let is_sent = |kind| unknown || chosen.of_kind(kind).next().is_some();
@@ -373,7 +373,8 @@ impl RtmpSession {
     }
 
     fn machine_closed(&mut self, reason: &CloseReason) {
-        // A publisher that broke the protocol is not waited for; one that fell silent or was cut off is.
+        // If the publisher broke the protocol, its stream ends at once. If the publisher fell silent or was cut off,
+        // the stream waits for its return.
         let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
         self.publish_ended(clean);
         self.play_ended();

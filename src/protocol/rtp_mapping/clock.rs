@@ -110,15 +110,15 @@ mod tests {
         (units, timeline.faults())
     }
 
-    /// Returns a publisher whose sources' timestamps begin anywhere; their clocks wrap within the minute.
+    /// Returns a publisher whose sources' timestamps begin at any value; their clocks wrap within the minute.
     fn sources(reports: Reports, faults: &[Fault]) -> Publisher {
         let wrap = (1i64 << 32) / 90;
         let (offsets, bits) = (vec![wrap - 20_000, 3 * (1i64 << 32) / 48 - 30_000], 40);
         Publisher { reports, offsets, bits, ..Publisher::with(faults) }
     }
 
-    /// Judges lip sync and speed as if all sources had begun together; the stream knows that from their reports or
-    /// their arrival.
+    /// Judges lip sync and speed as if all sources had begun together; the stream learns from their reports or their
+    /// arrival that they have.
     fn judge(publisher: &Publisher, units: &[Unit]) -> Result<(), String> {
         Publisher { offsets: vec![0, 0], ..publisher.clone() }.judge(units)
     }

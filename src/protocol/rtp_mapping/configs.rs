@@ -12,7 +12,8 @@ const VP9_8_BITS: u8 = 8 << 4 | 1 << 1;
 const VP9_10_BITS: u8 = 10 << 4 | 1 << 1;
 /// The value "not specified" (ISO/IEC 23091-2).
 const COLOUR_UNSPECIFIED: u8 = 2;
-/// Marker and version of an AV1CodecConfigurationRecord; then 8 bits, 4:2:0.
+/// Marker and version of an AV1CodecConfigurationRecord. The constants below stand for 8 bits with 4:2:0, and for level
+/// 4.0.
 const AV1_MARKER_AND_VERSION: u8 = 0x81;
 const AV1_SUBSAMPLING_420: u8 = 0x0c;
 const AV1_LEVEL_4_0: u8 = 8;
@@ -145,7 +146,7 @@ fn nals(payload: &[u8], which: impl Fn(&[u8]) -> bool) -> Vec<&[u8]> {
     Nals::new(payload, 4).flatten().filter(|nal| which(nal)).collect()
 }
 
-/// Copies a frame without the NAL units that `is_left_out` selects; once per key frame.
+/// Copies a frame without the NAL units that `is_left_out` selects. Called once per key frame.
 fn without(payload: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Bytes {
     let mut out = BytesMut::with_capacity(payload.len());
     Nals::new(payload, 4)
@@ -164,8 +165,8 @@ fn av1_of(payload: &Bytes) -> Option<av1::Config> {
             continue;
         }
         let mut record = BytesMut::new();
-        // The header begins with seq_profile. The level follows fields of variable length; the header itself contains
-        // it anyway.
+        // The header begins with seq_profile. The level is not read, because it follows fields of variable length; the
+        // header itself contains it for decoders.
         let profile = obu.body.first()? & 0xe0;
         record.put_slice(&[AV1_MARKER_AND_VERSION, profile | AV1_LEVEL_4_0]);
         record.put_slice(&[AV1_SUBSAMPLING_420, 0]);

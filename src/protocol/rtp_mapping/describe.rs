@@ -7,9 +7,9 @@ use sdp::{Format, Formats, H265Sets, Media, MediaKind, Parameters, PayloadType, 
 
 /// RTP clock rate of video and of MP3 (RFC 3551 §6).
 const VIDEO_TICKS: u32 = 90_000;
-/// RTP clock rate of Opus, whatever the sample rate (RFC 7587 §4.1).
+/// RTP clock rate of Opus at any sample rate (RFC 7587 §4.1).
 const OPUS_TICKS: u32 = 48_000;
-/// The first dynamic payload type (RFC 3551 §6); then the number of dynamic ones.
+/// The first dynamic payload type (RFC 3551 §6). `DYNAMIC_COUNT` is the number of dynamic ones.
 const DYNAMIC_FIRST: u8 = 96;
 const DYNAMIC_COUNT: u8 = 32;
 /// Static payload types (RFC 3551 §6).
@@ -27,7 +27,7 @@ pub(in crate::protocol) fn clock_of(config: &CodecConfig) -> Option<Timescale> {
         | CodecConfig::Av1(_)
         | CodecConfig::Mp3(_) => VIDEO_TICKS,
         CodecConfig::Aac(config) => config.sample_rate,
-        // More channels have no registered format.
+        // Opus with more than two channels has no registered RTP format.
         CodecConfig::Opus(config) if config.channels <= 2 => OPUS_TICKS,
         CodecConfig::G711(_) => g711::Config::SAMPLE_RATE,
         CodecConfig::Opus(_) | CodecConfig::Ac3(_) | CodecConfig::Eac3(_) | CodecConfig::Flac(_) => {
@@ -36,7 +36,8 @@ pub(in crate::protocol) fn clock_of(config: &CodecConfig) -> Option<Timescale> {
     }))
 }
 
-/// Returns the payload type of a track: the codec's static one, else one by the track's number.
+/// Returns the payload type of a track: the static one of its codec or, if there is none, a dynamic one chosen by the
+/// track's number.
 pub(in crate::protocol) fn payload_type_of(track: &Track) -> Option<PayloadType> {
     let dynamic = DYNAMIC_FIRST.saturating_add(track.id.number() % DYNAMIC_COUNT);
     let number = match &track.config {

@@ -1,14 +1,14 @@
 //! Converts RTP packets of a publisher to access units.
 //!
-//! **Times.** [`media::Timeline`] places the sources' frames on the stream's time, by their arrival and the sender's reports. RTP carries
-//! presentation times; decode times follow from the order ([`crate::protocol::decode_order`]).
+//! **Times.** [`media::Timeline`] places the sources' frames on the stream's time, by their arrival and the sender's
+//! reports. RTP carries presentation times; decode times follow from the order ([`crate::protocol::decode_order`]).
 //!
-//! **Beginning.** Units wait until each source is known, at most [`START_WAIT`], so that the stream's first viewers get all tracks. Units
-//! that cannot be decoded (video before a key frame, and after a loss until the next one) are dropped.
+//! **Beginning.** Units wait until the configuration of each source is known, at most [`START_WAIT`], so that the
+//! stream's first viewers get all tracks. Units that cannot be decoded (video before a key frame, and after a loss
+//! until the next one) are dropped.
 //!
-//! **Sources.** One source of a section is received: the first, until another one replaces it
-//! ([`super::succession`]). Packets of other sources are dropped, and so are payload types that the description
-//! lacks.
+//! **Sources.** One source of a section is received: the first, until another one replaces it ([`super::succession`]).
+//! Packets of other sources are dropped, and so are payload types that the description lacks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ impl Source {
         })
     }
 
-    /// Returns the configuration of AAC that came in band. ADTS does not signal SBR, so the described configuration is kept if they agree.
+    /// Returns the configuration of AAC that came in band. ADTS does not signal SBR, so the described configuration is
+    /// kept if it agrees with the one in band.
     fn aac_config(&self) -> Option<CodecConfig> {
         let in_band = self.depacketizer.aac_config()?;
         match &self.config {
@@ -131,7 +132,7 @@ pub(in crate::protocol) struct Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant.
+    /// Starts a publication whose times continue at the position given by the grant.
     pub(in crate::protocol) fn new(now: Instant, grant: &Grant, sources: Vec<Option<Source>>) -> Self {
         let mut next = [0u8; 2];
         let incoming = sources.into_iter().map(|source| {
@@ -184,7 +185,8 @@ impl Depackager {
         let Ok(packet) = Packet::read(bytes) else { return false };
         let header = packet.header;
         if header.payload_type != one.source.payload_type {
-            // The packet is numbered with the others of its source, so it is not missing.
+            // Packets of another payload type are numbered together with those of the source, so this one must not
+            // count as missing.
             if let Some((ssrc, receiver)) = &mut one.receiver
                 && *ssrc == header.ssrc
             {
@@ -211,7 +213,8 @@ impl Depackager {
         true
     }
 
-    /// Takes an RTCP packet of a section. Sender reports align the sources; BYE is ignored, because the connection's end says more.
+    /// Takes an RTCP packet of a section. Sender reports align the sources. BYE is ignored, because the publication
+    /// ends with its connection.
     pub(in crate::protocol) fn handle_rtcp(&mut self, now: Instant, section: usize, compound: &[u8]) {
         let Some(one) = self.at(section) else { return };
         for part in rtp::rtcp::packets(compound) {
@@ -274,7 +277,7 @@ impl Depackager {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Returns the progress of the stream so far.
+    /// Returns what the publisher has sent so far: nothing usable, only announcements, audio alone, or frames.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let mut videos =
             self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == TrackKind::Video);

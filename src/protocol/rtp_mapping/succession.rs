@@ -44,7 +44,7 @@ impl Succession {
         self.rival = None;
     }
 
-    /// Takes a packet of another source. Returns its held packets when it takes over.
+    /// Takes a packet of another source. If that source takes over, returns its held packets.
     pub(super) fn other(&mut self, now: Instant, ssrc: Ssrc, packet: &[u8]) -> Option<Vec<Held>> {
         let rival = match &mut self.rival {
             Some(rival) if rival.ssrc == ssrc => rival,

@@ -35,19 +35,20 @@ impl Announcement {
         new
     }
 
-    /// Returns the channels for which a track's packets are cut.
+    /// Returns the channels of a section, for which the packets of its track are made.
     pub(super) fn channels(&self, section: usize) -> Option<Channels> {
         Channels::from_rtp(channel_of(*self.tracks.get(section)?))
     }
 
-    /// Returns a setup of each section that interleaves it on the channels for which its packets are cut.
+    /// Returns the setup of each section: interleaved on the channels for which its packets are made.
     pub(super) fn interleaved(&self) -> Vec<TrackSetup> {
         (0..self.tracks.len())
             .filter_map(|section| Some(TrackSetup::on_channels(section, self.channels(section)?)))
             .collect()
     }
 
-    /// Makes a client that publishes the announcement of a stream that has passed the servers `via`.
+    /// Makes a client that publishes the announced stream. `via` lists the nodes and streams through which it was
+    /// forwarded.
     pub(super) fn publish(
         &self,
         now: Instant,

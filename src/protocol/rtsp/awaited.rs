@@ -1,5 +1,5 @@
-//! The wait for the tracks of a stream that has just begun: a description is sent once, and a player never gets
-//! tracks that it lacks.
+//! The wait for the tracks of a stream that has just begun. The description is sent only once, and tracks that are
+//! missing from it never reach the player.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl Awaited {
         Self { until: after(now, TRACKS_WITHIN), is_seasoned: false, tracks: None }
     }
 
-    /// Notes that the stream has been live for a while.
+    /// Notes that the stream has been live for so long that no further tracks are expected.
     pub(super) const fn season(&mut self) {
         self.is_seasoned = true;
     }
@@ -64,7 +64,7 @@ impl Awaited {
         self.until
     }
 
-    /// Takes the tracks that were found in time; `None` if none did.
+    /// Takes the tracks that were found in time; `None` if none were found.
     pub(super) fn tracks(&mut self) -> Option<Tracks> {
         self.tracks.take()
     }

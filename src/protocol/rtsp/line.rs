@@ -20,10 +20,10 @@ use super::viewer::after;
 use crate::protocol::PathId;
 use crate::protocol::thinning::time_of;
 
-/// Maximum bytes that wait to be sent; beyond it the viewer's cursor does not move.
+/// Maximum bytes that wait to be sent. At this limit, the viewer gets no more units.
 pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
-/// Maximum bytes sent at once. With the interval below they limit the rate to 128 Mb/s, so that a viewer's initial backlog does not
-/// overflow its socket.
+/// Maximum bytes sent per [`PACE_INTERVAL`]. This limits the rate to 128 Mb/s, so that a viewer's initial backlog does
+/// not overflow its socket.
 pub(super) const PACE_BYTES: usize = 32 << 10;
 pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum bytes sent at once to a distant viewer while little waits: most pictures, or the beginning of a key frame.
@@ -33,7 +33,7 @@ const FAR_STEP: usize = 5 << 10;
 /// Number of intervals over which the waiting bytes of a distant viewer are spread, if that is faster than
 /// [`FAR_STEP`]: 25 ms in total, little compared with the viewer's round trip.
 const FAR_INTERVALS: usize = 12;
-/// On a narrow path, the time behind the pace that may be caught up at once; any further delay is not caught up.
+/// Maximum delay behind the pace of a narrow path that is caught up at once; any longer delay is not caught up.
 const CATCH_UP: Duration = Duration::from_millis(5);
 /// Maximum time that audio may wait on a narrow path; older audio is dropped.
 const SOUND_WAITS_MAX: Duration = Duration::from_millis(300);
@@ -82,15 +82,15 @@ struct Numbers {
 #[derive(Debug)]
 pub(super) struct Line {
     waiting: VecDeque<Packet>,
-    /// Audio packets that leave ahead of the waiting ones; and the number of audio packets among those that wait in
-    /// order.
+    /// Audio packets that leave before the waiting ones, and their bytes. `sound_in_order` counts the audio packets
+    /// among those that wait in order.
     sound: VecDeque<Packet>,
     sound_bytes: usize,
     sound_in_order: usize,
     waiting_bytes: usize,
     /// Start of the pacing window, and the bytes that may still leave in it.
     paced: (Instant, usize),
-    /// True for a distant viewer, in whose path queues may be shorter than a key frame.
+    /// True for a distant viewer: queues on the path may hold less than a key frame.
     is_far: bool,
     /// Time from which the next datagram may leave on a narrow path.
     next: Instant,
@@ -114,8 +114,8 @@ impl Line {
         }
     }
 
-    /// From now on spreads large units over some milliseconds, for a distant viewer. A queue on the path may be
-    /// too small for key frames, and pictures would stand still for five seconds until the next report reveals it.
+    /// Makes the line spread large units over some milliseconds, for a distant viewer. A queue on the path may be too
+    /// small for key frames, and pictures would stand still for five seconds until the next report reveals it.
     pub(super) fn spread_for_distance(&mut self) {
         self.is_far = true;
         self.paced.1 = self.paced.1.min(FAR_BYTES);

@@ -1,5 +1,5 @@
-//! A publisher for the load generator: a clip cut into packets as for the server's viewers, sent interleaved or, if
-//! the URL says so, as datagrams. Other senders can use the packets alone.
+//! A publisher for the load generator: a clip cut into packets as for the server's viewers, sent interleaved or, if the
+//! URL says so, as datagrams. [`RtspMux`] makes the packets for other senders.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -102,7 +102,7 @@ pub(super) struct RtspLoad {
 }
 
 impl RtspLoad {
-    /// Makes a publisher. `heads` are the parameter sets of the clip, of which everything that RTP can carry is announced.
+    /// Makes a publisher. `heads` are the parameter sets of the clip; the tracks that RTP can carry are announced.
     pub(super) fn new(
         now: Instant,
         url: &RtspUrl,

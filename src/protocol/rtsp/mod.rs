@@ -1,10 +1,10 @@
 //! RTSP: publishers and viewers on ports 5554 and 5555 (TLS), over the connection itself or with datagrams beside it;
-//! sources, and pushes to other servers.
+//! pulls from other servers, and pushes to them.
 //!
-//! [`RtspSession`] connects the machine of the `rtsp` crate to a connection and the hub; [`super::rtp_mapping`] makes
-//! access units of publishers' packets, and [`package::RtspPackage`] cuts units into the packets that all viewers
-//! share. [`pairs`] are the sockets of a session that uses datagrams. [`RtspPull`] and [`RtspPush`] are the client
-//! side.
+//! [`RtspSession`] connects the state machine of the `rtsp` crate to a connection and the hub; [`super::rtp_mapping`]
+//! converts publishers' packets to access units, and [`package::RtspPackage`] cuts units into the packets that all
+//! viewers share. [`pairs`] are the sockets of a session that uses datagrams. [`RtspPull`] and [`RtspPush`] are the
+//! client side.
 
 mod announce;
 mod awaited;

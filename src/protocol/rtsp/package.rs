@@ -23,7 +23,7 @@ use crate::protocol::rtp_mapping::describe::{clock_of, payload_type_of};
 /// Maximum payload of a packet: with RTP, UDP and IPv6 headers it fits an Ethernet frame and most tunnels.
 const PAYLOAD_BYTES_MAX: usize = 1380;
 /// Maximum size of an Opus packet, which is never split and has at most six frames of 1275 bytes (RFC 6716 §3.2).
-/// Larger ones are dropped, because neither a frame's length field nor a datagram holds packets of any size.
+/// Larger ones are dropped, because they would exceed the length field of a frame or the size of a datagram.
 const WHOLE_BYTES_MAX: usize = 6 * 1275 + 14;
 /// Number of viewers from which a unit is copied into one slice.
 const ONE_SLICE_FROM: usize = 16;
@@ -31,13 +31,13 @@ const ONE_SLICE_FROM: usize = 16;
 const FRAME_HEAD_BYTES: usize = 4;
 /// Size of a frame head and an RTP header together.
 const HEAD_BYTES: usize = FRAME_HEAD_BYTES + rtp::HEADER_BYTES;
-/// Size of the blocks that heads are cut from.
+/// Size of the memory blocks from which heads are taken.
 const SCRATCH_BYTES: usize = 4096;
 /// Interval of the sender reports of a track: 5 s (RFC 3550 §6.2).
 const REPORT_INTERVAL_MS: i64 = 5000;
 /// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: usize = 256;
-/// First byte of an RTP header: version 2, no flags. Next: the marker bit.
+/// First byte of an RTP header: version 2, no flags. `MARKER` is the marker bit in the second byte.
 const RTP_VERSION: u8 = 0x80;
 const MARKER: u8 = 0x80;
 const MICROSECONDS: Timescale = Timescale::new(1_000_000);
@@ -76,8 +76,8 @@ struct Cut {
 
 impl Cut {
     fn new(track: &Track, seed: u64) -> Option<Self> {
-        // The package has no source of randomness but its stream. Numbers need not be secret: a viewer accepts
-        // packets from its server only.
+        // The numbers are derived from the stream, because the package has no other source of randomness. They need not
+        // be secret: a viewer accepts packets from its server only.
         let mixed = (seed ^ u64::from(track.id.number())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let [a, b, c, d, e, f, ..] = mixed.to_be_bytes();
         Some(Self {
@@ -94,7 +94,7 @@ impl Cut {
         })
     }
 
-    /// Returns the RTP timestamp nearest to a time of the track; the lower one in the middle.
+    /// Returns the RTP timestamp nearest to a time of the track; if two are equally near, the later one.
     fn timestamp(&self, timescale: Timescale, time: i64) -> u32 {
         let doubled = timescale.convert(time.saturating_mul(2), self.clock);
         #[allow(clippy::cast_possible_truncation, reason = "RTP's clock wraps")]
@@ -118,7 +118,8 @@ pub(super) struct RtspPackage {
 }
 
 impl RtspPackage {
-    /// Returns the index of a track's cut, making it at first use. A track with a new configuration starts again.
+    /// Returns the index of a track in `cuts`, and adds the track at its first use. A track with a new configuration
+    /// starts again.
     fn place(&mut self, track: &Track) -> Option<usize> {
         if let Some(at) = self.cuts.iter().position(|cut| cut.track == track.id) {
             let cut = self.cuts.get_mut(at)?;
@@ -372,12 +373,12 @@ mod tests {
         assert_eq!(marked, [false, false, true]);
         let first = packets[0].header;
         assert!(packets.iter().all(|packet| packet.header.timestamp == first.timestamp));
-        // The next unit continues the numbers, and needs no report yet.
+        // The next unit continues the sequence numbers, and needs no report yet.
         let next = stream.frames(TrackId::VIDEO, 1040, &[7; 10]);
         let header = rtp::Packet::read(&next[0].1).unwrap().header;
         assert_eq!((next.len(), header.ssrc), (1, first.ssrc));
         assert_eq!(header.timestamp.wrapping_sub(first.timestamp), 3600);
-        // After five seconds, the next report is due.
+        // After five seconds, the next report is due and is sent as a second frame.
         assert_eq!(stream.frames(TrackId::VIDEO, 6000, &[7; 10]).len(), 2);
     }
 

@@ -72,7 +72,7 @@ pub(super) struct Pairs {
     asks: VecDeque<Ask>,
 }
 
-/// Returns the path of a track's RTP or RTCP. Path 0 is the stream itself.
+/// Returns the path of a track's RTP or RTCP. Path 0 is the connection's byte stream.
 pub(super) fn path_of(track: usize, is_rtcp: bool) -> PathId {
     let number = track.saturating_mul(2).saturating_add(if is_rtcp { 2 } else { 1 });
     PathId(u8::try_from(number).unwrap_or(u8::MAX))
@@ -85,7 +85,8 @@ pub(super) fn track_of(path: PathId) -> Option<(usize, bool)> {
 }
 
 impl Pairs {
-    /// Makes the pairs for a peer with this address, or with its address family.
+    /// Makes the pairs for a peer with this address. If the peer's address is not known yet, an unspecified address
+    /// gives its address family.
     pub(super) const fn new(peer: IpAddr) -> Self {
         Self { peer, opening: None, open: Vec::new(), asks: VecDeque::new() }
     }
@@ -100,8 +101,8 @@ impl Pairs {
         self.asks.drain(..).map(A::from)
     }
 
-    /// Begins to open the pair of a track, connected to the peer's ports if known. Returns false if there are too many, or the track has
-    /// one.
+    /// Begins to open the pair of a track, connected to the peer's ports if known. Returns false if there are too many
+    /// pairs, one is being opened, or the track already has one.
     pub(super) fn open(&mut self, track: usize, peer: Option<Ports>) -> bool {
         if track >= PAIRS_MAX || self.opening.is_some() || self.open.contains(&track) {
             return false;

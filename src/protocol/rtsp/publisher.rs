@@ -95,12 +95,13 @@ impl Publisher {
         }
     }
 
-    /// Hands the reports to `send`, which returns true for those of interleaved sections; the others remain.
+    /// Passes each report to `send`, which sends it and returns true if its section is interleaved. The other reports
+    /// remain.
     pub(super) fn take_reports(&mut self, mut send: impl FnMut(usize, Bytes) -> bool) {
         self.reports.retain(|(section, report)| !send(*section, report.clone()));
     }
 
-    /// Takes the next report to send as a datagram, of a section for which `is_datagram` is true.
+    /// Takes the next report to send as a datagram: one of a section for which `is_datagram` returns true.
     pub(super) fn poll_report(&mut self, is_datagram: impl Fn(usize) -> bool) -> Option<(usize, Bytes)> {
         let at = self.reports.iter().position(|(section, _)| is_datagram(*section))?;
         Some(self.reports.swap_remove(at))

@@ -35,8 +35,8 @@ use crate::protocol::{PathId, Remote, To};
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of packets that wait for the grant; further ones are lost.
 const WAITING_MAX: usize = 512;
-/// Maximum number of units that wait for a consumer that reads at playback speed. Datagrams that arrive meanwhile
-/// are lost.
+/// Maximum number of units that wait for a consumer that reads at playback speed. While so many wait, arriving
+/// datagrams are lost.
 const UNITS_MAX: usize = 2048;
 /// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: usize = 256;
@@ -204,7 +204,7 @@ impl RtspPull {
         let mut report = Compound::new(REPORT_BYTES_MAX);
         report.receiver_reports(Ssrc(0), &[]);
         let rtcp = Bytes::from(report.into_bytes());
-        // Version 2 and nothing else: a packet without a source.
+        // An RTP header with version 2 and nothing else, so that it belongs to no source.
         let mut rtp = [0; rtp::HEADER_BYTES];
         rtp[0] = 0x80;
         let rtp = Bytes::copy_from_slice(&rtp);
@@ -417,7 +417,7 @@ impl Client for RtspPull {
     fn poll(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
-            // Memory for a burst is not kept.
+            // Memory for a burst is not kept for the life of the pull.
             self.events.shrink_to(8);
         }
         event

@@ -1,8 +1,9 @@
 //! A push: publishes one of our streams to another RTSP server. Its supervisor is control; one session is one attempt.
 //!
-//! 1. The connection is open: the stream is attached, and paused until all requests are answered.
-//! 2. The tracks are known: `ANNOUNCE` describes them, and `SETUP` requests each on the channels for which its
-//!    packets are cut.
+//! 1. The connection is open: the session subscribes to the stream, and pauses the subscription until all requests are
+//!    answered.
+//! 2. The tracks are known: `ANNOUNCE` describes them, and `SETUP` requests each on the channels for which its packets
+//!    are cut.
 //! 3. `RECORD` is answered: the packets cut for viewers are sent unchanged.
 
 use std::time::{Duration, Instant};
@@ -53,11 +54,11 @@ impl Announced {
     }
 }
 
-/// An attempt of a push.
+/// An attempt to push a stream over RTSP.
 #[derive(Debug)]
 pub(crate) struct RtspPush {
     url: RtspUrl,
-    /// Servers that the stream has passed.
+    /// The nodes and streams through which the stream was forwarded, ending with the stream itself.
     via: Vec<String>,
     seed: Seed,
     format: Format,
@@ -140,7 +141,7 @@ impl RtspPush {
                 }
                 ClientEvent::Closed(CloseReason::PeerClosed) => self.end("the target closed the connection"),
                 ClientEvent::Closed(reason) => self.end(&reason.to_string()),
-                // These events concern the reception of media, of which a push has none.
+                // These events concern received media, and a push receives none.
                 ClientEvent::Interleaved(_)
                 | ClientEvent::Described(_)
                 | ClientEvent::NotInterleaved
@@ -149,7 +150,8 @@ impl RtspPush {
         }
     }
 
-    /// Checks the transport chosen by the target. Packets are cut for all viewers alike, so the target must accept their channels.
+    /// Checks the transport chosen by the target. All viewers share the packets, which contain channel numbers, so the
+    /// target must accept these channels.
     fn set_up(&mut self, now: Instant, section: usize, transport: &Transport) {
         let Stage::Announced(announced) = &mut self.stage else { return };
         let wanted = announced.announcement.channels(section);
@@ -186,7 +188,8 @@ impl ByteStream for RtspPush {
     }
 
     fn handle_sent(&mut self, _ctx: &Context<'_>, _bytes: usize) {
-        // The machine's keep-alive depends on time only: the worker notices a target that accepts nothing.
+        // Nothing to do: the client's keep-alive depends on time only, and the worker notices if the target accepts no
+        // bytes.
     }
 
     fn wants_bytes(&self) -> bool {

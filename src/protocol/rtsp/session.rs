@@ -1,7 +1,7 @@
 //! The session of an RTSP peer, publisher or viewer.
 //!
-//! A publisher asks with ANNOUNCE and a viewer with DESCRIBE, so that both are refused early. A viewer's subscription
-//! is paused until the viewer plays.
+//! Permission is requested when a publisher sends ANNOUNCE or a viewer sends DESCRIBE, so that both are refused early.
+//! A viewer's subscription is paused until the viewer plays.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -69,7 +69,7 @@ pub(crate) struct RtspSession {
     format: Format,
     /// The stream that the peer has asked to play.
     plays: Option<StreamKey>,
-    /// True if the stream has been live for a while.
+    /// True if the stream has been live for so long that further kinds of media are not expected.
     is_seasoned: bool,
     known: bool,
     closed: bool,
@@ -92,7 +92,7 @@ impl RtspSession {
         }
     }
 
-    /// Translates the machine's events to events for the worker.
+    /// Translates the events of the protocol's state machine to events for the worker.
     fn drain_machine(&mut self, ctx: &Context<'_>) {
         while self.events.is_empty()
             && let Some(event) = self.machine.poll_event()
@@ -172,7 +172,8 @@ impl RtspSession {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
-    /// Chooses the transport of a track: channels that all viewers share, a publisher's own, or a pair of sockets.
+    /// Chooses the transport of a track: the channels that all viewers share, a publisher's own channels, or a pair of
+    /// sockets.
     fn setup(&mut self, ctx: &Context<'_>, request: SetupRequest) {
         let now = ctx.now.mono;
         // A peer that uses TLS does not want media to bypass it.
@@ -299,7 +300,7 @@ impl RtspSession {
                     self.describe_tracks(ctx, tracks);
                 }
             }
-            // The description is not sent again: such a viewer misses the kind until it reconnects.
+            // The description is not sent again: the viewer does not get the new kind of media until it reconnects.
             Role::Viewer(viewer) => {
                 if viewer.notices_lack(tracks)
                     && let Some(key) = &self.plays
@@ -343,7 +344,8 @@ impl RtspSession {
     }
 
     fn machine_closed(&mut self, reason: &CloseReason) {
-        // A publisher that broke the protocol is not waited for; one that fell silent or was cut off is.
+        // If the publisher broke the protocol, its stream ends at once. If the publisher fell silent or was cut off,
+        // the stream waits for its return.
         let clean = matches!(reason, CloseReason::Failed(_) | CloseReason::Rejected | CloseReason::Requested);
         self.leave(if clean { Departure::Clean } else { Departure::Lost });
         if !self.closed {

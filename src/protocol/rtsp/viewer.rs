@@ -47,8 +47,8 @@ pub(super) struct Viewer {
     tracks: Vec<Described>,
     description: Description,
     line: Line,
-    /// Time of the last answer; and the shortest time from an answer to the next request, which the round trip does
-    /// not exceed.
+    /// Time of the last answer. The field below is the shortest time from an answer to the next request; the round trip
+    /// is at most that long.
     answered: Instant,
     answer_to_request: Option<Duration>,
     /// True once the stream was found to have a kind of media that the description lacks.
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::hub::{Entry, Fit, Package};
 
-    /// The selection of a viewer that was described these tracks, and has set up those sections of them.
+    /// Returns the selection of a viewer to which `tracks` were described, and which has set up the sections `set_up`.
     fn narrowed(tracks: &[TrackId], set_up: &[usize]) -> Option<Selection> {
         let config = |id| match id {
             TrackId::VIDEO => CodecConfig::Vp8(vp8::Config::default()),

@@ -59,7 +59,7 @@ impl Derivations {
         Self { began: now, secret: seed.random().u64(), all: Rate::default(), of_addresses }
     }
 
-    /// Takes a derivation for an address. Returns false if none is allowed now.
+    /// Counts a derivation for an address. Returns false if none is allowed now.
     pub(super) fn take(&self, now: Instant, address: IpAddr) -> bool {
         let now = now.saturating_duration_since(self.began).as_micros();
         let now = u64::try_from(now).unwrap_or(u64::MAX);
@@ -67,7 +67,7 @@ impl Derivations {
         (self.secret, network(address)).hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % (BUCKETS as u64)).unwrap_or(0);
         let Some(of_address) = self.of_addresses.get(index) else { return false };
-        // If the common budget is used up, the address keeps its own share.
+        // If the common allowance is used up, the address is not charged.
         of_address.has(now, PER_SECOND_AND_ADDRESS)
             && self.all.take(now, PER_SECOND)
             && of_address.take(now, PER_SECOND_AND_ADDRESS)

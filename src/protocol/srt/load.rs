@@ -1,4 +1,5 @@
-//! A publisher for the load generator: connects like a push, but sends its own units instead of a stream's.
+//! A publisher for the load generator: it connects like a push, but sends the load generator's units instead of a
+//! stream's.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -34,7 +35,7 @@ impl SrtLoad {
 
 impl ClientDatagrams for SrtLoad {
     fn handle_local(&mut self, _now: Instant, _path: PathId, _local: Option<SocketAddr>) {
-        // The server sees the local address in the datagrams.
+        // Nothing to do: the server learns the local address from the datagrams.
     }
 
     fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {
@@ -56,7 +57,7 @@ impl LoadPublisher for SrtLoad {
     }
 
     fn handle_end(&mut self, _now: Instant) {
-        // SRT has no byte stream whose end would have to be handled.
+        // Nothing to do: SRT has no byte stream.
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -58,8 +58,8 @@ use settings::is_playback_enabled;
 use stream_id::{StreamRequest, with_via};
 use url::{SrtAddress, SrtUrl};
 
-/// Maximum time from the end of a stream to the shutdown message. A receiver that gets it discards data that it still delays, so it is sent
-/// when that data was due.
+/// Maximum time from the end of a stream to the shutdown message. A receiver that gets this message discards all data
+/// that it still delays, so it is sent only when that data is due.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
 /// Margin added to the time at which the last delayed data is due, for paths with jitter.
 const GOODBYE_MARGIN: Duration = Duration::from_millis(20);
@@ -94,7 +94,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     }],
     schemes: &[Scheme {
         name: "srt",
-        // The default port of the reference server, whose documentation omits it from URLs.
+        // The default port of the reference server. Its documentation omits the port from URLs.
         default_port: 4200,
         pushes: true,
         pulls: true,
@@ -205,7 +205,8 @@ fn words(reason: CloseReason) -> String {
     }
 }
 
-/// Sends a message. Room was checked before; if there is none, the connection counts the message as dropped.
+/// Sends a message. The caller has checked that there is room; if there is none, the connection counts the message as
+/// dropped.
 fn send(connection: &mut Connection, now: Instant, payload: Bytes) {
     if let Err(error) = connection.send(now, payload) {
         tracing::trace!(%error, "payload not sent");

@@ -13,7 +13,8 @@ use wire::Datagrams;
 use super::settings::SrtSettings;
 use super::url::SrtAddress;
 
-/// Minimum pause between trials of callers' passphrases, each of which costs up to a millisecond. A caller that is not tried calls again.
+/// Minimum pause between trials of callers' passphrases, each of which costs up to a millisecond. A caller that comes
+/// too early is ignored, and calls again.
 const TRIAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Maximum number of queued replies to callers. A caller without a reply calls again.
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
     use crate::auth::access::Secret;
 
-    /// A call of `caller` from this port until neither side sends any more; the caller's events.
+    /// Lets a caller call from this port until neither side sends any more. Returns the caller's events.
     fn call(connection: &mut OutboundConnection, now: Instant, port: u16, passphrase: &str) -> Vec<Event> {
         let from = SocketAddr::from(([192, 0, 2, 1], port));
         let passphrase = Some(Passphrase::new(passphrase).unwrap());

@@ -52,7 +52,7 @@ pub(super) struct Pace {
     latest: Option<Instant>,
     /// The minimum round trip so far.
     rtt: Duration,
-    /// True once nothing is paced any more.
+    /// True once the pacing has ended, so that all units are sent at once.
     is_over: bool,
 }
 
@@ -88,7 +88,7 @@ impl Pace {
             return self.rest();
         }
         self.rtt = self.rtt.min(line().rtt);
-        // The distance between arrivals predicts the next one.
+        // The interval between the last two arrivals predicts the next one.
         let since = |last| received.saturating_duration_since(last).min(GAP_MAX);
         let came_in = self.last.map_or(Duration::ZERO, since);
         let due = self.due.map_or(now, |due| due.max(now)) + came_in * 100 / SPEED;
@@ -146,7 +146,7 @@ mod tests {
     fn what_is_old_leaves_at_four_times_its_speed_until_nothing_is() {
         let mut pace = Pace::new();
         let left = leave(&mut pace, 6, || QUIET);
-        // Six seconds at four times the speed, and the units that arrived meanwhile.
+        // Six seconds of backlog, and the units that arrived meanwhile, take two seconds at four times their speed.
         let last = *left.last().unwrap();
         assert!(last > ms(1900) && last <= ms(2010), "{last:?}");
         assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));

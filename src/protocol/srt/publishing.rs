@@ -41,7 +41,7 @@ impl Publishing {
                     self.packer = Some(Packer::new(payload_bytes));
                     PublisherEvent::Ready
                 }
-                // A server that sends media to its publisher is odd, and not our concern.
+                // Media that a server sends to its publisher is ignored.
                 OutboundEvent::Payload(_) | OutboundEvent::Lost => continue,
                 OutboundEvent::Closed(reason) => PublisherEvent::Closed(reason),
             });

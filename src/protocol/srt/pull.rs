@@ -32,7 +32,7 @@ impl SrtPull {
 
 impl ClientDatagrams for SrtPull {
     fn handle_local(&mut self, _now: Instant, _path: PathId, _local: Option<SocketAddr>) {
-        // The server sees the local address in the datagrams.
+        // Nothing to do: the server learns the local address from the datagrams.
     }
 
     fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {

@@ -22,7 +22,7 @@ use crate::protocol::{
 use crate::stats::Figures;
 use crate::types::Handle;
 
-/// An attempt of a push.
+/// An attempt to push a stream over SRT.
 #[derive(Debug)]
 pub(crate) struct SrtPush {
     address: SrtAddress,

@@ -463,8 +463,8 @@ fn shown(stream_id: &str) -> String {
     stream_id.chars().take_while(|c| !",?=".contains(*c)).collect()
 }
 
-/// Parses the request in a stream id. A caller without one publishes to the application configured for such callers, under its address
-/// (docs/srt.md).
+/// Parses the request in a stream id. A caller without a stream id publishes to the application configured for such
+/// callers, and its address becomes the id of the stream (docs/srt.md).
 fn request_of(
     ctx: &Context<'_>,
     stream_id: Option<&str>,

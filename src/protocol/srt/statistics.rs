@@ -1,4 +1,4 @@
-//! Statistics of a connection, under the names of libsrt's.
+//! Statistics of a connection, under the names that libsrt uses.
 
 use serde_json::{Map, Value, json};
 use smallvec::smallvec;

@@ -1,7 +1,8 @@
 //! Stream ids: the requests of SRT callers.
 //!
-//! Two forms are in use. Some encoders send `app/id` with parameters after commas; others the form of SRT's access control guide,
-//! `#!::r=app/id,m=publish`. Without a mode the first form publishes and the second plays, as the guide says.
+//! Two syntaxes are in use. Some encoders send `app/id` with parameters after commas; others use the key-value syntax
+//! of the SRT Access Control Guidelines, `#!::r=app/id,m=publish`. Without a mode, the first syntax publishes and the
+//! second plays, as the guidelines say.
 
 use ::srt::STREAM_ID_BYTES_MAX;
 use ::srt::streamid::{self, StreamIdError, StreamIdKeys};
@@ -10,7 +11,7 @@ use crate::auth::access::{Params, is_stream_id};
 
 /// Maximum number of parameters in a stream id.
 const PARAMS_MAX: usize = 16;
-/// The prefix of the form of the access control guide.
+/// Prefix of stream ids in the key-value syntax of the SRT Access Control Guidelines.
 const STANDARD_FORM: &str = "#!::";
 /// The key that lists the streams through which a stream was forwarded; other servers ignore it.
 const VIA: &str = "via";
@@ -45,7 +46,7 @@ pub(crate) struct StreamRequest {
     pub(crate) mode: Mode,
     /// All other parameters, in order.
     pub(crate) params: Params,
-    /// The streams through which this one was forwarded.
+    /// The nodes and streams through which this stream was forwarded.
     pub(crate) via: Vec<String>,
 }
 
@@ -125,7 +126,8 @@ fn key_of(path: &str) -> Result<(String, String), BadStreamId> {
     }
 }
 
-/// Adds `via` entries to a stream id, if it has the form with keys, the only one in which every server ignores them.
+/// Adds `via` entries to a stream id in the key-value syntax, in which every server ignores unknown keys. Any other
+/// stream id, and one that would become too long, is returned unchanged.
 pub(crate) fn with_via(stream_id: &str, via: &[String]) -> String {
     let added = format!("{stream_id},{VIA}={}", via.join(VIA_SEPARATOR));
     let fits = stream_id.starts_with(STANDARD_FORM) && added.len() <= STREAM_ID_BYTES_MAX;

@@ -7,7 +7,7 @@ use ::srt::{PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, PacketFilter, STREAM_ID_
 use crate::auth::access::Secret;
 use crate::auth::url::{Url, UrlError, port_of};
 
-/// A larger latency in a URL is in microseconds, as ffmpeg writes it; other programs write milliseconds.
+/// Maximum latency in a URL that is taken for milliseconds. A larger number is in microseconds, as ffmpeg writes it.
 const LATENCY_MS_MAX: u64 = 8000;
 /// Range of a passphrase's length in bytes.
 pub(crate) const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> =

@@ -4,8 +4,8 @@
 //! protocol itself transports the packets.
 //!
 //! Both count in 90 kHz, and both place the zero of a stream at [`mpegts::ZERO`], where transport streams of ffmpeg
-//! begin. Such a stream therefore begins at zero in the hub, like the same stream over RTMP, and leaves with the
-//! times with which it arrived.
+//! begin. Such a stream therefore begins at zero in the hub, like the same stream over RTMP, and leaves with the times
+//! that it had on arrival.
 
 mod egress;
 mod ingest;

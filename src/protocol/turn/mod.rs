@@ -5,7 +5,7 @@
 //!     client --TCP, TLS--> StreamCarrier --> TurnPort
 //! ```
 //!
-//! The machines are in the crate `turn`. The server adds the routing of datagrams ([`port`]), the socket of an
+//! The state machines are in the crate `turn`. The server adds the routing of datagrams ([`port`]), the socket of an
 //! allocation ([`session`]), messages in byte streams ([`tcp`]), and its addresses with credentials for clients
 //! ([`offer`]). docs/decisions.md explains why each allocation has a socket of its own.
 

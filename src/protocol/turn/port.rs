@@ -66,7 +66,7 @@ fn config(ctx: &Context<'_>) -> Option<Config> {
     })
 }
 
-/// Returns the client at a remote.
+/// Returns the client that sends from this remote.
 fn client_of(from: Remote) -> Client {
     Client {
         address: SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port()),
@@ -78,7 +78,7 @@ fn client_of(from: Remote) -> Client {
 impl Demux for TurnPort {
     fn route(&mut self, ctx: &Context<'_>, from: Remote, datagram: &[u8], reply: &mut Vec<u8>) -> Route {
         let (now, client) = (ctx.now.mono, client_of(from));
-        // Existing allocations continue, whatever the new settings are.
+        // Existing allocations continue under any new settings.
         if let Some(conn) = self.endpoint.as_ref().and_then(|(endpoint, _)| endpoint.session(&client)) {
             return Route::Session(conn);
         }

@@ -41,7 +41,7 @@ fn own_address(family: Family) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-/// Describes the reason of an end, for the log.
+/// Describes the reason why an allocation has ended, for the log.
 const fn words(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Client => "the client has ended it",
@@ -80,7 +80,7 @@ impl Session for TurnSession {
     }
 
     fn about(&self) -> About {
-        // An allocation requires credentials.
+        // An allocation requires credentials, so its client is authenticated.
         About { protocol: "turn", is_media: true, is_authenticated: true }
     }
 

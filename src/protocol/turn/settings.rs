@@ -9,7 +9,7 @@ use crate::mail::SessionSettings;
 use crate::protocol::ice_servers::is_host;
 use crate::protocol::row::Bind;
 
-/// Minimum length of a secret, because knowing it allows making credentials.
+/// Minimum length of the secret, which allows anyone who knows it to make credentials.
 const SECRET_CHARS_MIN: usize = 16;
 
 /// TURN.
@@ -123,7 +123,8 @@ impl TurnSettings {
             return Err(values.bad("turn.address", "must be a name or an address, IPv6 in brackets"));
         }
         let realm = values.text("turn.realm").trim().to_owned();
-        // RFC 8489 §14.9 has fewer than 128 characters; a long one would make answers to strangers long.
+        // RFC 8489 §14.9 allows 127 characters, but a long realm would make the answers to unauthenticated clients
+        // long.
         if realm.is_empty() || realm.len() > 32 || !is_host(&realm) {
             return Err(values.bad("turn.realm", "must be a name of 32 characters at most"));
         }

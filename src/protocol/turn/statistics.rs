@@ -10,7 +10,7 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
     name: "turn",
     counted: ["events", "What TURN allocations did", "What one TURN allocation did"],
     counters: &["bytes_to_peers", "bytes_to_clients", "forbidden", "dropped", "refused"],
-    // Single connections are listed by stream, and an allocation belongs to none.
+    // Figures of single connections are listed by stream, and an allocation belongs to no stream.
     counters_of_each: 0,
     gauges: &[],
 };

@@ -16,13 +16,14 @@ const SILENCE_MAX: Duration = Duration::from_secs(2);
 const WAITING_MAX: usize = 1024;
 /// The sync byte of a packet (ISO/IEC 13818-1 §2.4.3.2).
 const SYNC: u8 = 0x47;
-/// Distances between packets; those of 192 bytes have the arrival time before each packet.
+/// Possible distances between packets in bytes. At a distance of 192, each packet follows its arrival time of four
+/// bytes.
 const STRIDES: [usize; 3] = [188, 192, 204];
 const ARRIVAL_BYTES: usize = 4;
-/// Size of the RTP header in datagrams of encoders that use RTP (RFC 2250); then the payload type.
+/// Size of the RTP header in datagrams of encoders that use RTP (RFC 2250). `RTP_MP2T` is their payload type.
 const RTP_HEAD_BYTES: usize = 12;
 const RTP_MP2T: u8 = 33;
-/// Number of consecutive datagrams without the beginning of a transport stream after which the wait ends with a reason.
+/// Number of consecutive datagrams without the beginning of a transport stream after which the pull ends with a reason.
 const UNKNOWN_MAX: u32 = 100;
 
 /// The client of a UDP pull.
@@ -105,7 +106,7 @@ impl UdpPull {
 
 impl ClientDatagrams for UdpPull {
     fn handle_local(&mut self, _now: Instant, _path: PathId, _local: Option<SocketAddr>) {
-        // The pull has a single socket, at the address of the URL.
+        // Nothing to do: the pull has a single socket, at the address of the URL.
     }
 
     fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {
@@ -116,7 +117,7 @@ impl ClientDatagrams for UdpPull {
     }
 
     fn poll_datagrams(&mut self, _now: Instant, _out: &mut Datagrams) -> To {
-        // Nothing is sent to the sender.
+        // Nothing to do: the client of a UDP pull sends nothing.
         To::PEER
     }
 }

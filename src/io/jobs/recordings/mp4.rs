@@ -17,7 +17,7 @@ use crate::io::sys;
 
 /// Bytes of the head of a box.
 const BOX_HEAD_BYTES: usize = 8;
-/// The boxes before the fragments, and the boxes with which a fragment may begin.
+/// The boxes before the fragments. `FRAGMENT` lists the boxes that may begin a fragment.
 const HEAD: [&[u8; 4]; 3] = [b"ftyp", b"free", b"moov"];
 const FRAGMENT: [&[u8; 4]; 2] = [b"moof", b"styp"];
 

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use media::codec::aac;
 
-/// Maximum frames of one tag, more than a second.
+/// Maximum number of ADTS frames in a tag: more than a second of audio.
 const FRAMES_MAX: usize = 64;
 /// The object types whose frames begin with an element id: Main to LTP, and HE-AAC by SBR and PS.
 const WITH_ELEMENT_IDS: [u32; 6] = [1, 2, 3, 4, 5, 29];
@@ -15,7 +15,7 @@ const WITH_ELEMENT_IDS: [u32; 6] = [1, 2, 3, 4, 5, 29];
 /// The ADTS frames of a tag.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frames {
-    /// The head of the first frame, with which all others agree.
+    /// The head of the first frame. The heads of all other frames agree with it.
     pub(super) head: aac::Adts,
     /// The raw frames.
     pub(super) raw: Vec<Bytes>,

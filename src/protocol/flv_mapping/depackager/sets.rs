@@ -11,7 +11,7 @@ use media::{Codec, CodecConfig};
 
 use crate::protocol::parameter_sets::{Coding, Sets};
 
-/// Maximum size of all parameter sets of a track; more would not fit a record.
+/// Maximum size of all parameter sets of a track; a record cannot hold more.
 const SETS_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;
 /// Maximum number of parameter sets taken from one frame.
 const SETS_OF_FRAME_MAX: usize = 64;
@@ -139,7 +139,7 @@ impl ParameterSets {
         }
         let [sps, _] = self.coding.kinds();
         if found.iter().any(|one| one.0.0 == sps && is_new(one)) {
-            // The pictures use the new set; a decoder could mistake an old one beside it for the new one.
+            // Pictures refer to the new set; a decoder could mistake an old set for it.
             self.sets.retain(|key, _| key.0 != sps || found.iter().any(|(found, _)| found == key));
         }
         self.sets.extend(found.into_iter().map(|(key, nal)| (key, Bytes::copy_from_slice(nal))));

@@ -56,7 +56,7 @@ pub(super) struct Audio {
     latm: latm::Reader,
     /// The beginning of a frame that ends in the next packet.
     begun: Bytes,
-    /// The time of a frame; then the samples since that frame.
+    /// The time of a frame. `samples` counts the samples since that frame.
     anchor: Option<u64>,
     samples: u64,
     rate: u32,
@@ -120,7 +120,7 @@ impl Audio {
                 }
             }
         }
-        // Too many frames in a packet are noise.
+        // A packet with so many frames is noise.
         made.push(Made::Bad);
     }
 

@@ -1,14 +1,14 @@
 //! Converts MPEG-TS packets to access units.
 //!
-//! The video and audio streams of the first program are supported, the first of each kind as the default track; other streams are counted.
-//! Times stay in 90 kHz. Parameter sets, delimiters and filler are removed from access units (SEI stays): sets become the track's
-//! configuration, and a new one begins an epoch.
+//! The video and audio streams of the first program are supported, the first of each kind as the default track; other
+//! streams are counted. Times stay in 90 kHz. Parameter sets, delimiters and filler are removed from access units (SEI
+//! stays): parameter sets become the track's configuration, and a new configuration begins an epoch.
 //!
-//! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have announced video. If no key
-//! frame arrives for [`VIDEO_WAIT`], audio continues alone.
+//! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have
+//! announced video. If no key frame arrives for [`VIDEO_WAIT`], audio continues alone.
 //!
-//! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second of audio into a PES
-//! packet, and a player to which only video was announced may never request audio.
+//! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second
+//! of audio into a PES packet, and a player to which only video was announced may never request audio.
 
 mod audio;
 mod video;
@@ -136,14 +136,14 @@ pub(crate) struct Depackager {
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     bad: u64,
-    /// True if anything became a unit.
+    /// True if at least one unit was made.
     delivers: bool,
     /// Number of drops that [`Depackager::take_dropped`] has reported.
     told: u64,
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant.
+    /// Starts a publication whose times continue at the position given by the grant.
     pub(crate) fn new(grant: &Grant) -> Self {
         Self {
             demuxer: Demuxer::new(),
@@ -164,7 +164,7 @@ impl Depackager {
         }
     }
 
-    /// Sets the arrival time of the following bytes. Files have none.
+    /// Sets the arrival time of the following bytes. Bytes of files have no arrival time.
     pub(crate) fn arrive(&mut self, now: Instant) {
         self.timeline.arrive(now);
         self.demuxer.arrive(now);
@@ -221,7 +221,7 @@ impl Depackager {
         self.units.pop_front()
     }
 
-    /// Returns the progress of the stream so far.
+    /// Returns what the publisher has sent so far: nothing usable, only announcements, audio alone, or frames.
     pub(crate) fn supply(&self) -> Supply {
         let lacks_video = self.lead().is_some_and(|(lead, _)| !self.key_seen.contains(lead));
         match (self.delivers, lacks_video) {
@@ -319,7 +319,7 @@ impl Depackager {
         true
     }
 
-    /// Returns the video track with which the stream begins.
+    /// Returns the leading video track: the stream begins with a key frame of it. `None` if there is no video.
     fn lead(&self) -> Option<(TrackId, Stream)> {
         let first = self.streams.first().filter(|one| matches!(one.reader, Reader::Video(_)))?;
         Some((first.id, first.reader.stream()))
@@ -390,7 +390,8 @@ impl Depackager {
             || bytes() >= START_BYTES_MAX
     }
 
-    /// Releases the first units, with the tracks as known now if those describe them.
+    /// Releases the first units. Each gets the current list of tracks, unless its own track has changed since the unit
+    /// was made.
     fn start(&mut self) {
         self.starting = false;
         for (unit, tracks) in &mut self.units {
@@ -453,7 +454,8 @@ impl Depackager {
             Some(arrived) => self.timeline.map_held(track, raw, arrived),
             None => self.timeline.map(track, raw),
         };
-        // No frame is presented before it is decoded; encoders that claim so are a little off.
+        // If an encoder says that a frame is presented before it is decoded, which is a slight error, the frame is
+        // presented at its decode time.
         let composition = frame.pts.wrapping_sub(frame.dts) & CLOCK_MASK;
         let composition = if composition > COMPOSITION_MAX { 0 } else { composition };
         let unit = AccessUnit {

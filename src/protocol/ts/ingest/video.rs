@@ -1,9 +1,9 @@
 //! Converts PES packets of H.264 and H.265 to access units with 4-byte lengths.
 //!
 //! Most encoders put each access unit into a PES packet of its own, which is converted when complete. Two other cases
-//! are supported. First, several access units in one packet are separated at delimiters and first slices, and share
-//! the packet's times. H.264 that may have fields is not separated, because the two fields of a frame look like two
-//! pictures. Second, one access unit in several packets, only the first of which has a time, is reassembled. This
+//! are supported. First, several access units in one packet are separated at delimiters and first slices, and share the
+//! packet's times. H.264 that may have fields is not separated, because the two fields of a frame look like two
+//! pictures. Second, an access unit in several packets is reassembled if only the first packet has a time. This
 //! requires waiting for the next packet, so it is done only for packets of nearly 64 KiB, the maximum of a packet's
 //! length field, and for streams that were seen to split smaller packets; the first such picture of a stream is lost.
 
