@@ -17,7 +17,7 @@ const DISTANCE_MAX: u32 = (1 << 14) - 1;
 /// Largest length that a block header can express.
 const LENGTH_MAX: usize = (1 << 10) - 1;
 /// Loss in thousandths at which one earlier packet is repeated.
-const LOSS_OF_ONE: u16 = 3;
+pub(crate) const LOSS_OF_ONE: u16 = 3;
 /// Loss in thousandths at which two earlier packets are repeated. Audio is then lost only if three consecutive
 /// packets are lost.
 const LOSS_OF_TWO: u16 = 80;

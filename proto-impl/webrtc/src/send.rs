@@ -27,7 +27,7 @@ use crate::heads::{BLOCK_BYTES_MAX, Heads, Stamps};
 use crate::negotiate::{Section, SectionId, SourcePair};
 use crate::pacer::Pacer;
 use crate::probe::Prober;
-use crate::redundancy::Redundancy;
+use crate::redundancy::{LOSS_OF_ONE, Redundancy};
 use crate::stats::SentStats;
 
 mod catch_up;
@@ -288,6 +288,8 @@ struct Repairs {
     /// Retransmissions that are sent twice, each with the time at which its second copy is due.
     echoes: VecDeque<(Instant, SequenceNumber)>,
     has_echoes: bool,
+    /// True if packets are lost, so that each packet of audio must be sent apart.
+    is_lossy: bool,
     rtx_next: SequenceNumber,
     head: Head,
     tail: Tail,
@@ -302,6 +304,7 @@ impl Repairs {
             asked: VecDeque::new(),
             echoes: VecDeque::new(),
             has_echoes: false,
+            is_lossy: false,
             rtx_next: first,
             head: Head::default(),
             tail: Tail::default(),
@@ -487,6 +490,7 @@ impl Sender {
     pub(crate) fn set_loss(&mut self, mended: u16, is_congested: bool) {
         self.repairs.history.set_loss(mended);
         self.repairs.has_echoes = mended >= LOSS_OF_ECHOES && !is_congested;
+        self.repairs.is_lossy = mended >= LOSS_OF_ONE;
         match &mut self.redundancy {
             Some(redundancy) if is_congested && mended == 0 => redundancy.suspend(),
             Some(redundancy) => redundancy.set_loss(mended),
@@ -594,7 +598,10 @@ impl Sender {
             // With redundant blocks, a packet may have the maximum size.
             let longest = |bytes: usize| if redundancy.is_some() { bytes.max(max) } else { bytes };
             let room = |packet: &LoggedPacket| {
-                road.out.has_room(longest(packet.payload.len()).saturating_add(HEAD_BYTES_MAX))
+                road.out.has_room(
+                    longest(packet.payload.len().saturating_add(usize::from(packet.padding)))
+                        .saturating_add(HEAD_BYTES_MAX),
+                )
             };
             let Some(packet) = log.get(id).filter(|packet| !road.out.is_empty() || room(packet)) else {
                 // The packet is no longer in the log, or is larger than any datagram.
@@ -611,7 +618,9 @@ impl Sender {
             }
             let second = log.get(id.next()).filter(|second| {
                 let joins = packet.joins && second.joins && id.next() != range.end && !self.agreed.nack;
-                joins && self.redundancy.as_ref().is_none_or(|redundancy| !redundancy.is_active())
+                let is_safe = !self.repairs.is_lossy
+                    && self.redundancy.as_ref().is_none_or(|redundancy| !redundancy.is_active());
+                joins && is_safe
             });
             let joined = second
                 .and_then(|second| {

@@ -453,6 +453,15 @@ fn two_packets_of_audio_leave_as_one_unless_each_is_protected() {
     bench.sender.set_loss(10, false);
     assert_eq!(two_sounds(&mut bench, 3840).len(), 2);
 
+    // Without redundancy the loss of a joined packet would be that of two.
+    let mut bench = Bench::with(Codec::Opus, "0", &[Extension::Mid], None);
+    bench.sender.agreed.nack = false;
+    bench.track = Track::new(Codec::Opus, 1146).unwrap().join_audio();
+    for (mended, packets) in [(0, 1), (10, 2), (0, 1)] {
+        bench.sender.set_loss(mended, false);
+        assert_eq!(two_sounds(&mut bench, 0).len(), packets, "{mended}");
+    }
+
     // A peer that asks again gets packets that have numbers of their own.
     let mut bench = Bench::new(Codec::Opus, "0");
     bench.track = Track::new(Codec::Opus, 1146).unwrap().join_audio();
