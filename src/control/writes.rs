@@ -154,7 +154,7 @@ impl Control {
                 }
                 self.follow_ends(now);
                 self.hooks.forget_idle(&key);
-                if live.is_none() && matches!(change, Change::Delete) {
+                if matches!(change, Change::Delete) {
                     forget_kept(&mut self.cx, &self.records, &key);
                 }
                 self.records.remove(&key);
@@ -175,12 +175,13 @@ impl Control {
     }
 }
 
-/// Removes files that sinks have kept of an ended stream whose record is deleted. If the stream is still live, its
-/// sinks remove their files themselves.
+/// Removes the files that sinks have kept of a stream whose record is deleted, including those of earlier runs. If the
+/// stream is still live, its sinks also remove theirs when they end.
 fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
     let stem = format!("{}{}", records.polled_folder(cx, key), key.id);
     let Some(settings) = cx.apps.get(&key.app) else { return };
-    let works: Vec<ArchiveWork> = sinks::forgets(&key.app, settings, &stem).collect();
+    let mut works: Vec<ArchiveWork> = sinks::forgets(&key.app, settings, &stem).collect();
+    works.dedup();
     for work in works {
         if !cx.submit_for(&key.app, Work::Archive(work), |_, _, _| {}) {
             tracing::warn!(%key, "files of a deleted stream not removed: the job queue is full; they stay until they expire");

@@ -49,7 +49,9 @@ pub enum DvrWork {
         folder: Vec<String>,
         /// Time after which folders of the application are removed if nothing was added to them.
         keep: Duration,
-        /// The stream. Its folder is kept as long as the stream exists.
+        /// The stream. A stream has a folder for each of its playlists.
+        stream: String,
+        /// The window that writes to the folder, which is kept as long as the window exists.
         writer: Writer,
     },
     /// Write a file in one step.
@@ -117,7 +119,9 @@ pub struct DvrDone {
     /// Total bytes in the folders of the application's streams that are still writing.
     pub app_bytes: u64,
     /// Number of the application's streams that are still writing.
-    pub folders: u64,
+    pub streams: u64,
+    /// Bytes in the folders of the stream for which the work was done, if it is still writing.
+    pub stream_bytes: u64,
     /// True if nothing was done, because an earlier stream still writes to the folder.
     pub is_taken: bool,
 }

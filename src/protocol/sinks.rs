@@ -174,9 +174,10 @@ pub fn kept_at(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<Stri
     enabled(settings).find_map(|kind| (kind.kept_at)(app, settings, name))
 }
 
-/// Returns the work that removes everything kept of an ended stream ([`SinkKind::forgets`]).
+/// Returns the work that removes everything kept of a deleted stream ([`SinkKind::forgets`]), also by sinks that the
+/// application has switched off since.
 pub fn forgets(app: &str, settings: &AppSettings, stem: &str) -> impl Iterator<Item = ArchiveWork> {
-    enabled(settings).filter_map(move |kind| (kind.forgets)(app, settings, stem))
+    registry::sinks().filter_map(move |kind| (kind.forgets)(app, settings, stem))
 }
 
 /// Returns the kinds of sinks that begin with a stream.

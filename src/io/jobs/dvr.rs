@@ -42,11 +42,18 @@ pub(super) struct Ledger(Mutex<BTreeMap<String, Usage>>);
 struct Usage {
     /// Bytes of each folder.
     folders: BTreeMap<String, u64>,
-    /// Streams that write to their folders.
-    writers: BTreeMap<String, Writer>,
+    /// The folders that are being written to.
+    writers: BTreeMap<String, Writing>,
     /// Time without additions after which a folder is removed, as last given by a job.
     keep: Option<Duration>,
     swept: Option<Instant>,
+}
+
+/// A window that writes to its folder, and the stream of the window.
+#[derive(Debug)]
+struct Writing {
+    writer: Writer,
+    stream: String,
 }
 
 impl Usage {
@@ -56,7 +63,7 @@ impl Usage {
 
     /// True if a stream writes to this folder. The folder must then be kept.
     fn is_live(&self, name: &str) -> bool {
-        self.writers.get(name).is_some_and(Writer::is_there)
+        self.writers.get(name).is_some_and(|writing| writing.writer.is_there())
     }
 }
 
@@ -95,14 +102,21 @@ impl Ledger {
         })
     }
 
-    fn done(&self, root: &Path, app: &str) -> DvrDone {
+    /// Returns the usage of an application, and that of the stream to which a folder belongs.
+    fn done(&self, root: &Path, app: &str, folder: &str) -> DvrDone {
         self.with(root, app, |usage| {
-            usage.writers.retain(|_, writer| writer.is_there());
-            let live = usage.writers.keys().filter_map(|name| usage.folders.get(name));
+            usage.writers.retain(|_, writing| writing.writer.is_there());
+            let mut streams: BTreeMap<&str, u64> = BTreeMap::new();
+            for (name, writing) in &usage.writers {
+                let bytes = streams.entry(&writing.stream).or_default();
+                *bytes = bytes.saturating_add(usage.folders.get(name).copied().unwrap_or(0));
+            }
+            let stream = usage.writers.get(folder).and_then(|own| streams.get(own.stream.as_str()));
             DvrDone {
                 lists: Vec::new(),
-                app_bytes: live.fold(0, |sum, bytes| sum.saturating_add(*bytes)),
-                folders: u64::try_from(usage.writers.len()).unwrap_or(u64::MAX),
+                app_bytes: streams.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+                streams: u64::try_from(streams.len()).unwrap_or(u64::MAX),
+                stream_bytes: stream.copied().unwrap_or(0),
                 is_taken: false,
             }
         })
@@ -111,12 +125,14 @@ impl Ledger {
 
 pub(super) fn run(root: &Path, ledger: &Ledger, work: &DvrWork) -> Result<DvrDone, AppendError> {
     let done = match work {
-        DvrWork::Resume { folder, keep, writer } => resume(root, ledger, folder, *keep, writer),
+        DvrWork::Resume { folder, keep, stream, writer } => {
+            resume(root, ledger, folder, *keep, (stream, writer))
+        }
         DvrWork::Put { folder, name, data, cap, keep } => {
             put(root, ledger, folder, (name, data), (*cap, *keep)).and_then(|()| {
-                let (app, _) = split(folder)?;
+                let (app, stream) = split(folder)?;
                 sweep(root, ledger, app, *keep);
-                Ok(ledger.done(root, app))
+                Ok(ledger.done(root, app, stream))
             })
         }
         DvrWork::Drop { folder, names } => remove(root, ledger, folder, names),
@@ -270,7 +286,7 @@ fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> 
     // Count the existing files before any are removed.
     ledger.with(root, app, |_| ());
     let path = match path_of(root, folder) {
-        Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
+        Err(error) if is_missing(&error) => return Ok(ledger.done(root, app, stream)),
         path => path?,
     };
     for name in names {
@@ -278,7 +294,7 @@ fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> 
     }
     let freed = remove_files(&path, names.iter(), |file| fs::remove_file(file));
     give_back(root, ledger, (app, stream), freed);
-    Ok(ledger.done(root, app))
+    Ok(ledger.done(root, app, stream))
 }
 
 /// Removes files of a folder, and returns the number of bytes removed. If a file cannot be removed, it stays, and
@@ -311,15 +327,21 @@ fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone>
         Ok(()) | Err(_) => {}
     }
     ledger.with(root, app, |usage| usage.folders.remove(stream));
-    Ok(ledger.done(root, app))
+    Ok(ledger.done(root, app, stream))
 }
 
+/// Removes all folders whose names begin with `start`. If a folder cannot be removed, the others still are. Returns
+/// the first error.
 fn clear_all(root: &Path, ledger: &Ledger, app: &str, start: &str) -> io::Result<DvrDone> {
+    let mut done = Ok(ledger.done(root, app, start));
     let names = folders(root, app).map(|(name, _)| name);
     for name in names.filter(|name| !start.is_empty() && name.starts_with(start)) {
-        clear(root, ledger, &[app.to_owned(), DVR.to_owned(), name])?;
+        if let Err(error) = clear(root, ledger, &[app.to_owned(), DVR.to_owned(), name.clone()]) {
+            tracing::warn!(app, folder = name, %error, "DVR of a deleted stream not removed");
+            done = done.and(Err(error));
+        }
     }
-    Ok(ledger.done(root, app))
+    done
 }
 
 fn resume(
@@ -327,28 +349,30 @@ fn resume(
     ledger: &Ledger,
     folder: &[String],
     keep: Duration,
-    writer: &Writer,
+    (of, writer): (&str, &Writer),
 ) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
     // The stream must be registered before expired folders are searched for, so that its own folder is not removed.
     let is_taken = ledger.with(root, app, |usage| {
-        let is_taken = usage.writers.get(stream).is_some_and(|other| other != writer && other.is_there());
+        let is_other = |other: &Writing| other.writer != *writer && other.writer.is_there();
+        let is_taken = usage.writers.get(stream).is_some_and(is_other);
         if !is_taken {
-            usage.writers.insert(stream.to_owned(), writer.clone());
+            let writing = Writing { writer: writer.clone(), stream: of.to_owned() };
+            usage.writers.insert(stream.to_owned(), writing);
         }
         is_taken
     });
     if is_taken {
-        return Ok(DvrDone { is_taken, ..ledger.done(root, app) });
+        return Ok(DvrDone { is_taken, ..ledger.done(root, app, stream) });
     }
     sweep(root, ledger, app, keep);
     let path = match path_of(root, folder) {
-        Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
+        Err(error) if is_missing(&error) => return Ok(ledger.done(root, app, stream)),
         path => path?,
     };
     let (lists, bytes) = read_lists(&path, |file| fs::remove_file(file))?;
     ledger.with(root, app, |usage| usage.folders.insert(stream.to_owned(), bytes));
-    Ok(DvrDone { lists, ..ledger.done(root, app) })
+    Ok(DvrDone { lists, ..ledger.done(root, app, stream) })
 }
 
 /// Removes the files of a folder that no list names. Returns the folder's lists, and the number of bytes of the
@@ -456,7 +480,12 @@ mod tests {
 
     fn resume(root: &Path, ledger: &Ledger, stream: &str, writer: &Arc<()>) -> DvrDone {
         let writer = Writer::of(writer);
-        run(root, ledger, &DvrWork::Resume { folder: folder(stream), keep: KEEP, writer }).unwrap()
+        run(
+            root,
+            ledger,
+            &DvrWork::Resume { folder: folder(stream), keep: KEEP, stream: stream.into(), writer },
+        )
+        .unwrap()
     }
 
     /// Makes a folder with these applications in it.
@@ -488,7 +517,7 @@ mod tests {
         assert_eq!(put(at, "b", "2.ts", &[1; 1000]), Ok(10_000));
         let names_of_b = ["1.ts", "none.ts"].map(str::to_owned).to_vec();
         let drop = run(&root, &ledger, &DvrWork::Drop { folder: folder("b"), names: names_of_b }).unwrap();
-        assert_eq!((drop.app_bytes, drop.folders), (7000, 2));
+        assert_eq!((drop.app_bytes, drop.streams), (7000, 2));
         // Another application has its own limit.
         let other = ["other", DVR, "a"].map(str::to_owned).to_vec();
         let data = Bytes::from(vec![0; 9000]);
@@ -573,14 +602,14 @@ mod tests {
     fn what_no_list_names_goes_and_the_rest_goes_on() {
         let (root, ledger, writer) = (home(), Ledger::default(), Arc::new(()));
         let resume = || resume(&root, &ledger, "a", &writer);
-        assert_eq!(resume(), DvrDone { folders: 1, ..DvrDone::default() }, "there is none");
+        assert_eq!(resume(), DvrDone { streams: 1, ..DvrDone::default() }, "there is none");
         let list = b"#X\n#EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:2,\n1.m4s\n";
         for (name, data) in [("1.m4s", &b"one"[..]), ("2.m4s", b"two"), ("i.mp4", b"i"), ("7.list", list)] {
             put((&root, &ledger), "a", name, data).unwrap();
         }
         fs::write(root.join("live").join(DVR).join("a/.3.m4s.tmp_archive"), "torn").unwrap();
         let done = resume();
-        assert_eq!((done.lists, done.folders), (vec![Bytes::from_static(list)], 1));
+        assert_eq!((done.lists, done.streams), (vec![Bytes::from_static(list)], 1));
         assert_eq!(names(&root, "a"), ["1.m4s", "7.list", "i.mp4"]);
         assert_eq!(done.app_bytes, 4 + u64::try_from(list.len()).unwrap());
     }
@@ -599,7 +628,7 @@ mod tests {
         drop((a, b));
         // Folders from before the restart belong to no stream.
         let shares = resume(&root, &ledger, "c", &c);
-        assert_eq!((shares.app_bytes, shares.folders, total(&root, &ledger, "live")), (3000, 1, 9000));
+        assert_eq!((shares.app_bytes, shares.streams, total(&root, &ledger, "live")), (3000, 1, 9000));
         let came_back = Arc::new(());
         resume(&root, &ledger, "a", &came_back);
         assert_eq!((put("2.ts", 2000), there()), (Ok(8000), [true, false]), "of the one that is over");
@@ -683,6 +712,26 @@ mod tests {
         drop(first);
         assert!(!resume(&root, &ledger, "a", &second).is_taken);
         assert_eq!(names(&root, "a"), [""; 0]);
+    }
+
+    #[test]
+    fn the_playlists_of_a_stream_share_what_it_may_keep() {
+        let (root, ledger) = (home(), Ledger::default());
+        let writers = [(); 3].map(|()| Arc::new(()));
+        let windows = [("ll%2Fcam%2Fvideo", "cam", 4000), ("ll%2Fcam%2Faudio", "cam", 1000), ("b", "b", 500)];
+        for ((name, stream, bytes), writer) in windows.iter().zip(&writers) {
+            let resume = DvrWork::Resume {
+                folder: folder(name),
+                keep: KEEP,
+                stream: (*stream).into(),
+                writer: Writer::of(writer),
+            };
+            run(&root, &ledger, &resume).unwrap();
+            put((&root, &ledger), name, "1.ts", &vec![0; *bytes]).unwrap();
+        }
+        let usage = ledger.done(&root, "live", "ll%2Fcam%2Faudio");
+        assert_eq!((usage.app_bytes, usage.streams, usage.stream_bytes), (5500, 2, 5000));
+        assert_eq!(ledger.done(&root, "live", "b").stream_bytes, 500);
     }
 
     #[test]

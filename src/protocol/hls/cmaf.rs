@@ -46,10 +46,12 @@ use crate::types::Now;
 
 /// The folder of low-latency playlists, and the parts of their names after the stream's id.
 pub(super) const FOLDER: &str = "ll-hls";
-const MASTER: &str = "__master.m3u8";
+/// Ending of the multivariant playlist that lists a playlist for each track.
+pub(super) const MASTER: &str = "__master.m3u8";
 const MARK: &str = "__";
 /// The beginning of the names of subtitles after the stream's id; their language follows.
-const SUBTITLES: &str = "__subs_";
+/// Mark in the name of the playlist of a language of subtitles.
+pub(super) const SUBTITLES: &str = "__subs_";
 /// Minimum time of the first unit on the segments' clock, in milliseconds, because other tracks may begin earlier.
 const SPARE_MS: i64 = 1000;
 /// Maximum time that the first multivariant playlist waits for a rendition that has begun, because players read it

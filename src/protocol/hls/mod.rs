@@ -92,9 +92,14 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ..Protocol::NONE
 };
 
+/// True for the name of a file in the folder of low latency, which has a playlist for each track.
+fn is_apart(name: &str) -> bool {
+    name.strip_prefix(cmaf::FOLDER).is_some_and(|rest| rest.starts_with('/'))
+}
+
 /// Returns the stream of a playlist with this name; it may be in a folder, but not in that of low latency.
 fn stream_of(name: &str) -> Option<&str> {
-    let path = name.strip_suffix(ENDING).filter(|_| !name.starts_with(cmaf::FOLDER))?;
+    let path = name.strip_suffix(ENDING).filter(|_| !is_apart(name))?;
     let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
     (!id.is_empty()).then_some(id)
 }
@@ -102,7 +107,7 @@ fn stream_of(name: &str) -> Option<&str> {
 /// Returns the stream to which a segment or an initialization section with this name belongs.
 fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     // Files of single tracks have names that look alike.
-    let name = Some(name).filter(|name| !name.starts_with(cmaf::FOLDER))?;
+    let name = Some(name).filter(|name| !is_apart(name))?;
     let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
     let (stem, ending) = file.rsplit_once('.')?;
     let id = match ending {

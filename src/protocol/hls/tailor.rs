@@ -15,7 +15,7 @@ use hls::playlist::{Kind, Segment};
 use hls::segmenter::{self, for_viewer};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::cmaf::MANIFEST;
+use super::cmaf::{self, MANIFEST};
 use super::settings::HlsSettings;
 use super::{DASH, DELTA, ENDING, dvr};
 use crate::auth::access::Credentials;
@@ -39,8 +39,6 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 /// Beginnings of lines that only playlists with dates have (`hlsflags`), because date ranges require dates (RFC
 /// 8216bis §4.4.5.1).
 const DATES: [&str; 2] = ["#EXT-X-PROGRAM-DATE-TIME:", "#EXT-X-DATERANGE:"];
-/// The line before a playlist that a multivariant one lists.
-const VARIANT: &str = "#EXT-X-STREAM-INF:";
 /// Lines of a live playlist that a recording lacks.
 const OF_LIVE_PLAYLISTS: [&str; 3] = ["#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:", "#EXT-X-RENDITION-REPORT:"];
 
@@ -96,18 +94,23 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     if requested.name.ends_with(dvr::QUERY) {
         return reach(requested, text, date_ms);
     }
-    let window = Window::of(requested.query, date_ms).and_then(|window| window.select(text));
-    let echo = [choice_of(requested, text), echo(requested)];
-    let echo = echo.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
+    // A playlist that does not reach back is live, too, unless the viewer wants an end.
+    let is_live = HlsSettings::of(requested.app).dvr().is_some() && value(requested.query, "end").is_none();
+    let window = Window::of(requested.query, date_ms).filter(|_| !is_live);
+    let window = window.and_then(|window| window.select(text));
+    let (choice, echo) = (choice_of(requested), echo(requested));
+    let with_choice = [choice.as_str(), echo.as_str()];
+    let with_choice = with_choice.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
     let is_window = window.is_some();
-    if echo.is_empty() && !is_window && is_dated {
+    if with_choice.is_empty() && !is_window && is_dated {
         return None;
     }
     let parts = window.unwrap_or_else(|| vec![text.clone()]);
     Tailored::new(parts, move |line, out| {
         let is_of_live = is_window && OF_LIVE_PLAYLISTS.iter().any(|tag| line.starts_with(tag));
         let is_kept = !is_of_live && (is_dated || !DATES.iter().any(|tag| line.starts_with(tag)));
-        is_kept && with_echo(line, &echo, out).is_some()
+        let echo = if line.contains(cmaf::SUBTITLES) { &echo } else { &with_choice };
+        is_kept && with_echo(line, echo, out).is_some()
     })
 }
 
@@ -133,11 +136,11 @@ fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailor
     })
 }
 
-/// Returns the query that selects what a viewer goes back to, for the playlists of a multivariant one. Empty if
-/// viewers cannot go back, or none is selected.
-fn choice_of(requested: &Requested<'_>, text: &Bytes) -> String {
+/// Returns the query that selects what a viewer goes back to, for the playlists of a stream's tracks. Empty if
+/// viewers cannot go back, or none is selected. Ladders have no window; neither have subtitles.
+fn choice_of(requested: &Requested<'_>) -> String {
     let can_go_back = HlsSettings::of(requested.app).dvr().is_some() && dvr::is_wanted(requested.query);
-    if !can_go_back || !text.windows(VARIANT.len()).any(|bytes| bytes == VARIANT.as_bytes()) {
+    if !can_go_back || !super::is_apart(requested.name) || !path_of(requested.name).ends_with(cmaf::MASTER) {
         return String::new();
     }
     let chosen = requested.query.iter().filter(|(name, _)| dvr::is_choice(name));

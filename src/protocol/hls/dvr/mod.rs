@@ -32,6 +32,7 @@ use bytes::Bytes;
 use hls::playlist::{MediaPlaylist, Segment};
 
 use super::ENDING;
+use super::cmaf::FOLDER;
 use super::copy::{HELD_BYTES_MAX, RETRY, reason_of};
 use crate::jobs::{AppendError, ArchiveWork, DVR, DvrDone, DvrWork, LIST, Outcome, Work, Writer};
 use crate::protocol::sinks::Query;
@@ -355,15 +356,18 @@ impl Dvr {
         chunk.is_some()
     }
 
-    /// Removes the oldest segments until the stream keeps to its share, if the application has nearly reached
-    /// `dvr.max_bytes`.
+    /// If the application has nearly reached `dvr.max_bytes` and the stream has more than its share, removes the
+    /// oldest segments. A stream with several playlists removes the same part of each.
     fn share(&mut self) {
         let brim = self.settings.max_bytes / 8 * 7;
-        let share = brim.checked_div(self.usage.folders.max(1)).unwrap_or(brim);
-        if self.usage.app_bytes < brim {
+        let share = brim.checked_div(self.usage.streams.max(1)).unwrap_or(brim);
+        let stream_bytes = self.usage.stream_bytes.max(self.reach.bytes());
+        if self.usage.app_bytes < brim || stream_bytes <= share {
             return;
         }
-        while self.reach.bytes() > share && self.shed() {}
+        let own = u128::from(self.reach.bytes()) * u128::from(share) / u128::from(stream_bytes.max(1));
+        let own = u64::try_from(own).unwrap_or(u64::MAX);
+        while self.reach.bytes() > own && self.shed() {}
     }
 
     /// Returns the names that memory may forget.
@@ -581,9 +585,12 @@ impl Dvr {
                 self.put(&format!("{TAIL}{LIST}"), &list)
             }
             Doing::Clear => DvrWork::Clear { folder },
-            Doing::Resume => {
-                DvrWork::Resume { folder, keep: self.settings.keep(), writer: Writer::of(&self.writer) }
-            }
+            Doing::Resume => DvrWork::Resume {
+                folder,
+                keep: self.settings.keep(),
+                stream: id_of(&self.stem).to_owned(),
+                writer: Writer::of(&self.writer),
+            },
             Doing::Drop { names } => DvrWork::Drop { folder, names: names.clone() },
             Doing::List { name, bytes } | Doing::File { name, bytes } => self.put(name, bytes),
         };
@@ -643,6 +650,12 @@ fn folder_of(app: &str, stem: &str) -> Vec<String> {
 /// Returns the work that removes the files of a stream that is over, by the name of its playlist without the ending.
 pub(super) fn clearing(app: &str, stem: &str) -> ArchiveWork {
     ArchiveWork::Dvr(DvrWork::Clear { folder: folder_of(app, stem) })
+}
+
+/// Returns the id of the stream to which a playlist belongs, given the playlist's name without its ending.
+fn id_of(stem: &str) -> &str {
+    let of_track = stem.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
+    of_track.map_or_else(|| own_name(stem), |(id, _)| id)
 }
 
 /// Returns the work that removes the files of all streams' playlists whose names begin like this.

@@ -157,7 +157,13 @@ impl Rig {
                     );
                 }
             }
-            let done = DvrDone { lists, app_bytes: self.bytes(), folders: 1, is_taken: false };
+            let done = DvrDone {
+                lists,
+                app_bytes: self.bytes(),
+                streams: 1,
+                stream_bytes: self.bytes(),
+                is_taken: false,
+            };
             Outcome::Dvr(result.map(|()| done))
         });
         self.most = self.most.max(self.bytes());
@@ -506,7 +512,8 @@ fn a_stream_with_more_than_its_share_gives_up_its_oldest() {
     }
     assert_eq!(rig.shown(Choice::default()).unwrap().segments.len(), 60);
     // Another stream has begun, and the two use nearly all bytes.
-    let usage = DvrDone { lists: Vec::new(), app_bytes: 95_000, folders: 2, is_taken: false };
+    let usage =
+        DvrDone { lists: Vec::new(), app_bytes: 95_000, streams: 2, stream_bytes: 62_000, is_taken: false };
     rig.segment(1000, false);
     assert!(rig.hand_out());
     rig.disk.insert("cam000000061.m4s".into(), Bytes::from(vec![7; 1000]));

@@ -20,7 +20,13 @@ pub(super) fn outcome(disk: &mut BTreeMap<(String, String), Bytes>, work: Work) 
             panic!("{other:?}")
         }
     }
-    Outcome::Dvr(Ok(DvrDone { lists: Vec::new(), app_bytes: 0, folders: 2, is_taken: false }))
+    Outcome::Dvr(Ok(DvrDone {
+        lists: Vec::new(),
+        app_bytes: 0,
+        streams: 1,
+        stream_bytes: 0,
+        is_taken: false,
+    }))
 }
 
 fn window() -> Rig {
@@ -101,4 +107,23 @@ fn files_of_tracks_are_told_from_others_by_their_names() {
     ] {
         assert_eq!(playlist(name), None, "{name}");
     }
+}
+
+#[test]
+fn a_deleted_stream_has_the_folders_of_all_its_tracks_removed() {
+    let rig = window();
+    let works: Vec<ArchiveWork> = crate::protocol::sinks::forgets("live", &rig.settings, "a/cam").collect();
+    let tracks = DvrWork::ClearAll { app: "live".into(), start: "ll-hls%2Fcam%2Fcam__".into() };
+    let own = DvrWork::Clear { folder: ["live", ".dvr", "a%2Fcam"].map(str::to_owned).to_vec() };
+    // An application that has switched a form off may still have files of it.
+    assert!(works.contains(&ArchiveWork::Dvr(tracks)) && works.contains(&ArchiveWork::Dvr(own)), "{works:?}");
+}
+
+#[test]
+fn a_stream_whose_id_begins_like_the_folder_of_low_latency_is_one_of_its_own() {
+    let rig = window();
+    assert_eq!(stream_of("ll-hls2.m3u8"), Some("ll-hls2"));
+    assert_eq!(stream_of("ll-hls/cam/cam__video.m3u8"), None);
+    assert_eq!(file_of(&rig.settings, "ll-hls2_1764489600000_init.mp4"), Some("ll-hls2"));
+    assert_eq!(file_of(&rig.settings, "ll-hls/cam/cam__video_1764489600000_init.mp4"), None);
 }
