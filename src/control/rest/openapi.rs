@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::route::{Base, BodyKind, Policy, Route};
+use super::route::{Base, BodyKind, Policy, Route, WEBVTT};
 use super::routes::routes;
 use super::schemas;
 use crate::control::Control;
@@ -126,6 +126,11 @@ fn request_body(route: &Route) -> Option<Value> {
         BodyKind::None => None,
         BodyKind::Json => {
             Some(json!({ "content": { "application/json": { "schema": schemas::reference(route.takes) } } }))
+        }
+        BodyKind::JsonOrWebVtt => {
+            let schema = schemas::reference(route.takes);
+            let text = json!({ "schema": { "type": "string" } });
+            Some(json!({ "content": { "application/json": { "schema": schema }, WEBVTT: text } }))
         }
         BodyKind::Multipart => {
             Some(json!({ "content": { "multipart/form-data": { "schema": { "type": "object" } } } }))
