@@ -578,7 +578,8 @@ impl Cmaf {
             self.set_tracks(chosen);
         }
         self.lag.note(entry, chosen);
-        self.settings.told.captions.note(&mut self.shown.captions, entry);
+        let is_lead = self.renditions.first().is_some_and(|lead| lead.has(entry.unit.track));
+        self.settings.told.captions.note(&mut self.shown.captions, entry, is_lead);
         let date_ms = self.date(entry);
         let boundary = self.boundary_ms;
         let Some(at) = self.renditions.iter().position(|rendition| rendition.has(entry.unit.track)) else {
