@@ -133,16 +133,16 @@ fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let is_made = match rest {
         MASTER => settings.enabled && settings.low_latency,
         MANIFEST => settings.dash,
-        _ => is_of_track(rest),
+        _ => is_of_track(settings, rest),
     };
     (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
 }
 
 /// True if the part of a name after the stream's id is that of a track's playlist: `__video.m3u8`, `__video2.m3u8`,
-/// `__audio.m3u8`, `__audio1.m3u8`, or that of subtitles: `__subs_en.m3u8`.
-fn is_of_track(rest: &str) -> bool {
+/// `__audio.m3u8`, `__audio1.m3u8`, or that of subtitles in a language of the setting: `__subs_en.m3u8`.
+fn is_of_track(settings: &HlsSettings, rest: &str) -> bool {
     if let Some(language) = rest.strip_prefix(SUBTITLES).and_then(|rest| rest.strip_suffix(ENDING)) {
-        return language.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        return settings.told.languages.has(language);
     }
     let track = rest.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(ENDING));
     track.is_some_and(|track| {
@@ -248,7 +248,7 @@ struct Epochs {
 /// Playlist and periods of all renditions together, as published.
 #[derive(Debug)]
 struct Shown {
-    /// The subtitles beside the renditions.
+    /// The subtitles beside a rendition.
     subtitles: Spoken,
     /// The multivariant playlist, as published.
     master: String,

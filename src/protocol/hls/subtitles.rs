@@ -47,6 +47,11 @@ impl Languages {
         self.0.is_none()
     }
 
+    /// True if the setting has this language tag.
+    pub(super) fn has(&self, tag: &str) -> bool {
+        self.iter().any(|(other, _)| other == tag)
+    }
+
     fn iter(&self) -> impl Iterator<Item = &(String, String)> {
         self.0.iter().flat_map(|list| list.iter())
     }

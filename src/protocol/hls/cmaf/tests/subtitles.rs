@@ -120,6 +120,17 @@ fn segments_of_subtitles_are_those_of_the_video_with_the_cues_of_their_time() {
 }
 
 #[test]
+fn only_playlists_of_languages_of_the_setting_begin_a_sink() {
+    let app = AppSettings::of(schema(), "live", &[LANGUAGES, ("hlsEnableLowLatency", "true")]).unwrap();
+    let stream =
+        |language: &str| apart_stream(&app, &format!("ll-hls/cam/cam__subs_{language}.m3u8")).is_some();
+    assert_eq!(["en", "de", "fr", "", "en-GB", "eng"].map(stream), [true, true, false, false, false, false]);
+    let none = AppSettings::of(schema(), "live", &[("hlsEnableLowLatency", "true")]).unwrap();
+    assert_eq!(apart_stream(&none, "ll-hls/cam/cam__subs_en.m3u8"), None);
+    assert_eq!(apart_stream(&none, "ll-hls/cam/cam__video.m3u8"), Some("cam"));
+}
+
+#[test]
 fn subtitles_follow_discontinuities_and_leave_with_their_segments() {
     let mut rig = Rig::with(&[LANGUAGES, ("hlsListSize", "4")]);
     rig.pass(&[(video(0), 0), (audio(), 0)], 1, 0..20_000);
