@@ -175,6 +175,9 @@ mod tests {
         }
         ids.sort();
         assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+        let subtitles = &document["paths"]["/{app}/rest/v2/broadcasts/{id}/subtitles"]["post"];
+        let types: Vec<_> = subtitles["requestBody"]["content"].as_object().unwrap().keys().collect();
+        assert_eq!(types, ["application/json", WEBVTT]);
         let text = document.to_string();
         for part in text.split("#/components/schemas/").skip(1) {
             let name = part.split('"').next().unwrap();
