@@ -56,10 +56,10 @@ fn subtitles_from_the_api_are_in_lists_segments_and_manifests() {
                 let cue = json!({"text": format!("HELLO {count}\n& goodbye"), "duration": 2.5});
                 assert_eq!(post(cue)["success"], true);
                 let german = "WEBVTT\n\n00:00.200 --> 00:01.500\n<i>hallo</i>\n";
-                assert_eq!(
-                    server.api().post(&format!("{CALL}?language=deu"), german).json()["success"],
-                    true
-                );
+                let fields = [("Content-Type", "text/vtt")];
+                let path = format!("{CALL}?language=deu");
+                let reply = server.api().call_with("POST", &path, &fields, Some(german));
+                assert_eq!((reply.status, &reply.json()["success"]), (200, &json!(true)));
             }
             LISTS.iter().all(|(_, list)| {
                 let german = list.replace("_en", "_de");

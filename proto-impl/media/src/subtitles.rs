@@ -264,7 +264,7 @@ fn is_tag(language: &str) -> bool {
 }
 
 /// Parses a setting that lists languages, each with an optional name, such as `en:English,de:Deutsch`. An empty text
-/// lists none; `None` if the text is invalid or names a language or a name twice.
+/// lists none; `None` if the text is invalid or names a language, by any of its codes, or a name twice.
 #[must_use]
 pub fn read_languages(text: &str) -> Option<Vec<(String, String)>> {
     let mut list: Vec<(String, String)> = Vec::new();
@@ -276,8 +276,9 @@ pub fn read_languages(text: &str) -> Option<Vec<(String, String)>> {
         let (language, name) = (language.trim(), name.trim());
         let is_name = (1..=NAME_BYTES_MAX).contains(&name.len())
             && !name.contains(|c: char| c.is_control() || c == '"');
-        let same =
-            |(other, called): &(String, String)| other.eq_ignore_ascii_case(language) || called == name;
+        let same = |(other, called): &(String, String)| {
+            tag(other).eq_ignore_ascii_case(tag(language)) || called == name
+        };
         if !is_tag(language) || !is_name || list.iter().any(same) || list.len() == LANGUAGES_MAX {
             return None;
         }
@@ -400,7 +401,9 @@ mod tests {
         );
         let many: Vec<String> = (0..=LANGUAGES_MAX).map(|n| alloc::format!("x{n}")).collect();
         assert!(read(&many[1..].join(",")).is_some());
-        for bad in ["en,", "e", "en:", "en,EN", "en:A,de:A", "en:a\"b", "e_n", &many.join(",")] {
+        for bad in
+            ["en,", "e", "en:", "en,EN", "en,eng", "ger,deu", "en:A,de:A", "en:a\"b", "e_n", &many.join(",")]
+        {
             assert_eq!(read(bad), None, "{bad}");
         }
     }

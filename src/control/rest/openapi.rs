@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::route::{Base, BodyKind, Policy, Route};
+use super::route::{Base, BodyKind, Policy, Route, WEBVTT};
 use super::routes::routes;
 use super::schemas;
 use crate::control::Control;
@@ -128,6 +128,11 @@ fn request_body(route: &Route) -> Option<Value> {
         BodyKind::Json => {
             Some(json!({ "content": { "application/json": { "schema": schemas::reference(route.takes) } } }))
         }
+        BodyKind::JsonOrWebVtt => {
+            let schema = schemas::reference(route.takes);
+            let text = json!({ "schema": { "type": "string" } });
+            Some(json!({ "content": { "application/json": { "schema": schema }, WEBVTT: text } }))
+        }
         BodyKind::Multipart => {
             Some(json!({ "content": { "multipart/form-data": { "schema": { "type": "object" } } } }))
         }
@@ -171,6 +176,9 @@ mod tests {
         }
         ids.sort();
         assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+        let subtitles = &document["paths"]["/{app}/rest/v2/broadcasts/{id}/subtitles"]["post"];
+        let types: Vec<_> = subtitles["requestBody"]["content"].as_object().unwrap().keys().collect();
+        assert_eq!(types, ["application/json", WEBVTT]);
         let text = document.to_string();
         for part in text.split("#/components/schemas/").skip(1) {
             let name = part.split('"').next().unwrap();

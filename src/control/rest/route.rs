@@ -3,6 +3,9 @@
 use super::call::{AppHandler, RootHandler};
 use crate::http::{Method, Request, Response};
 
+/// The media type of WebVTT.
+pub(super) const WEBVTT: &str = "text/vtt";
+
 /// The base of a route's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
@@ -56,6 +59,8 @@ pub enum BodyKind {
     None,
     /// JSON, or no body.
     Json,
+    /// JSON, WebVTT, or no body.
+    JsonOrWebVtt,
     /// Files of a form.
     Multipart,
 }
@@ -105,6 +110,11 @@ impl Route {
         Self { body: BodyKind::Json, takes: schema, ..self }
     }
 
+    /// Sets the schema of a JSON body, and accepts WebVTT instead.
+    pub(super) const fn takes_or_webvtt(self, schema: &'static str) -> Self {
+        Self { body: BodyKind::JsonOrWebVtt, takes: schema, ..self }
+    }
+
     /// Accepts the files of a form.
     pub(super) const fn multipart(self) -> Self {
         Self { body: BodyKind::Multipart, ..self }
@@ -132,6 +142,7 @@ pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response>
     let is_json = || has_type(request, "application/json");
     let fits = match (route.base, route.body) {
         (_, BodyKind::Json) => is_json(),
+        (_, BodyKind::JsonOrWebVtt) => is_json() || has_type(request, WEBVTT),
         (_, BodyKind::Multipart) => has_type(request, "multipart/form-data"),
         // Operations of an application accept no type of body but JSON, even operations that read no body.
         (Base::App, BodyKind::None) => {

@@ -13,6 +13,8 @@ pub(super) fn all() -> Map<String, Value> {
     schemas.insert("Broadcast".to_owned(), broadcast());
     schemas.insert("Role".to_owned(), json!({ "type": "string", "enum": ["ADMIN", "USER", "READ_ONLY"] }));
     schemas.insert("AppSettings".to_owned(), app_settings());
+    let (one, several) = (reference("Subtitle"), reference("[Subtitle]"));
+    schemas.insert("Subtitles".to_owned(), json!({ "oneOf": [one, several] }));
     for (name, members) in OBJECTS {
         schemas.insert((*name).to_owned(), object(members));
     }
@@ -293,6 +295,7 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
             ("offset", "number"),
         ],
     ),
+    ("Subtitle", &[("text", "string"), ("language", "string"), ("offset", "number"), ("duration", "number")]),
     (
         "Token",
         &[

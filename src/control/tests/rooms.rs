@@ -378,6 +378,20 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
     let mut told = Rig::with(&[], &[("hls.subtitles", "en")]);
     let said = told.post(&format!("{BASE}/a/subtitles"), r#"{"text":"x"}"#).1;
     assert!(said.contains("Stream is not available"), "{said}");
+    // A WebVTT file says that it is one; other types are refused, and so are those that a form may have.
+    let mut typed = |media: &str| {
+        let path = format!("{BASE}/a/subtitles");
+        let mut request = request(Method::Post, &path, "WEBVTT\n\n00:00.000 --> 00:01.000\nx\n");
+        request.headers.push("Content-Type", media);
+        let session = told.send_request("127.0.0.1:9", request);
+        told.answer(session).unwrap()
+    };
+    for media in ["text/vtt", "text/vtt; charset=utf-8", "application/json"] {
+        assert!(typed(media).1.contains("Stream is not available"), "{media}: {:?}", typed(media));
+    }
+    for media in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"] {
+        assert_eq!(typed(media).0, 415, "{media}");
+    }
     let mut rig = Rig::new();
     assert!(rig.post(&format!("{BASE}/a/id3"), "{}").1.contains("ID3 tag is not enabled"));
     let said = rig.post(&format!("{BASE}/a/subtitles"), r#"{"text":"x"}"#).1;

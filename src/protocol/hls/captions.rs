@@ -51,14 +51,15 @@ impl Captions {
         }
     }
 
-    /// Adds the caption channels of a video unit to `known`, if the found channels are declared.
-    pub(super) fn note(&self, known: &mut Known, entry: &Entry) {
+    /// Adds the caption channels of a video unit to `known`, if the found channels are declared. Announced channels are
+    /// those of the leading video alone: other videos may announce others, and lists would change with each picture.
+    pub(super) fn note(&self, known: &mut Known, entry: &Entry, is_lead: bool) {
         if *self != Self::Auto || entry.kind != Some(TrackKind::Video) {
             return;
         }
         let Some(track) = entry.tracks.get(entry.unit.track) else { return };
         known.seen = known.seen.or(Channels::of_unit(&entry.unit, track.config.codec()));
-        if known.services != track.captions {
+        if is_lead && known.services != track.captions {
             known.services = track.captions.clone();
         }
     }

@@ -138,7 +138,7 @@ fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let is_made = match rest {
         MASTER => settings.enabled && settings.low_latency,
         MANIFEST => settings.dash,
-        _ => is_of_track(rest),
+        _ => is_of_track(settings, rest),
     };
     (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
 }
@@ -171,10 +171,10 @@ fn forgets_apart(app: &str, settings: &AppSettings, stem: &str) -> Option<Archiv
 }
 
 /// True if the part of a name after the stream's id is that of a track's playlist: `__video.m3u8`, `__video2.m3u8`,
-/// `__audio.m3u8`, `__audio1.m3u8`, or that of subtitles: `__subs_en.m3u8`.
-fn is_of_track(rest: &str) -> bool {
+/// `__audio.m3u8`, `__audio1.m3u8`, or that of subtitles in a language of the setting: `__subs_en.m3u8`.
+fn is_of_track(settings: &HlsSettings, rest: &str) -> bool {
     if let Some(language) = rest.strip_prefix(SUBTITLES).and_then(|rest| rest.strip_suffix(ENDING)) {
-        return language.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        return settings.told.languages.has(language);
     }
     let track = rest.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(ENDING));
     track.is_some_and(is_track)
@@ -283,7 +283,7 @@ struct Epochs {
 /// Playlist and periods of all renditions together, as published.
 #[derive(Debug)]
 struct Shown {
-    /// The subtitles beside the renditions.
+    /// The subtitles beside a rendition.
     subtitles: Spoken,
     /// The multivariant playlist, as published.
     master: String,
@@ -618,7 +618,8 @@ impl Cmaf {
             self.set_tracks(chosen);
         }
         self.lag.note(entry, chosen);
-        self.settings.told.captions.note(&mut self.shown.captions, entry);
+        let is_lead = self.renditions.first().is_some_and(|lead| lead.has(entry.unit.track));
+        self.settings.told.captions.note(&mut self.shown.captions, entry, is_lead);
         let date_ms = self.date(entry);
         let boundary = self.boundary_ms;
         let Some(at) = self.renditions.iter().position(|rendition| rendition.has(entry.unit.track)) else {

@@ -47,6 +47,11 @@ impl Languages {
         self.0.is_none()
     }
 
+    /// True if the setting has this language tag.
+    pub(super) fn has(&self, tag: &str) -> bool {
+        self.iter().any(|(other, _)| other == tag)
+    }
+
     fn iter(&self) -> impl Iterator<Item = &(String, String)> {
         self.0.iter().flat_map(|list| list.iter())
     }
@@ -83,6 +88,12 @@ pub(super) struct Spoken {
     all: Vec<Subtitles>,
     has_script_data: bool,
     rate: CueRate,
+    /// Number of cues dropped since the last log line.
+    dropped: usize,
+    /// Beginning of the names of segments.
+    base: String,
+    /// The rendition that the segments follow, by its name.
+    lead: Option<String>,
 }
 
 /// The form of the subtitles of a stream.
@@ -111,7 +122,15 @@ impl Spoken {
             })
         };
         let all = (0_u8..).zip(languages.iter()).map(of).collect();
-        Self { languages, all, has_script_data: settings.metadata.has_script_data(), rate: CueRate::new() }
+        Self {
+            languages,
+            all,
+            has_script_data: settings.metadata.has_script_data(),
+            rate: CueRate::new(),
+            dropped: 0,
+            base: form.base.to_owned(),
+            lead: None,
+        }
     }
 
     /// Sets time zero in the segments, before the first one.
@@ -124,9 +143,29 @@ impl Spoken {
         let at_ms = entry.unit.pts.saturating_add(later_ms);
         let Some((told, line)) = self.line(entry, at_ms) else { return };
         let at = self.languages.find(&told);
-        if let Some(one) = at.and_then(|at| self.all.get_mut(at)).filter(|_| self.rate.takes(entry.dts_ms)) {
-            one.line(line);
+        let Some(one) = at.and_then(|at| self.all.get_mut(at)) else { return };
+        let dropped = if self.rate.takes(entry.dts_ms) { one.line(line) } else { 1 };
+        self.dropped = self.dropped.saturating_add(dropped);
+    }
+
+    /// Chooses the rendition to follow from all renditions, each with its name: the first that has a playlist, and from
+    /// then on the same one while it is there. A rendition without media would never have segments to follow.
+    pub(super) fn lead<'w>(
+        &mut self,
+        all: impl Iterator<Item = (&'w str, &'w Window)> + Clone,
+    ) -> Option<&'w Window> {
+        let mut ready = all.filter(|(_, window)| window.is_enough());
+        let same = ready.clone().find(|(name, _)| self.lead.as_deref() == Some(*name));
+        let (name, window) = same.or_else(|| ready.next())?;
+        if self.lead.as_deref() != Some(name) {
+            self.lead = Some(name.to_owned());
         }
+        Some(window)
+    }
+
+    /// True if there are playlists.
+    pub(super) fn are_listed(&self) -> bool {
+        self.lead.is_some()
     }
 
     /// Returns the cue of a unit, with its language.
@@ -149,7 +188,7 @@ impl Spoken {
     }
 
     /// Makes the segments that the leading rendition has and the subtitles lack, and publishes them. Returns true if
-    /// the playlists have changed.
+    /// the playlists have changed. Dropped cues are logged at most once a segment.
     pub(super) fn follow(&mut self, lead: &Window, publishing: &mut Publishing, folder: &str) -> bool {
         let mut is_changed = false;
         for one in &mut self.all {
@@ -166,7 +205,11 @@ impl Spoken {
                 }
             }
         }
-        is_changed && lead.is_enough()
+        if is_changed && self.dropped > 0 {
+            let (subtitles, dropped) = (&self.base, std::mem::take(&mut self.dropped));
+            tracing::warn!(%subtitles, dropped, "cues dropped; they came too late, or too many at once");
+        }
+        is_changed
     }
 
     /// Returns the languages with their subtitles.

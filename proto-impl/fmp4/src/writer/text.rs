@@ -15,6 +15,11 @@ use crate::Error;
 const TRACK: u32 = 1;
 /// Maximum number of cues that are shown at once; further ones are left out.
 const AT_ONCE_MAX: usize = 16;
+/// Maximum number of bytes of cues in the samples of a segment; further ones are left out. A sample repeats the cues that
+/// are still shown, so that few cues can make many bytes.
+const CUE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a cue beside its text: `vttc`, `vsid` and `payl`.
+const CUE_BYTES: usize = 8 + 12 + 8;
 
 /// A cue in the time of its track.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +64,12 @@ pub fn text_segment(
         [from, until] => Some((*from, *until)),
         _ => None,
     });
+    let mut room = CUE_BYTES_MAX;
     let samples = spans.map(|(from, until)| FragmentSample {
         duration: u32::try_from(until.saturating_sub(from)).unwrap_or(u32::MAX),
         composition: 0,
         key_frame: true,
-        payload: sample(cues.iter().filter(|cue| cue.begin_ms <= from && until <= cue.end_ms)),
+        payload: sample(cues.iter().filter(|cue| cue.begin_ms <= from && until <= cue.end_ms), &mut room),
         subsamples: Vec::new(),
     });
     let fragment = Fragment::of_samples(sequence, (TRACK, begin_ms), samples.collect());
@@ -72,10 +78,12 @@ pub fn text_segment(
     Ok(out.freeze())
 }
 
-/// Returns a sample with these cues (§7.4).
-fn sample<'c, 'a: 'c>(cues: impl Iterator<Item = &'c TextCue<'a>>) -> Bytes {
+/// Returns a sample with these cues (§7.4) as far as they fit into `room`, which is left smaller.
+fn sample<'c, 'a: 'c>(cues: impl Iterator<Item = &'c TextCue<'a>>, room: &mut usize) -> Bytes {
     let mut out = Out::new();
     for cue in cues.take(AT_ONCE_MAX) {
+        let Some(rest) = room.checked_sub(cue.text.len().saturating_add(CUE_BYTES)) else { break };
+        *room = rest;
         out.boxed(b"vttc", |out| {
             out.boxed(b"vsid", |out| {
                 out.u32(cue.id);
@@ -124,6 +132,20 @@ mod tests {
         );
         let many: Vec<_> = (0..100).map(|id| cue(id, 0, 1000, "x")).collect();
         assert_eq!(count(&text_segment(1, (0, 1000), &many).unwrap(), b"vttc"), AT_ONCE_MAX);
+    }
+
+    #[test]
+    fn few_cues_in_many_samples_are_bounded() {
+        // Long cues for the whole segment, repeated in a sample for each short one.
+        let long = "x".repeat(2048);
+        let mut cues: Vec<_> = (0..15).map(|id| cue(id, 0, 9000, &long)).collect();
+        cues.extend((15..255).map(|id| cue(id, u64::from(id) * 10, u64::from(id) * 10 + 5, "y")));
+        let segment = text_segment(1, (0, 4000), &cues).unwrap();
+        let at = segment.windows(4).position(|four| four == b"trun").unwrap();
+        assert_eq!(segment[at + 8..at + 12], 481_u32.to_be_bytes(), "no sample is left out");
+        let cues = count(&segment, b"vttc");
+        assert!((31..=32).contains(&cues) && count(&segment, b"vtte") > 400, "{cues}");
+        assert!((60_000..CUE_BYTES_MAX + 10_000).contains(&segment.len()), "{}", segment.len());
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Each segment of the other rendition has a segment of WebVTT with the same number, duration and date (RFC 8216
 //! §3.5), and a segment of a `wvtt` track if manifests need one (ISO/IEC 14496-30). A cue is in every segment whose
 //! time it shares; a segment without cues has none, but exists. A cue that arrives after the end of its segment is in
-//! the next one, if it lasts that long.
+//! the next one, if it lasts that long. A cue whose end is not known is cut at the ends of segments, since a player
+//! shows a cue whose times change between segments as two.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -43,7 +44,7 @@ pub struct Line {
     pub end_ms: i64,
     /// WebVTT cue text.
     pub text: String,
-    /// True if the next line ends the cue, because its own end is not known.
+    /// True if the next such line ends the cue, because its own end is not known.
     pub is_open: bool,
 }
 
@@ -121,28 +122,33 @@ impl Subtitles {
         &self.of.language
     }
 
-    /// Takes a line. A line without text only ends open ones. Returns false if the line is dropped, because its time
-    /// is over or too many lines wait.
-    pub fn line(&mut self, line: Line) -> bool {
-        for (_, open) in self.lines.iter_mut().filter(|(_, former)| former.is_open) {
-            open.end_ms = open.end_ms.min(line.begin_ms);
-            open.is_open = false;
+    /// Takes a line. An open line ends open ones before it; without text it does only that. Returns the number of lines
+    /// that are dropped: this one if its time is over, and those that begin last if too many wait.
+    pub fn line(&mut self, line: Line) -> usize {
+        if line.is_open {
+            for (_, open) in self.lines.iter_mut().filter(|(_, former)| former.is_open) {
+                open.end_ms = open.end_ms.min(line.begin_ms);
+            }
+            self.lines.retain(|(_, line)| line.begin_ms < line.end_ms);
         }
-        self.lines.retain(|(_, line)| line.begin_ms < line.end_ms);
         if line.text.is_empty() {
-            return true;
+            return 0;
         }
-        let bytes =
-            self.lines.iter().fold(line.text.len(), |sum, (_, one)| sum.saturating_add(one.text.len()));
-        let is_over =
-            line.end_ms <= line.begin_ms || self.next.is_some_and(|(_, at_ms)| line.end_ms <= at_ms);
-        if is_over || self.lines.len() >= LINES_MAX || bytes > LINE_BYTES_MAX {
-            return false;
+        if line.end_ms <= line.begin_ms || self.next.is_some_and(|(_, at_ms)| line.end_ms <= at_ms) {
+            return 1;
         }
         let at = self.lines.partition_point(|(_, other)| other.begin_ms <= line.begin_ms);
         self.lines.insert(at, (self.next_line, line));
         self.next_line = self.next_line.wrapping_add(1);
-        true
+        let fits = |lines: &[(u32, Line)]| {
+            let bytes = lines.iter().fold(0_usize, |sum, (_, one)| sum.saturating_add(one.text.len()));
+            lines.len() <= LINES_MAX && bytes <= LINE_BYTES_MAX
+        };
+        let mut dropped: usize = 0;
+        while !fits(&self.lines) && self.lines.pop().is_some() {
+            dropped = dropped.saturating_add(1);
+        }
+        dropped
     }
 
     /// Makes the segments that the leading rendition has and these subtitles lack. Returns true if the playlist has
@@ -229,9 +235,20 @@ impl Subtitles {
         let mut out = String::from("WEBVTT\n");
         let _ = write!(out, "X-TIMESTAMP-MAP=MPEGTS:{ticks},LOCAL:{}\n\n", Time(begin));
         for (_, line) in self.shown(extent) {
-            write_cue(&mut out, self.local(line.begin_ms), self.local(line.end_ms), &line.text);
+            let (begin_ms, end_ms) = self.times(line, extent);
+            write_cue(&mut out, begin_ms, end_ms, &line.text);
         }
         out
+    }
+
+    /// Returns the times of a line in a segment, in milliseconds of the segments. Those of an open line are cut to the
+    /// segment, because its end may still change.
+    fn times(&self, line: &Line, extent: Extent) -> (u64, u64) {
+        let (mut begin_ms, mut end_ms) = (line.begin_ms, line.end_ms);
+        if line.is_open {
+            (begin_ms, end_ms) = (begin_ms.max(extent.begin_ms), end_ms.min(extent.end_ms));
+        }
+        (self.local(begin_ms), self.local(end_ms))
     }
 
     /// Makes a segment of the `wvtt` track.
@@ -239,11 +256,9 @@ impl Subtitles {
         let (begin, end) = (self.local(extent.begin_ms), self.local(extent.end_ms));
         let cues: Vec<TextCue<'_>> = self
             .shown(extent)
-            .map(|(id, line)| TextCue {
-                id: *id,
-                begin_ms: self.local(line.begin_ms),
-                end_ms: self.local(line.end_ms),
-                text: &line.text,
+            .map(|(id, line)| {
+                let (begin_ms, end_ms) = self.times(line, extent);
+                TextCue { id: *id, begin_ms, end_ms, text: &line.text }
             })
             .collect();
         // Numbers of segments have at most nine digits for years; those of fragments wrap.
@@ -350,5 +365,86 @@ impl Subtitles {
             inits: vec![described],
             spans: self.spans.iter().map(|(span, begins)| (*span, 0, *begins)).collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use media::subtitles::read_webvtt;
+
+    use super::*;
+
+    fn subtitles() -> Subtitles {
+        Subtitles::new(SubtitlesOf {
+            base: "cam__subs_en".to_owned(),
+            suffix: Suffix::NINE_DIGITS,
+            index: 0,
+            language: "en".into(),
+            zero: Zero { shift_ms: 0, ticks: 0 },
+            has_track: false,
+        })
+    }
+
+    fn open(begin_ms: i64, text: &str) -> Line {
+        Line { begin_ms, end_ms: begin_ms + 5000, text: text.to_owned(), is_open: true }
+    }
+
+    fn closed(begin_ms: i64, text: &str) -> Line {
+        Line { is_open: false, ..open(begin_ms, text) }
+    }
+
+    /// Makes a segment of two seconds and returns its cues.
+    fn segment(of: &mut Subtitles, number: u64) -> Vec<(u64, u64, String)> {
+        let begin_ms = i64::try_from(number).unwrap() * 2000;
+        let segment = Segment { duration: Duration::from_secs(2), ..Segment::default() };
+        of.add(number, &segment, Extent { bytes: 0, begin_ms, end_ms: begin_ms + 2000 });
+        let made = of.take_made().remove(0);
+        let cues = read_webvtt(&made.bytes).unwrap();
+        cues.into_iter().map(|cue| (cue.begin_ms, cue.end_ms, cue.text)).collect()
+    }
+
+    #[test]
+    fn an_open_line_has_no_time_in_a_segment_that_later_segments_change() {
+        let mut of = subtitles();
+        assert_eq!(of.line(open(1000, "one")), 0);
+        assert_eq!(segment(&mut of, 0), [(1000, 2000, "one".into())]);
+        assert_eq!(of.line(open(3000, "two")), 0);
+        assert_eq!(segment(&mut of, 1), [(2000, 3000, "one".into()), (3000, 4000, "two".into())]);
+        assert_eq!(of.line(open(5000, "")), 0);
+        assert_eq!(segment(&mut of, 2), [(4000, 5000, "two".into())]);
+        assert_eq!(segment(&mut of, 3), []);
+    }
+
+    #[test]
+    fn only_open_lines_end_open_ones() {
+        let mut of = subtitles();
+        of.line(open(1000, "said"));
+        of.line(closed(0, "before"));
+        of.line(closed(1500, "beside"));
+        let wanted = [(0, 5000, "before".into()), (1000, 2000, "said".into()), (1500, 6500, "beside".into())];
+        assert_eq!(segment(&mut of, 0), wanted);
+        of.line(open(2500, ""));
+        let wanted = [(0, 5000, "before".into()), (2000, 2500, "said".into()), (1500, 6500, "beside".into())];
+        assert_eq!(segment(&mut of, 1), wanted);
+    }
+
+    #[test]
+    fn lines_that_begin_last_are_dropped_when_too_many_wait_and_all_dropped_ones_are_counted() {
+        let mut of = subtitles();
+        let texts = |of: &Subtitles| of.lines.iter().map(|(_, line)| line.text.clone()).collect::<Vec<_>>();
+        for n in 0..LINES_MAX {
+            assert_eq!(of.line(closed(100_000, &format!("later {n}"))), 0);
+        }
+        assert_eq!(of.line(closed(1000, "soon")), 1, "the last one makes room");
+        assert_eq!((of.lines.len(), texts(&of)[0].as_str()), (LINES_MAX, "soon"));
+        assert_eq!(of.line(closed(200_000, "last")), 1);
+        assert!(!texts(&of).contains(&"last".to_owned()), "it is the one that begins last");
+        let long = "x".repeat(LINE_BYTES_MAX - 4);
+        assert_eq!(of.line(closed(2000, &long)), LINES_MAX - 1);
+        assert_eq!(texts(&of), ["soon".to_owned(), long]);
+        segment(&mut of, 4);
+        assert_eq!(of.line(closed(1000, "too late")), 1);
     }
 }

@@ -184,7 +184,7 @@ pub struct Window {
 /// Size and place of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Begin and end of the segment, in milliseconds of DTS.
     pub(super) begin_ms: i64,
     pub(super) end_ms: i64,

@@ -426,6 +426,7 @@ pub(super) const ROUTES: &[Route] = &[
         "Put subtitles into a stream",
     )
     .at_origin()
+    .takes_or_webvtt("Subtitles")
     .query(&["language", "offset"]),
     app(
         Post,

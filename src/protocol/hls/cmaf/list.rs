@@ -80,14 +80,15 @@ impl Cmaf {
         (!waits).then_some(ready)
     }
 
-    /// Publishes the segments of subtitles beside those of the first rendition, and their playlists.
+    /// Publishes the segments of subtitles beside those of the first rendition that has some, and their playlists.
     pub(super) fn publish_subtitles(&mut self) {
         if self.layout == Layout::Together {
             return;
         }
-        let Some(lead) = self.renditions.first() else { return };
+        let all = self.renditions.iter().map(|one| (one.names().base.as_str(), one.window()));
+        let Some(lead) = self.shown.subtitles.lead(all) else { return };
         let folder = &self.folder;
-        if !self.shown.subtitles.follow(lead.window(), &mut self.publishing, folder) {
+        if !self.shown.subtitles.follow(lead, &mut self.publishing, folder) {
             return;
         }
         for (language, subtitles) in self.shown.subtitles.iter() {
@@ -109,7 +110,9 @@ impl Cmaf {
         if has_pictures {
             self.settings.told.captions.declare(&self.shown.captions, &mut list);
         }
-        self.settings.told.languages.declare(&mut list, &format!("{}{SUBTITLES}", self.id));
+        if self.shown.subtitles.are_listed() {
+            self.settings.told.languages.declare(&mut list, &format!("{}{SUBTITLES}", self.id));
+        }
         let text = list.to_string();
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);

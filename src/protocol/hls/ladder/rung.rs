@@ -375,7 +375,7 @@ impl Rung {
                 self.keys.pop_front();
             }
         }
-        self.captions.setting.note(&mut self.captions.known, entry);
+        self.captions.setting.note(&mut self.captions.known, entry, true);
         let before = self.window().number();
         match &mut self.form {
             Form::Ts(segmenter) => {

@@ -35,10 +35,12 @@ pub(super) fn of(settings: &HlsSettings, layout: Layout, id: &str, start: Start)
 }
 
 impl Ladder {
-    /// Publishes the segments of subtitles beside those of the first rendition; their playlists if this stream leads.
+    /// Publishes the segments of subtitles beside those of the first rendition that has some; their playlists if this
+    /// stream leads.
     pub(super) fn publish_subtitles(&mut self, blobs: &Blobs) {
-        let Some(lead) = self.rungs.first() else { return };
-        let is_changed = self.subtitles.follow(lead.window(), &mut self.publishing, &self.folder);
+        let all = self.rungs.iter().filter_map(|rung| Some((rung.name()?, rung.window())));
+        let Some(lead) = self.subtitles.lead(all) else { return };
+        let is_changed = self.subtitles.follow(lead, &mut self.publishing, &self.folder);
         if !is_changed || self.shown.is_left || !self.leads(blobs) {
             return;
         }

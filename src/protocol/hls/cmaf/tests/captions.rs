@@ -27,6 +27,19 @@ fn captions_are_declared_from_the_first_one_on() {
 }
 
 #[test]
+fn announced_captions_are_those_of_the_leading_video() {
+    let mut rig = Rig::new();
+    let announced =
+        |n: u8, services: &[u8]| Track { captions: media::captions::Services::read(services), ..video(n) };
+    let (lead, other) = (announced(0, b"\xe1eng\x81\x3f\xff"), announced(1, b"\xe1spa\x81\x3f\xff"));
+    rig.pass(&[(lead, 0), (other, 0), (audio(), 0)], 1, 0..9000);
+    let text = rig.text("ll-hls/cam/cam__master.m3u8");
+    assert!(text.contains("NAME=\"eng (SERVICE1)\"") && !text.contains("spa ("), "{text}");
+    let [(_, first), ..] = &*rig.sink.shown.captions.all() else { panic!("none are known") };
+    assert_eq!(*first, Some("eng"), "also after a unit of the other video");
+}
+
+#[test]
 fn a_setting_says_that_there_are_none() {
     let mut rig = Rig::with(&[("hls.captions", "none")]);
     rig.before = Bytes::from_static(SEI);

@@ -91,9 +91,10 @@ fn segments_of_subtitles_are_those_of_the_video_with_the_cues_of_their_time() {
     // Across the boundary at six seconds; announced early; whose time was over; of a language that is not listed.
     rig.say("en", "across", (5000, 5000), 2500);
     rig.say("deu", "später", (5000, 8500), 1000);
-    rig.say("en", "too late", (5000, 1000), 2000);
     rig.say("fr", "personne", (5000, 5000), 2000);
-    rig.pass(&tracks, 1, 5000..14_000);
+    rig.pass(&tracks, 1, 5000..9000);
+    rig.say("en", "too late", (9000, 1000), 2000);
+    rig.pass(&tracks, 1, 9000..14_000);
     let (pictures, english, german) = (rig.segments("cam__video"), rig.spoken("en"), rig.spoken("de"));
     assert_eq!(rig.segments("cam__subs_en"), pictures, "numbers, dates and lengths");
     let said = |of: &BTreeMap<u64, Vec<(u64, u64, String)>>| {
@@ -117,6 +118,40 @@ fn segments_of_subtitles_are_those_of_the_video_with_the_cues_of_their_time() {
         segments.map(|(_, bytes)| (tracks(bytes, b"across"), tracks(bytes, b"vtte"))).collect();
     assert_eq!(cues, [(0, 1), (0, 1), (1, 1), (1, 1), (0, 1), (0, 1)]);
     assert_eq!(list.target_duration, rig.media("cam__video").target_duration);
+}
+
+#[test]
+fn subtitles_follow_a_rendition_that_has_media_and_stay_with_it() {
+    let mut rig = Rig::with(&[LANGUAGES]);
+    // A video that is announced but does not come for long.
+    let tracks = [(video(0), 90_000), (audio(), 0)];
+    rig.pass(&tracks, 1, 0..45_000);
+    rig.say("en", "heard", (45_000, 50_000), 1000);
+    rig.pass(&tracks, 1, 45_000..90_000);
+    let text = rig.text("ll-hls/cam/cam__master.m3u8");
+    assert_eq!(text.matches("TYPE=SUBTITLES").count(), 2, "{text}");
+    assert_eq!(rig.segments("cam__subs_en"), rig.segments("cam__audio"));
+    assert!(rig.spoken("en").values().flatten().any(|cue| cue.2 == "heard"));
+    let places = |rig: &Rig| {
+        let list = rig.media("cam__subs_en");
+        let dates = list.segments.iter().map(|one| one.program_date_time).collect::<Vec<_>>();
+        (list.media_sequence + list.segments.len() as u64, dates)
+    };
+    let (before, _) = places(&rig);
+    rig.pass(&tracks, 1, 90_000..120_000);
+    let (after, dates) = places(&rig);
+    assert!(after >= before + 4 && dates.is_sorted(), "{before} {after} {dates:?}");
+}
+
+#[test]
+fn only_playlists_of_languages_of_the_setting_begin_a_sink() {
+    let app = AppSettings::of(schema(), "live", &[LANGUAGES, ("hlsEnableLowLatency", "true")]).unwrap();
+    let stream =
+        |language: &str| apart_stream(&app, &format!("ll-hls/cam/cam__subs_{language}.m3u8")).is_some();
+    assert_eq!(["en", "de", "fr", "", "en-GB", "eng"].map(stream), [true, true, false, false, false, false]);
+    let none = AppSettings::of(schema(), "live", &[("hlsEnableLowLatency", "true")]).unwrap();
+    assert_eq!(apart_stream(&none, "ll-hls/cam/cam__subs_en.m3u8"), None);
+    assert_eq!(apart_stream(&none, "ll-hls/cam/cam__video.m3u8"), Some("cam"));
 }
 
 #[test]
@@ -180,7 +215,10 @@ fn script_data_is_said_until_the_next_line() {
         let (english, german) = (said("en"), said("de"));
         if is_wanted {
             let wanted = [(5000, 6000, "one &lt; two".into()), (6000, 7000, "three".into())];
-            assert_eq!((english, german), (wanted.into(), [(5000, 10_000, "drei".into())].into()));
+            // Cut at the ends of segments, so that no segment has a time that later ones change.
+            let drei = [(5000, 7000), (7000, 9000), (9000, 10_000)]
+                .map(|(from, until)| (from, until, "drei".into()));
+            assert_eq!((english, german), (wanted.into(), drei.into()));
         } else {
             assert_eq!((english.len(), german.len()), (0, 0));
         }
