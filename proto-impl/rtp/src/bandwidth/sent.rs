@@ -168,9 +168,9 @@ impl SentLog {
         self.overtaken
     }
 
-    /// Passes the final result of each packet to `result`, once and in order: the packet's number, and true
-    /// if the packet is lost. `newest` is the departure time of the newest packet that feedback covers. A
-    /// missing packet is lost once it has been overtaken by more time than any packet was recently. Packets
+    /// Passes the final result of each packet to `result`, once and in order: the packet's number, and true if the
+    /// packet is lost. `newest` is the departure time of the newest packet that feedback covers. A missing packet
+    /// counts as lost once a packet has arrived that was sent later by more than the recent overtaking time. Packets
     /// without feedback are skipped.
     pub(super) fn settle(&mut self, newest: i64, mut result: impl FnMut(u64, bool)) {
         self.overtaken = self.overtaken.saturating_sub(self.overtaken / OVERTAKEN_FALLS);
