@@ -5,7 +5,7 @@
 //! 2. Any other datagram is passed to the session that has validated its path; without such a session, it is
 //!    dropped.
 //! 3. Media on an unknown path may come from a peer whose port has changed: [`Demux::next_of_host`] returns a session
-//!   that has a path to another port of the same address, and may try to decrypt the media.
+//!    that has a path to another port of the same address, and may try to decrypt the media.
 
 use std::collections::HashMap;
 use std::hash::Hash;

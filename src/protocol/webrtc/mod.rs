@@ -65,10 +65,10 @@ static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// Use by the load generator of URLs with this path segment.
+/// The uses of the URLs of WHIP and WHEP by the load generator.
 const WHIP: LoadUse = LoadUse { plays: false, publishes: true, segment: Some("whip"), ..of_load("whip") };
 const WHEP: LoadUse = LoadUse { segment: Some("whep"), ..of_load("whep") };
-/// The segment of the SDK's socket, and its use: participants of rooms.
+/// The path segment of the SDK's socket, and the load generator's use of it: as participants of rooms.
 const SOCKET_SEGMENT: &str = "websocket";
 const ROOM: LoadUse = LoadUse { publishes: true, segment: Some(SOCKET_SEGMENT), ..of_load("room") };
 

@@ -103,7 +103,7 @@ impl RtcPort {
         Some(config)
     }
 
-    /// Counts a session without a path. Returns false if its network has too many.
+    /// Counts a session that has no validated path yet. Returns false if its network has too many such sessions.
     fn begin_wait(&mut self, conn: ConnId, peer: IpAddr) -> bool {
         if peer.is_loopback() {
             return true;

@@ -98,7 +98,7 @@ enum Holder {
     Data,
     /// A track of this subscription's stream, in the offered forms.
     Track(Handle, MediaPreference),
-    /// A seat for the stream that currently has it, in the offered forms.
+    /// A seat of this kind and number, in the offered forms. [`Seats`] tells which stream has it.
     Seat(TrackKind, usize, MediaPreference),
     /// The place carried a track, and now carries only the transport.
     Idle(MediaPreference),
@@ -122,7 +122,7 @@ struct Place {
 enum Subscribed {
     /// Not subscribed, because the stream has no seat.
     No,
-    /// Waiting for the verdict.
+    /// Subscribed; the worker has not decided yet whether the viewer may play the stream.
     Asked,
     Yes,
 }
@@ -214,7 +214,7 @@ impl Room {
         }
         let handle = self.add(own, viewer.wants());
         let takes_data = self.places.iter().any(|place| matches!(place.holder, Holder::Data));
-        // The peer has not been offered a place of the new room yet.
+        // Discards the places of the new room, none of which has been offered to the peer.
         (self.places, self.numbers) = (Vec::new(), offer.numbers);
         let keeps = handle.filter(|_| !self.seats.are_any());
         let has_data = all > offer.kinds.len();
@@ -245,7 +245,7 @@ impl Room {
         Some((self, handle))
     }
 
-    /// Adds a stream. Returns the handle to subscribe under, if the stream is wanted and there is room.
+    /// Adds a stream. If the stream is wanted and there is room, returns the handle under which to subscribe to it.
     pub(super) fn came(&mut self, id: &Arc<str>) -> Option<Handle> {
         self.add(id, (!self.choice.is_off, !self.choice.is_off))
     }

@@ -51,12 +51,12 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Notes with how many workers the port is shared.
+    /// Stores the number of workers that share the port, and the id of this one.
     pub(super) fn among(&mut self, own: WorkerId, workers: u16) {
         self.among = (workers > 1).then_some((own, workers));
     }
 
-    /// Returns the tag at the beginning of the names of this worker's sessions.
+    /// Returns the tag with which the ICE user name fragments of this worker's sessions begin.
     pub(super) fn tag(&self) -> Option<Tag> {
         self.among.and_then(|(own, _)| Tag::new(own.0))
     }
@@ -102,8 +102,9 @@ impl Sharing {
         self.strays_left > 0
     }
 
-    /// True half of the time: media of an unknown path is then tried at the other workers instead of a session here.
-    /// The Thue-Morse sequence has no period, so that peers that send in turn are each tried at both.
+    /// True half of the time: media of an unknown path is then tried at the other workers instead of at a session of
+    /// this worker. The values follow the Thue-Morse sequence, which has no period, so that even if peers send in turn,
+    /// each of them is tried at both.
     pub(super) const fn is_turn_of_others(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
         self.turns.count_ones() % 2 == 1

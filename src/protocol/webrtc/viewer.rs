@@ -27,7 +27,7 @@ use crate::types::StreamKey;
 /// Interval of reports to a page: its rate, and that of its path.
 const BITRATES_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Age from which audio is not sent to a viewer who begins.
+/// A viewer who begins is not sent audio that is older than this.
 const SOUND_BEHIND_MAX: Duration = Duration::from_millis(200);
 
 /// A section and the track that it carries.
@@ -40,7 +40,8 @@ struct Output {
     begun: bool,
     /// Stream time of the last unit sent, in milliseconds.
     newest_ms: i64,
-    /// Time of the last unit sent by an earlier subscription, in milliseconds.
+    /// Stream time of the last unit that an earlier subscription sent, in milliseconds. Units up to this time are not
+    /// sent again.
     floor_ms: i64,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct Viewer {
     patience: Patience,
     /// The choice among renditions, if there are any.
     layers: Option<Box<Layers>>,
-    /// True if the choice has begun and the hub must be notified.
+    /// True if the choice among renditions has just begun, and the hub must be notified of the selection.
     selects: bool,
     thinning: Thinning,
     /// Time of the next report to the page; `None` if the page gets no reports.
@@ -162,7 +163,7 @@ impl Viewer {
         }
     }
 
-    /// Prepares for another subscription to the same stream: units that were sent are not sent again.
+    /// Prepares for another subscription to the same stream: units that were already sent are not sent again.
     pub(super) fn resubscribe(&mut self) {
         for output in &mut self.outputs {
             output.floor_ms = output.newest_ms;
@@ -229,7 +230,8 @@ impl Viewer {
         }
     }
 
-    /// Evaluates the path, of which the viewer has one of `shares` parts. Returns true if the selection has changed.
+    /// Evaluates the path, of which this viewer may use one of `shares` equal parts. Returns true if the selection has
+    /// changed.
     pub(super) fn look(&mut self, now: Instant, peer: &mut Peer, shares: usize) -> bool {
         let Some(layers) = &mut self.layers else { return false };
         if std::mem::take(&mut self.selects) {

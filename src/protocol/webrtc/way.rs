@@ -43,7 +43,7 @@ impl Ways {
     }
 
     fn note(&mut self, path: Path, remote: Remote) {
-        // The same addresses, but the datagrams now arrive by another connection.
+        // The addresses are known, but the datagrams now arrive by another connection or worker.
         if let Some((_, known)) = self.open.iter_mut().find(|(known, _)| *known == path) {
             *known = remote;
             return;

@@ -135,8 +135,8 @@ pub(super) fn label(kind: TrackKind, seat: usize) -> String {
 }
 
 impl Room {
-    /// Gives the seats that are places their sections, in forms of every enabled codec. Audio has Opus only, because a source must keep its
-    /// clock rate.
+    /// Adds a section to our offers for each seat that is a place, in forms of every enabled codec. Seats for audio
+    /// offer only Opus, because a source must keep its clock rate.
     pub(super) fn offer_seats(&mut self) {
         for kind in [TrackKind::Audio, TrackKind::Video] {
             let count =
@@ -254,7 +254,7 @@ impl Room {
         }
     }
 
-    /// Pins the streams in a window of the room.
+    /// Pins the streams in the window that the page shows.
     pub(super) fn pin_window(&mut self, window: Range<usize>) {
         let streams = self.members.iter().skip(window.start).take(window.len());
         let takes = streams.filter(|(_, member)| member.takes_seat(TrackKind::Video));
