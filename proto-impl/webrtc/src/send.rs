@@ -201,7 +201,7 @@ impl Road<'_> {
     }
 }
 
-/// Maps the timestamps of a track to those sent to the peer.
+/// Maps the timestamps of a track to the timestamps that the peer is sent.
 #[derive(Debug)]
 struct Clock {
     /// Offset of this peer, added to the track's timestamps.

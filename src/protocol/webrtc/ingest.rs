@@ -26,7 +26,7 @@ use crate::mail::Grant;
 use crate::protocol::rtp_mapping::clock::{SenderTime, SourceClock, TICKS};
 use crate::protocol::rtp_mapping::configs;
 
-/// Maximum time that the first units wait for the other sections.
+/// Maximum time for which the first units wait until every section is known.
 const START_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
@@ -217,7 +217,7 @@ impl Ingest {
         }
     }
 
-    /// Notes a loss in a section; video cannot be decoded until the next key frame.
+    /// Handles a loss in a section. Video of the section cannot be decoded until the next key frame.
     pub(super) fn lost(&mut self, section: SectionId, layer: u8) {
         let is_it = |one: &&mut Incoming| one.section == section && one.layer == layer;
         if let Some(incoming) = self.sections.iter_mut().find(is_it) {

@@ -77,7 +77,8 @@ pub(super) struct Layers {
     forced: Option<u32>,
     look_at: Instant,
     narrow: u8,
-    /// Time since which there was no trouble, and how long that must last.
+    /// Time since which the path has been without trouble; and the time that must pass without trouble before a larger
+    /// rendition is tried.
     calm_since: Instant,
     calm: Duration,
     /// Time of the last switch to a larger rendition, while that switch may still prove a failure.
@@ -146,7 +147,7 @@ impl Layers {
         if self.starves { Pick::Default } else { Pick::Only(self.wanted) }
     }
 
-    /// Notes that the viewer was sent pictures.
+    /// Records that the viewer was sent pictures.
     pub(super) const fn feed(&mut self, now: Instant) {
         self.fed = now;
     }

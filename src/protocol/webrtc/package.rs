@@ -1,8 +1,8 @@
 //! The packets of a stream, cut once for all WebRTC viewers of a worker.
 //!
-//! Viewers do not share bytes, because each has its own sequence numbers and keys. They share the packets before
-//! these are added: a log per track, kept from the newest key frame on for new viewers. A unit is an
-//! [`Item::Packets`]: its place in that log.
+//! Viewers cannot share the bytes that are sent, because each viewer has its own sequence numbers and keys. They share
+//! the packets to which these are added: a log per track, which is kept from the newest key frame on for new viewers. A
+//! unit is an [`Item::Packets`]: its place in that log.
 //!
 //! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. In a stream with
 //! B-frames, pictures that are shown before one already sent are therefore dropped: fewer pictures, in order. Others
@@ -28,7 +28,7 @@ const CATCH_UP: Duration = Duration::from_secs(4);
 /// Clock rate of video in RTP.
 const VIDEO_TICKS: Timescale = Timescale::new(90_000);
 
-/// A track cut into packets.
+/// A track divided into packets.
 #[derive(Debug)]
 struct Cut {
     track: TrackId,

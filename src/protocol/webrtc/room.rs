@@ -81,7 +81,7 @@ impl FirstOffer {
         Self { choice, ..Self::default() }
     }
 
-    /// Notes the sections of the offer, without that of data channels.
+    /// Stores the kinds and payload types of the offered sections; the section of data channels is not one of them.
     pub(super) fn note(&mut self, sections: &[(MediaKind, MediaPreference)]) {
         self.kinds = sections.iter().map(|(kind, _)| kind.clone()).collect();
         let formats = sections.iter().flat_map(|(_, preference)| &preference.formats);
@@ -165,7 +165,7 @@ pub(super) struct Room {
     loud: Loud,
     /// The list of videos last sent to the page.
     said: String,
-    /// The streams whose video is sent, as a range in their order of arrival.
+    /// The range of streams whose video is sent. Streams are counted in their order of arrival.
     window: Range<usize>,
     /// True while an offer waits for its answer.
     is_open: bool,
@@ -321,7 +321,7 @@ impl Room {
         self.ids.contains_key(id)
     }
 
-    /// Notes the tracks of a stream whose codecs are enabled. A kind of track without a place is given one.
+    /// Stores those tracks of a stream whose codecs are enabled, and gives each kind of track a place if it has none.
     pub(super) fn take_tracks(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
         let Some(member) = self.members.get_mut(&handle) else { return };
         member.state = Subscribed::Yes;
@@ -597,7 +597,7 @@ impl Place {
 struct Numbers(Vec<(String, PayloadType)>);
 
 impl Numbers {
-    /// Notes the payload type that a form already has.
+    /// Records the payload type that a form already has.
     fn keep(&mut self, format: &Format) {
         self.0.push((Self::name(format), format.payload_type()));
     }

@@ -98,7 +98,7 @@ pub(super) struct RtcSession {
     /// The first offer to a client that accepts subtracks; kept until the client becomes a viewer of the whole main
     /// track.
     first_offer: Option<Box<FirstOffer>>,
-    /// True if the stream has been live for a while. If it has no video by then, none is expected.
+    /// True if the stream has been live for a while. If it has no video, none is expected any more.
     is_seasoned: bool,
     events: VecDeque<Event>,
     /// Time by which the client must have sent its description.

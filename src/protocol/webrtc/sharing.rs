@@ -14,7 +14,7 @@ use crate::types::{ConnId, WorkerId};
 const STRAYS_MAX: u32 = 50;
 const STRAYS_PERIOD: Duration = Duration::from_millis(250);
 
-/// A path whose session is at this worker and whose datagrams arrive at worker `to`.
+/// A path of a session of this worker. Its datagrams arrive at worker `to`.
 #[derive(Debug, Clone, Copy)]
 struct Given {
     path: Path,
@@ -116,8 +116,8 @@ impl Sharing {
         Route::Elsewhere(Elsewhere::Others)
     }
 
-    /// Notes that a session of this worker has validated a path. Another session of this worker that had the path
-    /// loses it.
+    /// Records that a session of this worker has validated a path. If another session of this worker had the path, that
+    /// session loses it.
     pub(super) fn open(&mut self, conn: ConnId, path: Path, remote: Remote) {
         self.foreign.remove(&path);
         let before = self.take(&path);
@@ -131,7 +131,7 @@ impl Sharing {
         self.changes.push_back(new.change(true));
     }
 
-    /// Notes that a session here has given up a path.
+    /// Records that a session of this worker has given up a path.
     pub(super) fn close(&mut self, conn: ConnId, path: &Path) {
         if self.owners.get(path) == Some(&conn)
             && let Some(closed) = self.take(path)
@@ -160,7 +160,7 @@ impl Sharing {
         Some(taken)
     }
 
-    /// Notes that a session of another worker has a path from now on, or no longer has it.
+    /// Records that a session of another worker has a path or, if `is_open` is false, no longer has it.
     pub(super) fn hear(&mut self, path: Path, owner: WorkerId, is_open: bool) {
         if is_open {
             self.foreign.insert(path, owner);

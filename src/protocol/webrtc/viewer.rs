@@ -24,7 +24,7 @@ use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::protocol::thinning::{Load, Picture, Thinning};
 use crate::types::StreamKey;
 
-/// Interval of reports to a page: its rate, and that of its path.
+/// Interval of reports to a page about the rate that it is sent and the rate of its path.
 const BITRATES_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A viewer who begins is not sent audio that is older than this.
@@ -57,7 +57,7 @@ pub(super) struct Viewer {
     clock: Option<(i64, Instant)>,
     rates: Rates,
     patience: Patience,
-    /// The choice among renditions, if there are any.
+    /// The choice among renditions; `None` if the stream has none.
     layers: Option<Box<Layers>>,
     /// True if the choice among renditions has just begun, and the hub must be notified of the selection.
     selects: bool,
@@ -84,7 +84,7 @@ pub(super) enum Outcome {
 }
 
 impl Viewer {
-    /// Makes a viewer whose sections were agreed on, with these tracks known.
+    /// Creates a viewer once its sections are agreed on and the tracks are known.
     pub(super) fn new(now: Instant, peer: &mut Peer, tracks: &Arc<Tracks>) -> Self {
         Self::of_sections(now, peer, tracks, SmallVec::new(), false)
     }
@@ -278,7 +278,8 @@ impl Viewer {
         [layers, self.tells_at].into_iter().flatten().min()
     }
 
-    /// Returns the output of a unit: that of its track, or of another rendition of the same picture.
+    /// Returns the output that carries a unit: the output of the unit's track or, with the flag set, the output of
+    /// another rendition of the same picture.
     fn output_of(&mut self, entry: &Entry) -> Option<(&mut Output, bool)> {
         let track = entry.unit.track;
         if let Some(at) = self.outputs.iter().position(|output| output.track == track) {

@@ -12,14 +12,14 @@ use super::{ESTIMATE_MAX, ESTIMATE_MIN};
 /// not fill the queue of a mobile path. While everything arrives, the rate doubles every round trip, so the
 /// rate of a path of 10 Mb/s is known after three round trips.
 const FIRST: f64 = 1_500_000.0;
-/// Part of the measured rate that is kept when a queue grows. (The draft, §5.5, uses 0.85. Here the measured
-/// rate is that of the bottleneck, and [`RateControl::target`] drains the queue.)
+/// When a queue grows, the rate is set to this part of the measured rate. (The draft, §5.5, uses 0.85. Here the
+/// measured rate is that of the bottleneck, and [`RateControl::target`] drains the queue.)
 const BACKOFF: f64 = 0.92;
 /// Growth factors near the rate that the path carried before: per second, and the maximum per round trip.
 const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
 /// Growth factors far from the rate that the path carried before: per second, and the maximum per round trip.
 const GROWTH: (f64, f64) = (2.0, 1.15);
-/// Range in which a rate counts as near the rate that the path carried before, as parts of that rate.
+/// A rate counts as near the rate that the path carried before if the ratio of both is in this range.
 const NEAR: (f64, f64) = (0.8, 1.08);
 /// Growth factor per round trip at the start, and after a silence.
 const GROWTH_FIRST: f64 = 2.0;
@@ -195,8 +195,8 @@ impl RateControl {
         self.drain = drain(waits);
         if waits == 0 {
             losses.without_queue();
-            // If the queue turned out to be delay of the path, there was nothing to react to, and the former
-            // rate returns.
+            // If the supposed queue turned out to be delay of the path, there was no congestion, so the rate from
+            // before the reaction is restored.
             let before = self.before.take().filter(|_| trend == Trend::Path);
             self.set(before.map_or(self.rate, |before| before.max(self.rate)));
         }

@@ -26,11 +26,11 @@ const PACKET_BYTES: u64 = 1_200;
 const CREEP_WINDOWS: i64 = 8;
 /// At the end of each window, the jitter moves towards the new value by the difference divided by this.
 const JITTER_WINDOWS: i64 = 8;
-/// Time in which a queue must drain, in addition to one and a half times its length, in microseconds. A queue
-/// that remains longer counts as delay of the path.
+/// A queue must drain within one and a half times its own length plus this time, in microseconds. A queue that remains
+/// longer counts as delay of the path.
 const DRAINED_MORE: i64 = 100_000;
-/// Time in microseconds. A queue that has not shrunk by an eighth in this time counts as delay of the path,
-/// if the sender obeys the rate.
+/// If the sender obeys the rate, but a queue has not shrunk by an eighth within this time, in microseconds, the queue
+/// counts as delay of the path.
 const STANDS_MICROS: i64 = 3_000_000;
 /// Clocks drift, so the base rises by the elapsed time divided by this: about the drift of a poor crystal.
 const DRIFT_PARTS: i64 = 10_000;
@@ -105,7 +105,7 @@ pub(super) struct Queue {
     before: i64,
     standing: Option<Standing>,
     busy: BusyRate,
-    /// Time by which packets on the path are overtaken, in microseconds.
+    /// Time by which later packets overtake earlier ones on the path, in microseconds.
     overtaken: i64,
 }
 
@@ -167,8 +167,8 @@ impl Queue {
         if self.rises < self.falls { self.rises } else { self.falls }
     }
 
-    /// Sets the time by which packets on the path are overtaken, in microseconds. Delays vary by that time
-    /// even without a queue.
+    /// Sets the time by which later packets overtake earlier ones on the path, in microseconds. Delays vary by that
+    /// time even without a queue.
     pub(super) const fn set_overtaken(&mut self, micros: i64) {
         self.overtaken = micros;
     }

@@ -78,7 +78,7 @@ pub(super) struct SentLog {
     settled: u64,
     /// Departure time of the newest packet that arrived, in microseconds.
     arrived: i64,
-    /// Time by which packets on the path are overtaken, in microseconds.
+    /// Time by which later packets have overtaken earlier ones on the path, in microseconds.
     overtaken: i64,
 }
 
@@ -163,7 +163,7 @@ impl SentLog {
         self.arrived = self.arrived.max(sent);
     }
 
-    /// Returns the time by which packets on the path were recently overtaken, in microseconds.
+    /// Returns the time by which later packets have recently overtaken earlier ones on the path, in microseconds.
     pub(super) const fn overtaken(&self) -> i64 {
         self.overtaken
     }

@@ -14,7 +14,7 @@ use crate::header::Header;
 use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
 use crate::rtcp::{ReportBlock, SenderInfo};
 
-/// Maximum distance by which a retransmitted packet may be ahead of the newest one.
+/// A retransmitted packet is accepted if it is ahead of the newest packet by at most this many packets.
 const RECOVERED_AHEAD_MAX: u64 = 64;
 /// Jump ahead, in packets, beyond which another stream or a very long outage is assumed (3000 as in RFC 3550
 /// §A.1).

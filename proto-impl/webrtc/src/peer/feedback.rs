@@ -23,7 +23,7 @@ const FEEDBACK_PACKETS_MAX: usize = 2 * FEEDBACK_SPAN_MAX;
 /// State of our RTCP reports and feedback.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// SSRC of our feedback: that of our first source, if we send media.
+    /// SSRC under which our feedback is sent: the SSRC of our first source, if we send media.
     pub(super) ssrc: Ssrc,
     /// The peer accepts feedback without a preceding report (RFC 5506).
     pub(super) reduced_size: bool,

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::protocol::RequestEvent;
 
-/// Maximum time that a viewer who can be offered data channels waits for the first tracks. The SDK begins anew after three seconds without a
-/// connection.
+/// Maximum time for which a viewer that can be offered data channels waits for the first tracks. The SDK starts over
+/// after three seconds without a connection.
 const TRACKS_WAIT: Duration = Duration::from_millis(1500);
 
 impl RtcSession {

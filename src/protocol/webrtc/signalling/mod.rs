@@ -166,7 +166,7 @@ impl Socket {
         self.send(if self.was_let_in { all } else { some });
     }
 
-    /// Notes that a session of this socket was admitted.
+    /// Records that a session of this socket was admitted.
     fn let_in(&mut self, ctx: &Context<'_>, at: usize) {
         if let Some(stream) = self.streams.get_mut(at) {
             stream.let_in = true;
