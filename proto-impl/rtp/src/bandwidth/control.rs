@@ -12,7 +12,7 @@ use super::{ESTIMATE_MAX, ESTIMATE_MIN};
 /// not fill the queue of a mobile path. While everything arrives, the rate doubles every round trip, so the
 /// rate of a path of 10 Mb/s is known after three round trips.
 const FIRST: f64 = 1_500_000.0;
-/// When a queue grows, the rate is set to this part of the measured rate. (The draft, §5.5, uses 0.85. Here the
+/// Part of the measured rate to which the rate is set when a queue grows. (The draft, §5.5, uses 0.85. Here the
 /// measured rate is that of the bottleneck, and [`RateControl::target`] drains the queue.)
 const BACKOFF: f64 = 0.92;
 /// Growth factors near the rate that the path carried before: per second, and the maximum per round trip.
