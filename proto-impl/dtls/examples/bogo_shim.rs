@@ -26,9 +26,9 @@ use wire::Datagrams;
 
 /// Exit code "unimplemented" for the runner.
 const UNIMPLEMENTED: u8 = 89;
-/// Number of tries after which BoringSSL gives up.
+/// Number of transmissions of a flight after which BoringSSL gives up.
 const TRIES: u32 = 13;
-/// Maximum pause between tries. The runner depends on this value.
+/// Maximum pause between retransmissions. The runner depends on this value.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Handshake timeout that is never reached. The implementation limits a handshake as a whole, but the runner
@@ -341,7 +341,7 @@ impl Shim<'_> {
                     let mtu = usize::try_from(u32::from_be_bytes(self.bytes()?))?;
                     self.connection.set_mtu(mtu);
                 }
-                // This opcode would set another initial timeout, also for the pending flight.
+                // The runner asks for another initial timeout, which would also apply to the pending flight.
                 b'U' => return Err(End::Unimplemented),
                 other => return Err(format!("opcode {other}").into()),
             }

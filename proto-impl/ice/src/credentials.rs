@@ -16,8 +16,8 @@ const UFRAG_DRAWN: usize = 8;
 /// Length of our passwords: 144 bits. RFC 8445 §5.3 requires 128.
 const PASSWORD_DRAWN: usize = 24;
 
-/// Number at the beginning of our user name fragments. If several receivers share a port, it identifies the
-/// receiver with the session that a request is for.
+/// Number at the beginning of our user name fragments. If several receivers share a port, the number tells which
+/// receiver has the session that a STUN request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag(u16);
 

@@ -4,8 +4,8 @@
 //!    it. A request for an unknown fragment costs one table lookup.
 //! 2. Any other datagram is passed to the session that has validated its path; without such a session, it is
 //!    dropped.
-//! 3. Media on an unknown path may come from a peer whose port has changed: [`Demux::next_of_host`] returns a
-//!    session with a path to another port of the same address, which may try its keys.
+//! 3. Media on an unknown path may come from a peer whose port has changed: [`Demux::next_of_host`] returns a session
+//!    that has a path to another port of the same address, and may try to decrypt the media.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -165,9 +165,9 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         true
     }
 
-    /// Returns a session that may try its keys on media from `path`, which is not open: one that has an open
-    /// UDP path to another port of the same address. Successive calls return the sessions in turn. If there are
-    /// more than [`HOST_SESSIONS_MAX`] sessions at an address, some are never returned.
+    /// For media on a `path` that is not open, returns a session that may try to decrypt it: one that has an open UDP
+    /// path to another port of the same address. Successive calls return the sessions in turn. If there are more than
+    /// [`HOST_SESSIONS_MAX`] sessions at an address, some are never returned.
     pub fn next_of_host(&mut self, path: &Path) -> Option<K> {
         if path.protocol != Protocol::Udp {
             return None;

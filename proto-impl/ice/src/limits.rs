@@ -20,10 +20,10 @@ pub const PATH_SILENCE_MAX: std::time::Duration = std::time::Duration::from_secs
 pub const REQUESTS_KEPT: usize = 512;
 /// Maximum number of requests with which a lite agent checks a path on which media arrived.
 pub const PROBE_TRIES: u32 = 5;
-/// Time between the first and the second request of such a check; each further interval is twice as long. The
-/// check fails 3.1 s after its start.
+/// Time between the first and the second request with which a lite agent checks a path on which media arrived; each
+/// further interval is twice as long. The check fails 3.1 s after its start.
 pub const PROBE_RTO: std::time::Duration = std::time::Duration::from_millis(100);
-/// Minimum time between the starts of two checks by a lite agent.
+/// Minimum time between the starts of two such checks of a lite agent.
 pub const PROBE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
 /// Maximum number of sessions per address that [`crate::Demux::next_of_host`] considers.
 pub const HOST_SESSIONS_MAX: usize = 16;

@@ -292,7 +292,7 @@ impl LiteAgent {
         self.selected.as_ref() == Some(path) || self.pairs.iter().any(|pair| pair.path == *path)
     }
 
-    /// The path that media uses; `None` before there is one.
+    /// The path that media uses; `None` until a path is selected.
     #[must_use]
     pub const fn selected(&self) -> Option<Path> {
         self.selected

@@ -25,8 +25,8 @@ pub const LOG_BYTES_MAX: usize = 16 << 20;
 pub const RESENDS_MAX: u8 = 10;
 /// Maximum number of runs of sequence numbers kept for a viewer. Gaps within the last second divide the runs.
 const RUNS_MAX: usize = 32;
-/// Maximum number of retransmitted packets remembered for a viewer. Further ones are refused until the log
-/// drops the oldest. With packets of 1200 bytes, this is half of a 10 Mb/s stream.
+/// Maximum number of retransmitted packets remembered for a viewer. Further ones are refused until the log drops the
+/// oldest. With packets of 1200 bytes, this is half a second of a 10 Mb/s stream.
 const RESENT_MAX: usize = 512;
 /// Budget in bytes below which requests are refused without a lookup, so that a flood of requests costs one
 /// comparison each.
@@ -76,9 +76,10 @@ pub struct LoggedPacket {
     pub timestamp: u32,
     /// The marker bit.
     pub marker: bool,
-    /// Number of padding bytes with which the packet has the length of those before it, for peers that remove padding.
+    /// Padding that gives the packet the same length as the packets before it, in bytes. Only for peers that remove
+    /// padding.
     pub padding: u8,
-    /// True if the packet may be sent in one with the next.
+    /// True if the packet may be combined with the next packet into a single one.
     pub joins: bool,
 }
 
@@ -140,8 +141,8 @@ impl PacketLog {
         PacketId(self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0)))
     }
 
-    /// Keeps the packet `from` and all later ones at any age, so that new viewers can start with them, until
-    /// the next call. The other limits still apply.
+    /// Until the next call, keeps the packet `from` and all later ones at any age, so that new viewers can start with
+    /// them. The limits on packets and bytes still apply.
     pub const fn hold(&mut self, from: PacketId) {
         self.held = Some(from.0);
     }

@@ -1,4 +1,5 @@
-//! Wall-clock time in RTCP's format (RFC 3550 §4), and the anchor that relates it to a machine's `now`.
+//! Wall-clock time in RTCP's format (RFC 3550 §4), and the anchor that relates it to the `now` that state machines are
+//! given.
 
 use std::time::{Duration, Instant};
 
@@ -60,8 +61,8 @@ fn fixed(duration: Duration) -> u64 {
     (duration.as_secs() << 32).wrapping_add(fraction)
 }
 
-/// An instant, and the wall-clock time at that instant. A machine is given an anchor on creation, so that it
-/// need not read a clock.
+/// An instant, and the wall-clock time at that instant. A state machine is given an anchor on creation, so that it need
+/// not read a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NtpAnchor {
     at: Instant,

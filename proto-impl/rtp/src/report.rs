@@ -44,7 +44,7 @@ impl ReportSchedule {
     }
 }
 
-/// State of one of our sources for sender reports.
+/// Contents of the sender reports about one of our sources.
 #[derive(Debug, Clone)]
 pub struct SenderState {
     clock_rate: u32,

@@ -13,7 +13,7 @@ pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 const ARRIVALS_MAX: usize = 512;
 /// Maximum number of packets covered by one feedback packet, including missing ones.
 const SPAN_MAX: u64 = 1024;
-/// Distance, in packets: a packet this far behind the last report is ignored, one this far ahead restarts the count.
+/// A packet more than this many numbers ahead of or behind the newest one restarts the recorder.
 const LEAP_MAX: u64 = 0x4000;
 
 /// Records arrival times by transport-wide sequence number.

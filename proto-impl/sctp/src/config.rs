@@ -17,8 +17,8 @@ pub const LABEL_BYTES_MAX: usize = 1024;
 pub const CONTROL_CHUNKS_MAX: usize = 16;
 /// Maximum number of streams waiting to be reset; further requests are dropped.
 pub const RESETS_MAX: usize = 2048;
-/// Bytes accounted for each message or chunk in addition to its payload, so that many small ones are limited,
-/// too.
+/// Bytes accounted for each message or chunk in addition to its payload, so that the number of small messages is
+/// limited, too.
 pub const OVERHEAD_BYTES: usize = 64;
 
 /// Settings of an association.

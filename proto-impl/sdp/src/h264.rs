@@ -50,7 +50,7 @@ impl H264Profile {
         }
     }
 
-    /// True if a decoder for this profile can decode streams of the other.
+    /// True if a decoder for this profile can also decode streams of the profile `stream`.
     #[must_use]
     pub fn decodes(self, stream: Self) -> bool {
         self == stream || self.includes().contains(&stream)

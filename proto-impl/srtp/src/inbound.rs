@@ -14,10 +14,11 @@ use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES, rtcp_index_of}
 
 /// Number of packets in one cycle of the sequence numbers.
 const CYCLE: u64 = 1 << 16;
-/// Distance ahead beyond which a packet may belong to the next cycle, after an outage. For closer packets, only
-/// one index is tried.
+/// If a packet is ahead of the newest one by more than this, it may also belong to the next cycle, after a long outage,
+/// so both indices are tried. For closer packets, only the nearest index is tried.
 const DOUBT_AHEAD: u64 = 512;
-/// Distance behind beyond which a packet may belong to the next cycle, after nearly a whole cycle was lost.
+/// If a packet is behind the newest one by more than this, it may also belong to the next cycle, after nearly a whole
+/// cycle was lost, so both indices are tried.
 const DOUBT_BEHIND: u64 = 128;
 
 /// Counters of received packets.

@@ -11,9 +11,10 @@
 //! memory that a peer reports, and `resident` the growth of the process per viewer, first after connecting and
 //! then after receiving data. `resident` is meaningful only in the first line, because later runs reuse memory.
 //!
-//! Then follow streams as encoders make them: in slices of unlike sizes, with audio that waits for the next picture.
-//! `sends` is the number of sends with segmentation offload for a picture with its audio, to a viewer. With `cargo bench ... -- count`, this part
-//! runs alone, for 100 viewers: under callgrind, it tells the instructions of a packet.
+//! Then follow streams like those of real encoders: slices of unlike sizes, with audio that waits for the next picture.
+//! `sends` is the number of calls that send a picture with its audio to one viewer with segmentation offload. With
+//! `cargo bench ... -- count`, only this part runs, for 100 viewers, so that callgrind can count the instructions for a
+//! packet.
 
 #![allow(
     clippy::disallowed_methods,
@@ -46,7 +47,8 @@ const AUDIO: SectionId = SectionId(1);
 /// large as the others.
 const PICTURE_BYTES: usize = 2_500_000 / 8 / (29 + 8);
 const FRAMES: u64 = 240;
-/// Pictures of a stream as encoders make them: feedback is overdue after some seconds.
+/// Number of pictures in a measured stream. Few, because the clients send no feedback, and feedback counts as overdue
+/// after some seconds.
 const PICTURES: u64 = 75;
 
 fn main() {
@@ -57,7 +59,7 @@ fn main() {
     shaped(10);
 }
 
-/// Streams as encoders make them.
+/// Measures streams like those of real encoders.
 fn shaped(viewers: u64) {
     println!("| slices | audio | viewers | sends a picture | packets | bytes |\n|---|---|---|---|---|---|");
     for (slices, audio) in [(1, false), (1, true), (4, false), (4, true), (8, true)] {
@@ -116,7 +118,8 @@ fn shape(viewers: u64, slices: usize, audio: bool) {
             let log = |section| Some(if section == VIDEO { track.log() } else { audio_track.log() });
             while let Some(path) = peer.poll_transmit(now, log, &mut out) {
                 let is_media = |n: usize| !(192..224).contains(&out.get(n)[1]);
-                // The first second has the mid and other things of a beginning; reports are not counted.
+                // Skips the first second, whose packets also carry the mid and other initial fields, and skips
+                // datagrams with reports.
                 if n >= 30 && (0..out.len()).all(is_media) {
                     let mut from = 0;
                     while let Some(run) = out.run(from, 64) {
@@ -275,12 +278,12 @@ fn configs(profile: SrtpProfile) -> (Arc<Config>, Arc<Config>) {
     (config(IceMode::Lite { config: Arc::default(), addresses }, 1), config(IceMode::Full(Arc::default()), 2))
 }
 
-/// Connects a session of video and returns the server's end.
+/// Connects a video session and returns the server's peer.
 fn connect(now: Instant, n: u64, server: &Arc<Config>, client: &Arc<Config>) -> Peer {
     connect_sections(now, n, &[(MediaKind::Video, Codec::H264)], server, client).0
 }
 
-/// Connects a session of video and audio.
+/// Connects a session of video and audio, and returns both peers.
 fn connect_both(now: Instant, n: u64, server: &Arc<Config>, client: &Arc<Config>) -> (Peer, Peer) {
     let sections = [(MediaKind::Video, Codec::H264), (MediaKind::Audio, Codec::Opus)];
     connect_sections(now, n, &sections, server, client)

@@ -41,12 +41,12 @@ pub struct Config {
     pub sctp: Arc<sctp::Config>,
     /// Maximum size of sent datagrams: bytes of UDP payload.
     pub datagram_bytes_max: usize,
-    /// True if sent audio may carry its level (RFC 6464), set by [`crate::Peer::set_audio_level`]; for
-    /// clients that publish. A section whose lost packets are retransmitted without RTX carries no levels.
+    /// True if sent audio may carry its level (RFC 6464), set by [`crate::Peer::set_audio_level`]; for clients that
+    /// publish. Without RTX, a section whose lost packets are retransmitted carries no levels.
     pub audio_levels: bool,
-    /// Lets later offers of the peer add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`]. For
-    /// viewers to which a server offers rooms. If false, the first offer fixes the sections, at most
-    /// [`crate::SECTIONS_MAX`]; servers should use false.
+    /// True if later offers of the peer may add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`]. Only
+    /// clients that view a room need this, because the server offers sections as participants come and go. If false,
+    /// the first offer fixes the sections, at most [`crate::SECTIONS_MAX`].
     pub takes_changes: bool,
 }
 

@@ -19,7 +19,7 @@ const MID_BYTES_SHORT: usize = 6;
 /// number.
 pub(crate) const BLOCK_BYTES_MAX: usize = 24;
 
-/// Fields of an extension block that differ from packet to packet.
+/// Values of an extension block that differ from packet to packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stamps {
     /// Transport-wide sequence number.
@@ -78,7 +78,7 @@ pub(crate) struct Heads {
     /// The delay was requested during the session, so it is sent with the first packet of each unit.
     repeats_delay: bool,
     is_roomy: bool,
-    /// Some packets carry their capture time.
+    /// True if some packets carry their capture time.
     tells: bool,
     /// Block built for a single packet, with its capture time.
     once: Block,

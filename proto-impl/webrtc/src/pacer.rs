@@ -155,7 +155,7 @@ impl Pacer {
     }
 
     fn leak(&mut self, now: Instant) {
-        // Called twice for each packet of a frame, all with one time.
+        // Called twice for each packet of a frame, always with the same time.
         if self.at == Some(now) {
             return;
         }

@@ -195,7 +195,8 @@ impl Reception {
         let ssrc = packet.header.ssrc;
         let format = incoming.format_of(packet.header.payload_type);
         let known = self.sources.get(ssrc);
-        // Packets of a known source in an unknown format, such as comfort noise, still occupy sequence numbers.
+        // Packets of a known source in an unknown format, such as comfort noise, are not dropped here, because they
+        // occupy sequence numbers.
         if known.is_none() && format.is_none() {
             self.unknown += 1;
             return;
@@ -228,8 +229,8 @@ impl Reception {
         {
             rate.handle_queue(queue);
         }
-        // Padding and packets of unused sources occupy sequence numbers too. The receiver handles them with
-        // an empty payload, so that they do not count as missing.
+        // Padding and packets of unused sources occupy sequence numbers too. They are passed to the receiver with an
+        // empty payload, so that they do not count as missing.
         let payload = if listens && speaks { packet.payload } else { &[] };
         let covers = incoming.covers(packet.header.payload_type, payload);
         source.receiver.handle_covering(now, &packet.header, Bytes::copy_from_slice(payload), covers);
@@ -647,7 +648,7 @@ impl Source {
         let red = RedPacket::read(part.payload)?;
         for block in red.earlier(bare) {
             let timestamp = part.timestamp.wrapping_sub(block.ticks_before);
-            // Before the first frame, nothing counts as missing.
+            // Before the first frame, no earlier frame counts as missing.
             let is_missing = |last: u32| timestamp.wrapping_sub(last).cast_signed() > 0;
             if self.last_frame.is_some_and(is_missing) {
                 let earlier = Part { timestamp, payload: block.payload, ..*part };
@@ -680,7 +681,7 @@ impl Source {
                 self.needs_key_frame = false;
                 self.requests(incoming).map(KeyFrameDemand::handle_key_frame);
             } else if self.needs_key_frame && incoming.is_video() {
-                // The request, or the key frame that answered it, may have been lost: request again.
+                // The request for a key frame, or its answer, may have been lost: request again.
                 self.requests(incoming).map(KeyFrameDemand::request);
             }
             let sampled = self.clock.time_of(frame.timestamp);

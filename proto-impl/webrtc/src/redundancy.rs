@@ -21,8 +21,8 @@ pub(crate) const LOSS_OF_ONE: u16 = 3;
 /// Loss in thousandths at which two earlier packets are repeated. Audio is then lost only if three consecutive
 /// packets are lost.
 const LOSS_OF_TWO: u16 = 80;
-/// Number of reports without loss after which the redundancy is reduced. The delay accounts for losses in
-/// bursts.
+/// Number of reports without loss after which the redundancy is reduced. The redundancy is kept that long because
+/// losses come in bursts.
 const REPORTS_KEPT: u8 = 20;
 
 /// State of the redundant coding of a source.

@@ -73,7 +73,7 @@ pub struct Track {
     log: PacketLog,
     /// True if packets carry a marker bit. False for audio, because silence is not suppressed (RFC 3551 §4.1).
     marks: bool,
-    /// True if two packets may be sent as one.
+    /// True if two Opus packets may be joined into a single RTP packet.
     joins: bool,
 }
 
@@ -93,8 +93,8 @@ impl Track {
         })
     }
 
-    /// Lets two packets of Opus that leave together be sent as one. Not for audio of a publisher, which may be
-    /// encrypted end to end.
+    /// Allows two Opus packets that leave together to be joined into a single RTP packet. Not for a publisher's own
+    /// audio, which may be encrypted end to end.
     #[must_use]
     pub fn join_audio(self) -> Self {
         Self { joins: !self.marks, ..self }
@@ -201,7 +201,7 @@ impl Road<'_> {
     }
 }
 
-/// Maps the timestamps of a track to those sent to the peer.
+/// Maps the timestamps of a track to the timestamps that the peer is sent.
 #[derive(Debug)]
 struct Clock {
     /// Offset of this peer, added to the track's timestamps.
@@ -288,7 +288,7 @@ struct Repairs {
     /// Retransmissions that are sent twice, each with the time at which its second copy is due.
     echoes: VecDeque<(Instant, SequenceNumber)>,
     has_echoes: bool,
-    /// True if packets are lost, so that each packet of audio must be sent apart.
+    /// True if the path loses packets. Audio packets are then not joined, so that a lost packet costs less audio.
     is_lossy: bool,
     rtx_next: SequenceNumber,
     head: Head,
@@ -595,7 +595,7 @@ impl Sender {
             let id = range.start;
             let redundancy = self.redundancy.as_ref();
             let max = self.agreed.payload_bytes_max;
-            // With redundant blocks, a packet may have the maximum size.
+            // With redundant blocks, a packet may have the maximum size, so that much room is required.
             let longest = |bytes: usize| if redundancy.is_some() { bytes.max(max) } else { bytes };
             let room = |packet: &LoggedPacket| {
                 road.out.has_room(
@@ -664,8 +664,9 @@ impl Sender {
         self.agreed.is_video && self.agreed.rtx_payload_type.is_some()
     }
 
-    /// True if packets may be padded, unless the path limits the rate, where packets leave in pairs: for a peer that takes retransmissions in packets of their own, whose sender has to
-    /// remove padding (RFC 4588 §4). Among those that take none, libdatachannel leaves padding in fragments.
+    /// True if packets may be padded, except while the path limits the rate. Requires a peer that takes retransmissions
+    /// as RTX: such a peer has to remove padding (RFC 4588 §4). Among other peers, libdatachannel fails to remove
+    /// padding from fragments.
     const fn takes_padding(&self) -> bool {
         self.can_pad()
     }
@@ -721,7 +722,8 @@ impl Sender {
             (None, None) => road.keys.seal_padded(&header, (&packet.payload, padding), road.out),
         };
         if sealed.is_ok() {
-            // Joined packets would each begin a range of the history, which only requests are answered from.
+            // Only requests for retransmission are answered from the history. Without NACK, packets may be joined, and
+            // each joined packet would begin a new range in the history.
             if self.agreed.nack {
                 self.repairs.history.sent(self.next, id, packet.payload.len());
             }
@@ -751,7 +753,7 @@ impl Sender {
             timestamp: self.clock.left(packet.timestamp),
             ssrc: Ssrc(self.agreed.source.ssrc),
             csrcs: rtp::Csrcs::default(),
-            // Always carries the mid: RTX packets have their own source, which no receiver reports about, and
+            // Always carries the mid: RTX packets have their own source, about which no receiver sends reports, and
             // Firefox drops packets of a source that has never carried a mid, regardless of the description.
             extension: self.heads.block(true, stamps, None),
         };

@@ -163,7 +163,7 @@ impl Strays {
     }
 }
 
-/// Content of a datagram, for the session.
+/// Content of a datagram, passed to the session.
 #[derive(Debug)]
 pub(crate) enum Opened<'a> {
     Rtp(&'a [u8]),

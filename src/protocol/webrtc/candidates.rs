@@ -20,7 +20,7 @@ pub(super) enum Entry {
     Address(IpAddr),
     /// The public address to which a NAT maps an address of this machine.
     Mapped { own: IpAddr, public: IpAddr },
-    /// An address that is looked up.
+    /// An address that must be looked up: that of a name, or the public one that a STUN server sees.
     LookUp(Lookup),
     /// The addresses of the interfaces.
     Hosts,
@@ -68,7 +68,7 @@ fn server_of(text: &str) -> Option<(String, u16)> {
     }
 }
 
-/// The addresses of this machine that the settings can name.
+/// The addresses to which entries of the setting refer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known<'a> {
     /// Addresses of the interfaces.
@@ -77,8 +77,9 @@ pub(super) struct Known<'a> {
     pub(super) found: &'a BTreeMap<Lookup, Vec<IpAddr>>,
 }
 
-/// Returns the addresses for candidates of a port: those of the setting, in its order; else the address that the port is bound to, else those
-/// of the interfaces. Loopback is used only if the port is bound to it, or the machine has no other address.
+/// Returns the addresses for candidates of a port: those that the setting lists, in its order. If there are none,
+/// returns this machine's own addresses: the one that the port is bound to or, if the port is bound to all, those of
+/// the interfaces. Loopback is used only if the port is bound to it, or the machine has no other address.
 pub(super) fn addresses(bound: SocketAddr, setting: &[Entry], known: Known<'_>) -> Vec<SocketAddr> {
     let mut told: Vec<SocketAddr> = Vec::new();
     let mut tell = |ip: IpAddr| {
@@ -97,7 +98,8 @@ pub(super) fn addresses(bound: SocketAddr, setting: &[Entry], known: Known<'_>) 
             Entry::Hosts => own.iter().for_each(|ip| tell(*ip)),
         }
     }
-    // Nothing is found yet, or no address of this machine is mapped.
+    // The setting is empty, its addresses are not looked up yet, or none of its mapped addresses belongs to this
+    // machine.
     if told.is_empty() {
         own.into_iter().for_each(|ip| told.push(SocketAddr::new(ip, bound.port())));
     }

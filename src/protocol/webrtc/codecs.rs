@@ -18,7 +18,8 @@ impl Codecs {
     /// All codecs enabled.
     pub(super) const ALL: Self = Self { h264: true, h265: true, vp8: true, av1: true };
 
-    /// Reads the switches. The reference enables only H.264 by default; here each codec is enabled unless switched off.
+    /// Reads the switches. Ant Media Server enables only H.264 by default; here each codec is enabled unless it is
+    /// switched off.
     pub(super) fn read(values: &Values) -> Result<Self, Error> {
         let switch = |key| Ok(values.boolean(key)? || values.origin(key) == Origin::Default);
         Ok(Self {

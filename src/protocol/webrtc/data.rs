@@ -1,8 +1,5 @@
-//! Data channels of a session: the peer's messages go to the stream, and messages of others to the peer.
-//!
-//! A publisher's messages go to all viewers. A viewer's messages go to the publisher and to other viewers according to
-//! `dataChannelPlayerDistribution`, once the viewer was admitted to the stream. Each session's rate is limited and the excess dropped, so
-//! that a flood reaches nobody. A peer that receives too slowly misses messages for which its buffer has no room.
+//! Data channels of a session: pass the peer's messages on to other sessions of the stream, and their messages to the
+//! peer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,10 +14,10 @@ use crate::mail::{DataSender, StreamData};
 const PUBLISHER_RATE: (u64, u64) = (1 << 20, 4 << 20);
 /// Bytes per second that a viewer may send, and the size of a burst.
 const VIEWER_RATE: (u64, u64) = (32 << 10, 512 << 10);
-/// Bytes that each message counts beyond its payload.
+/// Number of bytes that each message counts in addition to its payload.
 const MESSAGE_BYTES: u64 = 512;
 
-/// The receivers of viewers' messages (`dataChannelPlayerDistribution`).
+/// The sessions that receive a viewer's messages (`dataChannelPlayerDistribution`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Distribution {
     /// Nobody.
@@ -61,10 +58,11 @@ impl DataSettings {
 #[derive(Debug)]
 pub(super) struct DataRelay {
     publishes: bool,
-    /// The channel for messages to the peer: the peer's, or one of ours until the peer opens one.
+    /// The channel on which messages are sent to the peer: one that the peer opened, or one of ours until the peer
+    /// opens one.
     channel: Option<ChannelId>,
     is_ours: bool,
-    /// Bytes that may be sent now, and the time of that figure.
+    /// Number of bytes that the peer was allowed to send at an instant, and that instant.
     allowance: (u64, Instant),
 }
 
@@ -74,7 +72,8 @@ impl DataRelay {
         Self { publishes, channel: None, is_ours: false, allowance: (burst, now) }
     }
 
-    /// Handles an event of the peer's channels. Returns a message for the stream with this id, if there is one.
+    /// Handles an event of the peer's channels. If the event is a message that the peer may send, returns the message
+    /// for the stream with this id.
     pub(super) fn handle_event(
         &mut self,
         now: Instant,
@@ -87,7 +86,7 @@ impl DataRelay {
             return self.take(now, settings, id, kind, payload);
         }
         if event == Event::DataConnected {
-            // Players of the SDK wait for a channel of the server; publishers open theirs.
+            // Players of Ant Media's SDK wait for the server to open a channel; its publishers open one themselves.
             if !self.publishes && settings.enabled && self.channel.is_none() {
                 self.channel = peer.open_channel(now, id, "", sctp::Options::default()).ok();
                 self.is_ours = self.channel.is_some();
@@ -135,11 +134,11 @@ impl DataRelay {
         rest.map(|_| StreamData { sender, stream, is_text: kind == Kind::Text, payload })
     }
 
-    /// Sends a message of the stream to the peer, if the message is for it.
+    /// Sends a message of the stream to the peer, if the peer is one of its receivers.
     pub(super) fn hear(&self, now: Instant, peer: &mut Peer, data: &StreamData) {
         let Some(channel) = self.channel.filter(|_| data.is_for(self.publishes)) else { return };
         let kind = if data.is_text { Kind::Text } else { Kind::Binary };
-        // Without room in its buffer, or too long for it: the peer misses the message.
+        // If the message is too long for the peer, or the send buffer is full, the peer misses the message.
         let _ = peer.send_data(now, channel, kind, data.payload.clone());
     }
 }

@@ -26,7 +26,7 @@ use crate::mail::Grant;
 use crate::protocol::rtp_mapping::clock::{SenderTime, SourceClock, TICKS};
 use crate::protocol::rtp_mapping::configs;
 
-/// Maximum time that the first units wait for the other sections.
+/// Maximum time for which the first units wait until every section is known.
 const START_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
@@ -118,7 +118,7 @@ impl Ingest {
         }
     }
 
-    /// Takes a complete frame of a section. Returns false if a key frame is needed first.
+    /// Takes a complete frame of a section. Returns false if the frame is dropped because a key frame is needed first.
     pub(super) fn frame(
         &mut self,
         now: Instant,
@@ -129,7 +129,8 @@ impl Ingest {
         let is_it = |one: &Incoming| one.section == section && one.layer == layer;
         let Some(at) = self.sections.iter().position(is_it) else { return true };
         if !self.sections.iter().any(|one| one.clock.has_begun()) {
-            // The time before the first frame was spent on ICE and DTLS.
+            // The wait for the other sections begins with the first frame, because ICE and DTLS took the time before
+            // it.
             self.began = now;
         }
         self.drop_silent_layers(now, section);
@@ -145,7 +146,8 @@ impl Ingest {
         }
         let (track, codec) = (incoming.track, incoming.codec);
         let mut payload = frame.payload;
-        // A layer that returns is configured again.
+        // The track of a layer that was silent was removed. When the layer returns, its track needs a configuration
+        // again.
         let is_new = self.tracks.get(track).is_none();
         let (mut config, mut size) = (incoming.config.clone().filter(|_| is_new), None);
         if frame.key_frame {
@@ -215,7 +217,7 @@ impl Ingest {
         }
     }
 
-    /// Notes a loss in a section; video cannot be decoded until the next key frame.
+    /// Handles a loss in a section. Video of the section cannot be decoded until the next key frame.
     pub(super) fn lost(&mut self, section: SectionId, layer: u8) {
         let is_it = |one: &&mut Incoming| one.section == section && one.layer == layer;
         if let Some(incoming) = self.sections.iter_mut().find(is_it) {
@@ -240,7 +242,7 @@ impl Ingest {
 
     /// Ends the wait of the first units, if they have waited long enough or all sections are known.
     pub(super) fn try_start(&mut self, now: Instant) {
-        // One layer is enough: a publisher sends the larger ones once its path carries them.
+        // One layer of each section is enough: a publisher sends larger layers only once its path carries them.
         let has_track = |section| {
             let mut of_section = self.sections.iter().filter(|one| one.section == section);
             of_section.any(|one| self.tracks.get(one.track).is_some())
@@ -265,7 +267,7 @@ impl Ingest {
         if self.starting { None } else { self.units.pop_front() }
     }
 
-    /// Takes the next news of the publisher's clocks.
+    /// Returns the next change of the publisher's clocks that has not been reported yet.
     pub(super) fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.timeline.take_clock_news()
     }

@@ -19,7 +19,7 @@ const NARROW_LOOKS: u8 = 2;
 /// Time without trouble before a larger rendition is tried, and its maximum after failures.
 const CALM: Duration = Duration::from_secs(3);
 const CALM_MAX: Duration = Duration::from_secs(48);
-/// Time after a switch up within which a switch down counts it as a failure.
+/// A switch to a larger rendition counts as a failure if a smaller one is needed within this time.
 const TRIAL: Duration = Duration::from_secs(8);
 /// Time without pictures after which a viewer is sent any rendition: its own may have left the stream, and a viewer without media gets no
 /// notice of that.
@@ -43,7 +43,7 @@ pub(super) struct PathState {
 }
 
 impl PathState {
-    /// Returns one of `shares` equal parts of the path.
+    /// Returns the path's state for one of several streams that share the path: the estimate is divided by `shares`.
     pub(super) fn of(peer: &Peer, now: Instant, shares: usize) -> Self {
         let shares = u64::try_from(shares).unwrap_or(1).max(1);
         let estimate = peer.estimate(now).map(|bits| bits / shares);
@@ -60,7 +60,7 @@ pub(super) enum Step {
     Probe(u64),
 }
 
-/// The choice suggested by the path's state.
+/// A track to send, or a probe, as suggested by the state of the path.
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Track(TrackId),
@@ -77,10 +77,11 @@ pub(super) struct Layers {
     forced: Option<u32>,
     look_at: Instant,
     narrow: u8,
-    /// Time since which there was no trouble, and how long that must last.
+    /// Time since which the path has been without trouble; and the time that must pass without trouble before a larger
+    /// rendition is tried.
     calm_since: Instant,
     calm: Duration,
-    /// Time of the last switch up, while it may still turn out a failure.
+    /// Time of the last switch to a larger rendition, while that switch may still prove a failure.
     trial: Option<Instant>,
     /// Time at which pictures were last sent; and true if that is too long ago.
     fed: Instant,
@@ -106,7 +107,8 @@ fn height_of(track: &Track) -> u32 {
 }
 
 impl Layers {
-    /// Makes the choice for a track; `None` if the stream has no renditions of it.
+    /// Creates the state for choosing among the renditions of a track's picture; `None` if the track is not a
+    /// rendition.
     pub(super) fn of(now: Instant, tracks: &Tracks, track: TrackId) -> Option<Self> {
         let first = tracks.get(track)?;
         let group = first.rendition.as_ref().map_or(0, |rendition| rendition.group);
@@ -145,7 +147,7 @@ impl Layers {
         if self.starves { Pick::Default } else { Pick::Only(self.wanted) }
     }
 
-    /// Notes that the viewer was sent pictures.
+    /// Records that the viewer was sent pictures.
     pub(super) const fn feed(&mut self, now: Instant) {
         self.fed = now;
     }
@@ -219,7 +221,7 @@ impl Layers {
         if calm < self.calm {
             return None;
         }
-        // A probe counts as a failure until the path turns out to carry the larger layer.
+        // A probe counts as a failure until the path turns out to carry the larger rendition.
         self.calm_since = now.checked_sub(CALM / 2).unwrap_or(now);
         self.calm = self.calm.saturating_mul(2).min(CALM_MAX);
         Some(Choice::Probe(needed(larger).saturating_mul(MARGIN_EIGHTHS) / 8))

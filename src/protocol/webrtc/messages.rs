@@ -1,4 +1,4 @@
-//! The messages between a session and its controller, which speaks with the client.
+//! The messages between a session and its controller, which communicates with the client.
 
 use std::ops::Range;
 
@@ -42,11 +42,12 @@ pub(super) enum ToSession {
     WantOf { name: String, video: Option<bool>, audio: Option<bool> },
     /// The page wants to be notified by data channel of the videos of a main track that it is sent.
     Assignments,
-    /// The range of streams of a main track whose video the page wants, in the order of their arrival.
+    /// The range of streams whose video the page wants. The streams of the main track are counted in the order in which
+    /// they joined.
     TurnOver(Range<usize>),
     /// The page pins or unpins the video of one stream of a main track.
     Pin { name: String, pins: bool },
-    /// The maximum number of videos of a main track that the page wants; `None` for as many as it may have.
+    /// The maximum number of videos of a main track that the page wants; `None` for as many as the application allows.
     LimitVideos(Option<usize>),
     /// The height that a viewer wants; `None` to choose by the path.
     Force(Option<u32>),
@@ -74,13 +75,14 @@ pub(super) enum Later {
 pub(super) enum FromSession {
     /// The stream that a viewer asked for is being started.
     Soon,
-    /// A publisher continues a stream that waited for it.
+    /// The publisher has returned to its stream, which was kept for it.
     Restored,
-    /// A publisher is granted, and may send its offer.
+    /// Publishing is granted, so the client may send its offer.
     Granted,
     /// An answer or an offer of ours.
     Described(Described),
-    /// An offer of ours, because the client's cannot be accepted or there was none; the client's answer is awaited.
+    /// An offer of ours, because the client's offer cannot be accepted, or the client made none. The client must answer
+    /// it.
     Countered(Described),
     /// Media can flow.
     Connected,

@@ -8,12 +8,12 @@
 //!     hub --> RtcPackage (packets, cut once) --> Viewer --> Peer (numbers, keys) --> UDP datagrams
 //! ```
 //!
-//! All workers share one UDP port (`super::steering`). With `webrtc.port_per_worker`, each worker has its own and
-//! announces that to its clients, so that media arrives at the worker that has the session. The machines are in the
-//! crate `webrtc` and below it; the server adds the routing of datagrams ([`port`]), the permissions of a peer
-//! ([`session`]), the choice of codecs ([`negotiation`]), times and configurations of frames ([`ingest`]), packets
-//! shared by viewers ([`package`]), the beginning of a viewer ([`viewer`]), the choice of its rendition ([`layers`]),
-//! and viewers that get all streams of a main track over one peer ([`room`]).
+//! All workers share one UDP port (`super::steering`). With `webrtc.port_per_worker`, each worker has its own port and
+//! announces that port to its clients, so that media arrives at the worker that has the session. The state machines are
+//! in the crate `webrtc` and in the crates that it uses. The server adds the routing of datagrams ([`port`]), the
+//! permissions of a peer ([`session`]), the choice of codecs ([`negotiation`]), times and configurations of frames
+//! ([`ingest`]), packets shared by viewers ([`package`]), the beginning of a viewer ([`viewer`]), the choice of its
+//! rendition ([`layers`]), and viewers that get all streams of a main track over one peer ([`room`]).
 
 mod candidates;
 mod codecs;
@@ -65,10 +65,10 @@ static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// Use by the load generator of URLs with this path segment.
+/// The uses of the URLs of WHIP and WHEP by the load generator.
 const WHIP: LoadUse = LoadUse { plays: false, publishes: true, segment: Some("whip"), ..of_load("whip") };
 const WHEP: LoadUse = LoadUse { segment: Some("whep"), ..of_load("whep") };
-/// The segment of the SDK's socket, and its use: participants of rooms.
+/// The path segment of the SDK's socket, and the load generator's use of it: as participants of rooms.
 const SOCKET_SEGMENT: &str = "websocket";
 const ROOM: LoadUse = LoadUse { publishes: true, segment: Some(SOCKET_SEGMENT), ..of_load("room") };
 

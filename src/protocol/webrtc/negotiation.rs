@@ -29,8 +29,8 @@ const HEVC_MAIN_10: u32 = 2;
 const VIDEO_PREFIX: &str = "ARDAMSv";
 const AUDIO_PREFIX: &str = "ARDAMSa";
 
-/// Chooses the codec of a publisher's section among those enabled: H.264 if offered, because every protocol carries it, else the first
-/// known codec.
+/// Chooses the codec of a publisher's section among those enabled: H.264 if offered, because every protocol carries it;
+/// otherwise the first known codec.
 pub(super) fn take(media: &Media, codecs: Codecs) -> Option<MediaPreference> {
     let offered: Vec<Codec> = media
         .rtp_formats()
@@ -43,8 +43,8 @@ pub(super) fn take(media: &Media, codecs: Codecs) -> Option<MediaPreference> {
     Some(MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
 }
 
-/// Returns the forms of a codec in the answer to a publisher's section: the usual ones, or else the section's own with any profile, because
-/// nothing is decoded here.
+/// Returns the forms of a codec for the answer to a publisher's section: the usual forms if the section offers any of
+/// them; otherwise those that the section offers, whatever their profile, because the server does not decode them.
 fn forms_taken(media: &Media, codec: Codec) -> Vec<Format> {
     let usual = formats_of(codec);
     if !media.select(&usual).is_empty() {
@@ -112,7 +112,7 @@ fn formats_of(codec: Codec) -> Vec<Format> {
 #[derive(Debug, Default)]
 pub(super) struct Taken(Vec<TrackKind>);
 
-/// The stream that a viewer is answered with or offered.
+/// The stream that an answer or an offer to a viewer describes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown<'s> {
     pub(super) tracks: &'s Tracks,
@@ -171,8 +171,8 @@ fn forms_reserved(media: &Media, codecs: impl Iterator<Item = Codec>) -> Vec<For
     codecs.filter_map(|codec| forms_taken(media, codec).into_iter().find(is_taken)).collect()
 }
 
-/// Returns the track that a viewer's section carries, and the payload type of the first agreed format that decodes it, or else of its
-/// codec.
+/// Returns the track that a viewer's section carries, and the payload type in which the track is sent: that of the
+/// first agreed format whose decoder can decode the track; otherwise that of the first format of its codec.
 pub(super) fn carries<'t>(section: &Section, tracks: &'t Tracks) -> Option<(&'t Track, PayloadType)> {
     let kind = if section.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let track = default_of(tracks, kind)?;
@@ -184,7 +184,8 @@ pub(super) fn carries<'t>(section: &Section, tracks: &'t Tracks) -> Option<(&'t 
     Some((track, format.payload_type()))
 }
 
-/// Returns the forms in which a track may be sent in a viewer's section: those that decode it among the usual ones and the viewer's own.
+/// Returns the forms in which a track may be sent in a viewer's section: the usual forms, and the forms that the viewer
+/// offers, except for forms whose decoder cannot decode the track.
 fn forms_given(media: &Media, track: &Track) -> Vec<Format> {
     let codec = track.config.codec();
     let forms = formats_of_track(track).into_iter().chain(mirrored(media, codec));
@@ -224,8 +225,8 @@ fn decodes(form: &Format, config: &CodecConfig) -> bool {
     }
 }
 
-/// True if a viewer's H.264 profile is worth trying with the stream's. Decoders of the usual profiles decode more than they announce;
-/// others only what the standard requires.
+/// True if a decoder for the viewer's H.264 profile can probably decode the stream. Decoders of the usual profiles
+/// decode more than they announce; other decoders decode only what the standard requires of them.
 fn shows_h264(viewer: H264Profile, stream: H264Profile) -> bool {
     let is_usual = |profile| match profile {
         H264Profile::ConstrainedBaseline
@@ -245,8 +246,8 @@ fn avc_profile(record: &[u8]) -> Option<ProfileLevelId> {
     Some(ProfileLevelId { idc, flags, level })
 }
 
-/// True if a viewer wants the stream's video codec, but only in forms in which the stream cannot be sent. The
-/// viewer would see nothing and get no reason.
+/// True if a viewer wants the stream's video codec, but only in forms in which the stream cannot be sent. Without a
+/// refusal, the viewer would see nothing and not know why.
 pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
     let Some(track) = default_of(tracks, TrackKind::Video) else { return false };
     let codec = track.config.codec();
@@ -259,7 +260,7 @@ pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
     sections.peek().is_some() && sections.all(|media| media.select(&forms_given(media, track)).is_empty())
 }
 
-/// Returns the track that is sent without a selection.
+/// Returns the track of a kind that a viewer is sent unless it selects another.
 pub(super) fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
     let is_sent = |track: &Track| !track.is_stand_in() && is_carried(track.config.codec());
     let carried = |track: &&Track| track.kind() == kind && is_sent(track);

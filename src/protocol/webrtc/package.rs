@@ -1,8 +1,8 @@
 //! The packets of a stream, cut once for all WebRTC viewers of a worker.
 //!
-//! Viewers do not share bytes, because each has its own sequence numbers and keys. They share the packets before
-//! these are added: a log per track, kept from the newest key frame on for new viewers. A unit is an
-//! [`Item::Packets`]: its place in that log.
+//! Viewers cannot share the bytes that are sent, because each viewer has its own sequence numbers and keys. They share
+//! the packets to which these are added: a log per track, which is kept from the newest key frame on for new viewers. A
+//! unit is an [`Item::Packets`]: its place in that log.
 //!
 //! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. In a stream with
 //! B-frames, pictures that are shown before one already sent are therefore dropped: fewer pictures, in order. Others
@@ -22,13 +22,13 @@ use crate::hub::{Chosen, Entry, Fit, Item, Package, PacketLogs, Packets, Parts};
 
 /// Maximum payload in datagrams to viewers (`Peer::payload_bytes_max` of the default configuration).
 const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
-/// Time for which packets of the GOP before the newest are kept; by then a paced viewer that began with it has
-/// received it.
+/// Time for which packets of the previous GOP are kept after a new one begins. A viewer that began with the previous
+/// GOP has received it within this time, even though its packets are paced.
 const CATCH_UP: Duration = Duration::from_secs(4);
 /// Clock rate of video in RTP.
 const VIDEO_TICKS: Timescale = Timescale::new(90_000);
 
-/// A track cut into packets.
+/// A track divided into packets.
 #[derive(Debug)]
 struct Cut {
     track: TrackId,
@@ -38,12 +38,13 @@ struct Cut {
     edge: u32,
     /// Latest presentation time of a picture since the key frame.
     latest: i64,
-    /// Key frames from which packets are kept, with their arrival time: the newest, and for a while the one before.
+    /// Key frames whose packets and all later ones are kept, with their arrival times: the newest key frame, and for a
+    /// while the one before it.
     keys: VecDeque<(Instant, LoggedUnit)>,
 }
 
 impl Cut {
-    /// Keeps the packets with which new viewers begin, and those that recent viewers still need.
+    /// Keeps the packets with which new viewers begin, and those that recent viewers have not received yet.
     fn hold(&mut self, at: Instant, key: Option<&LoggedUnit>) {
         if let Some(key) = key {
             self.keys.push_back((at, key.clone()));

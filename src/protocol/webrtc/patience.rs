@@ -19,7 +19,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Notes a request and returns true if it is accepted. Viewers repeat requests until they get a key frame.
+    /// Records a request, and returns true if it is accepted. Viewers repeat requests until they get a key frame.
     pub(super) fn hears(&mut self, now: Instant) -> bool {
         let since = |at: Instant| now.saturating_duration_since(at);
         let is_forgiven = self.asked.replace(now).is_none_or(|at| since(at) >= FORGIVEN_AFTER);

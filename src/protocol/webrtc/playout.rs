@@ -14,7 +14,8 @@ const SHORT: PlayoutDelay = PlayoutDelay { min: Duration::ZERO, max: Duration::f
 /// Requested later: the range that a browser uses without a request.
 const USUAL: PlayoutDelay = PlayoutDelay { min: Duration::ZERO, max: Duration::from_secs(10) };
 
-/// Returns the delay to request of a player, whose last requested delay is `requested`; `None` to request nothing.
+/// Returns the delay to request of a player; `None` to request nothing. `requested` is the delay that was requested
+/// last.
 pub(super) fn delay_for(is_thinned: bool, requested: Option<PlayoutDelay>) -> Option<PlayoutDelay> {
     if is_thinned { Some(SHORT) } else { requested.map(|_| USUAL) }
 }

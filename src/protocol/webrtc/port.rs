@@ -54,7 +54,7 @@ pub(super) struct RtcPort {
     hosts: Vec<IpAddr>,
     /// The configuration of sessions, and the settings and addresses from which it was made.
     config: Option<(RtcSettings, Vec<SocketAddr>, Arc<Config>)>,
-    /// Number of sessions without a validated path, by network; then the network of each such session.
+    /// For each network, the number of its sessions without a validated path; and for each such session, its network.
     waiting: HashMap<IpAddr, u32>,
     waits: HashMap<ConnId, IpAddr>,
     /// Paths of other workers, if all share the port.
@@ -103,7 +103,7 @@ impl RtcPort {
         Some(config)
     }
 
-    /// Counts a session without a path. Returns false if its network has too many.
+    /// Counts a session that has no validated path yet. Returns false if its network has too many such sessions.
     fn begin_wait(&mut self, conn: ConnId, peer: IpAddr) -> bool {
         if peer.is_loopback() {
             return true;
@@ -128,9 +128,10 @@ impl RtcPort {
         }
     }
 
-    /// Routes a datagram for which no session was found. Media from an unknown path goes to one of the sessions at
-    /// the same address, here or at another worker, which tries to decrypt the datagram, because a NAT may have
-    /// given the session's peer another port. The first flight of DTLS may arrive before the news of its path.
+    /// Routes a datagram for which no session was found. Media from an unknown path is passed to one of the sessions at
+    /// the same address, here or at another worker, which tries to decrypt the datagram, because a NAT may have given
+    /// the session's peer another port. DTLS from an unknown path is passed to the other workers, because the first
+    /// flight may arrive before this worker is notified of the path.
     fn route_stray(
         &mut self,
         now: Instant,

@@ -81,7 +81,7 @@ impl FirstOffer {
         Self { choice, ..Self::default() }
     }
 
-    /// Notes the sections of the offer, without that of data channels.
+    /// Stores the kinds and payload types of the offered sections; the section of data channels is not one of them.
     pub(super) fn note(&mut self, sections: &[(MediaKind, MediaPreference)]) {
         self.kinds = sections.iter().map(|(kind, _)| kind.clone()).collect();
         let formats = sections.iter().flat_map(|(_, preference)| &preference.formats);
@@ -98,7 +98,7 @@ enum Holder {
     Data,
     /// A track of this subscription's stream, in the offered forms.
     Track(Handle, MediaPreference),
-    /// A seat for the stream that currently has it, in the offered forms.
+    /// A seat of this kind and number, in the offered forms. [`Seats`] tells which stream has it.
     Seat(TrackKind, usize, MediaPreference),
     /// The place carried a track, and now carries only the transport.
     Idle(MediaPreference),
@@ -122,7 +122,7 @@ struct Place {
 enum Subscribed {
     /// Not subscribed, because the stream has no seat.
     No,
-    /// Waiting for the verdict.
+    /// Subscribed; the worker has not decided yet whether the viewer may play the stream.
     Asked,
     Yes,
 }
@@ -165,7 +165,7 @@ pub(super) struct Room {
     loud: Loud,
     /// The list of videos last sent to the page.
     said: String,
-    /// The streams whose video is sent, as a range in their order of arrival.
+    /// The range of streams whose video is sent. Streams are counted in their order of arrival.
     window: Range<usize>,
     /// True while an offer waits for its answer.
     is_open: bool,
@@ -214,7 +214,7 @@ impl Room {
         }
         let handle = self.add(own, viewer.wants());
         let takes_data = self.places.iter().any(|place| matches!(place.holder, Holder::Data));
-        // The peer has not been offered a place of the new room yet.
+        // Discards the places of the new room, none of which has been offered to the peer.
         (self.places, self.numbers) = (Vec::new(), offer.numbers);
         let keeps = handle.filter(|_| !self.seats.are_any());
         let has_data = all > offer.kinds.len();
@@ -245,7 +245,7 @@ impl Room {
         Some((self, handle))
     }
 
-    /// Adds a stream. Returns the handle to subscribe under, if the stream is wanted and there is room.
+    /// Adds a stream. If the stream is wanted and there is room, returns the handle under which to subscribe to it.
     pub(super) fn came(&mut self, id: &Arc<str>) -> Option<Handle> {
         self.add(id, (!self.choice.is_off, !self.choice.is_off))
     }
@@ -321,7 +321,7 @@ impl Room {
         self.ids.contains_key(id)
     }
 
-    /// Notes the tracks of a stream whose codecs are enabled. A kind of track without a place is given one.
+    /// Stores those tracks of a stream whose codecs are enabled, and gives each kind of track a place if it has none.
     pub(super) fn take_tracks(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
         let Some(member) = self.members.get_mut(&handle) else { return };
         member.state = Subscribed::Yes;
@@ -597,7 +597,7 @@ impl Place {
 struct Numbers(Vec<(String, PayloadType)>);
 
 impl Numbers {
-    /// Notes the payload type that a form already has.
+    /// Records the payload type that a form already has.
     fn keep(&mut self, format: &Format) {
         self.0.push((Self::name(format), format.payload_type()));
     }

@@ -4,10 +4,10 @@
 //! socket. Descriptions and news are exchanged between the two as [`ToSession`] and [`FromSession`]; media passes
 //! through the port.
 //!
-//! | | with an offer of the client | without an offer at first |
+//! | | the client offers at once | the client offers later, or never |
 //! |---|---|---|
-//! | publishes | negotiated, asked for, granted: our answer | granted; then the client's offer is answered |
-//! | plays | granted, tracks known: our answer | granted, tracks known: our offer; then the client's answer |
+//! | publishes | the offer is evaluated; once granted: our answer | once granted: the client's offer, then our answer |
+//! | plays | once granted, with tracks: our answer | once granted, with tracks: our offer, then the client's answer |
 
 mod data;
 mod later;
@@ -59,15 +59,16 @@ const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
 enum Role {
     /// No role yet, or no longer.
     None,
-    /// Waits for the verdict on a publish; holds the answer to the client's offer, if it made one.
+    /// Waits for permission to publish. Contains the answer to the client's offer, if the client made one.
     AskedPublish(Option<Described>),
     /// May publish; the client has yet to send its offer.
     Granted(Box<Grant>),
     /// Publishes.
     Publisher(Box<Ingest>),
-    /// Waits for the verdict on a play, or for tracks; holds the client's offer, if it made one.
+    /// Waits for permission to play, or for tracks. Contains the client's offer, if the client made one.
     AskedPlay(Option<Box<Description>>),
-    /// Our offer for these tracks was sent. Holds the streams of the main track, if the viewer was admitted to its room meanwhile.
+    /// Our offer for these tracks was sent. Contains the streams of the main track, if the viewer was admitted to the
+    /// room after that.
     Offered(Arc<Tracks>, Option<Vec<StreamKey>>),
     /// Plays.
     Viewer(Box<Viewer>),
@@ -75,7 +76,8 @@ enum Role {
     Room(Box<Room>),
 }
 
-/// The session that speaks with the client, and the secret that later requests must know.
+/// The controller's session, which communicates with the client, and the secret that later requests about this session
+/// must contain.
 #[derive(Debug)]
 struct Asker {
     session: SessionRef,
@@ -93,9 +95,10 @@ pub(super) struct RtcSession {
     asker: Asker,
     key: StreamKey,
     publishes: bool,
-    /// The first offer to a client that takes subtracks, until it watches its main track.
+    /// The first offer to a client that accepts subtracks; kept until the client becomes a viewer of the whole main
+    /// track.
     first_offer: Option<Box<FirstOffer>>,
-    /// True if the stream has been live for a while.
+    /// True if the stream has been live for a while. If it has no video, none is expected any more.
     is_seasoned: bool,
     events: VecDeque<Event>,
     /// Time by which the client must have sent its description.
@@ -413,7 +416,7 @@ impl RtcSession {
     }
 
     fn take_offer(&mut self, ctx: &Context<'_>, offer: &Description) {
-        // An unexpected offer gets no answer and must change nothing: to viewers, this side offers.
+        // An unexpected offer is ignored, and must change nothing: viewers answer our offers, and make none.
         if !matches!(self.role, Role::Granted(_) | Role::Publisher(_)) {
             return;
         }
@@ -555,7 +558,7 @@ impl RtcSession {
                     self.events.push_back(Event::Subscription(handle, needed));
                 }
             }
-            // A peer that says goodbye is gone; a silent one may return.
+            // A peer that sent `close_notify` has left; a peer that became silent may return.
             ::webrtc::Event::Closed(reason) => {
                 let departure = if reason == CloseReason::Peer { Departure::Clean } else { Departure::Lost };
                 if !self.closed {
@@ -676,8 +679,8 @@ impl Session for RtcSession {
                 }
             },
             Reply::Family(FamilyNews::Message { from, message }) => self.message(ctx, from, &message),
-            // A request that was already answered needs its session no longer. If the session ends before that,
-            // nobody would get the answer.
+            // The controller has ended before the descriptions were exchanged, so nobody would receive ours.
+            // Afterwards, the session does not need its controller.
             Reply::Family(FamilyNews::Ended(gone))
                 if self.describe_by.is_some() && gone.conn == self.asker.session.conn =>
             {
@@ -689,7 +692,8 @@ impl Session for RtcSession {
 
     fn close(&mut self, ctx: &Context<'_>, _reason: &str) {
         let departure = match self.role {
-            // The publisher's socket is gone, but may return.
+            // The session is closed from outside, for example because its signalling socket is gone. The publisher may
+            // return.
             Role::Publisher(_) => Departure::Lost,
             Role::None
             | Role::AskedPublish(_)

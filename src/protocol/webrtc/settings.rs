@@ -1,4 +1,4 @@
-//! Settings: `webrtc.*` of the server, and those of an application that the reference has.
+//! Settings: `webrtc.*` of the server, and settings of applications that have their names from Ant Media Server.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -147,7 +147,7 @@ fn playout_delay(values: &Values) -> Result<Option<PlayoutDelay>, Error> {
     Ok(Some(PlayoutDelay { min: Duration::from_millis(min), max: Duration::from_millis(max) }))
 }
 
-/// Returns the addresses that `webrtc.candidates` leaves to be looked up.
+/// Returns the look-ups that the entries of `webrtc.candidates` require.
 pub(super) fn lookups(server: &ServerSettings) -> Vec<Lookup> {
     let settings = server.protocols.get::<RtcSettings>().filter(|settings| settings.port.is_some());
     let entries = settings.into_iter().flat_map(|settings| &settings.candidates);
@@ -156,7 +156,8 @@ pub(super) fn lookups(server: &ServerSettings) -> Vec<Lookup> {
         .collect()
 }
 
-/// Returns the address of WebRTC media, of the first worker if each has one; `None` if disabled.
+/// Returns the address to which the media port is bound; if each worker has its own port, that of the first worker.
+/// `None` if WebRTC is disabled.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     let settings = server.protocols.get::<RtcSettings>()?;
     Some(Bind { host: settings.host, port: settings.port?, key: "webrtc.port" })
@@ -179,7 +180,8 @@ pub(super) struct RtcAppSettings {
     pub(super) enabled: bool,
     /// The codecs of video.
     pub(super) codecs: Codecs,
-    /// `webRTCTcpCandidatesEnabled`, if the operator has set it: allows media over TCP if `webrtc.tcp` is on.
+    /// `webRTCTcpCandidatesEnabled`, if the operator has set it. True allows media over TCP, provided that `webrtc.tcp`
+    /// is on.
     pub(super) tcp: bool,
     /// `webRTCClientStartTimeoutMs`: time within which a client must connect.
     pub(super) connect_timeout: Duration,

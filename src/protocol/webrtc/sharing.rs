@@ -14,7 +14,7 @@ use crate::types::{ConnId, WorkerId};
 const STRAYS_MAX: u32 = 50;
 const STRAYS_PERIOD: Duration = Duration::from_millis(250);
 
-/// A path whose session is at this worker and whose datagrams arrive at worker `to`.
+/// A path of a session of this worker. Its datagrams arrive at worker `to`.
 #[derive(Debug, Clone, Copy)]
 struct Given {
     path: Path,
@@ -51,12 +51,12 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Notes with how many workers the port is shared.
+    /// Stores the number of workers that share the port, and the id of this one.
     pub(super) fn among(&mut self, own: WorkerId, workers: u16) {
         self.among = (workers > 1).then_some((own, workers));
     }
 
-    /// Returns the tag at the beginning of the names of this worker's sessions.
+    /// Returns the tag with which the ICE user name fragments of this worker's sessions begin.
     pub(super) fn tag(&self) -> Option<Tag> {
         self.among.and_then(|(own, _)| Tag::new(own.0))
     }
@@ -102,8 +102,9 @@ impl Sharing {
         self.strays_left > 0
     }
 
-    /// True half of the time: media of an unknown path is then tried at the other workers instead of a session here.
-    /// The Thue-Morse sequence has no period, so that peers that send in turn are each tried at both.
+    /// True half of the time: media of an unknown path is then tried at the other workers instead of at a session of
+    /// this worker. The values follow the Thue-Morse sequence, which has no period, so that even if peers send in turn,
+    /// each of them is tried at both.
     pub(super) const fn is_turn_of_others(&mut self) -> bool {
         self.turns = self.turns.wrapping_add(1);
         self.turns.count_ones() % 2 == 1
@@ -115,8 +116,8 @@ impl Sharing {
         Route::Elsewhere(Elsewhere::Others)
     }
 
-    /// Notes that a session of this worker has validated a path. Another session of this worker that had the path
-    /// loses it.
+    /// Records that a session of this worker has validated a path. If another session of this worker had the path, that
+    /// session loses it.
     pub(super) fn open(&mut self, conn: ConnId, path: Path, remote: Remote) {
         self.foreign.remove(&path);
         let before = self.take(&path);
@@ -130,7 +131,7 @@ impl Sharing {
         self.changes.push_back(new.change(true));
     }
 
-    /// Notes that a session here has given up a path.
+    /// Records that a session of this worker has given up a path.
     pub(super) fn close(&mut self, conn: ConnId, path: &Path) {
         if self.owners.get(path) == Some(&conn)
             && let Some(closed) = self.take(path)
@@ -159,7 +160,7 @@ impl Sharing {
         Some(taken)
     }
 
-    /// Notes that a session of another worker has a path from now on, or no longer has it.
+    /// Records that a session of another worker has a path or, if `is_open` is false, no longer has it.
     pub(super) fn hear(&mut self, path: Path, owner: WorkerId, is_open: bool) {
         if is_open {
             self.foreign.insert(path, owner);

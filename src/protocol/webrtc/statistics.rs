@@ -79,7 +79,7 @@ impl Sent {
 }
 
 impl RtcFigures {
-    /// Makes the figures; `tracks` are those sent to a viewer.
+    /// Creates the figures. `tracks` are the tracks that a viewer is sent.
     pub(super) fn of(
         stats: ::webrtc::Stats,
         sections: &[Section],

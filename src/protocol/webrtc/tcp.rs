@@ -1,6 +1,6 @@
-//! A TCP connection to a media port (RFC 6544), for peers behind firewalls that block UDP. Its frames (RFC 4571) are
-//! handled as datagrams of the port. The first frame must be a connectivity check that names a session; otherwise the
-//! connection is closed at once.
+//! A TCP connection to a media port (RFC 6544), for peers behind firewalls that block UDP. Frames on the connection
+//! (RFC 4571) are handled as datagrams of the port. If the first frame is not a connectivity check for an existing
+//! session, the connection is closed at once.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use ice::tcp::{FrameReader, frame_head};
 use crate::protocol::carrier::{Framing, StreamCarrier, Terms};
 use crate::types::Now;
 
-/// Maximum silence on a path; by then consent to send on it is gone as well (RFC 7675 §5.1). Browsers check a path every few seconds.
+/// A connection that is silent for longer is closed: the consent to send on its path has expired by then (RFC 7675
+/// §5.1). Browsers check a path every few seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 static TERMS: Terms = Terms {

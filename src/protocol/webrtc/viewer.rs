@@ -24,10 +24,10 @@ use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::protocol::thinning::{Load, Picture, Thinning};
 use crate::types::StreamKey;
 
-/// Interval of reports to a page: its rate, and that of its path.
+/// Interval of reports to a page about the rate that it is sent and the rate of its path.
 const BITRATES_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Age from which audio is not sent to a viewer who begins.
+/// A viewer who begins is not sent audio that is older than this.
 const SOUND_BEHIND_MAX: Duration = Duration::from_millis(200);
 
 /// A section and the track that it carries.
@@ -40,7 +40,8 @@ struct Output {
     begun: bool,
     /// Stream time of the last unit sent, in milliseconds.
     newest_ms: i64,
-    /// Time of the last unit sent by an earlier subscription, in milliseconds.
+    /// Stream time of the last unit that an earlier subscription sent, in milliseconds. Units up to this time are not
+    /// sent again.
     floor_ms: i64,
 }
 
@@ -56,9 +57,9 @@ pub(super) struct Viewer {
     clock: Option<(i64, Instant)>,
     rates: Rates,
     patience: Patience,
-    /// The choice among renditions, if there are any.
+    /// The choice among renditions; `None` if the stream has none.
     layers: Option<Box<Layers>>,
-    /// True if the choice has begun and the hub must be notified.
+    /// True if the choice among renditions has just begun, and the hub must be notified of the selection.
     selects: bool,
     thinning: Thinning,
     /// Time of the next report to the page; `None` if the page gets no reports.
@@ -83,7 +84,7 @@ pub(super) enum Outcome {
 }
 
 impl Viewer {
-    /// Makes a viewer whose sections were agreed on, with these tracks known.
+    /// Creates a viewer once its sections are agreed on and the tracks are known.
     pub(super) fn new(now: Instant, peer: &mut Peer, tracks: &Arc<Tracks>) -> Self {
         Self::of_sections(now, peer, tracks, SmallVec::new(), false)
     }
@@ -162,7 +163,7 @@ impl Viewer {
         }
     }
 
-    /// Prepares for another subscription to the same stream: units that were sent are not sent again.
+    /// Prepares for another subscription to the same stream: units that were already sent are not sent again.
     pub(super) fn resubscribe(&mut self) {
         for output in &mut self.outputs {
             output.floor_ms = output.newest_ms;
@@ -229,7 +230,8 @@ impl Viewer {
         }
     }
 
-    /// Evaluates the path, of which the viewer has one of `shares` parts. Returns true if the selection has changed.
+    /// Evaluates the path, of which this viewer may use one of `shares` equal parts. Returns true if the selection has
+    /// changed.
     pub(super) fn look(&mut self, now: Instant, peer: &mut Peer, shares: usize) -> bool {
         let Some(layers) = &mut self.layers else { return false };
         if std::mem::take(&mut self.selects) {
@@ -276,7 +278,8 @@ impl Viewer {
         [layers, self.tells_at].into_iter().flatten().min()
     }
 
-    /// Returns the output of a unit: that of its track, or of another rendition of the same picture.
+    /// Returns the output that carries a unit: the output of the unit's track or, with the flag set, the output of
+    /// another rendition of the same picture.
     fn output_of(&mut self, entry: &Entry) -> Option<(&mut Output, bool)> {
         let track = entry.unit.track;
         if let Some(at) = self.outputs.iter().position(|output| output.track == track) {

@@ -25,8 +25,8 @@ pub(super) struct Ways {
     /// The address of the port.
     bound: SocketAddr,
     open: SmallVec<[(Path, Remote); 1]>,
-    /// Paths that are not validated, on which datagrams arrived, newest last. Answers to checks are sent on them;
-    /// checks on several paths arrive at the same time.
+    /// Paths on which datagrams arrived, but which are not validated; newest last. Several are kept, because checks
+    /// arrive on several paths at the same time, and each is answered on its own path.
     recent: Vec<(Path, Remote)>,
 }
 
@@ -35,7 +35,7 @@ impl Ways {
         Self { bound, open: SmallVec::new(), recent: Vec::new() }
     }
 
-    /// Notes the route of a datagram. Returns its path.
+    /// Records the route of a datagram. Returns its path.
     pub(super) fn hear(&mut self, remote: Remote) -> Path {
         let path = path_of(remote, self.bound);
         self.note(path, remote);
@@ -43,7 +43,7 @@ impl Ways {
     }
 
     fn note(&mut self, path: Path, remote: Remote) {
-        // The same addresses, but the datagrams now arrive by another connection.
+        // The addresses are known, but the datagrams now arrive by another connection or worker.
         if let Some((_, known)) = self.open.iter_mut().find(|(known, _)| *known == path) {
             *known = remote;
             return;
@@ -55,7 +55,7 @@ impl Ways {
         self.recent.push((path, remote));
     }
 
-    /// Notes that a path was validated. Returns its route.
+    /// Records that a path was validated. Returns its route.
     pub(super) fn open(&mut self, path: Path) -> Option<Remote> {
         let remote = self.find(path)?;
         if self.open.iter().all(|(known, _)| *known != path) {

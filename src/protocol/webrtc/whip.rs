@@ -140,11 +140,11 @@ fn params_of(request: &Request) -> Params {
     params
 }
 
-/// Returns the prefix of a session's URL, to which its name is appended.
+/// Returns the prefix of a session's URL, to which the session's name is appended.
 ///
-/// OBS takes any `Location` that does not begin with `http` for a path of its own and sets it by libcurl's
-/// `CURLUPART_PATH` (`WHIPOutput::Connect`), so that a relative reference would lose the application. OBS therefore
-/// gets the whole path.
+/// OBS treats any `Location` that does not begin with `http` as a complete path, and sets it with libcurl's
+/// `CURLUPART_PATH` (`WHIPOutput::Connect`). A relative reference would lose the application, so OBS gets the whole
+/// path.
 fn base_of(request: &Request, prefix: &str) -> String {
     let is_obs = request.header("user-agent").is_some_and(|agent| agent.contains("OBS-Studio"));
     let path = request.path.trim_end_matches('/');

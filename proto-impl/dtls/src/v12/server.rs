@@ -72,9 +72,9 @@ struct Choice {
     group: AgreementGroup,
     scheme: (u16, SignatureAlgorithm),
     profile: Option<SrtpProfile>,
-    /// The client supports `renegotiation_info`.
+    /// True if the client supports `renegotiation_info`.
     renegotiation: bool,
-    /// The client sent `ec_point_formats`.
+    /// True if the client sent `ec_point_formats`.
     point_formats: bool,
 }
 

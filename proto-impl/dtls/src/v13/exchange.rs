@@ -63,7 +63,7 @@ pub(super) struct Exchange {
     pub(super) config: Arc<Config>,
     pub(super) role: Role,
     pub(super) expected: Expected,
-    /// A verifier gave the client a cookie, and the client has returned it.
+    /// True if a verifier gave the client a cookie, and the client has returned it.
     pub(super) is_behind_cookie: bool,
     pub(super) random: Random,
     /// All messages in the format of TLS, without the fields for fragments (RFC 9147 §5.2).

@@ -26,9 +26,9 @@ fn count(counter: &mut u64) {
 
 /// Result of processing the fragments of a record.
 struct Taking {
-    /// All fragments were stored or already known, so the record may be acknowledged.
+    /// True if all fragments were stored or already known, so that the record may be acknowledged.
     whole: bool,
-    /// A fragment belonged to an incomplete message.
+    /// True if a fragment belonged to a message that has not been taken yet.
     news: bool,
 }
 
@@ -105,7 +105,7 @@ impl Session {
         }
         self.pump(now, reports)?;
         if self.heard() {
-            // Nothing is acknowledged before the version is known (RFC 9147 §7).
+            // No acknowledgement is sent before the version is known (RFC 9147 §7).
             self.link.acks.schedule(now, self.timer.quarter());
         }
         Ok(())
@@ -233,7 +233,8 @@ impl Session {
         reports: &mut Reports<'_>,
     ) -> Result<(), Stop> {
         if !self.heard() {
-            // Nothing is acknowledged before the version is known (RFC 9147 §7).
+            // The peer sends no acknowledgement before the version is known (RFC 9147 §7), so an earlier one is
+            // dropped.
             count(&mut reports.stats.dropped_early);
             return Ok(());
         }

@@ -178,7 +178,7 @@ pub(crate) struct Remains {
     pub(crate) deadline: Instant,
     pub(crate) expected: Expected,
     pub(crate) random: Random,
-    /// The client has returned a DTLS 1.2 cookie.
+    /// True if the client has returned a DTLS 1.2 cookie.
     pub(crate) is_behind_cookie: bool,
     /// Next sequence number of epoch 0.
     pub(crate) clear_next: u64,

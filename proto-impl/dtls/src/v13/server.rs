@@ -32,7 +32,7 @@ pub(super) enum Server {
     Done,
 }
 
-/// A request for a second hello.
+/// The request for a second hello that was sent in a `HelloRetryRequest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Retried {
     suite: CipherSuite,

@@ -311,7 +311,7 @@ impl Agent {
         self.checks.get(path).is_some_and(|pair| pair.valid_until.is_some())
     }
 
-    /// The path that media uses; `None` before there is a valid one.
+    /// The path that media uses; `None` until a path is selected.
     #[must_use]
     pub fn selected(&self) -> Option<Path> {
         self.nomination.selected.map(|selected| selected.path)

@@ -221,7 +221,7 @@ impl UnknownAttributes {
         }
     }
 
-    /// True if there are none.
+    /// True if the message has no unknown comprehension-required attributes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0

@@ -55,8 +55,8 @@ impl<'a> MessageWriter<'a> {
         self.xor_address(AttributeType::XOR_MAPPED_ADDRESS, address)
     }
 
-    /// Adds an attribute with the format of XOR-MAPPED-ADDRESS (RFC 8489 §14.2), for example those of TURN (RFC
-    /// 8656 §18.3, §18.5).
+    /// Adds an attribute with the format of XOR-MAPPED-ADDRESS (RFC 8489 §14.2), for example the address attributes of
+    /// TURN (RFC 8656 §18.3, §18.5).
     #[must_use]
     pub fn xor_address(self, kind: AttributeType, address: SocketAddr) -> Self {
         let id = self.id;

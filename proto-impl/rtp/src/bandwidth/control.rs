@@ -12,20 +12,20 @@ use super::{ESTIMATE_MAX, ESTIMATE_MIN};
 /// not fill the queue of a mobile path. While everything arrives, the rate doubles every round trip, so the
 /// rate of a path of 10 Mb/s is known after three round trips.
 const FIRST: f64 = 1_500_000.0;
-/// Part of the measured rate that is kept when a queue grows. (The draft, §5.5, uses 0.85. Here the measured
-/// rate is that of the bottleneck, and [`RateControl::target`] drains the queue.)
+/// Part of the measured rate to which the rate is set when a queue grows. (The draft, §5.5, uses 0.85. Here the
+/// measured rate is that of the bottleneck, and [`RateControl::target`] drains the queue.)
 const BACKOFF: f64 = 0.92;
 /// Growth factors near the rate that the path carried before: per second, and the maximum per round trip.
 const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
 /// Growth factors far from the rate that the path carried before: per second, and the maximum per round trip.
 const GROWTH: (f64, f64) = (2.0, 1.15);
-/// Range in which a rate counts as near the rate that the path carried before, as parts of that rate.
+/// A rate counts as near the rate that the path carried before if the ratio of both is in this range.
 const NEAR: (f64, f64) = (0.8, 1.08);
 /// Growth factor per round trip at the start, and after a silence.
 const GROWTH_FIRST: f64 = 2.0;
 /// Minimum duration counted as a round trip, in seconds, because feedback comes ten times a second.
 const ROUND_TRIP_MIN: f64 = 0.2;
-/// Maximum estimate as a multiple of the tested rate.
+/// Maximum estimate as a multiple of the highest rate sent recently.
 const HEADROOM: f64 = 1.5;
 /// Bits per second added to the maximum that [`HEADROOM`] gives.
 const HEADROOM_BITS: f64 = 10_000.0;
@@ -33,17 +33,19 @@ const HEADROOM_BITS: f64 = 10_000.0;
 const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
 /// Queue in microseconds that counts as congestion even if it does not grow.
 const QUEUE_STANDS: i64 = 25_000;
-/// Minimum queue, in microseconds, with which losses mean that the queue is full.
+/// Length of the queue, in microseconds, from which on losses count as overflow of the queue.
 const QUEUE_DROPS: i64 = 5_000;
-/// Loss beyond the path's own that counts as congestion if there is a queue, in thousandths.
+/// Loss that counts as congestion if there is a queue, in thousandths. Loss that the path causes at any rate is not
+/// included.
 const LOSS_WITH_QUEUE: u16 = 30;
-/// Loss beyond the path's own that counts as congestion without a queue, in thousandths.
+/// Loss that counts as congestion without a queue, in thousandths. Loss that the path causes at any rate is not
+/// included.
 const LOSS_ALONE: u16 = 100;
 /// A sender that exceeds the allowed rate by less than this factor counts as obeying it.
 const OBEYS: f64 = 1.1;
-/// Maximum loss of the path's own that is taken into account, in thousandths.
+/// Maximum of the loss that the path causes at any rate, as far as it is taken into account; in thousandths.
 const OWN_LOSS_MAX: u16 = 500;
-/// A trial reduces the rate by this part of the loss. If the path is full, two thirds of the loss then
+/// A trial reduces the rate by this part of the loss. If the losses come from a full path, two thirds of them then
 /// disappear.
 const TRIAL_SHARE: f64 = 0.75;
 /// Length of a queue, in seconds, at which only half of the rate is sent, so that the other half drains the
@@ -66,9 +68,9 @@ const ROOMY_FOR: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
     pub(super) usage: Option<Usage>,
-    /// Newest packet that the batch covers.
+    /// Number of the newest packet that the batch covers.
     pub(super) newest: u64,
-    /// Next packet to be sent.
+    /// Number of the next packet to be sent.
     pub(super) next: u64,
     /// Rate at which packets arrive, in bits per second, including packets without a transport-wide number.
     pub(super) delivered: Option<f64>,
@@ -95,14 +97,14 @@ pub(super) struct RateControl {
     began: Option<Instant>,
     updated: Option<Instant>,
     backed_off: Option<Instant>,
-    /// Packets before this one were sent before the last reaction, so their feedback does not reflect that
-    /// reaction.
+    /// Number of the first packet sent after the last reaction to congestion. Feedback about earlier packets does not
+    /// reflect that reaction.
     reacted: u64,
     /// Last time at which the path was seen to limit the rate.
     bounded: Option<Instant>,
     /// Part of the rate that is used while a queue drains.
     drain: f64,
-    /// Time since which less has been sent than allowed.
+    /// Time since which the rate being sent has been clearly below the allowed rate.
     roomy: Option<Instant>,
     /// Rate before the first reaction to the current queue; `None` if there is no queue.
     before: Option<f64>,
@@ -160,7 +162,7 @@ impl RateControl {
         (self.begins, self.bounded, self.capacity) = (true, Some(now), None);
     }
 
-    /// Handles a report of loss, in thousandths, while there is no feedback.
+    /// Handles a receiver report, which is used while there is no transport-wide feedback. `loss` is in thousandths.
     pub(super) fn reported(&mut self, now: Instant, loss: u16, leaving: f64) {
         if loss > LOSS_ALONE {
             self.begins = false;
@@ -193,8 +195,8 @@ impl RateControl {
         self.drain = drain(waits);
         if waits == 0 {
             losses.without_queue();
-            // If the queue turned out to be delay of the path, there was nothing to react to, and the former
-            // rate returns.
+            // If the supposed queue turned out to be delay of the path, there was no congestion, so the rate from
+            // before the reaction is restored.
             let before = self.before.take().filter(|_| trend == Trend::Path);
             self.set(before.map_or(self.rate, |before| before.max(self.rate)));
         }
@@ -247,7 +249,8 @@ impl RateControl {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < BACKOFF_INTERVAL;
         let is_new = batch.newest >= self.reacted && !self.backed_off.is_some_and(is_soon);
         let Some(carries) = batch.drains.or(batch.delivered) else { return };
-        // Packets that the path loses before its queue do not use the capacity of the bottleneck.
+        // Packets that the path loses before its queue do not pass the bottleneck, so its capacity is higher by their
+        // share.
         let carries = carries / (1.0 - f64::from(losses.own().min(OWN_LOSS_MAX)) / 1000.0);
         if is_new {
             (self.backed_off, self.reacted) = (Some(now), batch.next);

@@ -5,18 +5,19 @@ use std::collections::VecDeque;
 
 /// Duration of a group, in microseconds: packets sent within this time are measured together.
 const GROUP_MICROS: i64 = 5_000;
-/// Packets that were sent further apart, but arrive within this time of each other, have waited for each
-/// other, and form one group, too; in microseconds.
+/// Packets that arrive within this time of each other also form one group, even if they were sent further apart,
+/// because they have waited behind each other; in microseconds.
 const BURST_MICROS: i64 = 5_000;
-/// Maximum duration of a group of packets that have waited for each other, in microseconds of arrival time.
+/// Maximum duration of a group of packets that have waited behind each other, in microseconds of arrival time.
 const BURST_MICROS_MAX: i64 = 100_000;
 /// Number of groups from which the trend is computed.
 const WINDOW: usize = 20;
 /// Weight of the old value in the smoothed delay.
 const SMOOTHING: f64 = 0.9;
-/// Factor that scales the trend to the units of the draft, in addition to the number of groups.
+/// The trend is multiplied by this factor and by the number of groups before it is compared with the threshold, as in
+/// the draft.
 const GAIN: f64 = 4.0;
-/// Maximum number of groups used to scale the trend.
+/// Maximum number of groups by which the trend is multiplied.
 const GROUPS_COUNTED_MAX: u32 = 60;
 /// Initial threshold of the trend in milliseconds (§5.4 of the draft).
 const THRESHOLD_FIRST: f64 = 12.5;
@@ -168,7 +169,7 @@ impl Group {
         Self { sent_first: sent, sent_last: sent, arrived_first: arrived, arrived_last: arrived }
     }
 
-    /// Adds a packet, and returns true, if it belongs to this group.
+    /// Adds the packet if it belongs to this group. Returns true if so.
     fn takes(&mut self, sent: i64, arrived: i64) -> bool {
         let came = arrived.saturating_sub(self.arrived_last);
         let is_near = sent.saturating_sub(self.sent_first) <= GROUP_MICROS;

@@ -81,7 +81,7 @@ pub(super) struct Feedback {
     /// Highest recently sent rate, in bits per second.
     leaving_most: f64,
     control: RateControl,
-    /// Time of the last feedback, or of a report used instead.
+    /// Time of the last feedback, or of a receiver report used instead.
     heard: Option<Instant>,
     /// Departure time of the first packet sent after the last feedback, in microseconds since the epoch.
     unheard: Option<i64>,
@@ -358,8 +358,8 @@ impl Feedback {
         let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };
         self.probing.probe = None;
         let sent = u32::try_from(end.saturating_sub(probe.first)).unwrap_or(u32::MAX);
-        // Packets that arrived faster than they left were held up together on the path, or the report is
-        // false. Then the time between their departures counts.
+        // Packets that arrived faster than they left were held up together on the path, or the report is false. In both
+        // cases, the time between their departures counts.
         let left = probe.last_left.saturating_sub(probe.first_left);
         let took = probe.last_at.saturating_sub(probe.first_at).max(left);
         // A fifth may be lost; more means that the path could not carry the probe.

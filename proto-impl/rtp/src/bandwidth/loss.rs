@@ -10,12 +10,13 @@ const SPAN: u64 = 50;
 const TRIAL_SPAN: u64 = 60;
 /// Number of packets over which a trial is measured if the sender exceeds the rate.
 const TRIAL_SPAN_MAX: u64 = 240;
-/// While a smaller share is measured, the path's own loss is reduced by the difference divided by this.
+/// Each time that a smaller loss is measured, the estimate of the path's own loss decreases by the difference divided
+/// by this.
 const OWN_FALLS: u16 = 4;
-/// Maximum share, in thousandths, that counts as the path's own without a trial if there is no queue.
+/// Maximum loss, in thousandths, that is attributed to the path itself without a trial if there is no queue.
 const OWN_MAX: u16 = 100;
 
-/// Maximum share, in thousandths, that is ever attributed to the path.
+/// Maximum loss, in thousandths, that is attributed to the path itself after a trial.
 const OWN_TRIED_MAX: u16 = 600;
 
 /// A trial: the losses before it, the rate to return to, the rate at which packets arrived before it, and the
@@ -81,7 +82,7 @@ impl Losses {
         self.smoothed = smooth(self.smoothed, thousandths);
     }
 
-    /// Restarts measuring at this packet: earlier losses do not reflect the current rate.
+    /// Restarts measuring at this packet, because the losses of earlier packets do not reflect the current rate.
     pub(super) const fn begin(&mut self, from: u64) {
         (self.since, self.recent, self.trial) = (from, self.own, None);
     }

@@ -11,8 +11,8 @@ const RECENT_MICROS: i64 = 150_000;
 const ALLOWANCE: i64 = 10_000;
 /// Multiple of the jitter added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
-/// Divisor of the overtaking time, which is allowed instead of the jitter if the quotient is larger: the
-/// shortest delays vary by less than the overtaking time.
+/// The overtaking time divided by this is allowed instead of the jitter if it is longer. Less than the whole time is
+/// allowed, because the shortest delays vary less.
 const ALLOWANCE_OVERTAKEN: i64 = 2;
 /// Overtaking time in microseconds above which distances between arrivals say nothing about a bottleneck.
 const OVERTAKEN_MIN: i64 = 5_000;
@@ -22,25 +22,25 @@ const ALLOWANCE_JITTER_MAX: i64 = 150_000;
 /// many times the jitter. `PACKET_BYTES` is the assumed size of these packets.
 const JITTER_STEADY: f64 = 3.0;
 const PACKET_BYTES: u64 = 1_200;
-/// With each window, the base rises by the jitter divided by this.
+/// At the end of each window, the base rises by the jitter divided by this.
 const CREEP_WINDOWS: i64 = 8;
-/// Weight of one window in the jitter, as a divisor.
+/// At the end of each window, the jitter moves towards the new value by the difference divided by this.
 const JITTER_WINDOWS: i64 = 8;
-/// Time in which a queue must drain, in addition to one and a half times its length, in microseconds. A queue
-/// that remains longer counts as delay of the path.
+/// A queue must drain within one and a half times its own length plus this time, in microseconds. A queue that remains
+/// longer counts as delay of the path.
 const DRAINED_MORE: i64 = 100_000;
-/// Time in microseconds. A queue that has not shrunk by an eighth in this time counts as delay of the path,
-/// if the sender obeys the rate.
+/// If the sender obeys the rate, but a queue has not shrunk by an eighth within this time, in microseconds, the queue
+/// counts as delay of the path.
 const STANDS_MICROS: i64 = 3_000_000;
 /// Clocks drift, so the base rises by the elapsed time divided by this: about the drift of a poor crystal.
 const DRIFT_PARTS: i64 = 10_000;
 /// Jump of the receiver's clock, in microseconds, after which measuring restarts.
 const LEAP_MICROS: i64 = 30_000_000;
-/// Busy time in microseconds beyond which half of the measurement is discarded.
+/// Total time in which packets waited in the queue, in microseconds, beyond which half of the measurement is discarded.
 const BUSY_WINDOW: i64 = 400_000;
-/// Minimum busy time for a rate, in microseconds.
+/// Minimum total time in which packets waited, in microseconds, before a rate is computed.
 const BUSY_MIN: i64 = 20_000;
-/// Pause that ends a busy time, in microseconds.
+/// Two waiting packets that arrive further apart than this are not measured; in microseconds.
 const BUSY_PAUSE: i64 = 1_000_000;
 
 /// The rate at which a queue drains: bytes of packets that waited, divided by the time between their arrivals. The
@@ -75,8 +75,8 @@ impl BusyRate {
     }
 }
 
-/// A queue under observation, in microseconds: its maximum, the amount that must have drained since the
-/// maximum, and its minimum since then with the time of the minimum.
+/// A queue under observation, in microseconds: its maximum length, the amount that must have drained since the maximum,
+/// and its minimum length since then with the time of the minimum.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     most: i64,
@@ -92,8 +92,8 @@ pub(super) struct Queue {
     drifted: i64,
     /// Delay of the last packet, in microseconds.
     delay: i64,
-    /// Smoothed increase of the shortest delay from one window to the next. A queue increases or decreases
-    /// steadily; jitter alternates between both.
+    /// Smoothed increase of the shortest delay from one window to the next. A queue makes the delay increase or
+    /// decrease steadily; jitter makes it alternate.
     rises: i64,
     /// Smoothed decrease of the shortest delay from one window to the next.
     falls: i64,
@@ -105,7 +105,7 @@ pub(super) struct Queue {
     before: i64,
     standing: Option<Standing>,
     busy: BusyRate,
-    /// Time by which packets on the path are overtaken, in microseconds.
+    /// Time by which later packets overtake earlier ones on the path, in microseconds.
     overtaken: i64,
 }
 
@@ -167,8 +167,8 @@ impl Queue {
         if self.rises < self.falls { self.rises } else { self.falls }
     }
 
-    /// Sets the time by which packets on the path are overtaken, in microseconds. Delays vary by that time
-    /// even without a queue.
+    /// Sets the time by which later packets overtake earlier ones on the path, in microseconds. Delays vary by that
+    /// time even without a queue.
     pub(super) const fn set_overtaken(&mut self, micros: i64) {
         self.overtaken = micros;
     }

@@ -20,8 +20,8 @@ const LEAST: f64 = 100_000.0;
 const GROWTH: f64 = 1.35;
 /// Growth factor per report without loss, near the rate at which a queue was observed.
 const GROWTH_NEAR: f64 = 1.08;
-/// Range of the ratio of the estimate to the rate at which a queue was observed, in which the estimate counts
-/// as near that rate.
+/// If the ratio of the estimate to the rate at which a queue was observed is in this range, the estimate counts as near
+/// that rate.
 const NEAR: std::ops::Range<f64> = 0.8..1.25;
 /// Maximum estimate as a multiple of the rate received.
 const HEADROOM: f64 = 2.0;
@@ -31,10 +31,10 @@ const HEADROOM_BITS: f64 = 500_000.0;
 const LOSS_HIGH: u16 = 100;
 /// Loss in thousandths below which the estimate may grow.
 const LOSS_LOW: u16 = 20;
-/// Share of the former rate below which the sender counts as having reduced its rate.
+/// If the received rate is below this share of the former rate, the sender counts as having reduced its rate.
 const LOWER: f64 = 0.85;
-/// Share of the former loss or queue above which sending less had no effect, so that the loss or queue is
-/// attributed to the path.
+/// If more than this share of the former loss or queue remains although less is sent, the loss or queue is attributed
+/// to the path.
 const STAYS: f64 = 0.7;
 /// Maximum loss, in thousandths, that is attributed to the path.
 const OWN_LOSS_MAX: u16 = 350;

@@ -28,8 +28,8 @@ use crate::rtcp::ReportBlock;
 
 /// Minimum limit, in bits per second.
 const LIMIT_MIN: u64 = 50_000;
-/// A report whose highest number steps back by more than this is not a late one: the receiver does not count
-/// cycles.
+/// If the highest number in a report is lower than before by more than this, the report is not an old one: the receiver
+/// does not count cycles of the sequence numbers.
 const CYCLE_HALF: i32 = 1 << 15;
 /// Maximum number of sources; beyond it, the oldest is forgotten.
 const SOURCES_MAX: usize = 16;
@@ -45,7 +45,8 @@ const WINDOW: Duration = Duration::from_secs(5);
 const WINDOW_PACKETS: u64 = 40;
 const WINDOW_BAD: Duration = Duration::from_secs(1);
 const BAD_FROM: u64 = 50;
-/// Number of packets that would be lost, at the loss before a trial, in the window that decides the trial.
+/// The window that decides a trial contains enough packets for this many losses, if the loss has not changed since the
+/// trial began.
 const EVIDENCE: u64 = 16;
 /// Maximum duration of a window, even if it contains too few packets.
 const WINDOW_MAX: Duration = Duration::from_secs(10);
@@ -87,7 +88,7 @@ const RANDOM_MAX: u64 = 600;
 /// Time without trials after loss was found to be random; doubled each time.
 const RANDOM_FOR: Duration = Duration::from_secs(10);
 const RANDOM_FOR_MAX: Duration = Duration::from_secs(160);
-/// Maximum of the limit, in percent of the rate sent.
+/// Maximum limit, in percent of the rate sent.
 const HEADROOM: u64 = 130;
 
 /// A source about which the receiver reports.
@@ -102,7 +103,7 @@ struct Source {
     lost: i32,
     /// Time of the last report.
     at: Option<Instant>,
-    /// Number of the last change of the limit after which a report of this source has arrived.
+    /// Number of the last change of the limit before the latest report of this source arrived.
     change: u32,
 }
 
@@ -163,7 +164,8 @@ pub struct ReportedPath {
     /// Bytes sent so far, and the time of the last packet.
     sent: u64,
     last: Option<Instant>,
-    /// Time of the first packet, and number of packets that are not to be judged.
+    /// Time of the first packet, and number of packets whose losses are not judged, because they were sent while the
+    /// receiver joined.
     joined: Option<(Instant, u64)>,
     window: Option<Window>,
     /// Number of changes of the limit; and the time of the last change, with the bytes sent before it.
@@ -284,8 +286,7 @@ impl ReportedPath {
                 self.window = self.changed.filter(|_| is_whole).or(self.window);
             }
             if !is_whole {
-                // Some packets of this report were sent before the change of the limit, so the report is not
-                // judged.
+                // Some packets of this report were sent before the limit changed, so the report is not judged.
                 return false;
             }
             old = unreported;
@@ -328,7 +329,7 @@ impl ReportedPath {
         let (expected, lost) = (window.expected.max(1), window.lost);
         let arrived = sent.saturating_mul(expected.saturating_sub(lost)) / expected;
         let loss_of_all = lost.saturating_mul(1000) / expected;
-        // Packets from before the receiver joined are sent in a burst; their loss says little.
+        // Media published before the receiver joined is sent in a burst, so its loss says little about the path.
         let joined = self.joined.as_mut().map_or(0, |(_, packets)| std::mem::take(packets));
         let (expected, lost) = (expected.saturating_sub(joined), lost.saturating_sub(joined));
         Some(Seen { took, sent, arrived, loss_of_all, expected, lost })

@@ -78,7 +78,7 @@ pub(super) struct SentLog {
     settled: u64,
     /// Departure time of the newest packet that arrived, in microseconds.
     arrived: i64,
-    /// Time by which packets on the path are overtaken, in microseconds.
+    /// Time by which later packets have overtaken earlier ones on the path, in microseconds.
     overtaken: i64,
 }
 
@@ -163,14 +163,14 @@ impl SentLog {
         self.arrived = self.arrived.max(sent);
     }
 
-    /// Returns the time by which packets on the path were recently overtaken, in microseconds.
+    /// Returns the time by which later packets have recently overtaken earlier ones on the path, in microseconds.
     pub(super) const fn overtaken(&self) -> i64 {
         self.overtaken
     }
 
-    /// Passes the final result of each packet to `result`, once and in order: the packet's number, and true
-    /// if the packet is lost. `newest` is the departure time of the newest packet that feedback covers. A
-    /// missing packet is lost once it has been overtaken by more time than any packet was recently. Packets
+    /// Passes the final result of each packet to `result`, once and in order: the packet's number, and true if the
+    /// packet is lost. `newest` is the departure time of the newest packet that feedback covers. A missing packet
+    /// counts as lost once a packet has arrived that was sent later by more than the recent overtaking time. Packets
     /// without feedback are skipped.
     pub(super) fn settle(&mut self, newest: i64, mut result: impl FnMut(u64, bool)) {
         self.overtaken = self.overtaken.saturating_sub(self.overtaken / OVERTAKEN_FALLS);

@@ -112,7 +112,7 @@ pub(super) struct Depacketizer {
     open: Option<BytesMut>,
     first: Option<u8>,
     sequence_header: bool,
-    /// True if the first frame of the unit is a key frame; `None` before it.
+    /// True if the first frame of the unit is a key frame; `None` before the first frame.
     key: Option<bool>,
 }
 
@@ -146,7 +146,7 @@ impl Assemble for Depacketizer {
         if self.open.take().is_some() {
             return Ending::Broken;
         }
-        // A sequence header alone is combined with the frame after it.
+        // A unit that contains only a sequence header is combined with the frame after it.
         let Some(first) = self.first.take() else { return Ending::NoPicture };
         let key_frame = self.key.take() == Some(true) && self.sequence_header;
         self.sequence_header = false;

@@ -1,17 +1,10 @@
-//! Payloads of one length, which leave in one send.
-//!
-//! Segmentation offload sends datagrams of one length, of which the last may be shorter. A frame in one NAL unit has such
-//! fragments by itself ([`super::fragments`]); in several slices, the last fragment of each is shorter and ends a send. The
-//! slices are therefore divided by a common length at which little is missing at their ends, and padding (RFC 3550 §5.1)
-//! fills that up. The last payload is filled up too, so that audio may follow in the same send.
-//!
-//! Padding and the headers of additional packets are bounded by a share of the unit.
+//! Divides units into payloads of equal length, so that a whole unit can be sent with one call.
 
 /// Bytes that may be added to a unit, in thousandths of its length.
 const ADDED_MAX: usize = 30;
-/// Bytes of a packet besides its payload: IP, UDP, RTP, extensions, SRTP tag.
+/// Bytes of a packet in addition to its payload: IP, UDP, RTP, extensions, SRTP tag.
 const HEAD_BYTES: usize = 28 + 12 + 12 + 16;
-/// Length of the audio that may follow in the same send: of one packet of usual rates, or of two.
+/// Length of the audio that may follow a picture in the same send: one packet at usual rates, or two joined packets.
 const AUDIO_BYTES: usize = 400;
 /// Cost of a send, in packets.
 const SEND_COST: usize = 4;
@@ -19,7 +12,7 @@ const SEND_COST: usize = 4;
 const PIECES_MAX: usize = 32;
 const TRIES_MAX: usize = 8;
 
-/// Returns the bytes that may be added to a unit.
+/// Returns the number of bytes that may be added to a unit of this size.
 pub(super) const fn added_max(unit_bytes: usize) -> usize {
     unit_bytes.saturating_mul(ADDED_MAX) / 1000
 }
@@ -31,9 +24,9 @@ struct Plan {
     lengths: Vec<(usize, usize)>,
 }
 
-/// Returns the length at which the pieces of a unit are divided: pieces of up to this length share payloads, as
-/// [`super::nal_units`] aggregates them, and longer ones become fragments with `head` bytes in addition to a share of
-/// the piece without `dropped` bytes. Returns the length, and what remains of `added_max` for padding.
+/// Chooses the length of a unit's payloads. Pieces of at most this length share payloads, as [`super::nal_units`]
+/// aggregates them. Longer pieces become fragments: each has `head` bytes, followed by a part of the piece without its
+/// first `dropped` bytes. Returns the length, and the rest of `added_max`, which is left for padding.
 pub(super) fn common_length(
     pieces: &[usize],
     max: usize,
@@ -80,11 +73,11 @@ pub(super) fn common_length(
 }
 
 impl Plan {
-    /// Divides the pieces at a length. Returns the number of payloads.
+    /// Divides the pieces into payloads of at most this length. Returns the number of payloads.
     fn fill(&mut self, pieces: &[usize], length: usize, head: usize, dropped: usize) -> usize {
         self.lengths.clear();
         let room = length.saturating_sub(head).max(1);
-        // Header of an aggregate, and the sizes in it: as in `nal_units`.
+        // An aggregate begins with a header and contains a size for each piece, as in `nal_units`.
         let (mut shared, mut alone, mut count) = (dropped, 0, 0usize);
         let mut packets = 0usize;
         let mut put = |lengths: &mut Vec<(usize, usize)>, length, count| {
@@ -111,8 +104,8 @@ impl Plan {
         packets
     }
 
-    /// Returns the number of sends once up to `padding_max` bytes of padding are added, and the padding. Audio that
-    /// follows counts.
+    /// Returns the number of sends that remain after padding of at most `padding_max` bytes is added, and the number of
+    /// padding bytes. The audio after the unit is included.
     fn sends(&self, padding_max: usize) -> (usize, usize) {
         let lengths: Vec<usize> = self.lengths.iter().map(|(length, _)| *length).collect();
         let padding = padding(&lengths, padding_max);
@@ -133,8 +126,8 @@ impl Plan {
     }
 }
 
-/// Returns the padding of each payload: up to the length of the longest, the shortest padding first, in all no more than
-/// `padding_max` bytes.
+/// Returns the padding of each payload. A padded payload is as long as the longest one. If `padding_max` bytes are not
+/// enough for all payloads, those that need the least padding are padded.
 pub(super) fn padding(lengths: &[usize], padding_max: usize) -> Vec<u8> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     let missing = |length: &usize| u8::try_from(longest.saturating_sub(*length)).unwrap_or(0);

@@ -66,8 +66,8 @@ impl Depacketizer {
             self.broken = false;
         }
         if part.gap {
-            // Packets are missing, so this one may not be the start of an element. One frame too many is
-            // dropped rather than decoded as noise.
+            // Packets are missing, so this packet may not be the start of an element. It is dropped, because one more
+            // missing frame is better than a frame decoded as noise.
             self.give_up(out);
         }
         self.timestamp = part.timestamp;

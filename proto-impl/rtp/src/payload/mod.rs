@@ -1,9 +1,9 @@
 //! Payload formats: converts access units to packet payloads and back.
 //!
-//! A [`Packetizer`] divides a unit into [`Payloads`], which all viewers of a stream share; packet headers,
-//! which differ between viewers, are written elsewhere. Fragments of one unit are of **equal size**, except
-//! that the last may be smaller, so that a frame can be sent with segmentation offload. [`Packetizer::even`] does that
-//! for frames in several slices too, and announces padding.
+//! A [`Packetizer`] divides a unit into [`Payloads`], which all viewers of a stream share; packet headers, which differ
+//! between viewers, are written elsewhere. Fragments of one unit are of **equal size**, except that the last may be
+//! smaller, so that a frame can be sent with segmentation offload. With [`Packetizer::even`], frames of several slices
+//! can be sent in this way too, with the help of padding.
 //!
 //! A [`Depacketizer`] takes the [`Part`]s of one source in the order of their sequence numbers, with a flag
 //! where packets are missing. It returns complete [`Frame`]s in the format of access units: NAL units with
@@ -119,7 +119,7 @@ pub struct Stats {
 pub struct Payloads {
     bytes: BytesMut,
     ends: Vec<usize>,
-    /// Padding that each payload may be sent with; none for payloads without an entry.
+    /// Number of padding bytes for each payload; payloads without an entry have none.
     padding: Vec<u8>,
 }
 
@@ -148,9 +148,9 @@ impl Payloads {
         self.take_padded().map(|(payload, _)| payload)
     }
 
-    /// Like [`Self::take`], with the number of padding bytes (RFC 3550 §5.1) that give each payload the length of the
-    /// longest, including the byte with their count. They are not part of the payload, and 0 without
-    /// [`Packetizer::even`].
+    /// Like [`Self::take`], but also returns the number of padding bytes for each payload (RFC 3550 §5.1), including
+    /// the byte that contains this number. With its padding, a payload is as long as the longest one. The padding is
+    /// not part of the returned payload; it is 0 without [`Packetizer::even`].
     pub fn take_padded(&mut self) -> impl ExactSizeIterator<Item = (Bytes, u8)> + use<> {
         let block = self.bytes.split().freeze();
         let padding = std::mem::take(&mut self.padding);
@@ -162,7 +162,7 @@ impl Payloads {
         })
     }
 
-    /// Determines the padding of the payloads from `first` on, at most `padding_max` bytes.
+    /// Determines the padding of the payloads from index `first` on, `padding_max` bytes in total at most.
     fn pad(&mut self, first: usize, padding_max: usize) {
         let start = |index: usize| index.checked_sub(1).and_then(|last| self.ends.get(last)).copied();
         let length = |(index, end): (usize, &usize)| end.saturating_sub(start(index).unwrap_or(0));
@@ -226,8 +226,9 @@ impl Packetizer {
         Some(Self { format, max: payload_bytes_max.max(PAYLOAD_BYTES_MIN), even: false })
     }
 
-    /// Divides the slices of a picture by a common length and announces padding ([`Payloads::take_padded`]), with which a
-    /// frame leaves in one send, or in few. Padding and the headers of additional packets are at most 3 % of a unit.
+    /// Divides all slices of a picture by a common length and computes padding ([`Payloads::take_padded`]), so that a
+    /// frame can be sent with one call, or few. Padding and the headers of additional packets are at most 3 % of a
+    /// unit.
     #[must_use]
     pub const fn even(self) -> Self {
         Self { even: true, ..self }

@@ -68,13 +68,13 @@ struct Aggregate<'a, 'o> {
     nals: Vec<&'a [u8]>,
     bytes: usize,
     max: usize,
-    /// Fragments have the maximum size, not that of equal parts.
+    /// True if fragments have the maximum size; otherwise each NAL unit is divided into equal parts.
     even: bool,
     out: &'o mut Payloads,
 }
 
-/// Packetizes a unit; see [`super::Packetizer::packetize`]. With `added_max`, fragments of all NAL units get a common
-/// length, and the number of bytes that padding may add is reduced by the headers of additional packets.
+/// Packetizes a unit; see [`super::Packetizer::packetize`]. With `added_max`, the fragments of all NAL units get a
+/// common length. Padding may then add as many bytes as `added_max` leaves after the headers of additional packets.
 pub(super) fn packetize<F: NalFormat>(
     config: &CodecConfig,
     key_frame: bool,
@@ -113,7 +113,7 @@ pub(super) fn divide<F: NalFormat>(
     Ok(())
 }
 
-/// Iterates over the NAL units of a unit, with the parameter sets of its configuration before them unless it has some.
+/// Iterates over the NAL units of `unit`. Unless `has_sets`, the parameter sets of `config` come first.
 fn sets_and_units<'a, F: NalFormat>(
     config: &'a CodecConfig,
     has_sets: bool,
@@ -123,7 +123,7 @@ fn sets_and_units<'a, F: NalFormat>(
     sets.chain(nal::Nals::new(unit, 4).map(|nal| nal.map_err(|_| Error::BadUnit)))
 }
 
-/// True if packets carry the NAL unit.
+/// True if the NAL unit is sent; delimiters and filler data are not.
 fn is_sent<F: NalFormat>(nal: &[u8]) -> bool {
     split_head::<F>(nal).is_some() && !F::says_nothing(nal)
 }

@@ -1,8 +1,8 @@
 //! The hold: the time for which packets wait for a missing one.
 //!
-//! If the sender retransmits, the hold is the time for a few requests and their answers; for more of them if
-//! the loss is high. Otherwise only reordered packets can still arrive, and the hold is the lateness of earlier
-//! reordered packets.
+//! If the sender retransmits, the hold is the time for a few requests and their answers, or for more of them if the
+//! loss is high. Otherwise only reordered packets can still arrive, and the hold is the lateness of earlier reordered
+//! packets.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const HOLD_REORDER_MIN: Duration = Duration::from_millis(60);
 const GAPS_MAX: usize = 256;
 /// Length of a window; lateness and repair times are forgotten after one or two windows.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Minimum number of packets over which loss is averaged; the maximum is twice as many.
+/// Minimum number of packets over which loss is averaged; at most twice as many are used.
 const LOSS_WINDOW: u32 = 512;
 /// Maximum number of packets of one gap that count as lost. A long outage says nothing about the loss of
 /// requests.
@@ -35,8 +35,8 @@ const LOSS_PACKETS_MIN: u32 = 64;
 /// Number of requests for which the hold leaves time, by the share of packets lost, in thousandths. If requests
 /// and answers are lost as often as other packets, at most a few packets in ten thousand are given up.
 const TRIES: [(u32, u32); 7] = [(5, 2), (25, 3), (60, 4), (120, 5), (200, 9), (300, 12), (1000, 16)];
-/// Number of requests that are always waited for. Further requests are only waited for if all of them
-/// together take at most `MORE_TRIES_MAX`; otherwise they cost more delay than they are worth.
+/// The hold always leaves time for this many requests. It leaves time for further ones only if all requests together
+/// take at most `MORE_TRIES_MAX`; otherwise they cost more delay than they are worth.
 const TRIES_AT_ANY_TIME: u32 = 8;
 const MORE_TRIES_MAX: Duration = Duration::from_millis(1200);
 /// Time until a request is repeated before a round trip is known.
@@ -131,8 +131,8 @@ impl Hold {
         }
     }
 
-    /// Records the late arrival of a packet, which was reordered, not lost. A packet that is not new may be a
-    /// second copy of a repair, if repairs do not have their own SSRC; it does not lengthen the tolerance.
+    /// Records that a missing packet arrived late: it was reordered, not lost. A packet that is not new may be a second
+    /// copy of a repair, if repairs do not have their own SSRC; such a packet does not lengthen the tolerance.
     pub(super) fn reordered(&mut self, now: Instant, sequence: ExtendedSequence, is_new: bool) {
         self.missing = self.missing.saturating_sub(1);
         let gap = self.gaps.iter().find(|gap| gap.from <= sequence && sequence < gap.to);
@@ -160,9 +160,9 @@ impl Hold {
         self.repairs_apart || self.round_trip.is_some_and(|round_trip| since_request < round_trip / 2)
     }
 
-    /// Returns the time for which a packet may be late before it is requested: at least `least`, and short enough for an
-    /// answer to come within `most`. If packets overtake each other, earlier requests would be for packets that arrive
-    /// anyway, and their repairs would take capacity from media.
+    /// Returns the time for which a packet may be late before it is requested: at least `least`, and short enough for
+    /// an answer to arrive within `most`. On a path where packets overtake each other, earlier requests would be for
+    /// packets that arrive anyway, and their repairs would take capacity from media.
     pub(super) fn tolerance(&self, least: Duration, jitter: Duration, most: Duration) -> Duration {
         if self.late_count.saturating_mul(1000) < self.expected.saturating_mul(LATE_SHARE_MIN) {
             return least;

@@ -20,7 +20,7 @@ struct Missing {
     next: Instant,
     tries: u8,
     first_asked: Option<Instant>,
-    /// The last request was sent once; its second copy is still to be sent.
+    /// True if the last request was sent once, and its second copy must still be sent.
     echo: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::header::Header;
 use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
 use crate::rtcp::{ReportBlock, SenderInfo};
 
-/// Maximum distance by which a retransmitted packet may be ahead of the newest one.
+/// A retransmitted packet is accepted if it is ahead of the newest packet by at most this many packets.
 const RECOVERED_AHEAD_MAX: u64 = 64;
 /// Jump ahead, in packets, beyond which another stream or a very long outage is assumed (3000 as in RFC 3550
 /// §A.1).
@@ -33,8 +33,8 @@ pub struct ReceiveConfig {
     pub clock_rate: u32,
     /// The sender retransmits requested packets.
     pub nack: bool,
-    /// Minimum time for which a packet may be late before it is requested. Where packets overtake each other,
-    /// this time is longer, by their usual lateness.
+    /// Minimum time for which a packet may be late before it is requested. Where packets overtake each other, the
+    /// receiver adds their usual lateness.
     pub nack_tolerance: Duration,
     /// Maximum time for which packets wait for a missing one. If repairs take longer, only reordered packets
     /// are waited for.

@@ -166,7 +166,7 @@ impl Compound {
         })
     }
 
-    /// Adds an XR with a receiver reference time, with which a receiver measures its round trip.
+    /// Adds an XR with a receiver reference time, by which a receiver of media measures its round trip.
     pub fn reference_time(&mut self, sender: Ssrc, now: NtpTime) -> bool {
         self.part(packet_type::EXTENDED_REPORT, 0, |out| {
             put(out, sender.0);

@@ -1,5 +1,5 @@
-//! Extended reports (RFC 3611): the two block types with which a receiver measures its round trip. Others are
-//! skipped.
+//! Extended reports (RFC 3611): the two block types by which a receiver of media measures its round trip. Other blocks
+//! are skipped.
 
 use std::time::Duration;
 

@@ -41,7 +41,8 @@ impl Association {
         }
     }
 
-    /// Sends the chunk of the handshake or shutdown that awaits an answer, again if necessary.
+    /// Sends the handshake or shutdown chunk that the current phase requires. Also called to repeat this chunk if it
+    /// was not answered.
     pub(super) fn repeat_handshake(&mut self, now: Instant) {
         match self.phase {
             Phase::CookieWait => {

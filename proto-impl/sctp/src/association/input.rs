@@ -30,7 +30,7 @@ struct Once {
     report: bool,
     reset: bool,
     data: bool,
-    /// An acknowledgement must be sent immediately.
+    /// True if an acknowledgement must be sent immediately.
     immediate: bool,
 }
 
@@ -184,15 +184,15 @@ impl Association {
                 return;
             }
             Arrival::NoRoom => return count(&mut self.stats.no_room, 1),
-            // A chunk that fills the first gap is accepted beyond the limit, because it lets waiting data
-            // leave.
+            // A chunk that fills the first gap is accepted even if the receive buffer is full, because it lets waiting
+            // data leave.
             Arrival::Next if is_over && self.events.held == 0 => {
                 if wanted > most.saturating_add(self.config.message_bytes_max) {
                     return self.abort_for(CloseReason::Limit);
                 }
             }
             Arrival::Next | Arrival::Ahead if is_over => {
-                // The peer sends although the window is closed, so announce the window again.
+                // The peer sends although the receive window is closed, so announce the window again.
                 once.immediate = true;
                 return count(&mut self.stats.no_room, 1);
             }

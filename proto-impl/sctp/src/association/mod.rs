@@ -78,7 +78,7 @@ struct Session {
     reassembly: Reassembly,
     order: Order,
     flight: Flight,
-    /// An acknowledgement must be sent.
+    /// True if an acknowledgement must be sent.
     ack_due: bool,
     /// Number of packets with data since the last acknowledgement.
     ack_packets: u32,
@@ -90,7 +90,7 @@ struct Session {
 #[derive(Debug)]
 struct Control {
     tag: u32,
-    /// The chunk must be alone in its packet (§6.10).
+    /// True if the chunk must be alone in its packet (§6.10).
     alone: bool,
     bytes: Vec<u8>,
 }
@@ -101,7 +101,7 @@ struct Events {
     waiting: VecDeque<Event>,
     /// Payload bytes of the queued messages.
     held: usize,
-    /// The owner has received [`crate::SendError::Full`] and is waiting for room.
+    /// True if the owner has received [`crate::SendError::Full`] and is waiting for room.
     wants_room: bool,
 }
 

@@ -80,7 +80,7 @@ impl Association {
         match self.phase {
             Phase::Established | Phase::ShutdownPending | Phase::ShutdownReceived => {
                 self.phase = Phase::ShutdownReceived;
-                // SHUTDOWN announces no window; a peer that shuts down has room.
+                // SHUTDOWN announces no window, so room for one message is assumed.
                 let window = u32::try_from(self.config.message_bytes_max).unwrap_or(u32::MAX);
                 self.acknowledge(now, &Sack::of_shutdown(cumulative, window));
             }

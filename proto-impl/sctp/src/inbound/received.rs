@@ -8,7 +8,7 @@ use crate::seq;
 /// Maximum number of duplicates in one report.
 const DUPLICATES_MAX: usize = 16;
 
-/// Position of a TSN among those received.
+/// Position of a TSN relative to the TSNs received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     Next,

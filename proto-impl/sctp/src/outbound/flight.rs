@@ -78,9 +78,9 @@ impl<'a> Sack<'a> {
 /// Effect of an acknowledgement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// The acknowledgement belongs to this association, and is not older than a previous one.
+    /// True if the acknowledgement belongs to this association, and is not older than a previous one.
     pub(crate) is_current: bool,
-    /// The first chunk in flight has changed, or none is left.
+    /// True if the first chunk in flight has changed, or none is left.
     pub(crate) advanced: bool,
     pub(crate) round_trip: Option<Duration>,
 }

@@ -98,7 +98,7 @@ fn take(
     let mut selected = media.select(&preference.formats);
     let offered = offer.direction(media);
     let direction = offered.answer(preference.direction);
-    // A section that neither sends nor receives is rejected, unless our preference is to keep it idle.
+    // A section that neither sends nor receives is rejected, unless our preference asks to keep it idle.
     let is_idle = !(direction.sends() || direction.receives());
     if selected.is_empty() || (is_idle && preference.direction != Direction::Inactive) {
         return None;

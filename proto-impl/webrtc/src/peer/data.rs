@@ -83,7 +83,7 @@ impl Data {
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         let event = self.association.poll_event()?;
-        // Taking a message may open the window announced to the peer.
+        // Taking a message frees room, so the association may announce a larger window to the peer.
         self.is_active = true;
         Some(match event {
             sctp::Event::Connected => Event::DataConnected,

@@ -23,7 +23,7 @@ const FEEDBACK_PACKETS_MAX: usize = 2 * FEEDBACK_SPAN_MAX;
 /// State of our RTCP reports and feedback.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// SSRC of our feedback: that of our first source, if we send media.
+    /// SSRC under which our feedback is sent: the SSRC of our first source, if we send media.
     pub(super) ssrc: Ssrc,
     /// The peer accepts feedback without a preceding report (RFC 5506).
     pub(super) reduced_size: bool,
@@ -69,7 +69,7 @@ impl Peer {
             }
             match part {
                 Ok(part) => self.handle_part(now, &part),
-                // Parts after a malformed one may be valid.
+                // The parts after a malformed one may still be valid.
                 Err(_) => self.stats.malformed += 1,
             }
         }
@@ -216,7 +216,8 @@ impl Peer {
             compound.remb(self.reports.ssrc, bits, &rated);
             feedback.push(compound);
         }
-        // Each compound packet carries a single feedback part: a second part that does not fit would be lost.
+        // Each compound packet carries only one feedback part: if a second part did not fit, its arrival times would be
+        // lost.
         while self.reception.as_ref().is_some_and(|reception| reception.has_arrivals(now)) {
             let mut compound = self.start_feedback();
             let arrivals = self.reception.as_mut().and_then(|reception| reception.arrivals());

@@ -30,9 +30,8 @@ pub struct Queued {
     pub time: Duration,
 }
 
-/// Minimum rate of video, in bits per second, in addition to a quarter of the audio's rate. Video is needed to
-/// measure whether the path carries more, because audio is never paced and may lack sequence numbers for
-/// feedback.
+/// Minimum rate of video, in bits per second, in addition to a quarter of the audio's rate. Only video can show whether
+/// the path carries more: audio is never paced, and its packets may lack the sequence numbers that feedback needs.
 const TRICKLE: u64 = 30_000;
 
 /// Senders, and the bandwidth estimate of the path to the peer.
@@ -176,11 +175,12 @@ impl Sending {
     }
 }
 
-/// Maximum bytes of waiting video behind which audio is sent; with more, another send follows before it.
+/// Maximum bytes of waiting video if audio is to be sent after the video. With more video, audio is sent first, so that
+/// it does not wait for several sends.
 const BEFORE_AUDIO_MAX: u64 = 32 << 10;
 
-/// True if audio is sent as the shorter tail of the video's last run, and not in a send of its own: if the video leaves now
-/// and is not shorter.
+/// True if audio is sent after the video, as the shorter last datagram of the video's send, instead of in a send of its
+/// own. This requires that the video leaves now and that its next packet is at least as long as the audio's.
 fn follows<'l>(senders: &[Sender], log: &impl Fn(SectionId) -> Option<&'l PacketLog>, pacer: &Pacer) -> bool {
     let next = |is_video| {
         let those = senders.iter().filter(move |sender| sender.is_video() == is_video);
@@ -192,8 +192,8 @@ fn follows<'l>(senders: &[Sender], log: &impl Fn(SectionId) -> Option<&'l Packet
     fits && next(true).is_some_and(|video| next(false).is_some_and(|audio| audio <= video))
 }
 
-/// Fills a run of datagrams. Audio is small and must not wait for video: it goes first, unless it can follow video in
-/// the same send.
+/// Fills a run of datagrams. Audio is small and must not wait for video, so it is sent first, unless it can follow the
+/// video in the same send.
 fn fill<'l>(
     now: Instant,
     senders: &mut [Sender],
@@ -214,7 +214,7 @@ fn fill<'l>(
     let pads = senders.iter_mut().find(|sender| due > 0 && sender.can_pad());
     let has_room =
         pads.is_none_or(|sender| log(sender.section).is_none_or(|log| sender.pad(now, due, log, road)));
-    // Give up the probe if padding is due but none could be sent: after a pause there are no recent packets
+    // Gives up the probe if padding is due but none could be sent, as after a pause, when there are no recent packets
     // to repeat.
     let is_vain = due > 0 && has_room && road.out.len() == padded;
     if is_vain {

@@ -1,23 +1,24 @@
-//! Two packets of Opus as one (RFC 6716 §3.2.2, §3.2.3): audio that waits for the same picture then leaves as the tail of
-//! its send.
+//! Joins two Opus packets into one (RFC 6716 §3.2.2, §3.2.3), so that audio packets that wait for the same picture can
+//! leave in the same send, as its shorter last datagram.
 //!
-//! Only for audio that was encoded in this process ([`super::Track::join_audio`]): frames of a publisher may be encrypted
-//! end to end, and would no longer be the ones that were sealed.
+//! Only for audio that was encoded in this process ([`super::Track::join_audio`]). Frames of a publisher may be
+//! encrypted end to end, and joining would change the data that the publisher encrypted.
 
 use media::codec::opus;
 
-/// Longest duration of a joined packet, in samples: that of two usual packets.
+/// Maximum duration of a joined packet, in samples: the duration of two packets of 20 ms.
 const SAMPLES_MAX: u32 = 1920;
-/// Lengths from here on take two bytes (§3.2.1).
+/// A frame of at least this length has a length field of two bytes (§3.2.1).
 const LONG: usize = 252;
-/// Length of the longest frame.
+/// Length of the longest frame in bytes.
 const FRAME_BYTES_MAX: usize = 1275;
-/// Code in the first byte: one frame, two of one length, two of different lengths.
+/// Lower bits of the first byte: the mask; the code for two frames of equal length; the code for two frames of
+/// different lengths.
 const CODE: u8 = 3;
 const TWO_EQUAL: u8 = 1;
 const TWO: u8 = 2;
 
-/// Two packets as one: the bytes in front of their frames, and the frames.
+/// Two joined packets: the bytes before their frames, and the frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Joined<'l> {
     head: [u8; 3],
@@ -26,8 +27,8 @@ pub(super) struct Joined<'l> {
 }
 
 impl<'l> Joined<'l> {
-    /// Joins two packets with these timestamps; `None` if they do not follow each other, or differ in more than their
-    /// frames.
+    /// Joins two packets with these timestamps; `None` if the second does not directly follow the first, or if their
+    /// first bytes differ.
     pub(super) fn new(first: (&'l [u8], u32), second: (&'l [u8], u32)) -> Option<Self> {
         let ((first, at), (second, next)) = (first, second);
         let samples = opus::packet_samples(first)?;

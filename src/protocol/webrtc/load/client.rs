@@ -19,7 +19,8 @@ use crate::protocol::pull::ClientStream;
 use crate::protocol::webrtc::codecs::Codecs;
 use crate::protocol::webrtc::negotiation;
 
-/// Wall clock at the beginning, for reports; there is no real clock here, and only differences matter.
+/// Wall-clock time at the start, as RTCP reports state it. It need not be the real time, because only differences
+/// matter.
 const WALL_CLOCK: Duration = Duration::from_secs(1_800_000_000);
 /// First bytes of RTP and RTCP (RFC 7983 §7), and the second bytes of RTCP (RFC 5761 §4).
 const RTP_FIRST: std::ops::RangeInclusive<u8> = 128..=191;
@@ -55,8 +56,8 @@ pub(super) struct RtcClient {
 }
 
 impl RtcClient {
-    /// Makes a client for a connection that is being opened. It offers the sections; without any it answers the server's offers. `None` if
-    /// no keys could be made.
+    /// Creates a client for a connection that is being opened. The client offers the sections; if there are none, it
+    /// answers the server's offers. `None` if no keys could be generated.
     pub(super) fn new(
         now: Instant,
         signal: Signal,
@@ -100,7 +101,7 @@ impl RtcClient {
         self.packets
     }
 
-    /// Notes the socket's address, and begins.
+    /// Stores the socket's address, and starts the signalling.
     pub(super) fn handle_local(&mut self, now: Instant, local: SocketAddr) {
         self.local = Some(local);
         match self.peer.add_local(now, local) {
@@ -152,7 +153,7 @@ impl RtcClient {
         [self.peer.poll_timeout(), self.signal.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Ends the session at the server, or drops its unfinished parts.
+    /// Ends the session at the server; if the session is not set up yet, only drops what exists of it.
     pub(super) fn close(&mut self, now: Instant) {
         self.signal.close(now);
         self.drain(now);

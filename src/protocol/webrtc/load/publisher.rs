@@ -34,14 +34,15 @@ pub(super) struct RtcPublisher {
     mux: FlvMux<RtcPackage>,
     /// A time of the clip in milliseconds, and the instant at which it counts as sampled.
     clock: Option<(i64, Instant)>,
-    /// The level that its audio carries, for a participant of a room.
+    /// The audio level that packets carry; `None` unless the publisher is in a room.
     level: Option<AudioLevel>,
-    /// True if key frames are made when the server wants them.
+    /// True if the publisher makes a key frame when the server requests one.
     makes_keys: bool,
 }
 
 impl RtcPublisher {
-    /// Makes a publisher. `heads` are the parameter sets of the clip, of which everything that WebRTC can carry is offered.
+    /// Creates a publisher. `heads` are the parameter sets of the clip. All tracks of the clip that WebRTC can carry
+    /// are offered.
     pub(super) fn new(now: Instant, signal: Signal, seed: Seed, heads: &[(TagKind, Bytes)]) -> Option<Self> {
         let mut mux = FlvMux::new(RtcPackage::default());
         for (kind, body) in heads {

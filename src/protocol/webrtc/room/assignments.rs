@@ -46,8 +46,8 @@ impl Loud {
 }
 
 impl Room {
-    /// Returns the list of videos being sent, as the SDK's pages expect it. The label is that of the seat if the stream has one, else that
-    /// of the stream.
+    /// Returns the list of videos being sent, as the SDK's pages expect it. The label of a video is that of its seat;
+    /// without seats, that of the stream.
     pub(in crate::protocol::webrtc) fn assignments(&self, room: &str) -> String {
         let id = |stream: Option<Handle>| {
             stream.and_then(|stream| self.members.get(&stream)).map_or("", |member| &member.id)

@@ -1,9 +1,9 @@
 //! The seats of a room's viewer, and the streams that take and leave them.
 //!
-//! [`Room::poll_step`] returns the effects of a change of seats. The seat is vacated at once; a stream that has lost
-//! its last seat is unsubscribed from; a stream that gets its first seat is subscribed to, and begins at a key frame
-//! in a section that the page knows. Nothing is negotiated. A change costs a check of the viewer's seats; the room's
-//! streams are checked only if a seat becomes free.
+//! [`Room::poll_step`] returns the effects of a change of seats. A stream that loses a seat is no longer sent in that
+//! seat's section; once it has lost its last seat, it is unsubscribed from. A stream that gets its first seat is
+//! subscribed to, and begins at a key frame in a section that the page knows. Nothing is negotiated. A change requires
+//! a look at the viewer's seats only; the streams of the room are searched only if a seat becomes free.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -55,7 +55,7 @@ pub(super) struct Seats {
     audio: Option<Seating>,
     /// Streams whose seats have changed.
     changed: BTreeSet<Handle>,
-    /// Sections whose streams have left.
+    /// Sections in which the current stream must end.
     vacated: Vec<SectionId>,
 }
 
@@ -120,7 +120,7 @@ impl Seats {
         !self.are_all() || is_seated(TrackKind::Video) || is_seated(TrackKind::Audio)
     }
 
-    /// Notes that a stream's seats have changed, for [`Room::poll_step`].
+    /// Records that a stream's seats have changed, for [`Room::poll_step`].
     pub(super) fn note(&mut self, stream: Handle) {
         if self.are_any() {
             self.changed.insert(stream);
@@ -135,8 +135,8 @@ pub(super) fn label(kind: TrackKind, seat: usize) -> String {
 }
 
 impl Room {
-    /// Gives the seats that are places their sections, in forms of every enabled codec. Audio has Opus only, because a source must keep its
-    /// clock rate.
+    /// Adds a section to our offers for each seat that is a place, in forms of every enabled codec. Seats for audio
+    /// offer only Opus, because a source must keep its clock rate.
     pub(super) fn offer_seats(&mut self) {
         for kind in [TrackKind::Audio, TrackKind::Video] {
             let count =
@@ -166,7 +166,7 @@ impl Room {
         on.flat_map(|codec| offered_formats(*codec, *PAYLOAD_TYPES.start())).collect()
     }
 
-    /// Changes the seats of a kind, and notes the effects.
+    /// Applies a change to the seats of a kind, and records its effects for [`Room::poll_step`].
     fn reseat<T>(
         &mut self,
         kind: TrackKind,
@@ -194,7 +194,8 @@ impl Room {
         }
     }
 
-    /// Gives free seats to streams without one: first those that spoke last, then those that joined first.
+    /// Gives free seats to streams without a seat: first to the streams that spoke most recently, then to the streams
+    /// that joined first.
     pub(super) fn fill_seats(&mut self) {
         for kind in [TrackKind::Video, TrackKind::Audio] {
             while self.seats.of(kind).is_some_and(Seating::has_free) {
@@ -208,7 +209,7 @@ impl Room {
         }
     }
 
-    /// Notes the loudness of a stream, and gives it a seat if it speaks.
+    /// Records the loudness of a stream, and gives the stream a seat if it speaks.
     pub(in crate::protocol::webrtc) fn speaks(&mut self, now: Instant, id: &str, level: u8) {
         let Some(handle) = self.ids.get(id).copied() else { return };
         let Some(member) = self.members.get_mut(&handle) else { return };
@@ -254,7 +255,7 @@ impl Room {
         }
     }
 
-    /// Pins the streams in a window of the room.
+    /// Pins the streams in the window that the page shows.
     pub(super) fn pin_window(&mut self, window: Range<usize>) {
         let streams = self.members.iter().skip(window.start).take(window.len());
         let takes = streams.filter(|(_, member)| member.takes_seat(TrackKind::Video));

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::protocol::RequestEvent;
 
-/// Maximum time that a viewer who can be offered data channels waits for the first tracks. The SDK begins anew after three seconds without a
-/// connection.
+/// Maximum time for which a viewer that can be offered data channels waits for the first tracks. The SDK starts over
+/// after three seconds without a connection.
 const TRACKS_WAIT: Duration = Duration::from_millis(1500);
 
 impl RtcSession {
@@ -40,7 +40,7 @@ impl RtcSession {
         app.unwrap_or(DataSettings::NONE)
     }
 
-    /// True if nothing but data channels is sent; media of a viewer's stream may still begin.
+    /// True if the session carries nothing but data channels so far; media of a viewer's stream may still begin.
     fn has_no_media(&self) -> bool {
         match &self.role {
             Role::Publisher(_) => self.peer.sections().is_empty(),
@@ -80,7 +80,8 @@ impl RtcSession {
         self.events.push_back(Event::Family(FamilyEvent::TellStream { stream, message }));
     }
 
-    /// Delivers a message of another session. A page that is not sent a stream of its room gets no messages of it either.
+    /// Delivers a message of another session. If the page is not sent one of its room's streams, it is not sent that
+    /// stream's messages either.
     pub(super) fn hear(&mut self, ctx: &Context<'_>, data: &StreamData) {
         let is_strange = match &self.role {
             Role::Room(room) => data.stream != self.key.id && !room.has(&data.stream),

@@ -11,7 +11,7 @@ use super::{
 use crate::mail::DataSender;
 
 impl RtcSession {
-    /// Passes ready units and news of the publisher's clocks to the worker.
+    /// Passes units that are ready, and changes of the publisher's clocks, to the worker.
     pub(super) fn take_units(&mut self) {
         let Role::Publisher(ingest) = &mut self.role else { return };
         while let Some((unit, tracks)) = ingest.poll_unit() {

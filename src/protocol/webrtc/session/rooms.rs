@@ -57,7 +57,8 @@ impl RtcSession {
             }
         }
         self.offer_room(ctx);
-        // If streams have places of their own, the page learns of a change after it has answered the offer.
+        // Streams come and go without an offer, so the page is notified of the change here. Otherwise, the page is
+        // notified once it has answered the next offer.
         if let (Role::Room(room), SubtrackNews::Came(_) | SubtrackNews::Left(_)) = (&self.role, news)
             && room.has_seats_alone()
         {
@@ -76,8 +77,8 @@ impl RtcSession {
         Room::new(choice, has_data, limits.unwrap_or(Limits::NONE), self.codecs(ctx))
     }
 
-    /// Turns a viewer of the main track's own stream into one of all its streams, because others have joined. The
-    /// main track's own stream is subscribed to under another handle from here on.
+    /// Turns a viewer of the main track's own stream into a viewer of all its streams, because others have joined. From
+    /// here on, the main track's own stream is subscribed to under another handle.
     pub(super) fn join_room(&mut self, ctx: &Context<'_>, streams: &[StreamKey]) {
         if !matches!(self.role, Role::Viewer(_)) {
             return;
@@ -89,7 +90,8 @@ impl RtcSession {
         let Some((room, handle)) =
             room.of_viewer(&own.id, viewer, *offer, (self.peer.sections(), self.peer.offered_sections()))
         else {
-            // The session ends, and the page plays the stream again.
+            // The session cannot become a room, because the client made the offer. The session ends, and the page plays
+            // the stream again.
             return self.end(ctx, Departure::Clean);
         };
         self.role = Role::Room(Box::new(room));
@@ -128,7 +130,7 @@ impl RtcSession {
             SubscriptionNews::Verdict(Ok(tracks)) => {
                 room.take_tracks(handle, tracks, codecs);
                 let event = match room.viewer(handle).filter(|_| self.connected) {
-                    // The stream continues in sections that the peer knows.
+                    // The stream continues in sections that the peer has accepted before.
                     Some((viewer, _)) => SubscriptionEvent::Select(viewer.selection()),
                     // The stream is paused until the peer has accepted its sections.
                     None => SubscriptionEvent::Pause(true),

@@ -13,8 +13,9 @@ pub(super) fn pong() -> String {
     json!({"command": "pong"}).to_string()
 }
 
-/// Returns the message with the ICE servers. The members of the reference describe one server: a relay, the application's before others,
-/// preferably over TCP because media uses UDP without a relay. `iceServers` lists all, in the form of browsers.
+/// Returns the message with the ICE servers. Ant Media's members have room for one server only: a relay, if possible
+/// the application's, otherwise preferably a relay over TCP, because media uses UDP without a relay. `iceServers` lists
+/// all servers in the format of browsers.
 pub(super) fn ice_servers(settings: &RtcAppSettings, servers: &[IceServer], whom: For) -> String {
     if !servers.iter().all(|server| server.uri == settings.stun) {
         return all_ice_servers(settings, servers);
@@ -221,7 +222,8 @@ pub(super) fn track_list(id: &str, room: &Value) -> String {
     json!({"command": "trackList", "streamId": id, "trackList": list}).to_string()
 }
 
-/// Returns a list of records, each a JSON text within the JSON text.
+/// Returns the message with a list of records. Each record is a string that contains JSON, which pages parse
+/// separately.
 pub(super) fn records(definition: &str, id: &str, records: &Value) -> String {
     let texts = records.as_array().into_iter().flatten().map(|record| Value::from(record.to_string()));
     let mut message = json!({"command": "notification", "definition": definition, "streamId": id});
@@ -300,7 +302,7 @@ pub(super) fn stop(id: &str) -> String {
     json!({"command": "stop", "streamId": id}).to_string()
 }
 
-/// Returns a record as a JSON text within the JSON text, which pages parse a second time.
+/// Returns the message with a record, as a string that contains JSON, which pages parse separately.
 pub(super) fn broadcast_object(id: &str, record: &str) -> String {
     json!({"command": "notification", "definition": "broadcastObject", "streamId": id, "broadcast": record})
         .to_string()

@@ -12,7 +12,7 @@ use crate::mail::{CallEvent, CallNews, Message, NoSubscription};
 use crate::protocol::{Event, FamilyEvent, RequestEvent};
 use crate::types::{SessionRef, StreamKey};
 
-/// A message that one party of a call sends to the other, in the form in which the other's page receives it.
+/// A message from one party of a call to the other, as the other party's page receives it.
 #[derive(Debug)]
 pub(super) struct Relayed {
     pub(super) id: String,

@@ -86,7 +86,7 @@ struct Stream {
     publishes: bool,
     /// True if the session was admitted.
     let_in: bool,
-    /// True if the stream waited for this publisher.
+    /// True if the publisher has returned to its stream, which was kept for it.
     restored: bool,
     /// True if a viewer wants video.
     video: bool,
@@ -120,7 +120,7 @@ struct Socket {
 /// A client's state regarding ICE servers.
 #[derive(Debug)]
 struct IceClient {
-    /// Host name by which the client reaches this server.
+    /// Host name in the client's request to this server.
     host: String,
     /// User name in the client's credentials.
     user: u64,
@@ -166,7 +166,7 @@ impl Socket {
         self.send(if self.was_let_in { all } else { some });
     }
 
-    /// Notes that a session of this socket was admitted.
+    /// Records that a session of this socket was admitted.
     fn let_in(&mut self, ctx: &Context<'_>, at: usize) {
         if let Some(stream) = self.streams.get_mut(at) {
             stream.let_in = true;
@@ -355,8 +355,8 @@ impl Socket {
             FromSession::Soon => self.send(answer::starts_soon(&id)),
             FromSession::Restored => stream.restored = true,
             FromSession::Started => {
-                // The publisher has returned to a stream whose viewers have stayed; pages that know this need not
-                // begin again.
+                // The publisher has returned, and the viewers of its stream have stayed. A page that handles this
+                // message need not start again.
                 let restored = std::mem::take(&mut stream.restored);
                 self.send(answer::started(&id, publishes));
                 restored.then(|| self.send(answer::session_restored(&id)));

@@ -185,8 +185,9 @@ impl Socket {
         }
     }
 
-    /// Pins or unpins the video of a stream. Pages send one of two forms: `id` is the room and `videoTrackId` the stream, or `id` is the stream and
-    /// `videoTrackId` the slot that shows it. The slot is ignored: the command then applies to all rooms that are played.
+    /// Pins or unpins the video of a stream. Pages send one of two forms. In the first, `id` is the room and
+    /// `videoTrackId` is the stream. In the second, `id` is the stream and `videoTrackId` is the slot that shows it;
+    /// the slot is ignored, and the command applies to all rooms that the client plays.
     pub(super) fn pin(&mut self, id: &str, command: &Command) {
         let (track, pins) = (command.text("videoTrackId"), command.flag("enabled"));
         let plays = |stream: &&Stream| !stream.publishes && stream.session.is_some();
