@@ -89,7 +89,7 @@ struct Header {
     message_stream: Option<u32>,
 }
 
-/// Rest of a chunk's data that has not been read.
+/// Part of a chunk's data that has not been read yet.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     /// Index of the chunk stream in the list.
@@ -399,9 +399,9 @@ impl Reader {
 }
 
 impl ChunkStream {
-    /// Applies the header that starts a message. Timestamps wrap. (§5.3.1.2.1 leaves deltas to the chunk stream.) A
-    /// type 3 header adds the timestamp field of the last header once more as a delta, even if that header was of type
-    /// 0 (§5.3.1.2.4).
+    /// Applies the header that starts a message. Timestamps wrap; deltas (§5.3.1.2.1) add up in the chunk stream's
+    /// timestamp. A type 3 header adds the timestamp field of the last header once more as a delta, even if that header
+    /// was of type 0 (§5.3.1.2.4).
     fn begin(&mut self, header: &Header) {
         if let Some(field) = header.field {
             self.field = field;

@@ -1,6 +1,6 @@
-//! The connecting machine, for pushes and pulls.
+//! The client's state machine, for pushes and pulls.
 //!
-//! 1. `OPTIONS`; the machine remembers the methods in `Public`;
+//! 1. `OPTIONS`; the client remembers the methods in `Public`;
 //! 2. a pull: `DESCRIBE` -> [`ClientEvent::Described`], the owner chooses tracks with `setup`; a push: `ANNOUNCE`;
 //! 3. for each track `SETUP`, over UDP or interleaved -> [`ClientEvent::SetUp`]; if the server refuses UDP (461),
 //!    `SETUP` is sent again, interleaved; if it refuses to interleave, the owner may choose again

@@ -1,8 +1,8 @@
 //! Positions of packets in rows and columns.
 //!
-//! Packets are counted from the first packet of the connection, without wrapping. A row is `cols` successive
-//! packets; a column consists of one packet from each of `rows` rows. Rows are numbered in order; column groups are
-//! numbered in order of their matrix, `cols` numbers for each.
+//! Packets are counted from the first packet of the connection, without wrapping. A row is `cols` successive packets; a
+//! column consists of one packet from each of `rows` rows. Rows are numbered in order. Column groups are numbered
+//! matrix by matrix, with `cols` numbers for each matrix.
 
 use crate::filter::Fec;
 use crate::filter::settings::Layout;

@@ -346,8 +346,8 @@ impl FilterReceiver {
         missing.next().filter(|at| missing.next().is_none() && !self.is_old(*at) && *at < self.places.next())
     }
 
-    /// Judges the packets whose last group has ended. Waits for a few more packets first, because parity may arrive
-    /// after packets that were sent later.
+    /// Judges each packet once the last of its groups has ended: if it is still missing, it is lost beyond repair.
+    /// Waits for a few more packets first, because parity may arrive after packets that were sent later.
     fn judge(&mut self) {
         let end = self.places.next().saturating_sub(OVERTAKING);
         if self.fec.arq != ArqLevel::OnRequest || self.judged >= end {
@@ -355,7 +355,8 @@ impl FilterReceiver {
         }
         let floor = self.places.next().saturating_sub(self.window);
         if self.judged < floor {
-            // The rest of a gap that is wider than the window. No packet of the gap can be rebuilt.
+            // These packets are before the window: the gap is wider than the window. No packet of the gap can be
+            // rebuilt.
             self.report(self.judged, floor.saturating_sub(1));
             self.judged = floor;
         }
