@@ -1,4 +1,4 @@
-//! Simulation of two datagram machines, with a link in each direction and a clock.
+//! Simulation of two state machines that exchange datagrams, with a link in each direction and a clock.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub enum Stuck {
         /// Trace up to the stop.
         trace: Trace,
     },
-    /// The machines do something all the time without time passing, or a deadline stays in the past.
+    /// The state machines do something all the time without time passing, or a deadline stays in the past.
     #[error("livelock at {at:?} ({trace})")]
     Livelock {
         /// Time since the start.
@@ -40,7 +40,7 @@ pub enum Stuck {
     },
 }
 
-/// Simulation of the machines `a` and `b` with each other.
+/// Simulation of the state machines `a` and `b` with each other.
 #[derive(Debug)]
 pub struct Pair<A, B> {
     /// Virtual time.

@@ -1,4 +1,4 @@
-//! Simulation of two stream machines, with the connection between them.
+//! Simulation of two state machines that exchange byte streams, with the connection between them.
 
 use std::time::{Duration, Instant};
 

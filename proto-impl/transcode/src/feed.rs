@@ -117,7 +117,8 @@ impl Feed {
         }
     }
 
-    /// Returns whether the feed can continue although the track has this state now.
+    /// Returns whether the feed can continue with this state of the track, that is, whether the configuration is the
+    /// same.
     pub(crate) fn fits(&mut self, track: &Track) -> bool {
         if self.epoch != track.epoch && self.config == track.config {
             self.epoch = track.epoch;

@@ -15,8 +15,7 @@ const SUSPECTS_MAX: u8 = 8;
 const WARM_UP_WINDOWS: u8 = 4;
 /// If a drift is found after this many windows, the track may have drifted since its start.
 const FROM_START_WINDOWS: RangeInclusive<u8> = 2..=24;
-/// If a lead changes by at most this fraction of a window, the change may be jitter of the network. As a
-/// divisor.
+/// If a lead changes by at most the length of a window divided by this, the change may be jitter of the network.
 const UNEVEN_DIVISOR: i64 = 100;
 /// Number of windows needed to distinguish a drift since the start from jitter.
 const LINE_WINDOWS: u8 = 4;
@@ -51,7 +50,7 @@ struct Reports {
     since: i64,
     /// Sum of the movements that were made to follow the reports.
     moved: i64,
-    /// Current distance from the position in the reports.
+    /// Current distance of the track from its position according to the reports.
     off: i64,
     /// True if the track was moved to its position according to the reports.
     aligned: bool,

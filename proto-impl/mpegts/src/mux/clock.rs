@@ -123,7 +123,7 @@ impl Clock {
         marks
     }
 
-    /// Returns the largest PCR allowed before a unit.
+    /// Returns the largest PCR allowed before a unit: the unit's DTS minus the lead, but at most `floor`.
     fn target(&self, dts: u64, floor: Option<u64>) -> u64 {
         let led = dts.wrapping_sub(self.lead) & CLOCK_MASK;
         floor.filter(|floor| signed(*floor, led) > 0).unwrap_or(led)
