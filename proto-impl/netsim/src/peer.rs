@@ -51,12 +51,12 @@ pub trait StreamPeer {
     /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// True if the machine accepts bytes now. Otherwise the bytes stay in the link, and its window fills up.
+    /// True if the state machine accepts bytes now. Otherwise the bytes stay in the link, and its window fills up.
     fn wants_bytes(&self) -> bool {
         true
     }
 
-    /// True if the machine closes its direction once all its bytes are sent.
+    /// True if the state machine closes its direction once all its bytes are sent.
     fn is_closing(&self) -> bool {
         false
     }

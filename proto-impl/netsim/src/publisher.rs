@@ -155,7 +155,7 @@ impl Publisher {
         Self { faults: faults.to_vec(), ..Self::clean() }
     }
 
-    /// Creates a publisher whose faults are drawn from a seed. They are far enough apart to be judged separately.
+    /// Creates a publisher whose faults are drawn from a seed. The faults are far enough apart to be judged separately.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let mut random = Random::new(seed);

@@ -59,7 +59,7 @@ pub enum DropReason {
 const STRAYS_MAX: u32 = 16;
 /// The first bit of a control packet (draft-sharabayko-srt-01 §3.2).
 const CONTROL: u16 = 0x8000;
-/// Time for which stray shutdowns are remembered after the last one.
+/// Time after an address's last shutdown for an unknown socket until its count of such shutdowns begins anew.
 const STRAYS_REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The state of an address that has connections.

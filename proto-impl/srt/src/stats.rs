@@ -1,7 +1,7 @@
 //! Figures of a connection, with the names of libsrt (`docs/API/statistics.md`) in snake case: counters since the
 //! start, and current values.
 
-/// Snapshot of a connection's figures.
+/// Snapshot of a connection's statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stats {
     /// Data packets sent, retransmissions included.

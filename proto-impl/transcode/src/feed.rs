@@ -60,7 +60,7 @@ struct Clock {
     stretches: bool,
     /// Number of consecutive units that were off by more than [`LOST_MIN`] in the same direction.
     strays: u32,
-    /// True if those units were late; otherwise they were early.
+    /// True if the units counted in `strays` were late, false if they were early.
     strays_late: bool,
 }
 

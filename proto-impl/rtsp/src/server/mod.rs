@@ -144,7 +144,7 @@ impl Server {
     }
 
     /// Appends all queued output to `out`. Returns true if there was any. The output consists of whole messages and
-    /// frames. The owner may write it between two of its own frames, but not into one.
+    /// frames. The owner may write it between two frames that the owner writes itself, but not inside one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;

@@ -325,7 +325,7 @@ impl Connection {
         }
     }
 
-    /// Returns the current figures, or the last ones if the connection has ended.
+    /// Returns the current statistics, or the last ones if the connection has ended.
     #[must_use]
     pub fn stats(&self) -> Stats {
         match &self.state {

@@ -95,8 +95,8 @@ impl Matrix {
         self.column_of(at).filter(|number| self.column_end(*number) == at)
     }
 
-    /// Returns the last packet of the group that ends last: the packet's column group, or its row if there are no
-    /// columns.
+    /// Of the groups that a packet belongs to, returns the last packet of the one that ends last: the column group, or
+    /// the row if there are no columns.
     pub(super) fn last_end(&self, at: u64) -> u64 {
         match self.column_of(at) {
             Some(number) => self.column_end(number),
