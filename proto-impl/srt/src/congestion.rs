@@ -127,8 +127,8 @@ struct Round {
     delay_us: Option<u32>,
     delays: u32,
     longest_us: u32,
-    /// True if an acknowledgement covered a retransmitted packet. It then also covers packets that the peer had held
-    /// back until that one arrived.
+    /// True if an acknowledgement covered a retransmitted packet. Such an acknowledgement does not show the rate of the
+    /// path, because it also covers packets that the peer had held back until the retransmitted one arrived.
     is_mended: bool,
     /// Time in this round during which packets waited for their pace.
     waited_us: i64,

@@ -31,7 +31,7 @@ pub(super) struct Clock {
     /// Latest PCR written.
     last: Option<u64>,
     lead: u64,
-    /// DTS of the last unit in the stream that carries the clock, and its distance from the DTS before.
+    /// DTS of the last unit in the stream that carries the clock, and its distance from the previous DTS.
     beat: Option<(u64, u64)>,
 }
 

@@ -54,8 +54,8 @@ impl Tsbpd {
         moment_us.saturating_add(self.latency_us).saturating_add(self.drift_us)
     }
 
-    /// Handles the timestamp of an ACKACK as a sample of the drift of the peer's clock relative to ours. The
-    /// change of the round trip is subtracted.
+    /// Handles the timestamp of an ACKACK as a sample of the drift of the peer's clock relative to ours. The change of
+    /// the path's delay, half of the change of the round trip, is subtracted.
     pub(crate) fn sample_drift(&mut self, now_us: i64, timestamp: u32, rtt_us: u32) {
         let first = *self.first_rtt_us.get_or_insert(rtt_us);
         let path_us = (i64::from(rtt_us) - i64::from(first)) / 2;

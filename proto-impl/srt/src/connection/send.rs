@@ -309,8 +309,8 @@ impl Link {
         let Some((seq, entry)) = self.sending.buffer.next_new() else { return false };
         entry.key = key;
         if is_paced {
-            // The receiver plays the packet at a fixed time after its timestamp. The time it has waited for its pace
-            // must not make it late.
+            // The receiver delivers a packet at a fixed time after its timestamp. A paced packet gets its timestamp
+            // only now, so that the time it has waited does not make it late.
             entry.timestamp = stamp(now_us);
         }
         let head = DataHead {

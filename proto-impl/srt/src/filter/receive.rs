@@ -355,7 +355,7 @@ impl FilterReceiver {
         }
         let floor = self.places.next().saturating_sub(self.window);
         if self.judged < floor {
-            // These packets are before the window: the gap is wider than the window. No packet of the gap can be
+            // The gap is wider than the window, and these packets are before the window. No packet of the gap can be
             // rebuilt.
             self.report(self.judged, floor.saturating_sub(1));
             self.judged = floor;
