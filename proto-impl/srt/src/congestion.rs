@@ -353,7 +353,7 @@ impl Congestion {
         let taken = (self.carried().saturating_mul(TAKEN_PERCENT) / 100).max(LIMIT_MIN);
         self.limit = Some(self.limit.map_or(taken, |limit| limit.min(taken)));
         self.drain = Some(Drain { since_us: now_us, queue_us, halvings: 0 });
-        // A new limit counts as having held back packets just now, so that it is kept for at least [`RELEASE_US`].
+        // A new limit counts as having held back packets just now, so that it is kept for at least `RELEASE_US`.
         self.waited_us = now_us;
     }
 

@@ -486,8 +486,8 @@ impl Data {
     }
 }
 
-/// Splits `length` bytes off the front of the block, or of a new block if it has too little room. So the split cannot
-/// panic.
+/// Splits `length` bytes off the front of the block. A block with too little room is replaced by a new one first, so
+/// that the split cannot panic.
 fn take_place(block: &mut BytesMut, length: usize) -> BytesMut {
     if block.capacity() < length {
         *block = BytesMut::with_capacity(BLOCK_BYTES.max(length));

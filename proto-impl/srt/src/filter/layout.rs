@@ -49,8 +49,8 @@ impl Matrix {
         at / self.cols
     }
 
-    /// Returns the column group of a packet. `None` if the column has not begun at this packet, or if the filter
-    /// has no columns.
+    /// Returns the column group of a packet. `None` if the packet comes before the first group of its column, or if the
+    /// filter has no columns.
     pub(super) const fn column_of(&self, at: u64) -> Option<u64> {
         if !self.has_columns {
             return None;

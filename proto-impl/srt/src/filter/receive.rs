@@ -20,9 +20,9 @@ const ROWS: u64 = 4;
 /// Number of packets that may arrive before a group's parity although they were sent after it. Only after that many
 /// packets are the group's missing packets reported.
 const OVERTAKING: u64 = 3;
-/// Parity may be ahead of the newest data packet by the window, and by at least this number of packets; parity further
-/// ahead is refused. The minimum is needed because the window of a small matrix is shorter than an ordinary burst of
-/// losses.
+/// Parity may be ahead of the newest data packet by the size of the window, or by this number of packets if it is
+/// larger. Parity further ahead is refused. The minimum is needed because the window of a small matrix is shorter than
+/// an ordinary burst of losses.
 const LEAD_MIN: u64 = 96;
 /// Number of cleared XOR buffers kept for later groups.
 const SPARE_MAX: usize = 8;
