@@ -189,8 +189,8 @@ impl Publisher {
         Self { seed, bits, start, tracks, offsets, delays, jitter, faults, seconds: 130, ..Self::clean() }
     }
 
-    /// Returns the timestamp of a track at a true time. Also returns whether it is an outlier, that is, the first
-    /// timestamp after `previous` that an outlier fault affects.
+    /// Returns the timestamp of a track at a true time, that is, by a clock without faults. Also returns whether it is
+    /// an outlier: the first timestamp after `previous` that an outlier fault affects.
     #[must_use]
     pub fn stamp(&self, track: usize, sampled: i64, previous: i64) -> (u64, bool) {
         let ran = self.running(track, sampled);

@@ -56,7 +56,7 @@ struct Clock {
     frames: i64,
     /// Mean lateness of units in ticks, multiplied by `DRIFT_UNITS`. Positive if samples are missing.
     drift: i64,
-    /// True if stretching is reducing the distance.
+    /// True while samples are stretched to reduce the mean lateness.
     stretches: bool,
     /// Number of consecutive units that were off by more than [`LOST_MIN`] in the same direction.
     strays: u32,
