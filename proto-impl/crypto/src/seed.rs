@@ -7,13 +7,13 @@ use crate::hmac_sha256;
 #[error("the operating system gave no randomness")]
 pub struct NoEntropy;
 
-/// Seed of 32 bytes from which a machine draws all its random values.
+/// Seed of 32 bytes from which a protocol's state machine draws all its random values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
 impl Seed {
     /// Draws a seed from the randomness of the operating system. A program does this once, when it starts, and derives
-    /// a seed for each machine with [`Seed::derive`].
+    /// a seed for each state machine with [`Seed::derive`].
     ///
     /// # Errors
     /// Returns an error if the system has no randomness.

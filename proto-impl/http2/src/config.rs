@@ -28,7 +28,7 @@ pub struct Config {
     pub connection_window: u32,
     /// If at least this number of bytes is waiting for the transport, no DATA frames are made.
     pub send_ahead_bytes: usize,
-    /// While more of a response body is waiting, one [`crate::Event::Sent`] is returned for each this many bytes.
+    /// Number of sent body bytes after which a [`crate::Event::Sent`] is returned, while more of the body is waiting.
     pub sent_step_bytes: usize,
 }
 

@@ -5,7 +5,8 @@ use bytes::Bytes;
 
 use crate::TrackId;
 
-/// Data of a track at a single decode time, immutable once it is in a ring. Its payload depends on the codec:
+/// Data of a track at a single decode time. It is immutable once it is in the ring of its stream. The payload depends
+/// on the codec:
 ///
 /// * H.264, H.265: NAL units with 4-byte lengths, of which at least one is a slice of a picture. Parameter sets, SEI
 ///   and delimiters may be among them, as the source sent them.

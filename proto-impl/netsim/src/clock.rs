@@ -23,7 +23,7 @@ impl Clock {
         Self { base: Instant::now(), elapsed: Duration::ZERO }
     }
 
-    /// Current instant, to be passed to machines.
+    /// Current instant, to be passed to the simulated state machines.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.base + self.elapsed

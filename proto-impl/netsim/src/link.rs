@@ -193,8 +193,8 @@ impl Link {
         self
     }
 
-    /// Sets the average share of lost datagrams. They are lost in bursts of five on average (Gilbert model in whose bad
-    /// state all datagrams are lost).
+    /// Sets the average share of lost datagrams. They are lost in bursts of five on average (Gilbert model; in its bad
+    /// state, all datagrams are lost).
     #[must_use]
     pub const fn burst_loss(mut self, probability: f64) -> Self {
         self.chance.burst_loss = probability;

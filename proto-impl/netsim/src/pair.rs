@@ -1,4 +1,4 @@
-//! Simulation of two datagram machines, with a link in each direction and a clock.
+//! Simulation of two state machines that exchange datagrams, with a link in each direction and a clock.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub enum Stuck {
         /// Trace up to the stop.
         trace: Trace,
     },
-    /// The machines do something all the time without time passing, or a deadline stays in the past.
+    /// The state machines do something all the time without time passing, or a deadline stays in the past.
     #[error("livelock at {at:?} ({trace})")]
     Livelock {
         /// Time since the start.
@@ -40,14 +40,14 @@ pub enum Stuck {
     },
 }
 
-/// Simulation of the machines `a` and `b` with each other.
+/// Simulation of the state machines `a` and `b` with each other.
 #[derive(Debug)]
 pub struct Pair<A, B> {
     /// Virtual time.
     pub clock: Clock,
-    /// The first machine.
+    /// The first state machine.
     pub a: A,
-    /// The second machine.
+    /// The second state machine.
     pub b: B,
     /// The link from `a` to `b`.
     pub a_to_b: Link,
@@ -59,8 +59,7 @@ pub struct Pair<A, B> {
 }
 
 impl<A: Peer, B: Peer> Pair<A, B> {
-    /// Connects both machines over perfect links. The machines must have been created with the current time of
-    /// `clock`.
+    /// Connects both state machines over perfect links. They must have been created with the current time of `clock`.
     pub fn new(seed: u64, clock: Clock, a: A, b: B) -> Self {
         let seeds = Seed::from_number(seed);
         let (a_to_b, b_to_a) = (Link::new(&seeds.derive("a to b", 0)), Link::new(&seeds.derive("b to a", 0)));
@@ -120,7 +119,7 @@ impl<A: Peer, B: Peer> Pair<A, B> {
         self.trace
     }
 
-    /// Lets both machines send, receive and handle deadlines at the current instant. Returns false if there was
+    /// Lets both state machines send, receive and handle deadlines at the current instant. Returns false if there was
     /// nothing to do.
     fn round(&mut self) -> bool {
         let (now, at) = (self.clock.now(), self.clock.elapsed());
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
     use crate::{ms, secs};
 
-    /// A machine that sends a counter repeatedly, by a timer, until the counter is echoed.
+    /// A state machine that sends a counter repeatedly, by a timer, until the counter is echoed.
     struct Pinger {
         next: u32,
         send: bool,

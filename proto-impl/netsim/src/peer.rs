@@ -1,12 +1,12 @@
-//! The traits by which simulations drive a machine. There are no other such traits in the tree, and these are only
-//! for tests.
+//! The traits by which simulations drive a protocol's state machine. They are only for tests: no other code of the tree
+//! has traits for state machines.
 
 use std::time::Instant;
 
 use bytes::Bytes;
 use wire::SendQueue;
 
-/// Input of a datagram machine.
+/// Input of a state machine that exchanges datagrams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// A datagram arrived.
@@ -15,8 +15,8 @@ pub enum Input {
     Timeout,
 }
 
-/// A machine that sends and receives datagrams. The implementation in a test must poll the machine's events inside
-/// `handle`.
+/// A state machine that sends and receives datagrams. The implementation in a test must poll the events of the state
+/// machine inside `handle`.
 pub trait Peer {
     /// Handles an input.
     fn handle(&mut self, now: Instant, input: Input);
@@ -26,7 +26,7 @@ pub trait Peer {
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// Input of a stream machine.
+/// Input of a state machine that reads and writes a byte stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamInput {
     /// Bytes arrived, split anywhere.
@@ -41,8 +41,8 @@ pub enum StreamInput {
     Timeout,
 }
 
-/// A machine that sends and receives a byte stream. Every machine needs the first three methods; the others have
-/// defaults.
+/// A state machine that sends and receives a byte stream. Every implementation needs the first three methods; the
+/// others have defaults.
 pub trait StreamPeer {
     /// Handles an input.
     fn handle(&mut self, now: Instant, input: StreamInput);
@@ -51,12 +51,12 @@ pub trait StreamPeer {
     /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// True if the machine accepts bytes now. Otherwise the bytes stay in the link, and its window fills up.
+    /// True if the state machine accepts bytes now. Otherwise the bytes stay in the link, and its window fills up.
     fn wants_bytes(&self) -> bool {
         true
     }
 
-    /// True if the machine closes its direction once all its bytes are sent.
+    /// True if the state machine closes its direction once all its bytes are sent.
     fn is_closing(&self) -> bool {
         false
     }

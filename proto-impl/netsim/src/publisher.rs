@@ -155,7 +155,7 @@ impl Publisher {
         Self { faults: faults.to_vec(), ..Self::clean() }
     }
 
-    /// Creates a publisher whose faults are drawn from a seed. They are far enough apart to be judged separately.
+    /// Creates a publisher whose faults are drawn from a seed. The faults are far enough apart to be judged separately.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let mut random = Random::new(seed);
@@ -189,8 +189,8 @@ impl Publisher {
         Self { seed, bits, start, tracks, offsets, delays, jitter, faults, seconds: 130, ..Self::clean() }
     }
 
-    /// Returns the timestamp of a track at a true time. Also returns whether it is an outlier, that is, the first
-    /// timestamp after `previous` that an outlier fault affects.
+    /// Returns the timestamp of a track at a true time, that is, by a clock without faults. Also returns whether it is
+    /// an outlier: the first timestamp after `previous` that an outlier fault affects.
     #[must_use]
     pub fn stamp(&self, track: usize, sampled: i64, previous: i64) -> (u64, bool) {
         let ran = self.running(track, sampled);

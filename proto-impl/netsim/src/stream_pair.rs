@@ -1,4 +1,4 @@
-//! Simulation of two stream machines, with the connection between them.
+//! Simulation of two state machines that exchange byte streams, with the connection between them.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use wire::{Gather, SendQueue};
 use crate::pair::{FRUITLESS_MAX, ROUNDS_MAX};
 use crate::{Clock, StreamDelivery, StreamInput, StreamLink, StreamPeer, Stuck, Trace};
 
-/// Maximum number of pieces delivered to a machine before it may answer. Real event loops read in batches, too.
+/// Maximum number of pieces delivered to a state machine before it may answer. Real event loops read in batches, too.
 const BATCH: usize = 64;
 
 /// Simulation of `a` and `b` over a connection of two [`StreamLink`]s.
@@ -16,9 +16,9 @@ const BATCH: usize = 64;
 pub struct StreamPair<A, B> {
     /// Virtual time.
     pub clock: Clock,
-    /// The first machine.
+    /// The first state machine.
     pub a: A,
-    /// The second machine.
+    /// The second state machine.
     pub b: B,
     /// The link from `a` to `b`.
     pub a_to_b: StreamLink,
@@ -32,7 +32,7 @@ pub struct StreamPair<A, B> {
 }
 
 impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
-    /// Connects both machines over a perfect connection. The machines must have been created with the current time of
+    /// Connects both state machines over a perfect connection. They must have been created with the current time of
     /// `clock`.
     pub fn new(seed: u64, clock: Clock, a: A, b: B) -> Self {
         let seeds = Seed::from_number(seed);
@@ -159,8 +159,8 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
     }
 }
 
-/// Moves bytes from the machine into the connection as far as the window allows. If the machine is closing, the FIN
-/// follows.
+/// Moves bytes from the state machine into the connection as far as the window allows. If the state machine is closing,
+/// the FIN follows.
 fn write(from: &mut impl StreamPeer, queue: &mut SendQueue, link: &mut StreamLink, now: Instant) -> bool {
     from.poll_transmit(now, queue);
     let mut taken = 0;
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
     use crate::{Cut, ms, secs};
 
-    /// A machine that sends a body and then closes. It also receives a body for as long as it accepts bytes.
+    /// A state machine that sends a body and then closes. It also receives a body for as long as it accepts bytes.
     #[derive(Default)]
     struct Copier {
         give: Vec<u8>,

@@ -88,7 +88,7 @@ impl App {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => return connection.is_over = true,
             };
-            // After an error, the machine reports `Closed`, which is handled below.
+            // After an error, the state machine reports `Closed`, which is handled below.
             let _ = connection.machine.handle_bytes(now, bytes);
             self.drain(now, id);
         }

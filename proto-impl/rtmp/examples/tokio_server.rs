@@ -203,7 +203,7 @@ async fn serve(session: &mut Session, mut socket: TcpStream) -> std::io::Result<
         tokio::select! {
             length = socket.read(&mut buffer) => match length? {
                 0 => return Ok(()),
-                // After an error, the machine reports `Closed`, which is handled above.
+                // After an error, the state machine reports `Closed`, which is handled above.
                 length => drop(session.machine.handle_bytes(Instant::now(), buffer.get(..length).unwrap_or_default())),
             },
             message = next(&mut session.player) => session.play(Instant::now(), message),

@@ -1,4 +1,4 @@
-//! Limits and timeouts of the machines.
+//! Limits and timeouts of a server and of a client.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
 pub struct Config {
     /// Maximum time from the start of the connection to the end of its handshake.
     pub handshake_timeout: Duration,
-    /// Maximum time without a publish, a play, or a request for one that waits for the owner.
+    /// Maximum time in which the peer neither publishes nor plays, nor has a request for either that waits for the
+    /// owner.
     pub command_timeout: Duration,
     /// Longest time from an accepted publish to its first media message.
     pub first_media_timeout: Duration,

@@ -1,6 +1,6 @@
 //! Errors. Each of them ends the connection.
 
-/// The reason a machine failed. Every variant is fatal.
+/// The reason a connection failed. Every variant ends the connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,12 +1,12 @@
-//! Events and requests of a server for its owner, and the values of the owner's answers.
+//! Events that a server reports to its owner, and the types of the owner's answers.
 
 use std::borrow::Cow;
 
 use crate::key::{self, KeyError};
 use crate::{Error, FourCcs, MediaMessage, Target};
 
-/// An event of a [`crate::Server`]. `Connect`, `Publish` and `Play` are requests: the machine processes no further
-/// input until the owner accepts or rejects the request.
+/// An event of a [`crate::Server`]. `Connect`, `Publish` and `Play` are requests: the server processes no further input
+/// until the owner accepts or rejects the request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// The peer requests to connect to an application.
@@ -15,7 +15,7 @@ pub enum Event {
     Publish(PublishRequest),
     /// The peer requests to play.
     Play(PlayRequest),
-    /// The machine refused a request itself, because the message stream is busy or does not exist.
+    /// The server refused a request without asking the owner, because the message stream is busy or does not exist.
     Refused {
         /// The refused request.
         verb: Verb,
@@ -229,19 +229,20 @@ pub struct Rejection {
     pub close: bool,
 }
 
-/// A timer of a machine.
+/// A timer of a server or a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Timer {
-    /// End of the handshake.
+    /// Deadline of the end of the handshake.
     #[error("the handshake took too long")]
     Handshake,
-    /// Next publish or play. In a client: the server's acceptance.
+    /// Deadline of the next publish or play; in a client, deadline of the server's acceptance.
     #[error("no request or no answer to one came in time")]
     Command,
-    /// Next media message of the publisher.
+    /// Deadline of the publisher's next media message.
     #[error("the publisher sent no media")]
     Publisher,
-    /// Next media message to the player, or next byte from the player. In a client that plays: the next media message.
+    /// Deadline of the next media message to the player or the next byte from the player; in a client that plays,
+    /// deadline of the next media message.
     #[error("the player was silent")]
     Player,
 }
@@ -275,7 +276,7 @@ pub enum CloseReason {
 pub struct Stats {
     /// Bytes received.
     pub bytes_received: u64,
-    /// Bytes written by the machine; the owner counts the media it writes itself.
+    /// Bytes queued by this crate; the owner counts the media it writes itself.
     pub bytes_sent: u64,
     /// Complete messages received.
     pub messages_received: u64,

@@ -36,6 +36,6 @@ pub use key::Target;
 pub use message::{MediaKind, MediaMessage};
 pub use server::Server;
 
-/// Chunk size that both machines announce and use, as SRS does. A second of audio, or nearly every inter frame, fits
-/// one chunk.
+/// Chunk size that client and server announce and use, as SRS does. A second of audio, or nearly every inter frame,
+/// fits one chunk.
 pub const CHUNK_SIZE_OUT: usize = 60_000;

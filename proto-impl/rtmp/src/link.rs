@@ -1,5 +1,5 @@
-//! The layer below commands, shared by both machines: chunks in both directions, control messages (§5.4), user control
-//! (§7.1.7), acknowledgements, and limits on the rate of messages.
+//! The layer below commands, shared by client and server: chunks in both directions, control messages (§5.4), user
+//! control (§7.1.7), acknowledgements, and limits on the rate of messages.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Test helpers: a peer that sends raw bytes, a server whose owner accepts or rejects requests, and a pump
-//! between two machines.
+//! Test helpers: a peer that sends raw bytes, a server whose owner accepts or rejects requests, and a pump between a
+//! client and a server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use wire::{Reader, SendQueue, Writer};
 use crate::chunk::{self, Message, MessageHead};
 use crate::{Client, ClientEvent, Config, Event, MediaKind, MediaMessage, PlayTracks, Server};
 
-/// An arbitrary start time. Machines only use time differences.
+/// An arbitrary start time. Clients and servers only use time differences.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()

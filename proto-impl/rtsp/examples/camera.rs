@@ -112,7 +112,7 @@ impl Encoder {
     }
 }
 
-/// A player: its machine, the feed of pictures while it plays, and the numbers of its packets.
+/// A player: its state machine, the feed of pictures while it plays, and the numbers of its RTP packets.
 struct Session {
     machine: Server,
     camera: Arc<Camera>,
@@ -200,7 +200,7 @@ impl Session {
             let now = Instant::now();
             match read {
                 Ok(0) => self.machine.close(now, CloseReason::PeerClosed),
-                // After an error, the machine reports `Closed`, which is handled below.
+                // After an error, the state machine reports `Closed`, which is handled below.
                 Ok(length) => drop(self.machine.handle_bytes(now, buffer.get(..length).unwrap_or_default())),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! Limits and timeouts of the machines.
+//! Limits and timeouts of a server and of a client.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub struct Config {
     pub realm: String,
     /// True if challenges offer Basic, for which clients send the password itself.
     pub allows_basic: bool,
-    /// Maximum time without a session, from the start of the connection or the end of the last session. Time in which
-    /// the owner decides does not count. Requests do not extend it.
+    /// Maximum time without a session, from the start of the connection or the end of the last session. The time does
+    /// not run while the owner decides about a request. Requests do not extend it.
     pub request_timeout: Duration,
     /// A session ends after this time without a request, a frame, or a call of [`crate::Server::keep_alive`]. Clients
     /// are informed of it in whole seconds (RFC 2326 §12.37).
@@ -26,7 +26,7 @@ pub struct Config {
     pub requests_per_second_max: u32,
     /// Maximum number of requests that have credentials and are nevertheless answered with a challenge.
     pub authentications_max: u32,
-    /// Maximum number of misplaced messages per minute.
+    /// Maximum number of misplaced messages, such as responses that no request asked for, per minute.
     pub bad_messages_max: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Status;
 
-/// The reason a machine failed. Every variant is fatal.
+/// The reason a connection failed. Every variant ends the connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -68,7 +68,7 @@ pub enum Violation {
     Transport,
 }
 
-/// A limit of [`crate::limits`] or of a machine's configuration.
+/// A limit of [`crate::limits`] or of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {

@@ -1,4 +1,4 @@
-//! Events and requests of a machine for its owner, and the values of the owner's answers.
+//! Events that a server or a client reports to its owner, and the types of the owner's answers.
 
 use bytes::Bytes;
 use sdp::Description;
@@ -6,7 +6,7 @@ use sdp::Description;
 use crate::auth::Authorization;
 use crate::{Error, Mode, Status, Target, Transport};
 
-/// An event of a [`crate::Server`]. `Describe`, `Announce`, `Setup`, `Play` and `Record` are requests: the machine
+/// An event of a [`crate::Server`]. `Describe`, `Announce`, `Setup`, `Play` and `Record` are requests: the server
 /// processes no further input until the owner accepts, rejects or challenges the request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -20,9 +20,9 @@ pub enum Event {
     Play,
     /// The peer requests to send media.
     Record,
-    /// The peer, a player or a publisher, pauses. The machine has already answered the request.
+    /// The peer, a player or a publisher, pauses. The server has already answered the request.
     Pause,
-    /// The peer ended the session. The machine has already answered the request. The connection may begin another
+    /// The peer ended the session. The server has already answered the request. The connection may begin another
     /// session.
     Teardown,
     /// An interleaved packet was received.
@@ -93,7 +93,7 @@ pub struct RtpInfo {
 /// An event of a [`crate::Client`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
-    /// The server described the stream to play. The machine waits for [`crate::Client::setup`].
+    /// The server described the stream to play. The client waits for [`crate::Client::setup`].
     Described(Description),
     /// A track was set up with the transport that the server chose.
     SetUp {
@@ -162,19 +162,19 @@ impl TrackSetup {
     }
 }
 
-/// A timer of a machine.
+/// A timer of a server or a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Timer {
-    /// Next request that leads to a session; in a client, the answer to a request.
+    /// Deadline of the next request that leads to a session; in a client, deadline of the answer to a request.
     #[error("no request or no answer to one came in time")]
     Request,
     /// Deadline of the session's next keep-alive.
     #[error("the session was silent")]
     Session,
-    /// Next packet, in a playing client.
+    /// Deadline of the next packet, in a playing client.
     #[error("no media came")]
     Media,
-    /// Next keep-alive that the client sends.
+    /// Time of the next keep-alive that the client sends.
     #[error("a keep-alive is due")]
     KeepAlive,
 }
@@ -211,7 +211,7 @@ pub enum CloseReason {
 pub struct Stats {
     /// Bytes received.
     pub bytes_received: u64,
-    /// Bytes written by the machine; the owner counts the frames it writes itself.
+    /// Bytes queued by this crate; the owner counts the frames it writes itself.
     pub bytes_sent: u64,
     /// Requests and responses received.
     pub messages_received: u64,

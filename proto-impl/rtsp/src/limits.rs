@@ -24,5 +24,5 @@ pub const CHALLENGES_MAX: usize = 8;
 pub const VIA_MAX: usize = 64;
 /// Maximum number of tracks of a session; interleaving has channels for 128.
 pub const TRACKS_MAX: usize = 64;
-/// Maximum number of bytes between two frames or messages that are not part of any.
+/// Maximum number of successive bytes that belong to no frame and no message.
 pub const STRAY_BYTES_MAX: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! The connection layer shared by both machines: reads and counts messages and frames, and queues output.
+//! The connection layer shared by server and client: reads and counts messages and frames, and queues output.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Test helpers: a start time, messages of clients and cameras, and a line between two machines.
+//! Test helpers: a start time, messages of clients and cameras, and a line between a client and a server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use wire::SendQueue;
 
 use crate::{Client, ClientEvent, Config, Event, Lower, Ports, RtpInfo, Server, Status, Transport};
 
-/// An arbitrary start time. Machines only use time differences.
+/// An arbitrary start time. Clients and servers only use time differences.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()
@@ -31,7 +31,7 @@ pub(crate) const ANNOUNCED: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=No Name
     a=fmtp:97 profile-level-id=1;mode=AAC-hbr;sizelength=13;indexlength=3;indexdeltalength=3; config=1210\r\n\
     a=control:streamid=1\r\n";
 
-/// A server machine and its owner, who decides about requests.
+/// A server and its owner, who decides about requests.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) now: Instant,

@@ -173,8 +173,8 @@ fn names_track(component: &str) -> bool {
     name.len() < component.len() && ["trackid=", "streamid=", "stream=", "track=", "track"].iter().any(is)
 }
 
-/// True if a request's URL matches a control attribute: it equals the attribute or ends with it, before or
-/// after the query.
+/// True if a request's URL matches a control attribute: the URL, or its part before the query, equals the attribute or
+/// ends with it.
 #[must_use]
 pub(crate) fn ends_with_control(uri: &str, control: &str) -> bool {
     let control = control.trim_matches('/');

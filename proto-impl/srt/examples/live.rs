@@ -1,4 +1,4 @@
-//! Runs the SRT machine over a real socket, for tests with other implementations:
+//! Runs an SRT connection of this crate over a real UDP socket, for tests with other implementations:
 //!
 //! ```text
 //! live send|recv --mode caller|listener ADDRESS [--streamid S] [--passphrase P] [--pbkeylen 16|24|32] [--latency MS] \
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `send` reads standard input and sends messages of 1316 bytes; `recv` writes received payload to standard output. The
-//! program ends after one connection. Figures are written to standard error.
+//! program ends after one connection. The connection's statistics are written to standard error.
 
 #![allow(
     clippy::disallowed_types,

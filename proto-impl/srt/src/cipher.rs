@@ -257,7 +257,8 @@ impl SessionKeys {
         KeyMaterial::read(body).is_ok_and(|km| self.is_foreign(&km)) && !self.has_derived(now)
     }
 
-    /// True if opening this key material requires another wrapping key than the one that is known.
+    /// True if a new wrapping key must be derived to open this key material, because its salt or its key length differs
+    /// from those of the known wrapping key.
     fn is_foreign(&self, km: &KeyMaterial<'_>) -> bool {
         *km.salt() != self.receive.salt || km.key_length() != self.length
     }

@@ -1,6 +1,6 @@
-//! Live congestion control. Estimates from acknowledgements how much a narrow path carries, and slows down
-//! before the queues of the path overflow. (The one of libsrt, draft-sharabayko-srt-01 §5.1, sends at the
-//! rate of its input, regardless of what arrives.)
+//! Live congestion control. Estimates from acknowledgements how much a narrow path carries, and slows down before the
+//! queues of the path overflow. (libsrt's live congestion control, draft-sharabayko-srt-01 §5.1, sends at the rate of
+//! its input, regardless of what arrives.)
 //!
 //! Time is divided into rounds of a round trip, but of at least [`ROUND_MIN_US`]. A round measures:
 //!
@@ -127,8 +127,8 @@ struct Round {
     delay_us: Option<u32>,
     delays: u32,
     longest_us: u32,
-    /// True if an acknowledgement covered a retransmitted packet. It then also covers packets that the peer had held
-    /// back until that one arrived.
+    /// True if an acknowledgement covered a retransmitted packet. Such an acknowledgement does not show the rate of the
+    /// path, because it also covers packets that the peer had held back until the retransmitted one arrived.
     is_mended: bool,
     /// Time in this round during which packets waited for their pace.
     waited_us: i64,
@@ -256,7 +256,7 @@ impl Congestion {
         *lost = lost.saturating_add(u64::from(packets));
     }
 
-    /// Handles an acknowledgement of the peer. A light one has no `figures`.
+    /// Handles an acknowledgement of the peer. `figures` is `None` for a light acknowledgement.
     #[inline]
     pub(crate) fn acked(&mut self, now_us: i64, acked: &Acked, figures: Option<AckFigures>) {
         let round = &mut self.round;
@@ -293,8 +293,8 @@ impl Congestion {
             self.waited_us = now_us;
         }
         let (queue, peak) = self.queue_of(now_us, &round, rtt_us);
-        // Only packets that wait for a lost one are acknowledged late; all others are acknowledged right after the
-        // burst.
+        // A burst overflowed a queue if losses come with late acknowledgements: only packets that wait for a lost one
+        // are acknowledged late, all others right after the burst.
         let overflows = peak > QUEUE_MAX_US && losses.lost >= BURST_LOSSES_MIN;
         let is_lossy = self.is_lossy(now_us, losses);
         if queue > QUEUE_MAX_US || overflows || (is_lossy && queue > LOSS_QUEUE_US) {
@@ -353,7 +353,7 @@ impl Congestion {
         let taken = (self.carried().saturating_mul(TAKEN_PERCENT) / 100).max(LIMIT_MIN);
         self.limit = Some(self.limit.map_or(taken, |limit| limit.min(taken)));
         self.drain = Some(Drain { since_us: now_us, queue_us, halvings: 0 });
-        // A new limit counts as in use from its start.
+        // A new limit counts as having held back packets just now, so that it is kept for at least `RELEASE_US`.
         self.waited_us = now_us;
     }
 
@@ -363,7 +363,7 @@ impl Congestion {
         if now_us.saturating_sub(self.waited_us) >= RELEASE_US {
             self.limit = None;
         } else if has_waited {
-            // On a long path, a queue takes longer to become visible.
+            // On a long path, a queue takes longer to become visible, so the growth doubles less often.
             let step = i64::try_from(us.saturating_mul(2)).unwrap_or(i64::MAX).saturating_add(1_000_000);
             let steps = u32::try_from(now_us.saturating_sub(self.full_us) / step).unwrap_or(0);
             let is_ample = self.rounds.iter().filter(|round| round.has_waited).count() <= ROUNDS / 2;

@@ -1,5 +1,5 @@
-//! Cookies for a port that accepts connections. A cookie proves that a caller receives at its address, without any
-//! memory for the caller.
+//! Cookies for a port that accepts connections. A cookie proves that a caller can receive at its source address. The
+//! port keeps no state for a caller before this proof.
 //!
 //! `HMAC-SHA256(secret; address, port, minute)`, cut to 32 bits. (libsrt hashes host, port and minute with MD5 and without
 //! a secret, so an attacker who spoofs an address can compute the cookie.)

@@ -54,12 +54,12 @@ pub enum DropReason {
     Guessed,
 }
 
-/// Maximum number of shutdowns for unknown sockets from an address with connections. After more, all its shutdowns are
-/// ignored. An honest peer repeats the shutdown of an ended connection a few times.
+/// Maximum number of shutdowns for unknown sockets that an address with connections may send. Beyond it, all shutdowns
+/// from this address are ignored. An honest peer repeats the shutdown of an ended connection a few times.
 const STRAYS_MAX: u32 = 16;
 /// The first bit of a control packet (draft-sharabayko-srt-01 §3.2).
 const CONTROL: u16 = 0x8000;
-/// Time for which stray shutdowns are remembered after the last one.
+/// Time after an address's last shutdown for an unknown socket until its count of such shutdowns begins anew.
 const STRAYS_REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The state of an address that has connections.

@@ -185,7 +185,7 @@ impl HsExtension {
         })
     }
 
-    /// Appends the block, as a request or a response.
+    /// Appends the extension block. `kind` is the type of a request or of a response.
     pub(crate) fn write(&self, kind: u16, out: &mut Vec<u8>) {
         let mut body = [0; 12];
         let latencies = u32::from(self.receive_latency_ms) << 16 | u32::from(self.send_latency_ms);

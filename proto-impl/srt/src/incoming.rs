@@ -28,7 +28,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Reads the extensions after the fixed part.
+    /// Reads the extensions of a conclusion, which follow the fixed part of the handshake.
     pub(crate) fn read(
         now: Instant,
         from: SocketAddr,

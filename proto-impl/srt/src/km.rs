@@ -33,8 +33,8 @@ const ITERATIONS: NonZeroU32 = match NonZeroU32::new(2048) {
     None => NonZeroU32::MIN,
 };
 const WRAP_BYTES: usize = 8;
-/// Size of the largest message: two keys of the maximum length. Longer messages are refused (CVE-2026-55869 copied
-/// more).
+/// Size of the largest message: two keys of the maximum length. Longer messages are refused (CVE-2026-55869: a receiver
+/// copied longer ones).
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 + SALT_BYTES + WRAP_BYTES + 2 * 32;
 
 /// Parity of a key: even or odd.

@@ -75,7 +75,7 @@ struct Spread {
     free: usize,
 }
 
-/// Pacing of packets. There is none if no bandwidth is set.
+/// Pacing of packets. Without a bandwidth limit, only large bursts are paced.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     bytes_per_second: Option<u64>,

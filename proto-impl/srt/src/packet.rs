@@ -38,7 +38,7 @@ impl SocketId {
 const NAMES: u64 = (1 << 30) - 1;
 
 const CONTROL_BIT: u32 = 0x8000_0000;
-/// Mask of the message number. It has 26 bits, beside the retransmission flag.
+/// Mask of the message number: 26 bits. The bit above them is the retransmission flag.
 pub(crate) const MESSAGE_MASK: u32 = 0x03ff_ffff;
 
 /// The key that encrypts a payload.

@@ -1,7 +1,7 @@
-//! Figures of a connection, with the names of libsrt (`docs/API/statistics.md`) in snake case: counters since the
+//! Statistics of a connection, with the names of libsrt (`docs/API/statistics.md`) in snake case: counters since the
 //! start, and current values.
 
-/// Snapshot of a connection's figures.
+/// Snapshot of a connection's statistics.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stats {
     /// Data packets sent, retransmissions included.
@@ -53,7 +53,7 @@ pub struct Stats {
     pub byte_recv_unique: u64,
     /// Number of key changes.
     pub km_refreshes: u64,
-    /// Figures of the packet filter.
+    /// Statistics of the packet filter.
     pub filter: FilterStats,
 
     /// Smoothed round-trip time, in milliseconds.
@@ -82,7 +82,7 @@ pub struct Stats {
     pub us_drift: i64,
 }
 
-/// Figures of the packet filter, with the names of libsrt.
+/// Statistics of the packet filter, with the names of libsrt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilterStats {
     /// Parity packets sent (`pktSndFilterExtra`).

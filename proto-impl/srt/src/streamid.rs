@@ -1,6 +1,6 @@
 //! The standard form of a stream id: `#!::key=value,key=value` (libsrt `docs/features/access-control.md`).
 
-/// The prefix of the standard form.
+/// Prefix of every stream id in the standard form.
 const PREFIX: &str = "#!::";
 
 /// The keys of a stream id in the standard form. Values are not validated; check them before using them, for
@@ -55,7 +55,7 @@ pub enum StreamIdError {
 /// Maximum number of items accepted.
 const ITEMS_MAX: usize = 32;
 
-/// Parses the standard form; `None` if the id does not begin with `#!::`.
+/// Parses a stream id in the standard form; `None` if it does not begin with `#!::`.
 #[must_use]
 pub fn parse(stream_id: &str) -> Option<Result<StreamIdKeys<'_>, StreamIdError>> {
     stream_id.strip_prefix(PREFIX).map(parse_items)

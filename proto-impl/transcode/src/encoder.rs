@@ -12,7 +12,7 @@ use crate::{Error, SAMPLE_RATE};
 
 /// Number of samples per channel in an Opus packet: 20 ms, as browsers send.
 const OPUS_FRAMES: usize = 960;
-/// Effort of the Opus encoder, from 0 to 10. At a higher value it needs half as much time again, without an audible
+/// Effort of the Opus encoder, from 0 to 10. Encoding with a higher value takes half as long again, without an audible
 /// difference at the bit rates of music.
 const OPUS_COMPLEXITY: i32 = 5;
 /// Maximum length of an Opus packet in bytes (RFC 6716 §3.4).

@@ -56,11 +56,11 @@ struct Clock {
     frames: i64,
     /// Mean lateness of units in ticks, multiplied by `DRIFT_UNITS`. Positive if samples are missing.
     drift: i64,
-    /// True if stretching is reducing the distance.
+    /// True while samples are stretched to reduce the mean lateness.
     stretches: bool,
     /// Number of consecutive units that were off by more than [`LOST_MIN`] in the same direction.
     strays: u32,
-    /// True if those units were late; otherwise they were early.
+    /// True if the units counted in `strays` were late, false if they were early.
     strays_late: bool,
 }
 
@@ -117,7 +117,8 @@ impl Feed {
         }
     }
 
-    /// Returns whether the feed can continue although the track has this state now.
+    /// Returns whether the feed can continue with this state of the track, that is, whether the configuration is the
+    /// same.
     pub(crate) fn fits(&mut self, track: &Track) -> bool {
         if self.epoch != track.epoch && self.config == track.config {
             self.epoch = track.epoch;

@@ -68,8 +68,8 @@ pub const fn can_decode(config: &CodecConfig) -> bool {
     }
 }
 
-/// Maximum number of queued units. Beyond it, the oldest are dropped. A unit of a second after a gap of two seconds
-/// makes fewer.
+/// Maximum number of queued units. Beyond it, the oldest are dropped. Even an input unit of one second after a gap of
+/// two seconds makes fewer than this.
 const MADE_MAX: usize = 256;
 
 /// Counters of a transcoder.

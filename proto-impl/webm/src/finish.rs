@@ -3,7 +3,7 @@
 //!
 //! 1. The size of the last cluster is corrected, so that the cluster ends with its last whole block. The caller has
 //!    truncated the file there.
-//! 2. `Cues` is written after the media, unless it fits into the room before `Info`.
+//! 2. `Cues` is written after the media, unless it fits into the room: the space kept free before `Info`.
 //! 3. The duration is written, and the content of the room except for its first nine bytes.
 //! 4. The first nine bytes of the room are written: a `SeekHead` replaces the `Void`.
 //! 5. The size of the segment is written. The file is then finished.

@@ -1,4 +1,4 @@
-//! Datagrams for a single destination, as a machine returns them.
+//! Datagrams for a single destination, as a protocol's state machine returns them.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,8 +10,8 @@ const COUNT_MAX: usize = 64;
 const BYTES_MAX: usize = 65_507;
 
 /// Batch of whole datagrams in one buffer, so that the owner of the socket can send a run of datagrams of equal length
-/// with one call. Shared payload is copied into the buffer once. Measurements showed that a list of slices is not
-/// faster (17 to 50 ns of 640).
+/// with one call. Payload shared with other batches is copied into the buffer once; a list of slices would save the
+/// copy, but was measured to be no faster.
 #[derive(Debug, Default)]
 pub struct Datagrams {
     bytes: Vec<u8>,
@@ -25,8 +25,8 @@ impl Datagrams {
         Self::default()
     }
 
-    /// Returns whether there is room for `length` more bytes. A machine checks this before it removes a datagram from
-    /// its queue.
+    /// Returns whether there is room for `length` more bytes. A state machine checks this before it removes a datagram
+    /// from its queue.
     #[must_use]
     pub const fn has_room(&self, length: usize) -> bool {
         self.ends.len() < COUNT_MAX && self.bytes.len().saturating_add(length) <= BYTES_MAX

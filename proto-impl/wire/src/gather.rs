@@ -6,7 +6,8 @@ use std::io::IoSlice;
 /// for the messages that accumulate from one frame to the next. A backlog takes several writes.
 const SLICES_MAX: usize = 64;
 
-/// Length of a scratch buffer that is enough for every slice of a write to be made, with up to 32 bytes each.
+/// Length of a scratch buffer with room for a write that consists only of made slices ([`Gather::push_made`]), of up to
+/// 32 bytes each.
 pub const SCRATCH_BYTES: usize = SLICES_MAX * 32;
 
 /// Borrowed slices for a `writev`, up to a budget of bytes.

@@ -1,4 +1,4 @@
-//! The timers of a machine: a small table of deadlines.
+//! The timers of a state machine: a small table of deadlines.
 
 use std::time::{Duration, Instant};
 

@@ -132,8 +132,8 @@ fn sound(reader: &mut Reader<'_>, stsd_version: u8) -> Result<Sound, Truncated> 
     let channels = reader.u16()?;
     reader.take(6)?;
     let sample_rate = reader.u32()? >> 16;
-    // In a `stsd` of version 1, entry version 1 is the one of the standard and has no further fields
-    // (§12.2.3.2).
+    // In a `stsd` of version 1, an entry of version 1 is that of the standard, not that of QuickTime, and has no
+    // further fields (§12.2.3.2).
     match version {
         1 if stsd_version == 0 => drop(reader.take(SOUND_V1_BYTES)?),
         2 if stsd_version == 0 => drop(reader.take(SOUND_V2_BYTES)?),

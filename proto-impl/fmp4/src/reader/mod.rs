@@ -87,8 +87,8 @@ pub struct Sample {
     pub duration: u32,
     /// The sample is a sync sample of a video track.
     pub key_frame: bool,
-    /// Media data in the access unit format of its codec in `media`; NAL lengths have the size given in the
-    /// configuration.
+    /// Media data in the format that [`media::AccessUnit`] has for the codec, except that NAL lengths have the size
+    /// given in the configuration.
     pub payload: Bytes,
 }
 

@@ -23,9 +23,9 @@ enum Purpose {
     Request,
     /// The block ends a request's body with trailers.
     Trailers,
-    /// The block is decoded only to update the decoder's table. The stream is then reset.
+    /// The block is decoded only to update the decoder's dynamic table. The stream is then reset.
     Refused(Code),
-    /// The block is decoded only to update the decoder's table.
+    /// The block is decoded only to update the decoder's dynamic table.
     Ignored,
 }
 
@@ -131,8 +131,8 @@ impl Connection {
         Ok(Purpose::Request)
     }
 
-    /// Handles a complete block. Every block must be decoded, because later blocks depend on the
-    /// decoder's table.
+    /// Handles a complete block. Every block must be decoded, because later blocks depend on the decoder's dynamic
+    /// table.
     fn end_block(&mut self, now: Instant, block: Block) -> Result<(), Error> {
         let limits = (self.config.fields, self.config.header_list_bytes);
         let give_up = self.config.header_list_bytes.saturating_mul(BOMB_FACTOR);

@@ -1,4 +1,4 @@
-//! The machine of one connection; the crate's documentation describes its flow.
+//! The state machine of one connection. The crate's documentation describes the flow of a connection.
 
 mod headers;
 mod output;

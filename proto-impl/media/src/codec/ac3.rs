@@ -123,6 +123,8 @@ impl Description {
         if first.enhanced { Self::of_enhanced(unit, &first) } else { Self::of_ac3(unit, &first) }
     }
 
+    /// Describes the track of an AC-3 frame. Fields of the record:
+    ///
     /// ```text
     /// fscod(2) | bsid(5) | bsmod(3) | acmod(3) | lfeon(1) | bit_rate_code(5) | 0(5)
     /// ```

@@ -2,7 +2,7 @@
 
 use crate::TrackId;
 
-/// Smallest change of the made-up time that is reported, in milliseconds.
+/// Smallest change of [`ClockNews::MadeUp`] that is reported, in milliseconds.
 const PACE_STEP_MS: i64 = 100;
 
 /// A kind of fault of a publisher's clock.
@@ -14,8 +14,8 @@ pub enum ClockFault {
     Outlier,
     /// A track's clock stood still while the track was silent and other tracks continued.
     Pause,
-    /// The timestamps of a track were further from those of other tracks than its arrival was from
-    /// theirs.
+    /// The distance between a track's timestamps and those of the other tracks differed too much from the distance at
+    /// arrival.
     Apart,
     /// A track's clock runs faster or slower than real time.
     Drift,

@@ -45,7 +45,7 @@ pub(super) struct Limits {
     pub(super) absorbed: i64,
     /// Larger errors are corrected in a single step, smaller ones gradually.
     pub(super) far: i64,
-    /// Sender reports are ignored if they are further than this from arrival.
+    /// Sender reports are ignored if they differ from arrival by more than this.
     pub(super) believed: i64,
     /// Sender reports that differ by at most this are considered equal.
     pub(super) agree: i64,

@@ -230,7 +230,8 @@ impl Timeline {
         self.faults.counts
     }
 
-    /// Takes the next report: the newest fault of a kind, or the total of the media time that was made up.
+    /// Takes the next report: the newest fault of a kind, or the time by which the stream has advanced more than its
+    /// timestamps.
     pub fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.faults.take()
     }
@@ -360,8 +361,8 @@ impl Timeline {
             |step: &&Step| live.is_none() || now.saturating_sub(step.at) <= self.limits.step_memory;
         let known =
             self.steps.iter().rev().filter(is_recent).map(|step| step.shift).find(|&shift| near(shift));
-        // If a clock counts in another unit, its timestamps come near such a place again and again. So a
-        // track whose timestamps are no longer believed is excluded.
+        // The timestamps of a clock that counts in a wrong unit come near such a place again and again. So a track
+        // whose timestamps are no longer believed is excluded.
         let shift = known.or_else(|| self.wraps().find(|&shift| near(shift))).filter(|_| !clock.is_lost());
         if let Some(shift) = shift
             && let Some(clock) = self.tracks.get_mut(at)
@@ -475,8 +476,8 @@ impl Timeline {
         }
     }
 
-    /// Reports the pace of the stream. It is taken from the track with the smallest correction, because other
-    /// tracks may be mute or have a clock that stands still.
+    /// Reports by how much the stream has advanced more than its timestamps ([`ClockNews::MadeUp`]). The value is taken
+    /// from the track with the smallest correction, because other tracks may be mute or have a clock that stands still.
     fn note_pace(&mut self) {
         let made_up =
             self.tracks.iter().map(|clock| clock.made_up).min_by_key(|ticks| ticks.saturating_abs());
@@ -488,8 +489,8 @@ impl Timeline {
     fn close_windows(&mut self) {
         self.tracks.iter_mut().for_each(TrackClock::close_window);
         self.note_pace();
-        // Our own correction changes the leads, too, and may compensate for a change of the network. So the
-        // smaller of the two values is used.
+        // Our own correction changes the leads, too, and may compensate for a change of the network. So the change is
+        // computed with and without our correction, and the smaller value is used.
         let corrected = self.common.saturating_sub(core::mem::replace(&mut self.common_before, self.common));
         let seen = shared(self.tracks.iter().filter_map(|clock| clock.change)).unwrap_or(0);
         let given = seen.saturating_sub(corrected);

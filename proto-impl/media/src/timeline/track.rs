@@ -15,8 +15,7 @@ const SUSPECTS_MAX: u8 = 8;
 const WARM_UP_WINDOWS: u8 = 4;
 /// If a drift is found after this many windows, the track may have drifted since its start.
 const FROM_START_WINDOWS: RangeInclusive<u8> = 2..=24;
-/// If a lead changes by at most this fraction of a window, the change may be jitter of the network. As a
-/// divisor.
+/// If a lead changes by at most the length of a window divided by this, the change may be jitter of the network.
 const UNEVEN_DIVISOR: i64 = 100;
 /// Number of windows needed to distinguish a drift since the start from jitter.
 const LINE_WINDOWS: u8 = 4;
@@ -51,7 +50,7 @@ struct Reports {
     since: i64,
     /// Sum of the movements that were made to follow the reports.
     moved: i64,
-    /// Current distance from the position in the reports.
+    /// Current distance of the track from its position according to the reports.
     off: i64,
     /// True if the track was moved to its position according to the reports.
     aligned: bool,
@@ -68,15 +67,15 @@ pub(super) enum Alignment {
     Doubted(i64),
 }
 
-/// Ordinary lead of a track, and the measurement that it is based on.
+/// Ordinary lead of a track (place minus arrival of its units), and the measurement that it is based on.
 #[derive(Debug, Clone, Copy)]
 struct Reference {
     lead: Option<i64>,
     /// Lead in the first window.
     first: i64,
-    /// Number of windows that were used to find the lead.
+    /// Number of measurement windows that were used to find `lead`.
     warm_up: u8,
-    /// Number of windows since the lead was found.
+    /// Number of measurement windows since `lead` was found.
     measured: u8,
     /// Part of `lead` that was lost by a delay of the network; zero or negative. When the delay ends, units
     /// arrive with the lead `lead - taken` again.
@@ -114,12 +113,12 @@ pub(super) struct TrackClock {
     frozen: Option<i64>,
     /// The DTS that was returned last.
     last: i64,
-    /// Greatest `place - arrival` in this window, and in the last window that had units.
+    /// Greatest `place - arrival` of the units in this measurement window, and in the last window that had units.
     window: i64,
     previous: i64,
-    /// The ordinary lead, with which leads are compared.
+    /// The track's ordinary lead. The leads of later windows are compared with it.
     reference: Reference,
-    /// Lead minus the reference in the last window, and the same in the last window that had a measurement.
+    /// Lead minus the ordinary lead: in the last measurement window, and in the last window that had a measurement.
     pub(super) error: Option<i64>,
     last_error: i64,
     /// Change since the previous measured window.
@@ -161,7 +160,7 @@ impl TrackClock {
         }
     }
 
-    /// Greatest recent lead of the units over their arrival.
+    /// Greatest recent lead of the units: place minus arrival.
     pub(super) fn peak(&self) -> i64 {
         self.window.max(self.previous)
     }
@@ -231,7 +230,8 @@ impl TrackClock {
         }
     }
 
-    /// Adds `ticks` to the reference lead, as if it had been so since the track's first moment.
+    /// Adds `ticks` to the ordinary lead as if it had been that large since the track's first moment, so that the
+    /// change does not count as an error.
     pub(super) fn move_reference(&mut self, ticks: i64) {
         self.rebase(ticks);
         self.last_error = self.last_error.saturating_sub(ticks);
@@ -382,14 +382,14 @@ impl TrackClock {
         }
     }
 
-    /// Returns the change of the lead from the first window to the window of the reference.
+    /// Returns the change of the lead from the first window to the window in which the ordinary lead was measured.
     pub(super) fn warmed(&self) -> Option<i64> {
         Some(self.reference.lead?.saturating_sub(self.reference.first))
     }
 
-    /// Returns the error of the reference itself if the track has drifted since its first moment, at the pace
-    /// that has led to `error` since the reference was measured. `warmed` is the track's drift before that,
-    /// relative to the other tracks. `None` if the track has not drifted from the start.
+    /// Returns the error of the ordinary lead itself if the track has drifted since its first moment, at the pace that
+    /// has led to `error` since the ordinary lead was measured. `warmed` is the track's drift before that, relative to
+    /// the other tracks. `None` if the track has not drifted from the start.
     pub(super) fn drifted_before(&self, error: i64, warmed: i64, limits: &Limits) -> Option<i64> {
         let pace = error / i64::from(self.reference.measured.max(1));
         // A falling lead is greatest at the beginning of each window.

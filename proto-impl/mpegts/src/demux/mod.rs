@@ -328,7 +328,7 @@ impl Demuxer {
         }
         let mut map = Pmt::read(section, STREAMS_MAX)?;
         let before = map.streams.len();
-        // A stream on the PID of its own PMT would never get a packet.
+        // Drop a stream on the PID of its own PMT, because it would never get a packet.
         map.streams.retain(|stream| self.program.is_some_and(|program| program.pmt_pid != stream.pid));
         map.streams_left_out += before - map.streams.len();
         if known && self.map.as_ref() == Some(&map) {

@@ -185,8 +185,9 @@ impl Assembly {
         }
     }
 
-    /// Handles the loss of an unknown number of packets. The continuity counter does not reveal every 16th such
-    /// gap, so open PES packets without a length are dropped; one with a length reveals the loss itself.
+    /// Handles the loss of an unknown number of packets. One in sixteen such gaps leaves the continuity counter in
+    /// sequence, so open PES packets without a length are dropped; a PES packet with a length reveals the loss by that
+    /// length.
     pub(super) fn lost(&mut self, sink: &mut Sink) {
         if self.total.is_none() {
             self.tear(sink);

@@ -31,7 +31,7 @@ pub(super) struct Clock {
     /// Latest PCR written.
     last: Option<u64>,
     lead: u64,
-    /// DTS of the last unit in the stream that carries the clock, and its distance from the DTS before.
+    /// DTS of the last unit in the stream that carries the clock, and its distance from the previous DTS.
     beat: Option<(u64, u64)>,
 }
 
@@ -123,7 +123,7 @@ impl Clock {
         marks
     }
 
-    /// Returns the largest PCR allowed before a unit.
+    /// Returns the largest PCR allowed before a unit: the unit's DTS minus the lead, but at most `floor`.
     fn target(&self, dts: u64, floor: Option<u64>) -> u64 {
         let led = dts.wrapping_sub(self.lead) & CLOCK_MASK;
         floor.filter(|floor| signed(*floor, led) > 0).unwrap_or(led)

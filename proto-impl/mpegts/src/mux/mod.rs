@@ -321,9 +321,9 @@ impl Muxer {
         self.tables_at = None;
     }
 
-    /// Returns the tables for a receiver that joins now. If the tables will be written before the next unit anyway,
-    /// these have the same continuity counters, so that the receiver takes the second tables as a repetition
-    /// (§2.4.3.3).
+    /// Returns the tables for a receiver that joins now. If the muxer is about to write tables before the next unit
+    /// anyway, the returned ones have the same continuity counters, so that the receiver takes the second tables as a
+    /// repetition (§2.4.3.3).
     #[must_use]
     pub fn tables(&self) -> Bytes {
         let mut out = self.tables.clone();
@@ -492,8 +492,8 @@ impl Muxer {
                 .tables_interval
                 .is_some_and(|interval| u64::try_from(signed(at, dts)).is_ok_and(|since| since >= interval))
         };
-        // A receiver that waits for a key frame of a further video stream drops that stream's other packets. So the
-        // tables must not be written with one of those.
+        // A receiver that waits for a key frame of a further video stream drops that stream's packets until then, so
+        // the tables must not be written with such a packet.
         let is_for_all = piece.random_access
             || self
                 .lanes
@@ -528,8 +528,8 @@ impl Muxer {
         }
         let Some(lane) = self.lanes.get_mut(at) else { return };
         (lane.edge, lane.begun) = (Some(piece.last), true);
-        // Each PES packet begins with a picture or a tag and is marked as aligned. Audio is not: receivers find its
-        // frames by their headers.
+        // A PES packet of video or metadata begins with a picture or a tag, and is marked as aligned. A PES packet of
+        // audio is not marked: receivers find the frames by their headers.
         let is_aligned = lane.stream.kind != Kind::Audio;
         let mut head = BytesMut::with_capacity(PesHeader::bytes(true));
         PesHeader::write(lane.kind.stream_id(), is_aligned, piece.pts, dts, payload, &mut head);

@@ -6,8 +6,8 @@ use super::{Fault, Publisher, Unit};
 const LIPS_MAX: i64 = 100;
 /// Maximum difference between tracks in delay and jitter together, in milliseconds.
 const DELAYS_DIFFER: i64 = 200;
-/// Maximum offset of a track from the first track, in milliseconds, that a receiver preserves; includes some room for
-/// delays.
+/// Maximum offset of a track from the first track, in milliseconds, that a receiver must preserve. Lower than the limit
+/// of the receivers (3 s), because delays add to the offset.
 const OWN_DISTANCE_MAX: i64 = 2_600;
 
 impl Publisher {
@@ -85,8 +85,8 @@ impl Publisher {
     fn check_lips(&self, units: &[Unit]) -> Result<(), String> {
         for (track, own) in self.offsets.iter().copied().enumerate().skip(1) {
             let (right, slack) = if own.abs() <= OWN_DISTANCE_MAX { (own, 0) } else { (0, DELAYS_DIFFER) };
-            // The first seconds are not checked: a track that begins before the very first unit is held at zero for a
-            // while.
+            // The first three seconds are not checked: a track whose timestamps begin before that of the very first
+            // unit is held at zero for a while.
             for window in 3..self.seconds {
                 let (from, to) = (window * 1000, window * 1000 + 1000);
                 if self.is_unsettled(from, to) {

@@ -89,7 +89,7 @@ struct Header {
     message_stream: Option<u32>,
 }
 
-/// Rest of a chunk's data that has not been read.
+/// Part of a chunk's data that has not been read yet.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     /// Index of the chunk stream in the list.
@@ -399,9 +399,9 @@ impl Reader {
 }
 
 impl ChunkStream {
-    /// Applies the header that starts a message. Timestamps wrap. (§5.3.1.2.1 leaves deltas to the chunk stream.) A
-    /// type 3 header adds the timestamp field of the last header once more as a delta, even if that header was of type
-    /// 0 (§5.3.1.2.4).
+    /// Applies the header that starts a message. Timestamps wrap; deltas (§5.3.1.2.1) add up in the chunk stream's
+    /// timestamp. A type 3 header adds the timestamp field of the last header once more as a delta, even if that header
+    /// was of type 0 (§5.3.1.2.4).
     fn begin(&mut self, header: &Header) {
         if let Some(field) = header.field {
             self.field = field;
@@ -486,8 +486,8 @@ impl Data {
     }
 }
 
-/// Splits `length` bytes off the front of the block, or of a new block if it has too little room. So the split cannot
-/// panic.
+/// Splits `length` bytes off the front of the block. A block with too little room is replaced by a new one first, so
+/// that the split cannot panic.
 fn take_place(block: &mut BytesMut, length: usize) -> BytesMut {
     if block.capacity() < length {
         *block = BytesMut::with_capacity(BLOCK_BYTES.max(length));

@@ -159,8 +159,8 @@ impl Client {
     }
 }
 
-/// Returns the FourCCs that a server accepts. They are in the properties, or in the information object of servers
-/// that put everything there.
+/// Returns the FourCCs that a server accepts. They are in the properties of its answer; some servers put them into the
+/// information object instead.
 fn answered_four_ccs(command: &Command) -> Option<FourCcs> {
     let takes = Ability::DECODE.or(Ability::FORWARD);
     FourCcs::read(command.object(), takes).or_else(|| FourCcs::read(command.argument(0), takes))

@@ -1,4 +1,4 @@
-//! The connecting machine, for pushes and pulls.
+//! The client's state machine, for pushes and pulls.
 //!
 //! 1. handshake ([`crate::handshake`]);
 //! 2. `connect`; `_result` -> sends Window Ack Size and Set Chunk Size;
@@ -139,8 +139,8 @@ impl Client {
         !matches!(self.phase, Phase::Closed)
     }
 
-    /// Sends one media message of a push, on the message stream that the server assigned. Meant for messages that
-    /// have no packager, such as metadata; audio and video may be packaged outside of the machine.
+    /// Sends one media message of a push, on the message stream that the server assigned. Meant for messages that have
+    /// no packager, such as metadata; the owner may package audio and video itself.
     pub fn send(&mut self, _now: Instant, message: &MediaMessage) {
         if let Phase::Ready { message_stream } = self.phase
             && self.role == Role::Publish

@@ -1,8 +1,8 @@
 //! The handshake with digests. Adobe never published it, but every implementation supports it.
 //!
 //! C1 and S1 each contain a 32-byte digest of themselves. Its offset is computed from four bytes of the packet, which
-//! are at one of two positions. C2 and S2 end in a digest of themselves, whose key is derived from the digest of the
-//! other side.
+//! are at one of two positions. C2 and S2 end in a digest of themselves. The key of this digest is derived from the
+//! digest in the packet 1 that is answered: C2 answers S1, and S2 answers C1.
 
 use crypto::hmac_sha256;
 

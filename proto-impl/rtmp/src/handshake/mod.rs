@@ -180,7 +180,7 @@ impl Client {
     }
 }
 
-/// Returns a packet 1: time 0, the version, random bytes. Peers do not use the time, and machines have no clock.
+/// Returns a packet 1: time 0, the version, random bytes. Peers do not use the time, and this crate reads no clock.
 fn packet1(version: [u8; 4], random: &mut Random) -> Packet {
     let mut packet = [0; PACKET_BYTES];
     if let Some((head, rest)) = packet.split_at_mut_checked(VERSION_AT.saturating_add(version.len())) {

@@ -311,7 +311,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Reports a request to the owner that the machine has refused itself.
+    /// Informs the owner of a request that the server has refused without asking the owner.
     fn refused(&mut self, verb: Verb, key: String, reason: &'static str) {
         self.events.push_back(Event::Refused { verb, key, reason });
     }

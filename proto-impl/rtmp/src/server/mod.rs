@@ -1,4 +1,4 @@
-//! The accepting machine.
+//! The server's state machine, for one accepted connection.
 //!
 //! A publish:
 //! 1. handshake ([`crate::handshake`]);
@@ -69,7 +69,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates the machine for a newly accepted connection.
+    /// Creates the state machine for a newly accepted connection.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
         let mut timers = timers::stopped();
@@ -257,8 +257,8 @@ impl Server {
         self.link.reader.grant(self.streams.has_publisher());
     }
 
-    /// Pings a player to which and from which nothing was sent for half of its timeout: its stream may be silent
-    /// although the player is still there. Returns true if there is time left for an answer.
+    /// Pings a player if nothing was sent to it or by it for half of its timeout: its stream may be silent although the
+    /// player is still there. Returns true if there is time left for an answer.
     fn ping_player(&mut self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.player_seen);
         let left = self.config.player_idle_timeout.saturating_sub(silent);

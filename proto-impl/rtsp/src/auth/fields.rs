@@ -161,7 +161,7 @@ pub struct DigestAnswer {
     pub opaque: Option<String>,
 }
 
-/// Prints no response, which would allow guessing the password offline.
+/// Does not print the response, because it would allow guessing the password offline.
 impl fmt::Debug for DigestAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DigestAnswer").field("algorithm", &self.algorithm).finish_non_exhaustive()

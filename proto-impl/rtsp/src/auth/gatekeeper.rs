@@ -75,7 +75,7 @@ impl Gatekeeper {
     ) -> Verdict {
         match authorization {
             Authorization::Basic(credentials) => {
-                // Both are always compared, so that a wrong user takes as long as a wrong password.
+                // User and password are always both compared, so that a wrong user takes as long as a wrong password.
                 let is_user = same(&credentials.user, user);
                 let is_password = same(&credentials.password, password);
                 if self.allows_basic & is_user & is_password { Verdict::Accepted } else { Verdict::Refused }

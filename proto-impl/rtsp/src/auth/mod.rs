@@ -79,7 +79,7 @@ struct Computation<'a> {
     nonce: &'a str,
     method: &'a str,
     uri: &'a str,
-    /// Nonce count and client nonce with `qop=auth`; `None` for the form of RFC 2069.
+    /// Nonce count and client nonce with `qop=auth`; `None` for a response without them, as in RFC 2069.
     auth: Option<(&'a str, &'a str)>,
 }
 

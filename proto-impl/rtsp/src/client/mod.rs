@@ -1,6 +1,6 @@
-//! The connecting machine, for pushes and pulls.
+//! The client's state machine, for pushes and pulls.
 //!
-//! 1. `OPTIONS`; the machine remembers the methods in `Public`;
+//! 1. `OPTIONS`; the client remembers the methods in `Public`;
 //! 2. a pull: `DESCRIBE` -> [`ClientEvent::Described`], the owner chooses tracks with `setup`; a push: `ANNOUNCE`;
 //! 3. for each track `SETUP`, over UDP or interleaved -> [`ClientEvent::SetUp`]; if the server refuses UDP (461),
 //!    `SETUP` is sent again, interleaved; if it refuses to interleave, the owner may choose again
@@ -172,7 +172,7 @@ impl Client {
     }
 
     /// Appends all queued output to `out`. Returns true if there was any. The output consists of whole messages and
-    /// frames. The owner may write it between two of its own frames, but not into one.
+    /// frames. The owner may write it between two frames that the owner writes itself, but not inside one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;

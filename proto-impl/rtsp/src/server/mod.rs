@@ -1,4 +1,4 @@
-//! The accepting machine.
+//! The server's state machine, for one accepted connection.
 //!
 //! A publish (ffmpeg, rtspclientsink):
 //! 1. `OPTIONS` -> `Public`;
@@ -6,7 +6,7 @@
 //! 3. for each track `SETUP` with `mode=record` -> [`Event::Setup`], reading stops; `accept_setup` -> 200 with `Transport`
 //!    and `Session`;
 //! 4. `RECORD` -> [`Event::Record`], reading stops; `accept_record` -> 200;
-//! 5. frames -> [`Event::Interleaved`], or datagrams, which the machine does not see;
+//! 5. frames -> [`Event::Interleaved`], or datagrams, which the owner receives without this state machine;
 //! 6. `TEARDOWN` -> 200, [`Event::Teardown`].
 //!
 //! A play: `OPTIONS`, `DESCRIBE` -> [`Event::Describe`]; `accept_describe` -> 200 with the description; `SETUP` as
@@ -86,7 +86,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates the machine for a newly accepted connection.
+    /// Creates the state machine for a newly accepted connection.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
         let mut timers = timers::stopped();
@@ -144,7 +144,7 @@ impl Server {
     }
 
     /// Appends all queued output to `out`. Returns true if there was any. The output consists of whole messages and
-    /// frames. The owner may write it between two of its own frames, but not into one.
+    /// frames. The owner may write it between two frames that the owner writes itself, but not inside one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -184,7 +184,7 @@ impl Server {
         self.state != State::Closed && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
     }
 
-    /// Extends the session because of activity that the machine does not see: a datagram was received, or the peer has
+    /// Extends the session because of activity that only the owner sees: a datagram was received, or the peer has
     /// accepted media.
     pub fn keep_alive(&mut self, now: Instant) {
         if self.session_id.is_some() && self.state != State::Closed {

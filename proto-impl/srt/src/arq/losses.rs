@@ -54,7 +54,8 @@ impl Losses {
     /// Reports these packets, which are all missing, at the next opportunity.
     pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
         let Some(from) = first.ahead_of(base) else { return };
-        // If the list is full, its gaps are still reported at their own times.
+        // If the list is full, these packets are not reported now; gaps that are already in the list are reported when
+        // they are due.
         if self.ranges.len() >= RANGES_MAX {
             return;
         }

@@ -1,7 +1,7 @@
 //! The delivery time of a packet: its timestamp on our clock plus the latency (draft-sharabayko-srt-01 §4.5).
 //!
-//! Times are microseconds since the connection's start. A 32-bit timestamp stands for the time that is
-//! nearest to the present and has these low 32 bits; so its wrap after 71.6 minutes needs no state.
+//! Times are microseconds since the connection's start. Many times have the low 32 bits of a packet's timestamp; the
+//! one nearest to the present is taken. So the wrap of timestamps after 71.6 minutes needs no state.
 
 use std::time::Duration;
 
@@ -54,8 +54,8 @@ impl Tsbpd {
         moment_us.saturating_add(self.latency_us).saturating_add(self.drift_us)
     }
 
-    /// Handles the timestamp of an ACKACK as a sample of the drift of the peer's clock relative to ours. The
-    /// change of the round trip is subtracted.
+    /// Handles the timestamp of an ACKACK as a sample of the drift of the peer's clock relative to ours. The change of
+    /// the path's delay, half of the change of the round trip, is subtracted.
     pub(crate) fn sample_drift(&mut self, now_us: i64, timestamp: u32, rtt_us: u32) {
         let first = *self.first_rtt_us.get_or_insert(rtt_us);
         let path_us = (i64::from(rtt_us) - i64::from(first)) / 2;

@@ -177,8 +177,8 @@ impl Call {
         match (&self.keys, extensions.km) {
             (None, None) => {}
             (Some(keys), Some(km)) if keys.message() == km => {}
-            // A single word is the reason of a failure; 3 means "no secret". Its byte order is that of the peer's
-            // machine.
+            // A key material response of a single word is an error code; 3 means "no secret". The word has the byte
+            // order of the peer's processor.
             (Some(_), Some([0, 0, 0, 3] | [3, 0, 0, 0]) | None) | (None, Some(_)) => {
                 return Err(RejectReason::UNSECURE);
             }

@@ -22,10 +22,10 @@ const REBUILT_MESSAGE: u32 = 1;
 const ATTEMPT_MARGIN_US: i64 = 20_000;
 
 impl Link {
-    /// A loss is noticed now. Returns the time at which it must be reported if the packet is still missing then; `None`
-    /// for never. With `ArqLevel::OnRequest`, the filter itself requests packets that it cannot rebuild; if the stream
-    /// pauses, or is too slow to complete a group, packets are reported at the last moment at which a retransmission
-    /// can arrive in time.
+    /// Returns the time at which a loss that is noticed now must be reported if the packet is still missing then;
+    /// `None` for never. With `ArqLevel::OnRequest`, the filter itself requests packets that it cannot rebuild. If the
+    /// stream pauses, or is too slow to complete a group, packets are reported at the last moment at which a
+    /// retransmission can arrive in time.
     pub(super) fn report_losses_at(&self, now_us: i64) -> Option<i64> {
         let Some(filter) = &self.receiving.filter else { return Some(now_us) };
         match filter.arq() {
@@ -89,7 +89,8 @@ impl Link {
         self.take(now_us, head, &packet.payload, packet.payload.len().saturating_add(HEAD_BYTES));
     }
 
-    /// Reports packets that no group can rebuild. Packets that have arrived in the meantime are not reported.
+    /// Reports the packets from `first` to `last`, which the filter cannot rebuild, as lost. Skips packets that have
+    /// arrived in the meantime.
     fn ask_for(&mut self, now_us: i64, first: Seq, last: Seq) {
         let buffer = &self.receiving.buffer;
         let (base, end) = (buffer.base(), buffer.end());

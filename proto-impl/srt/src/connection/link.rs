@@ -36,7 +36,7 @@ use crate::stats::Stats;
 
 /// Minimum age at which a packet is given up, even if the latency is shorter (libsrt: `SRT_TLPKTDROP_MINTHRESHOLD_MS`).
 const TOO_LATE_MIN_US: i64 = 1_000_000;
-/// Margin added to the too-late age (libsrt: two intervals of ACK).
+/// Margin added to the age at which a packet is given up (libsrt: two intervals of ACK).
 const TOO_LATE_MARGIN_US: i64 = 20_000;
 /// Shortest time without an acknowledgement after which the last packet is retransmitted.
 pub(super) const PROBE_MIN_US: i64 = 250_000;
@@ -318,7 +318,7 @@ impl Link {
         None
     }
 
-    /// Advances the time of the connection to `now_us`. Messages due until then may be delivered.
+    /// Advances the time of the connection to `now_us`. Messages that are due by `now_us` may be delivered.
     pub(super) fn heard_of(&mut self, now_us: i64) {
         self.liveness.horizon_us = self.liveness.horizon_us.max(now_us);
         self.receiving.due_us = self.receiving.due_us.max(now_us);

@@ -16,7 +16,7 @@ pub(super) struct Liveness {
     pub(super) spoken_us: i64,
     /// True if a keep-alive must be sent.
     pub(super) keep_alive: bool,
-    /// The time of the next lazy check.
+    /// Time of the next lazy check, which [`super::link`] describes.
     pub(super) check_us: i64,
     /// Latest time passed to any call.
     pub(super) horizon_us: i64,

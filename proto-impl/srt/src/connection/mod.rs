@@ -158,8 +158,8 @@ impl Connection {
     /// a millisecond. An owner of many connections may drop such a datagram; the peer repeats it.
     #[must_use]
     pub fn derives(&self, now: Instant, datagram: &[u8]) -> bool {
-        // Nearly all datagrams are of other kinds. They are recognized here without being parsed, because they are
-        // parsed later.
+        // Nearly all datagrams are of other kinds. Their first two bytes show this, so they are not parsed here; they
+        // are parsed later anyway.
         if datagram.first_chunk() != Some(&KEY_MESSAGE) {
             return false;
         }
@@ -325,7 +325,7 @@ impl Connection {
         }
     }
 
-    /// Returns the current figures, or the last ones if the connection has ended.
+    /// Returns the current statistics, or the last ones if the connection has ended.
     #[must_use]
     pub fn stats(&self) -> Stats {
         match &self.state {
@@ -373,7 +373,7 @@ impl Connection {
     }
 
     /// True if messages wait in this connection because the path carries less than is sent ([`Config::adapts`]). An
-    /// owner that holds back its output as long as this is true can still discard part of it.
+    /// owner that keeps further messages back as long as this is true can still discard some of them.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.link().is_some_and(Link::is_behind)

@@ -30,8 +30,9 @@ const ACKACK_FIRST: u32 = 32;
 /// Interval between the first [`ACKACK_FIRST`] confirmations, as in libsrt.
 const ACKACK_FIRST_US: i64 = 10_000;
 /// Interval between later confirmations. The peer smooths its round-trip time over eight samples and its drift over a
-/// thousand. Ten samples per second suffice for both, and a confirmation costs as much as sending a packet. libsrt
-/// repeats an unconfirmed acknowledgement only if a round trip has passed and there is nothing new to acknowledge.
+/// thousand. Ten samples per second suffice for both, and a confirmation costs as much as sending a packet. Unconfirmed
+/// acknowledgements do little harm: libsrt repeats one only if a round trip has passed and there is nothing new to
+/// acknowledge.
 const ACKACK_US: i64 = 100_000;
 /// Number of data packets from one probing pair to the next (libsrt sends the two packets of a pair back to back).
 const PAIR_EVERY: u32 = 16;

@@ -93,7 +93,7 @@ impl SendSide {
         }
     }
 
-    /// True if messages are waiting for their pace.
+    /// True if packets wait because the sending rate is limited.
     fn is_behind(&self) -> bool {
         self.is_paced() && self.has_data()
     }
@@ -140,7 +140,7 @@ impl Link {
         Ok(())
     }
 
-    /// True if messages are waiting for their pace.
+    /// True if packets wait because the sending rate is limited.
     pub(super) fn is_behind(&self) -> bool {
         self.sending.is_behind()
     }
@@ -159,7 +159,8 @@ impl Link {
 
     /// Gives up packets that would arrive too late, so that the peer would discard them.
     pub(super) fn drop_too_late(&mut self, now_us: i64) {
-        // The age of a packet counts from its departure. Packets that wait for their pace have not left yet.
+        // While the rate is limited, a packet gets its timestamp when it leaves, so packets that are not sent yet have
+        // no age.
         let (limit, sent_only) = (self.too_late_us(), self.sending.is_paced());
         let dropped = self.sending.buffer.drop_older(stamp(now_us), limit, sent_only);
         count(&mut self.stats.pkt_snd_drop, dropped);
@@ -308,8 +309,8 @@ impl Link {
         let Some((seq, entry)) = self.sending.buffer.next_new() else { return false };
         entry.key = key;
         if is_paced {
-            // The receiver plays the packet at a fixed time after its timestamp. The time it has waited for its pace
-            // must not make it late.
+            // The receiver delivers a packet at a fixed time after its timestamp. A paced packet gets its timestamp
+            // only now, so that the time it has waited does not make it late.
             entry.timestamp = stamp(now_us);
         }
         let head = DataHead {

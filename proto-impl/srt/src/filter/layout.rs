@@ -1,8 +1,8 @@
 //! Positions of packets in rows and columns.
 //!
-//! Packets are counted from the first packet of the connection, without wrapping. A row is `cols` successive
-//! packets; a column consists of one packet from each of `rows` rows. Rows are numbered in order; column groups are
-//! numbered in order of their matrix, `cols` numbers for each.
+//! Packets are counted from the first packet of the connection, without wrapping. A row is `cols` successive packets; a
+//! column consists of one packet from each of `rows` rows. Rows are numbered in order. Column groups are numbered
+//! matrix by matrix, with `cols` numbers for each matrix.
 
 use crate::filter::Fec;
 use crate::filter::settings::Layout;
@@ -49,8 +49,8 @@ impl Matrix {
         at / self.cols
     }
 
-    /// Returns the column group of a packet. `None` if the column has not begun at this packet, or if the filter
-    /// has no columns.
+    /// Returns the column group of a packet. `None` if the packet comes before the first group of its column, or if the
+    /// filter has no columns.
     pub(super) const fn column_of(&self, at: u64) -> Option<u64> {
         if !self.has_columns {
             return None;
@@ -95,8 +95,8 @@ impl Matrix {
         self.column_of(at).filter(|number| self.column_end(*number) == at)
     }
 
-    /// Returns the last packet of the group that ends last: the packet's column group, or its row if there are no
-    /// columns.
+    /// Of the groups that a packet belongs to, returns the last packet of the one that ends last: the column group, or
+    /// the row if there are no columns.
     pub(super) fn last_end(&self, at: u64) -> u64 {
         match self.column_of(at) {
             Some(number) => self.column_end(number),

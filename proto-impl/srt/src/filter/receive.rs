@@ -20,9 +20,9 @@ const ROWS: u64 = 4;
 /// Number of packets that may arrive before a group's parity although they were sent after it. Only after that many
 /// packets are the group's missing packets reported.
 const OVERTAKING: u64 = 3;
-/// Parity may be ahead of the newest data packet by the window, and by at least this number of packets; parity further
-/// ahead is refused. The minimum is needed because the window of a small matrix is shorter than an ordinary burst of
-/// losses.
+/// Parity may be ahead of the newest data packet by the size of the window, or by this number of packets if it is
+/// larger. Parity further ahead is refused. The minimum is needed because the window of a small matrix is shorter than
+/// an ordinary burst of losses.
 const LEAD_MIN: u64 = 96;
 /// Number of cleared XOR buffers kept for later groups.
 const SPARE_MAX: usize = 8;
@@ -346,8 +346,8 @@ impl FilterReceiver {
         missing.next().filter(|at| missing.next().is_none() && !self.is_old(*at) && *at < self.places.next())
     }
 
-    /// Judges the packets whose last group has ended. Waits for a few more packets first, because parity may arrive
-    /// after packets that were sent later.
+    /// Judges each packet once the last of its groups has ended: if it is still missing, it is lost beyond repair.
+    /// Waits for a few more packets first, because parity may arrive after packets that were sent later.
     fn judge(&mut self) {
         let end = self.places.next().saturating_sub(OVERTAKING);
         if self.fec.arq != ArqLevel::OnRequest || self.judged >= end {
@@ -355,7 +355,8 @@ impl FilterReceiver {
         }
         let floor = self.places.next().saturating_sub(self.window);
         if self.judged < floor {
-            // The rest of a gap that is wider than the window. No packet of the gap can be rebuilt.
+            // The gap is wider than the window, and these packets are before the window. No packet of the gap can be
+            // rebuilt.
             self.report(self.judged, floor.saturating_sub(1));
             self.judged = floor;
         }

@@ -139,8 +139,8 @@ impl FecSettings {
         }
     }
 
-    /// Returns the filter that both sides then use. `None` if neither side stated the number of columns, or if the
-    /// matrix is too large.
+    /// Returns the filter for both sides from this agreed configuration. `None` if neither side stated the number of
+    /// columns, or if the matrix is too large.
     pub(crate) fn complete(&self) -> Option<Fec> {
         let rows = self.rows.unwrap_or(1);
         let fec = Fec {

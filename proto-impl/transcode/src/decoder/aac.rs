@@ -13,8 +13,8 @@ use crate::{CHANNELS, Error};
 /// Maximum number of samples of a frame: 2048 for each of two channels with SBR, doubled for rare kinds of AAC.
 const FRAME_SAMPLES_MAX: usize = 2 * 2048 * CHANNELS;
 
-/// Maximum length in bytes of a frame of eight channels, with 6144 bits each (ISO/IEC 14496-3 §4.5.3.1). The library
-/// keeps bytes that it cannot accept.
+/// Maximum length in bytes of a frame of eight channels, with 6144 bits each (ISO/IEC 14496-3 §4.5.3.1). Longer frames
+/// are not passed to the library, because it would keep the bytes that it cannot accept.
 const FRAME_BYTES_MAX: usize = 6144 / 8 * 8;
 
 /// Delay of the SBR filters in samples at the higher rate (ISO/IEC 14496-3 §4.6.18.5).

@@ -1,6 +1,6 @@
-//! The boolean decoder of VP8 (RFC 6386 §7), for flags and numbers of even probability.
+//! The boolean decoder of VP8 (RFC 6386 §7), for flags and numbers whose bits are 0 or 1 with equal probability.
 
-/// Boolean decoder for bits of even probability. After the end of the data it returns zeros, as all
+/// Boolean decoder for bits that are 0 or 1 with equal probability. After the end of the data it returns zeros, as all
 /// decoders do (§7.3).
 #[derive(Debug)]
 pub(super) struct BoolDecoder<'a> {

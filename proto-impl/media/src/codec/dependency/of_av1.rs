@@ -1,5 +1,5 @@
-//! Frame headers of AV1 (§5.9.2), read up to the slots that a frame refers to and replaces. A frame uses
-//! nothing of other frames, not even probabilities, except from slots that it names.
+//! Frame headers of AV1 (§5.9.2), read up to the slots that a frame refers to and replaces. Everything that a frame
+//! uses of other frames, even probabilities, is in slots that the frame names.
 
 use wire::{BitReader, Reader, Truncated};
 
