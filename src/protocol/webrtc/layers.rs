@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(1), id(0)]);
     }
 
-    /// The path fails after each switch up, so that each further switch up comes later.
+    /// The path fails after each switch to a larger rendition, so that each further switch is made later.
     #[test]
     fn a_path_that_lies_is_believed_less_and_less() {
         let mut bench = Bench::new();
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(bench.run(10, |_| carries(9_000_000)).last().unwrap().1, id(0));
     }
 
-    /// A viewer that is sent nothing does not hear that its rendition has left the stream.
+    /// A viewer that is sent nothing does not learn that its rendition has left the stream.
     #[test]
     fn a_viewer_that_starves_takes_what_there_is() {
         let mut bench = Bench::new();

@@ -267,7 +267,8 @@ pub(super) fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
     Tracks::preferred(tracks.iter().filter(carried))
 }
 
-/// Returns an inactive section. The section is not rejected, because some peers read the transport from it alone.
+/// Returns the preference for an inactive section. The section is not rejected, because some peers read the transport
+/// attributes from this section only.
 fn idle(media: &Media) -> Option<MediaPreference> {
     let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
     let known =

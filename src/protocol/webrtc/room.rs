@@ -76,7 +76,7 @@ pub(super) struct FirstOffer {
 }
 
 impl FirstOffer {
-    /// Makes the state before the offer.
+    /// Creates the state before the offer is made.
     pub(super) fn new(choice: Choice) -> Self {
         Self { choice, ..Self::default() }
     }
@@ -175,7 +175,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Makes a room. `has_data` is true if data channels are offered too.
+    /// Creates a room. `has_data` is true if data channels are offered too.
     pub(super) fn new(choice: Choice, has_data: bool, limits: Limits, codecs: Codecs) -> Self {
         let transport = Place { kind: MediaKind::Audio, holder: Holder::Transport };
         let data = has_data.then_some(Place { kind: MediaKind::Application, holder: Holder::Data });
@@ -200,8 +200,8 @@ impl Room {
 
     /// Makes the room of a viewer that has so far played the main track's own stream. `offer` is the offer to that
     /// viewer, `sections` are the sections that the client accepted, and `all` is the number of offered sections,
-    /// including data channels. Returns the room, and the handle under which to subscribe to that stream, if the
-    /// viewer still wants it; `None` if the client made the offer, so that a second one is impossible.
+    /// including data channels. Returns the room; and, if the viewer still wants the main track's own stream, the
+    /// handle under which to subscribe to it. `None` if the client made the offer, because then we cannot make another.
     pub(super) fn of_viewer(
         mut self,
         own: &Arc<str>,

@@ -106,7 +106,7 @@ struct Socket {
     streams: Vec<Stream>,
     next: u16,
     calls: Vec<Call>,
-    /// Pending questions to control, in order.
+    /// Questions to control that are not answered yet, in order.
     questions: VecDeque<Asked>,
     events: VecDeque<Event>,
     actions: VecDeque<Action>,

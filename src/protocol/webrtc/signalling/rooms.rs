@@ -21,7 +21,7 @@ const META_DATA_BYTES_MAX: usize = 8 * 1024;
 /// Number of records in an answer if the page does not say how many it wants.
 const PAGE: usize = 50;
 
-/// A pending question to control.
+/// A question to control that is not answered yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
     Record(String),
