@@ -1,6 +1,6 @@
-//! Seats for the video or audio of a room, if a viewer has fewer seats than there are streams. A stream that speaks takes the seat of the
-//! stream that has been silent longest. A stream that spoke less than [`HOLD`] ago keeps its seat, so that two people in conversation do
-//! not displace each other, and a pinned stream always keeps its seat.
+//! Seats for the video or audio of a room, if a viewer has fewer seats than there are streams. A stream that speaks
+//! takes the seat of the stream that has been silent longest. A stream that spoke less than [`HOLD`] ago keeps its
+//! seat, so that two people in conversation do not displace each other, and a pinned stream always keeps its seat.
 
 use std::time::{Duration, Instant};
 

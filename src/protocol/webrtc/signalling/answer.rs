@@ -61,7 +61,8 @@ pub(super) fn start(id: &str) -> String {
     json!({"command": "start", "streamId": id, "subscriberId": ""}).to_string()
 }
 
-/// Returns the message with an answer to a publisher's offer, or with our offer to a viewer and the tracks' names by `mid`.
+/// Returns the message with an answer to a publisher's offer, or with our offer to a viewer and the tracks' names by
+/// `mid`.
 pub(super) fn configuration(id: &str, is_answer: bool, described: &Described) -> String {
     let kind = if is_answer { "answer" } else { "offer" };
     let mut message =
