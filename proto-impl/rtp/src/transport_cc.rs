@@ -245,7 +245,7 @@ mod tests {
         bench.feedback(10_000);
         assert!(bench.recorder.arrivals.is_empty());
         bench.recorder.feedback_count = 0;
-        // A leap restarts the count.
+        // A jump of the numbers restarts the recorder.
         bench.packets([(10_000_000, 1), (10_000_250, 30_000)]);
         assert_eq!(bench.feedback(10_200).1, [(30_000, Some(10_000_250))]);
         // If no packet fits into the feedback, none is forgotten.

@@ -308,7 +308,7 @@ fn connect_sections(
         formats: offered_formats(codec, first(codec)),
         msid: None,
     };
-    // Like a browser, the client does not ask for audio again.
+    // Like a browser, the client does not request lost audio packets.
     let like_browsers = |mut of: MediaPreference, codec| {
         let asks = |feedback: &Feedback| codec != Codec::Opus || *feedback != Feedback::Nack;
         of.formats.iter_mut().for_each(|format| format.feedback.retain(asks));

@@ -200,7 +200,7 @@ mod tests {
             told("0.0.0.0:5", "media.example.com 203.0.113.8 host"),
             ["203.0.113.8:5", "[2001:db8::8]:5", "192.0.2.2:5"]
         );
-        // The same setting serves several machines: each uses only its own map.
+        // Several machines may have the same setting: each machine uses only the mapping of its own address.
         assert_eq!(told("0.0.0.0:5", "192.0.2.1=203.0.113.1 192.0.2.2=203.0.113.2"), ["203.0.113.2:5"]);
         assert_eq!(told("192.0.2.1:5", "192.0.2.1=203.0.113.1 192.0.2.2=203.0.113.2"), ["203.0.113.1:5"]);
         assert_eq!(told("0.0.0.0:5", "192.0.2.1=203.0.113.1"), ["192.0.2.2:5"], "no map of this machine");

@@ -182,7 +182,8 @@ mod tests {
         }
     }
 
-    /// A flood is cut to the rate; a pause fills the allowance, and no more than that.
+    /// Checks that a flood of messages is limited to the rate, and that after a pause no more than a full burst may be
+    /// sent.
     #[test]
     fn a_session_sends_so_much_a_second_and_no_more() {
         let start = netsim::Clock::new().now();

@@ -1,5 +1,5 @@
-//! The ICE servers announced to clients: the application's, those of `webrtc.ice_servers`, and this server's own. Answers to WHIP and WHEP
-//! list them in `Link` fields (RFC 9725 §4.6).
+//! The ICE servers announced to clients: the application's, those of `webrtc.ice_servers`, and this server's own.
+//! Answers to WHIP and WHEP list them in `Link` fields (RFC 9725 §4.6).
 
 use turn::Credentials;
 

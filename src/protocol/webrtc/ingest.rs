@@ -73,7 +73,7 @@ pub(super) struct Ingest {
 }
 
 impl Ingest {
-    /// Continues the stream at the position of the grant.
+    /// Creates the state of a publisher, whose stream continues at the position in the grant.
     pub(super) fn new(now: Instant, grant: &Grant, sections: &[Section]) -> Self {
         let mut next = [0u8; 2];
         let receiving = sections.iter().filter(|section| section.direction.receives());
@@ -164,7 +164,7 @@ impl Ingest {
             self.resize(track, size);
         }
         let Some(known) = self.tracks.get(track).filter(|_| !payload.is_empty()) else {
-            // A key frame without parameter sets, and none arrived before.
+            // This key frame has no parameter sets, and none have arrived before.
             if let Some(incoming) = self.sections.get_mut(at) {
                 incoming.needs_key_frame = incoming.codec.kind() == TrackKind::Video;
             }

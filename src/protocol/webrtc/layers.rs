@@ -1,8 +1,8 @@
 //! The choice of the rendition that a viewer is sent: the largest that its path carries, or the one that it asked for.
 //!
-//! A smaller rendition is chosen as soon as the path carries less than is sent; a larger one once the path is known to carry it. The
-//! capacity beyond the current rate is unknown, so it is probed ([`::webrtc::Peer::probe`]), less often after each failure. The hub
-//! switches at a key frame of the other rendition, and sends the old one until then.
+//! A smaller rendition is chosen as soon as the path carries less than is sent; a larger one once the path is known to
+//! carry it. The capacity beyond the current rate is unknown, so it is probed ([`::webrtc::Peer::probe`]), less often
+//! after each failure. The hub switches at a key frame of the other rendition, and sends the old one until then.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ const CALM: Duration = Duration::from_secs(3);
 const CALM_MAX: Duration = Duration::from_secs(48);
 /// A switch to a larger rendition counts as a failure if a smaller one is needed within this time.
 const TRIAL: Duration = Duration::from_secs(8);
-/// Time without pictures after which a viewer is sent any rendition: its own may have left the stream, and a viewer without media gets no
-/// notice of that.
+/// Time without pictures after which a viewer is sent any rendition: its own may have left the stream, and a viewer
+/// without media gets no notice of that.
 const STARVED_AFTER: Duration = Duration::from_secs(2);
 /// Rate that a path must carry for a rendition, in eighths of the rendition's rate.
 const MARGIN_EIGHTHS: u64 = 9;
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(switches.iter().map(|(_, track)| *track).collect::<Vec<_>>(), [id(1), id(0)]);
     }
 
-    /// The path fails after each switch up, so that each further switch up comes later.
+    /// The path fails after each switch to a larger rendition, so that each further switch is made later.
     #[test]
     fn a_path_that_lies_is_believed_less_and_less() {
         let mut bench = Bench::new();
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(bench.run(10, |_| carries(9_000_000)).last().unwrap().1, id(0));
     }
 
-    /// A viewer that is sent nothing does not hear that its rendition has left the stream.
+    /// A viewer that is sent nothing does not learn that its rendition has left the stream.
     #[test]
     fn a_viewer_that_starves_takes_what_there_is() {
         let mut bench = Bench::new();

@@ -1,5 +1,5 @@
-//! WebRTC: publishers and viewers over ICE, DTLS and SRTP, reached by WHIP and WHEP ([`mod@whip`]) and by the WebSocket of
-//! Ant Media's SDK ([`signalling`]).
+//! WebRTC: publishers and viewers over ICE, DTLS and SRTP, reached by WHIP and WHEP ([`mod@whip`]) and by the WebSocket
+//! of Ant Media's SDK ([`signalling`]).
 //!
 //! ```text
 //!     POST /{app}/whip/{id} --> http session --SpawnAt--> RtcPort --> RtcSession

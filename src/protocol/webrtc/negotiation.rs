@@ -1,5 +1,6 @@
-//! The server's answers to a client's sections, and its offers, with the codecs of the stream only. A viewer's section of a kind that the
-//! stream lacks is reserved with a form of each codec, because a publisher may begin audio or video late, and WHEP has no renegotiation.
+//! The server's answers to a client's sections, and its offers, with the codecs of the stream only. A viewer's section
+//! of a kind that the stream lacks is reserved with a form of each codec, because a publisher may begin audio or video
+//! late, and WHEP has no renegotiation.
 
 use ::webrtc::{MediaPreference, Section, SectionFormat, offered_formats};
 use media::codec::{Codec, CodecConfig, g711};
@@ -20,7 +21,8 @@ mod tests;
 const PAYLOAD_TYPE_FIRST: u8 = 96;
 /// Range of profile and level in an `AVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §5.3.3.1.2).
 const AVC_PROFILE: std::ops::Range<usize> = 1..4;
-/// Offset of general_profile_idc in an `HEVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §8.3.3.1.2): the lower five bits.
+/// Offset of general_profile_idc in an `HEVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §8.3.3.1.2): the lower five
+/// bits.
 const HEVC_PROFILE: usize = 1;
 /// Profiles of H.265 (H.265 §A.3).
 const HEVC_MAIN: u32 = 1;
@@ -53,16 +55,17 @@ fn forms_taken(media: &Media, codec: Codec) -> Vec<Format> {
     mirrored(media, codec).collect()
 }
 
-/// True if a publisher would send video that is not supported. Its offer is then refused as a whole, because the stream would have no
-/// picture.
+/// True if a publisher would send video that is not supported. Its offer is then refused as a whole, because the stream
+/// would have no picture.
 pub(super) fn leaves_out_video(offer: &Description, codecs: Codecs) -> bool {
     let sends = |media: &&Media| !media.is_rejected() && offer.direction(media).sends();
     let mut videos = offer.media.iter().filter(|media| media.kind == MediaKind::Video).filter(sends);
     videos.any(|media| take(media, codecs).is_none())
 }
 
-/// Returns the offered forms of a codec, reduced to parameters that both sides of an answer share. Forms that cannot be depacketized are
-/// left out: interleaved H.264 (RFC 6184 §5.4), H.265 in several streams or with decoding order numbers (RFC 7798 §7.1).
+/// Returns the offered forms of a codec, reduced to parameters that both sides of an answer share. Forms that cannot be
+/// depacketized are left out: interleaved H.264 (RFC 6184 §5.4), H.265 in several streams or with decoding order
+/// numbers (RFC 7798 §7.1).
 fn mirrored(media: &Media, codec: Codec) -> impl Iterator<Item = Format> {
     let feedback = formats_of(codec).into_iter().next().map(|format| format.feedback).unwrap_or_default();
     let names: &[&str] = match codec {
@@ -95,7 +98,8 @@ fn is_readable(format: &Format) -> bool {
     one_stream && in_order && rtp::payload::Format::of_description(format).is_ok_and(|read| read.is_some())
 }
 
-/// Returns the forms of a codec that a publisher may send. For H.264 the baseline profile, which every viewer decodes, comes first.
+/// Returns the forms of a codec that a publisher may send. For H.264 the baseline profile, which every viewer decodes,
+/// comes first.
 fn formats_of(codec: Codec) -> Vec<Format> {
     let mut formats = offered_formats(codec, PAYLOAD_TYPE_FIRST);
     if codec == Codec::H264 {
@@ -135,8 +139,8 @@ impl Shown<'_> {
     }
 }
 
-/// Returns the kinds of tracks that a stream lacks and may still get. A page with a video track waits for its first picture, so video is
-/// not expected of a stream that has been audio-only for a while.
+/// Returns the kinds of tracks that a stream lacks and may still get. A page with a video track waits for its first
+/// picture, so video is not expected of a stream that has been audio-only for a while.
 pub(super) fn to_come(tracks: &Tracks, is_seasoned: bool) -> &'static [TrackKind] {
     let lacks = |kind| tracks.of_kind(kind).all(Track::is_stand_in);
     match (lacks(TrackKind::Audio), lacks(TrackKind::Video) && !is_seasoned) {
@@ -147,8 +151,8 @@ pub(super) fn to_come(tracks: &Tracks, is_seasoned: bool) -> &'static [TrackKind
     }
 }
 
-/// Answers a viewer's section with the track of its kind that the viewer can decode, unless another section has it. A section of a kind
-/// that the stream lacks is reserved for a future track.
+/// Answers a viewer's section with the track of its kind that the viewer can decode, unless another section has it. A
+/// section of a kind that the stream lacks is reserved for a future track.
 pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let formats = match default_of(stream.tracks, kind) {
@@ -192,8 +196,8 @@ fn forms_given(media: &Media, track: &Track) -> Vec<Format> {
     forms.filter(|form| decodes(form, &track.config)).collect()
 }
 
-/// True if a viewer with this form accepts fragmented pictures. A form of H.264 without a packetization mode counts as mode 1, because
-/// peers that omit it support fragments; mode 0 does not allow them (RFC 6184 §6.2).
+/// True if a viewer with this form accepts fragmented pictures. A form of H.264 without a packetization mode counts as
+/// mode 1, because peers that omit it support fragments; mode 0 does not allow them (RFC 6184 §6.2).
 fn takes_fragments(form: &Format) -> bool {
     form.parameters.number("packetization-mode").is_none_or(|mode| mode == 1)
 }
@@ -267,7 +271,8 @@ pub(super) fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
     Tracks::preferred(tracks.iter().filter(carried))
 }
 
-/// Returns an inactive section. The section is not rejected, because some peers read the transport from it alone.
+/// Returns the preference for an inactive section. The section is not rejected, because some peers read the transport
+/// attributes from this section only.
 fn idle(media: &Media) -> Option<MediaPreference> {
     let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
     let known =
@@ -307,7 +312,8 @@ fn number_apart(sections: &mut [(MediaKind, MediaPreference)]) {
     }
 }
 
-/// Returns the forms in which a track may be sent: for H.264 the stream's own profile first, then others whose decoders may accept it.
+/// Returns the forms in which a track may be sent: for H.264 the stream's own profile first, then others whose decoders
+/// may accept it.
 pub(super) fn formats_of_track(track: &Track) -> Vec<Format> {
     let mut formats = offered_formats(track.config.codec(), PAYLOAD_TYPE_FIRST);
     if let CodecConfig::H264(config) = &track.config

@@ -5,8 +5,9 @@
 //! when a stream leaves. When streams join or leave there is another offer, one at a time. A place that is given up
 //! is first withdrawn, so that the page's track ends; a later offer reuses it for another stream.
 //!
-//! A viewer that has fewer places than streams ([`Limits`]) has seats ([`seating`]): these are offered once, for any codec, and carry one
-//! stream after another, depending on who speaks ([`seated`]). Only streams with a seat are subscribed to.
+//! A viewer that has fewer places than streams ([`Limits`]) has seats ([`seating`]): these are offered once, for any
+//! codec, and carry one stream after another, depending on who speaks ([`seated`]). Only streams with a seat are
+//! subscribed to.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -76,7 +77,7 @@ pub(super) struct FirstOffer {
 }
 
 impl FirstOffer {
-    /// Makes the state before the offer.
+    /// Creates the state before the offer is made.
     pub(super) fn new(choice: Choice) -> Self {
         Self { choice, ..Self::default() }
     }
@@ -175,7 +176,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Makes a room. `has_data` is true if data channels are offered too.
+    /// Creates a room. `has_data` is true if data channels are offered too.
     pub(super) fn new(choice: Choice, has_data: bool, limits: Limits, codecs: Codecs) -> Self {
         let transport = Place { kind: MediaKind::Audio, holder: Holder::Transport };
         let data = has_data.then_some(Place { kind: MediaKind::Application, holder: Holder::Data });
@@ -200,8 +201,8 @@ impl Room {
 
     /// Makes the room of a viewer that has so far played the main track's own stream. `offer` is the offer to that
     /// viewer, `sections` are the sections that the client accepted, and `all` is the number of offered sections,
-    /// including data channels. Returns the room, and the handle under which to subscribe to that stream, if the
-    /// viewer still wants it; `None` if the client made the offer, so that a second one is impossible.
+    /// including data channels. Returns the room; and, if the viewer still wants the main track's own stream, the
+    /// handle under which to subscribe to it. `None` if the client made the offer, because then we cannot make another.
     pub(super) fn of_viewer(
         mut self,
         own: &Arc<str>,
@@ -493,8 +494,8 @@ impl Room {
         self.members.get(&handle).is_some_and(|member| member.tracks.epoch != tracks.epoch)
     }
 
-    /// Sets the kinds of tracks wanted of a stream, by its id or the name of one of its tracks; `None` leaves a kind unchanged. Returns its
-    /// subscription, if it is being sent.
+    /// Sets the kinds of tracks wanted of a stream, by its id or the name of one of its tracks; `None` leaves a kind
+    /// unchanged. Returns its subscription, if it is being sent.
     pub(super) fn want(&mut self, name: &str, video: Option<bool>, audio: Option<bool>) -> Option<Handle> {
         let handle = *self.ids.get(negotiation::stream_of_track(name))?;
         let member = self.members.get_mut(&handle)?;
@@ -515,8 +516,8 @@ impl Room {
         }
     }
 
-    /// Sets the range of streams whose video is sent, for pages that show a part of a large room. If there are seats for video, these
-    /// streams keep theirs until the page changes the range.
+    /// Sets the range of streams whose video is sent, for pages that show a part of a large room. If there are seats
+    /// for video, these streams keep theirs until the page changes the range.
     pub(super) fn turn_over(&mut self, window: Range<usize>) {
         if self.seats.has(TrackKind::Video) {
             self.pin_window(window);

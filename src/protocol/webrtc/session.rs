@@ -57,11 +57,11 @@ const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
 /// The role of the peer.
 #[derive(Debug)]
 enum Role {
-    /// No role yet, or no longer.
+    /// The peer has no role yet, or has lost it.
     None,
     /// Waits for permission to publish. Contains the answer to the client's offer, if the client made one.
     AskedPublish(Option<Described>),
-    /// May publish; the client has yet to send its offer.
+    /// May publish; the client has not sent its offer yet.
     Granted(Box<Grant>),
     /// Publishes.
     Publisher(Box<Ingest>),
@@ -336,7 +336,8 @@ impl RtcSession {
         }
     }
 
-    /// Responds to an offer that cannot be answered with an offer of ours, of the tracks that the client could be sent.
+    /// Responds to an offer that cannot be answered: makes an offer of ours, for the tracks that the client could be
+    /// sent.
     fn counter(&mut self, sections: &[(MediaKind, MediaPreference)], tracks: &Tracks) {
         match self.peer.offer(sections) {
             Ok(offer) => {

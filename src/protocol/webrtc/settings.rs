@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(read("maxVideoTrackCount", "-1").unwrap(), Limits::NONE);
         assert_eq!(read("maxVideoTrackCount", "4").unwrap(), Limits { video: Some(4), audio: None });
         assert_eq!(read("maxAudioTrackCount", "0").unwrap(), Limits { video: None, audio: Some(0) });
-        // Installations of the reference server have large numbers, so they are limited instead of refused.
+        // Installations of Ant Media Server have large numbers, so they are limited instead of refused.
         assert_eq!(read("maxAudioTrackCount", "500").unwrap().audio, Some(SEATS_MAX));
         for bad in ["-2", "many", ""] {
             assert!(

@@ -36,7 +36,7 @@ pub(super) struct Sharing {
     /// Id of this worker, and the number of workers that share the port; `None` if this worker has a port of its
     /// own.
     among: Option<(WorkerId, u16)>,
-    /// For each path whose datagrams arrive here, the worker that has the session.
+    /// For each path of another worker's session whose datagrams arrive here, that worker.
     foreign: HashMap<Path, WorkerId>,
     /// For each session of this worker, the paths whose datagrams arrive at other workers.
     given: HashMap<ConnId, SmallVec<[Given; 1]>>,
@@ -61,8 +61,8 @@ impl Sharing {
         self.among.and_then(|(own, _)| Tag::new(own.0))
     }
 
-    /// Returns the worker for a datagram without a session here. A datagram that another worker has passed on is not
-    /// passed on again.
+    /// Returns the worker to pass a datagram to, for which this worker has no session. A datagram that another worker
+    /// has passed on is not passed on again.
     pub(super) fn find(
         &self,
         from: Remote,

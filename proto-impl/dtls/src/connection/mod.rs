@@ -356,8 +356,8 @@ impl Connection {
             && self.out.is_empty()
     }
 
-    /// SHA-256 digest of the peer's certificate; `None` before the handshake is complete, after the end, or if the peer sent no
-    /// certificate.
+    /// SHA-256 digest of the peer's certificate; `None` before the handshake is complete, after the end, or if the peer
+    /// sent no certificate.
     #[must_use]
     pub const fn peer_sha256(&self) -> Option<[u8; 32]> {
         match &self.phase {

@@ -324,7 +324,8 @@ impl Session {
         }
     }
 
-    /// SHA-256 digest of the peer's certificate; `None` before the handshake is complete, or if the peer sent no certificate.
+    /// SHA-256 digest of the peer's certificate; `None` before the handshake is complete, or if the peer sent no
+    /// certificate.
     pub(crate) const fn peer_sha256(&self) -> Option<[u8; 32]> {
         match &self.state {
             State::Handshaking(_) => None,

@@ -249,8 +249,8 @@ impl RateControl {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < BACKOFF_INTERVAL;
         let is_new = batch.newest >= self.reacted && !self.backed_off.is_some_and(is_soon);
         let Some(carries) = batch.drains.or(batch.delivered) else { return };
-        // Packets that the path loses before its queue do not pass the bottleneck, so its capacity is higher by their
-        // share.
+        // Packets that the path loses before its queue do not use the capacity of the bottleneck, so the rate sent may
+        // be higher than the rate carried by their share.
         let carries = carries / (1.0 - f64::from(losses.own().min(OWN_LOSS_MAX)) / 1000.0);
         if is_new {
             (self.backed_off, self.reacted) = (Some(now), batch.next);

@@ -481,7 +481,7 @@ fn a_long_way_is_no_silence() {
     }
 }
 
-/// Makes false feedback about the packets since the last feedback. Deltas are in units of 250 microseconds.
+/// Returns false feedback about the packets since the last feedback. Deltas are in units of 250 microseconds.
 fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
     // The reference time is in steps of 64 ms.
     let time = u32::try_from(n * 100 / 64).unwrap();

@@ -193,14 +193,14 @@ mod tests {
         payloads.take_padded().map(|(payload, padding)| (payload.len(), padding)).collect()
     }
 
-    /// Number of sends for payloads of these lengths, with audio behind them.
+    /// Number of sends for payloads of these lengths, followed by audio.
     fn sends(lengths: impl Iterator<Item = usize>) -> usize {
         let datagrams: Datagrams = lengths.chain([AUDIO_BYTES]).map(|length| vec![0; length]).collect();
         let mut from = 0;
         (0..).take_while(|_| datagrams.run(from, 64).map(|run| from = run.next).is_some()).count()
     }
 
-    /// Sends of a picture: as before, and even.
+    /// Numbers of sends for a picture, without and with [`Packetizer::even`].
     fn both(codec: &CodecConfig, unit: &[u8]) -> (usize, usize) {
         let before = sends(cut(codec, unit, false).iter().map(|(length, _)| *length));
         let even = cut(codec, unit, true);
@@ -260,7 +260,7 @@ mod tests {
             prop_assert!(frame.payload.ends_with(&unit));
         }
 
-        /// The plan is what the packetizer does.
+        /// Checks that the plan predicts the payloads that the packetizer makes.
         #[test]
         fn the_plan_holds(slices in prop::collection::vec(2usize..5_000, 1..10), length in 600usize..MAX) {
             let mut plan = Plan::default();

@@ -33,8 +33,8 @@ pub struct ReceiveConfig {
     pub clock_rate: u32,
     /// The sender retransmits requested packets.
     pub nack: bool,
-    /// Minimum time for which a packet may be late before it is requested. Where packets overtake each other, the
-    /// receiver adds their usual lateness.
+    /// Minimum time for which a packet may be late before it is requested. Where packets overtake each other, the time
+    /// is longer, depending on how late they usually are.
     pub nack_tolerance: Duration,
     /// Maximum time for which packets wait for a missing one. If repairs take longer, only reordered packets
     /// are waited for.

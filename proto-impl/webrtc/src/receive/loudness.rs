@@ -163,7 +163,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.packets(50, |_| 30);
         bench.told.clear();
-        // Words of 300 ms, pauses of 200 ms.
+        // Speech: words of 300 ms with pauses of 200 ms.
         bench.packets(500, |n| if n % 25 < 15 { 30 } else { SILENCE });
         assert!(bench.told.iter().all(|(_, level)| *level < 60), "{:?}", bench.told);
     }

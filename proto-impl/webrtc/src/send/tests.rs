@@ -431,7 +431,7 @@ fn a_source_takes_a_format_of_its_own_clock_alone() {
     assert_eq!(bench.sender.agreed.payload_type.number(), 100);
 }
 
-/// Pushes two packets of 20 ms and returns the payload lengths of what leaves.
+/// Pushes two packets of 20 ms. Returns the timestamps and payload lengths of the packets that leave.
 fn two_sounds(bench: &mut Bench, at: u32) -> Vec<(u32, usize)> {
     for timestamp in [at, at + 960] {
         bench.push(timestamp, &[&[0xfc][..], &[7; 79]].concat());
@@ -446,14 +446,15 @@ fn two_packets_of_audio_leave_as_one_unless_each_is_protected() {
     let together = two_sounds(&mut bench, 0);
     let [(first, bytes)] = together[..] else { panic!("{together:?}") };
     assert_eq!(bytes, 1 + 79 + 79);
-    // The next one has the time that follows both.
+    // The timestamp of the next packet follows both joined packets.
     let next = two_sounds(&mut bench, 1920);
     assert_eq!(next, [(first.wrapping_add(1920), 1 + 79 + 79)]);
-    // With redundancy each packet carries the one before: all of them stay apart.
+    // With redundancy, each packet repeats the one before, so packets are not joined.
     bench.sender.set_loss(10, false);
     assert_eq!(two_sounds(&mut bench, 3840).len(), 2);
 
-    // Without redundancy the loss of a joined packet would be that of two.
+    // Without redundancy, the loss of a joined packet would lose the audio of two packets, so packets are not joined
+    // while packets are lost.
     let mut bench = Bench::with(Codec::Opus, "0", &[Extension::Mid], None);
     bench.sender.agreed.nack = false;
     bench.track = Track::new(Codec::Opus, 1146).unwrap().join_audio();
@@ -462,12 +463,12 @@ fn two_packets_of_audio_leave_as_one_unless_each_is_protected() {
         assert_eq!(two_sounds(&mut bench, 0).len(), packets, "{mended}");
     }
 
-    // A peer that asks again gets packets that have numbers of their own.
+    // A peer that requests retransmissions gets packets with numbers of their own, so packets are not joined.
     let mut bench = Bench::new(Codec::Opus, "0");
     bench.track = Track::new(Codec::Opus, 1146).unwrap().join_audio();
     assert_eq!(two_sounds(&mut bench, 0).len(), 2);
 
-    // Audio of a publisher is sent as it came.
+    // The audio of a publisher is not joined.
     let mut bench = Bench::with(Codec::Opus, "0", &[Extension::Mid], Some(63));
     assert_eq!(two_sounds(&mut bench, 0).len(), 2);
 }

@@ -1,4 +1,5 @@
-//! Sends with segmentation offload that a picture and its audio take, and what the receiver gets by them.
+//! Counts the sends with segmentation offload that a picture and its audio take, and checks what the receiver gets from
+//! them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,14 +34,14 @@ struct Play {
     shown: u32,
     /// Frames that the client got.
     came: Vec<(SectionId, Bytes)>,
-    /// Datagrams with padding, as they were sent in the clear: their number is all that is visible.
+    /// Number of datagrams with padding: the unencrypted header announces it, and nothing else shows it.
     padded: usize,
-    /// Payload type of the first packet that was sent since this was last cleared.
+    /// Payload type of the first packet that was sent since this field was last cleared.
     first: Option<u8>,
 }
 
 impl Play {
-    /// Connects both. `keep` selects the lines of the client's offer.
+    /// Connects both sides. `keep` selects the lines of the client's offer.
     fn new(keep: impl Fn(&str) -> bool) -> Self {
         let now = Clock::new().now();
         let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
@@ -50,7 +51,7 @@ impl Play {
         let preference = |direction, codec, first| {
             let mut formats = offered_formats(codec, first);
             if codec == Codec::Opus {
-                // Like a browser, which does not ask for audio again.
+                // Like a browser, the client does not request lost audio packets.
                 formats.iter_mut().for_each(|format| format.feedback.retain(|of| *of != Feedback::Nack));
             }
             MediaPreference { direction, formats, msid: None }
@@ -88,7 +89,7 @@ impl Play {
         play
     }
 
-    /// Carries what both send. Returns the sends of the server that carry no reports.
+    /// Delivers the datagrams of both sides. Returns the sends of the server that contain no reports.
     fn deliver(&mut self) -> usize {
         let mut sends = 0;
         let mut out = Datagrams::new();
@@ -122,7 +123,7 @@ impl Play {
         sends
     }
 
-    /// Sends a picture in slices of these lengths with this number of packets of audio. Returns the sends.
+    /// Sends a picture in slices of these lengths, with this number of audio packets. Returns the sends.
     fn picture(&mut self, slices: &[usize], sounds: u8) -> usize {
         self.now += ms(33);
         let opus = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
@@ -147,7 +148,7 @@ impl Play {
         self.deliver()
     }
 
-    /// Plays two seconds, for what a beginning sends in addition.
+    /// Plays for two seconds, because the first packets carry additional fields.
     fn settle(&mut self) {
         for _ in 0..70 {
             self.picture(&[3_001], 1);
@@ -155,7 +156,8 @@ impl Play {
         (self.padded, self.came) = (0, Vec::new());
     }
 
-    /// The least number of sends of ten equal pictures: once a second, one carries its capture time.
+    /// Returns the smallest number of sends of ten equal pictures, because one picture per second carries its capture
+    /// time.
     fn sends(&mut self, slices: &[usize], sounds: u8) -> usize {
         (0..10).map(|_| self.picture(slices, sounds)).min().unwrap()
     }
@@ -170,11 +172,11 @@ fn a_picture_and_its_audio_take_few_sends() {
         (&[9_001][..], 0, 1),
         (&[9_001], 1, 1),
         (&[9_003], 1, 1),
-        // Packets of audio that wait together are one packet.
+        // Audio packets that wait together are joined into one packet.
         (&[9_003], 2, 1),
         (&[2_250, 2_260, 2_240, 2_270], 1, 1),
         (&[2_000, 2_500, 3_000, 1_700], 2, 3),
-        // A picture that is shorter than the audio follows it.
+        // A picture that is shorter than the audio is sent after the audio.
         (&[200], 1, 1),
         (&[200], 2, 1),
     ] {
@@ -199,7 +201,7 @@ fn what_is_padded_and_joined_comes_as_it_was() {
     assert!(of(AUDIO).all(|payload| *payload == joined));
 }
 
-/// A peer without retransmissions of their own may not know padding.
+/// A peer without RTX may not remove padding, so it is sent none.
 #[test]
 fn peers_without_rtx_are_sent_no_padding() {
     let mut play = Play::new(|line| !line.contains("rtx") && !line.contains("apt="));
@@ -209,7 +211,7 @@ fn peers_without_rtx_are_sent_no_padding() {
     assert!(play.came.iter().any(|(section, payload)| *section == VIDEO && payload.len() == 9_007));
 }
 
-/// Audio does not wait behind video that waits itself.
+/// Audio does not wait for video that has to wait itself.
 #[test]
 fn audio_goes_before_a_backlog() {
     let mut play = Play::new(|_| true);

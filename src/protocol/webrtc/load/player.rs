@@ -34,7 +34,7 @@ impl RtcPlayer {
             msid: None,
         };
         let mut audio = takes(&AUDIO);
-        // Like browsers, the player does not ask for audio again.
+        // Like browsers, the player does not request lost audio packets.
         audio.formats.iter_mut().for_each(|format| format.feedback.retain(|of| *of != Feedback::Nack));
         let sections = vec![(MediaKind::Audio, audio), (MediaKind::Video, takes(&VIDEO))];
         RtcClient::new(now, signal, seed, sections).map(Self)

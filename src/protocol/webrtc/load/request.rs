@@ -156,8 +156,8 @@ impl Requests {
     }
 }
 
-/// Returns the path of the session from a response's `Location` (RFC 9725 §4.2): an absolute URL, a path, or a name relative to the
-/// endpoint.
+/// Returns the path of the session from a response's `Location` (RFC 9725 §4.2): an absolute URL, a path, or a name
+/// relative to the endpoint.
 fn session_path(head: &ResponseHead, endpoint: &str) -> String {
     let location = head.header("location").unwrap_or_default();
     let location = std::str::from_utf8(location).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Messages to a room's page by data channel, in the form that the SDK's pages read: the tracks it is sent, and who speaks.
+//! Messages to a room's page by data channel, in the form that the SDK's pages read: the tracks it is sent, and who
+//! speaks.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

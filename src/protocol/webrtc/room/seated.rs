@@ -40,7 +40,7 @@ pub(in crate::protocol::webrtc) enum Step {
     Subscribe(Handle, Arc<str>),
     /// Unsubscribe from a stream without a seat.
     Unsubscribe(Handle),
-    /// A stream begins or changes its sections.
+    /// Begin to send a stream, or send it in other sections.
     Begin(Handle),
     /// Change the selected tracks of a stream.
     Select(Handle),

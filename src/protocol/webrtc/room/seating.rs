@@ -1,6 +1,6 @@
-//! Seats for the video or audio of a room, if a viewer has fewer seats than there are streams. A stream that speaks takes the seat of the
-//! stream that has been silent longest. A stream that spoke less than [`HOLD`] ago keeps its seat, so that two people in conversation do
-//! not displace each other, and a pinned stream always keeps its seat.
+//! Seats for the video or audio of a room, if a viewer has fewer seats than there are streams. A stream that speaks
+//! takes the seat of the stream that has been silent longest. A stream that spoke less than [`HOLD`] ago keeps its
+//! seat, so that two people in conversation do not displace each other, and a pinned stream always keeps its seat.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ impl Seating {
         self.seats.iter().find(|seat| seat.holder == Some(stream))
     }
 
-    /// Gives a free seat to a stream. Returns false if there is none, or the stream has one.
+    /// Gives a free seat to a stream. Returns false if no seat is free, or the stream has a seat already.
     pub(super) fn take_free(&mut self, stream: Handle) -> bool {
         if self.seats(stream) {
             return false;
@@ -68,8 +68,9 @@ impl Seating {
         free.map(|seat| seat.holder = Some(stream)).is_some()
     }
 
-    /// Gives a seat to a stream that speaks. Returns the stream that lost it (`Some(None)` for a free seat), or `None` if the stream has a
-    /// seat or none can be taken. `spoke` tells when a stream spoke last.
+    /// Gives a seat to a stream that speaks. Returns `Some` with the stream that lost the seat (`Some(None)` if the
+    /// seat was free); `None` if the speaking stream has a seat already, or no seat may be taken. `spoke` returns the
+    /// time at which a stream last spoke.
     pub(super) fn take_for_speaker(
         &mut self,
         now: Instant,
@@ -95,8 +96,9 @@ impl Seating {
         seat.map(|seat| *seat = Seat::default()).is_some()
     }
 
-    /// Pins exactly these streams, as far as there are seats. Streams without a seat take free seats, then those
-    /// of other streams, beginning with the last seat. Returns the streams that lose their seat.
+    /// Pins exactly these streams, as far as there are seats. Streams without a seat take free seats; if there are
+    /// none, they take the seats of other streams, beginning with the last seat. Returns the streams that lose their
+    /// seat.
     pub(super) fn pin(&mut self, streams: &[Handle]) -> Vec<Handle> {
         let streams = streams.get(..self.count().min(streams.len())).unwrap_or_default();
         for seat in &mut self.seats {
@@ -124,7 +126,8 @@ impl Seating {
         self.seats.iter().filter(|seat| seat.is_pinned).filter_map(|seat| seat.holder).collect()
     }
 
-    /// Changes the number of seats and removes all pins. Streams in removed seats move to free ones. Returns the streams that find none.
+    /// Changes the number of seats and removes all pins. Streams in removed seats move to free ones. Returns the
+    /// streams for which there is no free seat.
     pub(super) fn resize(&mut self, count: usize) -> Vec<Handle> {
         let count = count.min(SEATS_MAX);
         let gone = self.seats.split_off(count.min(self.count()));

@@ -30,7 +30,8 @@ impl RtcSession {
         }
     }
 
-    /// Reports the publisher's loudness to rooms, and to viewers if the application wants that (`sendAudioLevelToViewers`).
+    /// Reports the publisher's loudness to rooms, and to viewers if the application wants that
+    /// (`sendAudioLevelToViewers`).
     pub(super) fn note_loudness(&mut self, ctx: &Context<'_>, level: u8) {
         let Role::Publisher(_) = &self.role else { return };
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Loudness(level)));

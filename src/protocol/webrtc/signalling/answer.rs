@@ -61,7 +61,8 @@ pub(super) fn start(id: &str) -> String {
     json!({"command": "start", "streamId": id, "subscriberId": ""}).to_string()
 }
 
-/// Returns the message with an answer to a publisher's offer, or with our offer to a viewer and the tracks' names by `mid`.
+/// Returns the message with an answer to a publisher's offer, or with our offer to a viewer and the tracks' names by
+/// `mid`.
 pub(super) fn configuration(id: &str, is_answer: bool, described: &Described) -> String {
     let kind = if is_answer { "answer" } else { "offer" };
     let mut message =
@@ -137,12 +138,12 @@ pub(super) fn error(definition: &str, id: Option<&str>) -> String {
     }
 }
 
-/// Returns the error for a stream that is not live; pages then wait for [`streaming_started`].
+/// Returns the error message for a stream that is not live; pages then wait for [`streaming_started`].
 pub(super) fn not_there(id: &str) -> String {
     no_stream(id, "stream_not_exist_or_not_streaming")
 }
 
-/// Returns the error that WebRTC is disabled.
+/// Returns the error message for an application in which WebRTC is disabled.
 pub(super) fn not_enabled(id: &str) -> String {
     no_stream(id, "webrtc_not_enabled")
 }

@@ -1,7 +1,8 @@
 //! The WebSocket of Ant Media's SDK, `/{app}/websocket`: one JSON object per message, whose kind is its `command`.
 //!
-//! A socket publishes and plays any number of streams. Each has a session of its own, a child of the socket's, which
-//! ends with it. The client identifies sessions by the id of their stream, so there is one session per id.
+//! A socket publishes and plays any number of streams. Each stream has its own session, which is a child of the
+//! socket's session and ends with it. The client identifies a session by the id of its stream, so there is one session
+//! per id.
 //!
 //! | the client says | what happens |
 //! |---|---|
@@ -106,7 +107,7 @@ struct Socket {
     streams: Vec<Stream>,
     next: u16,
     calls: Vec<Call>,
-    /// Pending questions to control, in order.
+    /// Questions to control that are not answered yet, in order.
     questions: VecDeque<Asked>,
     events: VecDeque<Event>,
     actions: VecDeque<Action>,
@@ -155,7 +156,8 @@ impl Socket {
         }
     }
 
-    /// Sends the ICE servers to the client. Credentials are for admitted clients only, so they are sent again once the client is admitted.
+    /// Sends the ICE servers to the client. Credentials are for admitted clients only, so they are sent again once the
+    /// client is admitted.
     fn tell_ice_servers(&mut self, ctx: &Context<'_>) {
         let Some(app) = ctx.apps.get(self.app.as_str()) else { return };
         let ask = IceAsk { now: ctx.now, server: ctx.server, host: &self.ice.host, user: self.ice.user };
@@ -399,7 +401,8 @@ impl Socket {
     }
 }
 
-/// Returns the streams of a main track that a page wants: `!` before an id excludes it, and the page's own stream is not sent back.
+/// Returns the streams of a main track that a page wants: `!` before an id excludes it, and the page's own stream is
+/// not sent back.
 fn choice_of(command: &Command) -> Choice {
     let mut choice = Choice { is_off: command.is_set("disableTracksByDefault"), ..Choice::default() };
     for id in command.list("trackList", ROOM_MAX) {

@@ -1,7 +1,7 @@
 //! Commands about rooms, and questions about streams, which control answers from its records.
 //!
-//! A room is a main track: a client that publishes with `mainTrack` is in it, and a client that plays it is sent all streams published
-//! there.
+//! A room is a main track: a client that publishes with `mainTrack` is in it, and a client that plays it is sent all
+//! streams published there.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ const META_DATA_BYTES_MAX: usize = 8 * 1024;
 /// Number of records in an answer if the page does not say how many it wants.
 const PAGE: usize = 50;
 
-/// A pending question to control.
+/// A question to control that is not answered yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
     Record(String),
@@ -202,8 +202,8 @@ impl Socket {
         }
     }
 
-    /// Handles a request about the videos of a main track: list them, show a range, or limit their number. The answer is sent by data
-    /// channel.
+    /// Handles a request about the videos of a main track: list them, show a range, or limit their number. The answer
+    /// is sent by data channel.
     pub(super) fn about_assignments(&mut self, name: &str, command: &Command, id: &str) {
         let Some(session) = self.stream(id).and_then(|stream| stream.session) else {
             return self.send(answer::not_there(id));
