@@ -63,7 +63,8 @@ pub struct PullOrder {
     pub address: SocketAddr,
     /// The server and the request to make there.
     pub target: Target,
-    /// The stream's current lead over real time. A file is read no faster than it is played.
+    /// Time by which the stream's timestamps are ahead of real time. The units of a file are delayed by this time, so
+    /// that the stream does not get further ahead.
     pub lead: Duration,
     /// Time to skip at the beginning of a file.
     pub skip: Duration,

@@ -182,7 +182,7 @@ pub enum Origin {
         /// Source track of the derived track.
         from: TrackId,
     },
-    /// Made by this server because the stream has no track of this kind, as long as a subscriber requires one.
+    /// Made by this server while a subscriber requires a track of this kind and the stream has none.
     StandIn {
         /// Track whose timestamps the stand-in follows.
         from: TrackId,

@@ -29,8 +29,9 @@ use crate::types::{Now, StreamKey};
 
 /// Maximum number of records examined in one slice, which takes some hundred microseconds.
 const SLICE: usize = 2048;
-/// Maximum bytes of records written in one slice.
+/// Maximum bytes of records that are serialized in one slice.
 const SHOWN_BYTES: usize = 256 * 1024;
+/// The same for requesters who get records with masked credentials, which take longer.
 const MASKED_BYTES: usize = 32 * 1024;
 /// Longest list, in bytes. The rest is omitted, and the answer has the offset to continue at.
 const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -261,7 +261,7 @@ impl Subtitles {
                 TextCue { id: *id, begin_ms, end_ms, text: &line.text }
             })
             .collect();
-        // Numbers of segments have at most nine digits for years; those of fragments wrap.
+        // Fragments have 32-bit numbers, which may wrap.
         let sequence = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
         if !self.of.has_track {
             return;

@@ -243,8 +243,9 @@ impl Cutter {
         Self(folder)
     }
 
-    /// Ends the history after `after` changes and syncs, and checks every disk that may be left. Syncs of the kind
-    /// `lies` do nothing. Returns true if the history was completed before that.
+    /// Runs the recordings in a child process, cuts the power once `after` changes and syncs were made, and checks
+    /// every state in which the disk may then be. Syncs of the kind `lies` have no effect. Returns true if the child
+    /// was finished before the cut.
     fn cut(&self, after: usize, lies: &str, wrong: &mut Vec<String>) -> bool {
         let [root, shadow, disk] = ["root", "shadow", "disk"].map(|name| self.0.join(name));
         for folder in [&root, &shadow] {

@@ -303,7 +303,8 @@ pub(super) fn stop(id: &str) -> String {
     json!({"command": "stop", "streamId": id}).to_string()
 }
 
-/// Returns the message with a record, as a string that contains JSON, which pages parse separately.
+/// Returns the `broadcastObject` notification. It contains the record as a string of JSON, which the page parses in
+/// a second step.
 pub(super) fn broadcast_object(id: &str, record: &str) -> String {
     json!({"command": "notification", "definition": "broadcastObject", "streamId": id, "broadcast": record})
         .to_string()
