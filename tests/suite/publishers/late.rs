@@ -211,13 +211,15 @@ impl Life {
         let from = self.begins(false).max(self.joined) + LATENESS_MS;
         let instant = |at: i64| self.began + ms(at.unsigned_abs());
         let ends = NEVER - LATENESS_MS;
-        let count = self.got(false).filter(|got| (instant(from)..instant(ends)).contains(&got.at)).count();
-        let right = usize::try_from((ends - from) / 20).unwrap();
-        // A transcoding job carries a few packets at a time, so the count may be off by a few.
+        let heard = self.got(false).filter(|got| (instant(from)..instant(ends)).contains(&got.at));
+        // A packet may have several frames.
+        let count = heard.map(|got| got.opus_samples).sum::<u32>() / 960;
+        let right = u32::try_from((ends - from) / 20).unwrap();
+        // A transcoding job carries a few frames at a time, so the count may be off by a few.
         if count.abs_diff(right) <= 4 {
             return Ok(());
         }
-        Err(format!("{count} packets of sound in place of {right}, joined at {} ms", self.joined))
+        Err(format!("{count} frames of sound in place of {right}, joined at {} ms", self.joined))
     }
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use flv::file::TagKind;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
+use media::codec::opus;
 use millstream::protocol::PathId;
 use millstream::protocol::load::{
     ClientDatagrams, ClientStream, LoadEvent, LoadPlayer, LoadPublisher, PublisherEvent,
@@ -71,6 +72,8 @@ pub struct Got {
     /// Stamp of the unit; an error if no publisher made it.
     pub seen: Result<Seen, netsim::Corrupt>,
     pub bytes: usize,
+    /// Duration of a packet of Opus in samples of 48 kHz. Audio of other codecs has an arbitrary value.
+    pub opus_samples: u32,
     /// True if the parameter sets of its track had arrived before it.
     pub has_config: bool,
 }
@@ -132,7 +135,8 @@ impl Role {
             Some(verifier) => drop(verifier.feed(payload)),
             None => {
                 let (seen, bytes) = (Seen::read(payload), payload.len());
-                got.push(Got { at, is_video, seen, bytes, has_config: *has_config });
+                let opus_samples = opus::packet_samples(payload).filter(|_| !is_video).unwrap_or(0);
+                got.push(Got { at, is_video, seen, bytes, opus_samples, has_config: *has_config });
             }
         }
     }
