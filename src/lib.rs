@@ -1,6 +1,7 @@
 //! The server as a library, so that tests, benches and the simulator link the same code as `main`.
 //!
-//! ARCHITECTURE.md is the map. In one line: `socket -> io -> session -> hub -> session -> io -> socket`, with control at the side.
+//! ARCHITECTURE.md is the map. In one line: `socket -> io -> session -> hub -> session -> io -> socket`, with control
+//! at the side.
 
 pub mod auth;
 pub mod bench;

@@ -61,7 +61,8 @@ impl Received {
     }
 }
 
-/// Reads packets until the input ends, and passes the result of each to `count`. After a damaged packet, it searches for the next magic.
+/// Reads packets until the input ends, and passes the result of each to `count`. After a damaged packet, it searches
+/// for the next magic.
 pub fn read(mut from: impl Read, mut count: impl FnMut(&mut dyn FnMut(&mut Received))) {
     let mut bytes = [0; PACKET];
     let mut have = 0;

@@ -144,7 +144,8 @@ impl FanOut {
         Self { ring, packager, cursors, tracks }
     }
 
-    /// Sends a unit to all viewers: appends it to the ring, packages it, gathers it and accounts for it once per viewer.
+    /// Sends a unit to all viewers: appends it to the ring, packages it, gathers it and accounts for it once per
+    /// viewer.
     pub fn pass(&mut self, unit: &SyntheticUnit) {
         let entry = entry(unit, &self.tracks);
         self.packager.push(&entry);

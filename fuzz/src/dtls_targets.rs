@@ -37,8 +37,8 @@ pub fn x509_peer(data: &[u8]) {
     assert!(!IDENTITIES[0].fingerprint().matches(data) || data == IDENTITIES[0].certificate());
 }
 
-/// Sends datagrams of an unauthenticated peer to a cookie verifier, to a session and to a waiting server, of either version. In the input,
-/// each datagram follows its length in two bytes.
+/// Sends datagrams of an unauthenticated peer to a cookie verifier, to a session and to a waiting server, of either
+/// version. In the input, each datagram follows its length in two bytes.
 pub fn dtls_record(data: &[u8]) {
     for flags in [0, BOTH_SPEAK_13] {
         records_of(flags, data);
@@ -72,8 +72,8 @@ fn records_of(flags: u8, data: &[u8]) {
     }
 }
 
-/// Runs a handshake between two ends. The first byte sets the configuration. Each following byte is an operation: on the next datagram, on
-/// the clock, or by the application.
+/// Runs a handshake between two ends. The first byte sets the configuration. Each following byte is an operation: on
+/// the next datagram, on the clock, or by the application.
 pub fn dtls_handshake(data: &[u8]) {
     let Some((flags, operations)) = data.split_first() else { return };
     let mut ends = Ends::new(*flags);

@@ -1,5 +1,5 @@
-//! Target for the signalling of WebRTC clients before there is a path: offers, answers and candidates, by WHIP, WHEP and WebSocket. A
-//! worker makes the sessions; the stream that viewers request comes from another worker.
+//! Target for the signalling of WebRTC clients before there is a path: offers, answers and candidates, by WHIP, WHEP
+//! and WebSocket. A worker makes the sessions; the stream that viewers request comes from another worker.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -44,8 +44,9 @@ static TRACKS: LazyLock<Arc<Tracks>> = LazyLock::new(|| {
     Arc::new(Tracks::new(1, [video, audio]))
 });
 
-/// Runs a client's signalling. The first byte chooses between playing and publishing, the signalling, and control's verdict. The rest is
-/// the client's input in parts: an offer, or the answer to ours, then later messages; over WebSocket also whole commands.
+/// Runs a client's signalling. The first byte chooses between playing and publishing, the signalling, and control's
+/// verdict. The rest is the client's input in parts: an offer, or the answer to ours, then later messages; over
+/// WebSocket also whole commands.
 pub fn webrtc_offer(data: &[u8]) {
     let Some((&mode, text)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(text);

@@ -170,8 +170,8 @@ fn drain(server: &mut Server, seed: u8, events: &mut Vec<String>) {
     }
 }
 
-/// Feeds a server's answers to a push or a pull. Flags of the first byte: 1 leaves the handshake to the input, 2 plays, 4 asks for the
-/// digest. The whole byte seeds the cuts.
+/// Feeds a server's answers to a push or a pull. Flags of the first byte: 1 leaves the handshake to the input, 2 plays,
+/// 4 asks for the digest. The whole byte seeds the cuts.
 pub fn rtmp_client(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let mut bytes = Vec::new();

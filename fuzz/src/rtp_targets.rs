@@ -189,7 +189,8 @@ fn stream(data: &[u8]) {
     }
 }
 
-/// Feeds packets in steps of three bytes, a wait and a sequence number. Feedback must report no more packets than have arrived.
+/// Feeds packets in steps of three bytes, a wait and a sequence number. Feedback must report no more packets than have
+/// arrived.
 fn arrivals(data: &[u8]) {
     let mut now = epoch();
     let mut recorder = ArrivalRecorder::new(now);

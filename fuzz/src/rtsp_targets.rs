@@ -25,7 +25,8 @@ const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.
 /// Maximum number of deadlines that may pass.
 const TIMEOUTS_MAX: usize = 8;
 
-/// Checks the reader: any cut gives the same items, and items written again read the same. Then reads the same bytes as header fields.
+/// Checks the reader: any cut gives the same items, and items written again read the same. Then reads the same bytes as
+/// header fields.
 pub fn rtsp_message(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let whole = items(&[stream]);

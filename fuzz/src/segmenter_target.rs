@@ -35,8 +35,8 @@ static PAYLOADS: LazyLock<[Bytes; 4]> = LazyLock::new(|| {
     })
 });
 
-/// Segments a stream. The first bytes choose the form and its settings; then each step is a byte and its argument. Everything that a
-/// playlist names must exist, and playlists must follow the rules of RFC 8216 and RFC 8216bis.
+/// Segments a stream. The first bytes choose the form and its settings; then each step is a byte and its argument.
+/// Everything that a playlist names must exist, and playlists must follow the rules of RFC 8216 and RFC 8216bis.
 pub fn segmenter(data: &[u8]) {
     let Some((&[form, lengths, begin], mut steps)) = data.split_first_chunk() else { return };
     let mut rig = Rig::new(form, lengths, begin);

@@ -1,5 +1,5 @@
-//! Target for the whole server except its sockets: a worker, control and the store, with peers that send anything in any order, cut
-//! anywhere, while disks fail and time passes.
+//! Target for the whole server except its sockets: a worker, control and the store, with peers that send anything in
+//! any order, cut anywhere, while disks fail and time passes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

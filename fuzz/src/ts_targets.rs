@@ -7,8 +7,9 @@ use mpegts::{Demuxer, Event, Kind, Muxer, PES_BYTES_MAX, Pes, STREAMS_MAX, Strea
 
 use crate::splits::{head, pieces};
 
-/// Demuxes a transport stream. Its events must not depend on how it is cut, and a PES packet that is written again must read the same.
-/// Mutated tables have wrong checksums and are dropped, so the lowest bit of the first byte puts valid tables in front.
+/// Demuxes a transport stream. Its events must not depend on how it is cut, and a PES packet that is written again must
+/// read the same. Mutated tables have wrong checksums and are dropped, so the lowest bit of the first byte puts valid
+/// tables in front.
 pub fn ts_demux(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let mut bytes = Vec::new();

@@ -1,4 +1,5 @@
-//! Target for a WebRTC session: a client that publishes and a server that receives, with an arbitrary network in between.
+//! Target for a WebRTC session: a client that publishes and a server that receives, with an arbitrary network in
+//! between.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Replays every committed input of every target, and seeded mutations of them: what a fuzzer once found stays
-//! found, without a fuzzing toolchain. `FUZZ_MUTATIONS` sets how many mutations each target gets, `FUZZ_TARGET` names the
-//! only one that gets them.
+//! found, without a fuzzing toolchain. `FUZZ_MUTATIONS` sets how many mutations each target gets, `FUZZ_TARGET` names
+//! the only one that gets them.
 
 #![forbid(unsafe_code)]
 
@@ -84,8 +84,8 @@ fn pick(random: &mut Random, below: usize) -> usize {
     usize::try_from(random.below(below as u64)).unwrap()
 }
 
-/// Applies one change: flips a bit, replaces a byte, removes, repeats or inserts bytes, takes over another input's tail, or cuts off the
-/// end.
+/// Applies one change: flips a bit, replaces a byte, removes, repeats or inserts bytes, takes over another input's
+/// tail, or cuts off the end.
 fn mutate(random: &mut Random, input: &mut Vec<u8>, inputs: &[Vec<u8>]) {
     let at = pick(random, input.len() + 1);
     let end = (at + 1 + pick(random, 8)).min(input.len());

@@ -1,5 +1,5 @@
-//! Access rules: addresses, tokens, and the policy for outbound connections. This module has no sockets and no protocol machines, and
-//! returns plain values.
+//! Access rules: addresses, tokens, and the policy for outbound connections. This module has no sockets and no protocol
+//! machines, and returns plain values.
 
 pub mod access;
 pub mod cidr;

@@ -1,4 +1,5 @@
-//! URLs from operators and API clients. Only the text is parsed here; the allowed addresses are up to the [policy](super::outbound).
+//! URLs from operators and API clients. Only the text is parsed here; the allowed addresses are up to the
+//! [policy](super::outbound).
 
 use std::fmt;
 
@@ -178,7 +179,8 @@ fn split_authority(authority: &str) -> Result<(String, Option<&str>), UrlError> 
     if valid { Ok((host.to_owned(), port)) } else { Err(UrlError::Host) }
 }
 
-/// Returns a URL for the log: without credentials and query, and with `***` for the last segment, which often is the stream key.
+/// Returns a URL for the log: without credentials and query, and with `***` for the last segment, which often is the
+/// stream key.
 #[must_use]
 pub fn redact(url: &str) -> String {
     let clean =

@@ -131,8 +131,8 @@ pub trait PeerStream {
 
 /// A peer that uses datagrams.
 pub trait PeerDatagrams {
-    /// Takes the local address of a socket that is open and not connected to the server; `None` if the requested socket could not be
-    /// opened.
+    /// Takes the local address of a socket that is open and not connected to the server; `None` if the requested socket
+    /// could not be opened.
     fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>, tally: &mut Tally);
     /// Handles a datagram from the server, which may be decrypted in place.
     fn handle_datagram(

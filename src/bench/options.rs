@@ -120,7 +120,8 @@ pub struct Options {
     pub threads: usize,
     /// Media of publishers.
     pub clip: ClipOptions,
-    /// The room, if the connections are participants of one: `count` of them, each with a connection to publish and one to play.
+    /// The room, if the connections are participants of one: `count` of them, each with a connection to publish and one
+    /// to play.
     pub room: Option<RoomOptions>,
     /// Process whose cost is reported.
     pub server: ServerOptions,

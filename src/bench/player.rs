@@ -283,8 +283,8 @@ fn nanos(unix_ms: Option<i64>) -> Option<u64> {
     u64::try_from(unix_ms?).ok()?.checked_mul(1_000_000)
 }
 
-/// Returns the media after the head of a body; `None` for parameter sets and the end of a sequence. The offsets are those of H.264 and AAC:
-/// other codecs have no stamps and are only counted.
+/// Returns the media after the head of a body; `None` for parameter sets and the end of a sequence. The offsets are
+/// those of H.264 and AAC: other codecs have no stamps and are only counted.
 fn payload(is_video: bool, body: &[u8]) -> Option<&[u8]> {
     let (first, packet) = (*body.first()?, body.get(1).copied());
     match (is_video, first) {

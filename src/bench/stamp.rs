@@ -41,8 +41,8 @@ const SEI_BYTES_MAX: usize = 4096;
 /// Largest part of a payload's size in one byte; a smaller byte ends the size (H.264 §7.3.2.3.1).
 const SIZE_STEP: usize = 255;
 
-/// Makes a padding message of `user_data_unregistered` of about `bytes`, filled from `ones`; empty if `bytes` is too small. A filler NAL
-/// unit would suit decoders, but servers may drop those.
+/// Makes a padding message of `user_data_unregistered` of about `bytes`, filled from `ones`; empty if `bytes` is too
+/// small. A filler NAL unit would suit decoders, but servers may drop those.
 fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     let Some(rest) = bytes.checked_sub(2 + PADDING_UUID.len()) else { return Vec::new() };
     // Of 256 bytes, one belongs to the size field.
@@ -92,7 +92,8 @@ impl Stamp {
         self.padded_sei(0, &[])
     }
 
-    /// Returns the SEI NAL unit with a padding message of about `bytes`, filled from `ones`; no padding if `bytes` is too small.
+    /// Returns the SEI NAL unit with a padding message of about `bytes`, filled from `ones`; no padding if `bytes` is
+    /// too small.
     pub(super) fn padded_sei(self, bytes: usize, ones: &[u8]) -> Vec<u8> {
         let padding = padding(bytes, ones);
         let mut nal = Vec::with_capacity(SEI_BYTES + padding.len());

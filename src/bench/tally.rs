@@ -120,8 +120,8 @@ impl Tally {
         histogram.record(took);
     }
 
-    /// Counts a playlist requested at this time. A blocking request counts only from the time at which the newest media in the playlist
-    /// ended.
+    /// Counts a playlist requested at this time. A blocking request counts only from the time at which the newest media
+    /// in the playlist ended.
     pub fn take_playlist(&mut self, now: Now, asked: Instant, made_nanos: Option<u64>) {
         let waited = now.mono.saturating_duration_since(asked).as_nanos();
         let waited = u64::try_from(waited).unwrap_or(u64::MAX);

@@ -91,7 +91,8 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// An application whose settings are lost or unusable. The application is not started, since the defaults would lift its restrictions.
+/// An application whose settings are lost or unusable. The application is not started, since the defaults would lift
+/// its restrictions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostApp {
     /// Name of the application.
@@ -169,7 +170,8 @@ impl Config {
         Ok(Self { home, server, apps, lost, used, warnings: Vec::new() })
     }
 
-    /// Returns all faults of the settings, one line each: every invalid value of every file, and files that are unreadable.
+    /// Returns all faults of the settings, one line each: every invalid value of every file, and files that are
+    /// unreadable.
     #[must_use]
     pub fn faults(options: &Options) -> Vec<String> {
         let words = |error: Error| vec![error.to_string()];
@@ -361,7 +363,8 @@ pub struct Edit {
     pub unset: Vec<String>,
 }
 
-/// Changes the server's settings file, keeps every other line, and reads the result. A change that makes the settings unusable is undone.
+/// Changes the server's settings file, keeps every other line, and reads the result. A change that makes the settings
+/// unusable is undone.
 ///
 /// # Errors
 /// A fault of the result, or a disk error.
@@ -620,7 +623,8 @@ fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     Ok(())
 }
 
-/// Appends the keys of a newer server, as comments. Skips a damaged file or one that is not writable; the defaults apply in any case.
+/// Appends the keys of a newer server, as comments. Skips a damaged file or one that is not writable; the defaults
+/// apply in any case.
 fn add_new_keys(path: &Path, keys: &[Key]) {
     let text =
         fs::read(path).ok().filter(|bytes| bytes.len() <= FILE_BYTES_MAX && damage_of(bytes).is_none());

@@ -1,5 +1,5 @@
-//! The known keys with their defaults: the reference's and our own (docs/settings.md). A file with all of them, and those of the protocols,
-//! is written at the first start.
+//! The known keys with their defaults: the reference's and our own (docs/settings.md). A file with all of them, and
+//! those of the protocols, is written at the first start.
 
 mod app;
 mod app_last;

@@ -1,8 +1,8 @@
 //! The list of applications that a home has had (`conf/applications.txt`), which distinguishes lost settings from
 //! settings never made.
 //!
-//! An application is added when used, and removed when deleted through the API. A listed application whose settings file is missing, empty
-//! or damaged is not started, since the defaults would lift its restrictions.
+//! An application is added when used, and removed when deleted through the API. A listed application whose settings
+//! file is missing, empty or damaged is not started, since the defaults would lift its restrictions.
 
 use std::collections::BTreeSet;
 use std::fs;

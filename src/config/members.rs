@@ -149,8 +149,8 @@ impl Member {
         if self.shape == Shape::NullText { Value::Null } else { "".into() }
     }
 
-    /// Converts a client's value to the text for the file; `None` for a wrong type. Numbers and texts convert to each other, as in the
-    /// reference; null means the default, or an empty text.
+    /// Converts a client's value to the text for the file; `None` for a wrong type. Numbers and texts convert to each
+    /// other, as in the reference; null means the default, or an empty text.
     #[must_use]
     pub fn text_of(&self, sent: &Value) -> Option<String> {
         let text = match sent {

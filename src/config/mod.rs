@@ -46,7 +46,8 @@ pub use values::{Origin, Values};
 pub use visibility::Visibility;
 pub use vod::{Forwarding, S3Keys, S3Settings, VodSettings};
 
-/// Reasons why the settings are unusable. Each is one line that names the origin and the key, and never contains a secret value.
+/// Reasons why the settings are unusable. Each is one line that names the origin and the key, and never contains a
+/// secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -25,8 +25,8 @@ pub struct Property {
     pub value: String,
 }
 
-/// Parses a file, keeping the order. If a key occurs twice, the last value counts, as in Java's `Properties`. The error has the line (0 if
-/// none is at fault) and the reason.
+/// Parses a file, keeping the order. If a key occurs twice, the last value counts, as in Java's `Properties`. The error
+/// has the line (0 if none is at fault) and the reason.
 ///
 /// # Errors
 /// Too large, not UTF-8, a bad escape, or a value over 64 KiB.

@@ -1,4 +1,5 @@
-//! Remarks on settings that are not errors: one line for each probable mistake, and a single line for all keys of other servers.
+//! Remarks on settings that are not errors: one line for each probable mistake, and a single line for all keys of other
+//! servers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

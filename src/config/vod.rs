@@ -79,7 +79,8 @@ pub struct S3Settings {
     pub bucket: String,
     /// `s3AccessKey` and `s3SecretKey`; `None`: credentials from this machine's role.
     pub keys: Option<S3Keys>,
-    /// True if the bucket is in the path instead of the host name: `s3PathStyleAccessEnabled`, or any explicit endpoint.
+    /// True if the bucket is in the path instead of the host name: `s3PathStyleAccessEnabled`, or any explicit
+    /// endpoint.
     pub path_style: bool,
     /// `s3StreamsFolderPath`: prefix of the names of objects.
     pub folder: String,

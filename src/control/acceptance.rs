@@ -7,7 +7,8 @@ use crate::config::AcceptLimits;
 use crate::mail::{SourceFigures, StreamEnd};
 use crate::types::{Now, StreamId};
 
-/// Media time over which rates are measured, in milliseconds: longer than a GOP, so that one large key frame does not distort the rate.
+/// Media time over which rates are measured, in milliseconds: longer than a GOP, so that one large key frame does not
+/// distort the rate.
 const SPAN_MS: i64 = 5000;
 /// Tolerance: a rate may exceed its limit by the limit divided by this number, because clocks and rounding are not
 /// exact.

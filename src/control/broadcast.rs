@@ -1,5 +1,5 @@
-//! The broadcast record, with members in the reference's order (docs/rest.md): as shown by the API, as stored, and as set by request
-//! bodies.
+//! The broadcast record, with members in the reference's order (docs/rest.md): as shown by the API, as stored, and as
+//! set by request bodies.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -189,7 +189,8 @@ macro_rules! members {
             }
         }
 
-        /// The body of a create or an update. Outer `None` means absent, inner `None` null. Unknown members are ignored.
+        /// The body of a create or an update. Outer `None` means absent, inner `None` null. Unknown members are
+        /// ignored.
         #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
         #[serde(default)]
 
@@ -325,8 +326,8 @@ pub fn checked(body: Body) -> Result<Body, BodyError> {
     }
 }
 
-/// Parses a body that is an object or null; `None` if it is blank. serde_json limits nesting to 128 levels of known members, and skips
-/// unknown ones without recursion.
+/// Parses a body that is an object or null; `None` if it is blank. serde_json limits nesting to 128 levels of known
+/// members, and skips unknown ones without recursion.
 ///
 /// # Errors
 /// The body is not JSON, or not of the expected type.

@@ -1,5 +1,5 @@
-//! State that every part of control uses: settings and applications, random numbers, the audit log, and outputs. A part with effects
-//! outside of itself takes a [`Context`], never the whole of control.
+//! State that every part of control uses: settings and applications, random numbers, the audit log, and outputs. A part
+//! with effects outside of itself takes a [`Context`], never the whole of control.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! JSON as Jackson accepts it where serde_json does not: a leading byte order mark, and escapes of a lone surrogate (RFC 8259 §8.1, §8.2).
-//! Characters that UTF-8 cannot encode become replacement characters.
+//! JSON as Jackson accepts it where serde_json does not: a leading byte order mark, and escapes of a lone surrogate
+//! (RFC 8259 §8.1, §8.2). Characters that UTF-8 cannot encode become replacement characters.
 
 use std::borrow::Cow;
 

@@ -295,8 +295,9 @@ impl Control {
         self.cx.config.outbound.clone()
     }
 
-    /// Restores the stored records. Streams that were live when the server stopped become `finished` (docs/robustness.md B-11), and records
-    /// made only by publishing are removed. Posts every application to every worker.
+    /// Restores the stored records. Streams that were live when the server stopped become `finished`
+    /// (docs/robustness.md B-11), and records made only by publishing are removed. Posts every application to every
+    /// worker.
     ///
     /// # Errors
     /// The first stored record that could not be read.

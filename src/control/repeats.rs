@@ -1,4 +1,5 @@
-//! Log lines of repeated failures: the first failure of a series has its own line, further ones are summed up once a minute for each kind.
+//! Log lines of repeated failures: the first failure of a series has its own line, further ones are summed up once a
+//! minute for each kind.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

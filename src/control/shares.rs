@@ -1,5 +1,5 @@
-//! Shares of applications in limited resources of the server ([`crate::jobs::shares::Room`]): records, sources, uploads. Shares of threads
-//! are handled by `hooks`, `admission`, `objects`, and the job service.
+//! Shares of applications in limited resources of the server ([`crate::jobs::shares::Room`]): records, sources,
+//! uploads. Shares of threads are handled by `hooks`, `admission`, `objects`, and the job service.
 
 use std::sync::Arc;
 

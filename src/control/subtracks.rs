@@ -120,7 +120,8 @@ impl Registry {
         }
     }
 
-    /// Updates a virtual main track after a subtrack came or went; a main track made by publishing ends with its last subtrack.
+    /// Updates a virtual main track after a subtrack came or went; a main track made by publishing ends with its last
+    /// subtrack.
     pub(super) fn follow_subtracks(&self, records: &mut Records, now: Now, main: &StreamKey) {
         if self.has_own_publisher(main) {
             return;

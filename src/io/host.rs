@@ -1,5 +1,5 @@
-//! Measures this machine every second: from `/proc`, the speed of its links from `/sys`, and the file system of the home
-//! folder.
+//! Measures this machine every second: from `/proc`, the speed of its links from `/sys`, and the file system of the
+//! home folder.
 
 use std::collections::VecDeque;
 use std::fs::read_to_string;

@@ -1,5 +1,5 @@
-//! Administrative work on the disk, outside the store: settings files, folders of applications, the log, certificates. Jobs run one at a
-//! time.
+//! Administrative work on the disk, outside the store: settings files, folders of applications, the log, certificates.
+//! Jobs run one at a time.
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,8 +18,8 @@ pub enum ArchiveWork {
     Remove {
         /// Path of the playlist, which may be missing.
         path: Vec<String>,
-        /// Time of the first segment (`EXT-X-PROGRAM-DATE-TIME`, in milliseconds of Unix time). A playlist with another time stays. `None`
-        /// removes any playlist.
+        /// Time of the first segment (`EXT-X-PROGRAM-DATE-TIME`, in milliseconds of Unix time). A playlist with another
+        /// time stays. `None` removes any playlist.
         begun_ms: Option<i64>,
     },
     /// Work on the files of a stream that viewers can rewind.

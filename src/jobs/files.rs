@@ -1,4 +1,5 @@
-//! Work on files: opening, reading, appending. Paths are names below a root folder that the server sets for the job service.
+//! Work on files: opening, reading, appending. Paths are names below a root folder that the server sets for the job
+//! service.
 
 use std::fmt;
 use std::sync::Arc;

@@ -16,7 +16,8 @@ const OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
 pub struct PasswordDigest(String);
 
 impl PasswordDigest {
-    /// Parses a digest; `None` if the text is not an MD5 in hexadecimal, or is that of the empty text (docs/robustness.md R-33).
+    /// Parses a digest; `None` if the text is not an MD5 in hexadecimal, or is that of the empty text
+    /// (docs/robustness.md R-33).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());

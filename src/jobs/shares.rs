@@ -1,7 +1,8 @@
 //! Shares of limited resources, so that no application uses them up.
 //!
-//! Resources that applications share (threads that wait for the network, queues, records, sources) are divided among the current users. An
-//! application's share covers all its targets: a silent host blocks only a part of the threads of its application.
+//! Resources that applications share (threads that wait for the network, queues, records, sources) are divided among
+//! the current users. An application's share covers all its targets: a silent host blocks only a part of the threads of
+//! its application.
 //!
 //! - [`Threads`]: decides whether one more thread may be used. One application may use at most five of every eight
 //!   threads, and one target at most half of its application's threads. All slow targets together may use a quarter of

@@ -18,7 +18,8 @@ pub enum DataSender {
     Api,
 }
 
-/// A message of a data channel, sent by [`crate::mail::ToWorker::TellStream`]. The server does not interpret its content.
+/// A message of a data channel, sent by [`crate::mail::ToWorker::TellStream`]. The server does not interpret its
+/// content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamData {
     /// The sender.

@@ -26,7 +26,8 @@ pub enum Question {
     },
     /// Asks how many subscribers play the stream over a connection that control knows of: `{"count":1}`.
     SubscriberCount,
-    /// Asks for the live streams of a room: `{"streams":[..],"streamList":[{"streamId":..,"streamName":..,"metaData":..}]}`.
+    /// Asks for the live streams of a room:
+    /// `{"streams":[..],"streamList":[{"streamId":..,"streamName":..,"metaData":..}]}`.
     Room,
     /// Asks for the resolution and the bit rates of a live stream:
     /// `{"width":1,"height":1,"videoBitrate":1,"videoCodec":".."}`. 404 if the stream is not live.

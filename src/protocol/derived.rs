@@ -28,11 +28,12 @@ pub struct Derivation {
     pub limit: Option<fn(&ServerSettings, usize) -> usize>,
     /// Returns true if viewers get the track when the stream has none of its kind; otherwise only push targets do.
     pub stands_in: fn(&AppSettings) -> bool,
-    /// Returns the track to make from a published one: codec, parameter sets, clock and description. The caller sets the id, and the origin
-    /// if it is [`Origin::Published`]. `None` if the derivation does not apply to the track, or is disabled in the application.
+    /// Returns the track to make from a published one: codec, parameter sets, clock and description. The caller sets
+    /// the id, and the origin if it is [`Origin::Published`]. `None` if the derivation does not apply to the track, or
+    /// is disabled in the application.
     pub offer: fn(&Tracks, &Track, &AppSettings) -> Option<Track>,
-    /// Creates the producer of an offered track. It has one subscription ([`super::SubscriptionEvent::Attach`]) to the published track, and
-    /// one publication, whose units need no track list.
+    /// Creates the producer of an offered track. It has one subscription ([`super::SubscriptionEvent::Attach`]) to the
+    /// published track, and one publication, whose units need no track list.
     pub begin: fn(Now, &Track, &AppSettings, Seed) -> Box<dyn Session>,
 }
 

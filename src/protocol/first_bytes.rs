@@ -96,7 +96,8 @@ fn others(security: Security, server: &SessionSettings) -> Vec<&'static Listener
     Listener::all().filter(|one| one.security == layer).filter(is_told).filter(is_on).collect()
 }
 
-/// Returns the number of a shared port at which a listener of this name is recognised; `None` if there is none, or the listener is off.
+/// Returns the number of a shared port at which a listener of this name is recognised; `None` if there is none, or the
+/// listener is off.
 pub(super) fn shared_port(server: &SessionSettings, name: &str) -> Option<u16> {
     let mut shared = Listener::all().filter(|listener| listener.first_bytes.is_shared(server));
     let at = shared.find(|at| others(at.security, server).iter().any(|other| other.name == name))?;

@@ -18,7 +18,8 @@ pub struct FormatKind {
     pub is_enabled: fn(&AppSettings) -> bool,
     /// Makes the package of a variant; `None` if the sessions take units unpackaged.
     pub package: fn(u64) -> Option<Box<dyn Package>>,
-    /// True if a viewer that closes its side of the connection gives up its request. (An HTTP client may close its side and read on.)
+    /// True if a viewer that closes its side of the connection gives up its request. (An HTTP client may close its side
+    /// and read on.)
     pub is_given_up_by_close: bool,
     /// True if the format is for other nodes of the cluster. Nodes are authenticated, so their requests to play are not
     /// checked, and they do not count as viewers.

@@ -94,8 +94,8 @@ impl LoadTarget {
         request(&self.target).filter(|_| self.plays())?.play(now, patience, seed)
     }
 
-    /// Makes a client that publishes a stream with these parameter sets (FLV bodies), for a connection that is being opened; `None` if the
-    /// target cannot be published to.
+    /// Makes a client that publishes a stream with these parameter sets (FLV bodies), for a connection that is being
+    /// opened; `None` if the target cannot be published to.
     #[must_use]
     pub fn publish(
         &self,

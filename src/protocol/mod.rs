@@ -107,7 +107,8 @@ pub struct Remote {
     pub peer: SocketAddr,
     /// Local address, if the system reports it.
     pub local: Option<IpAddr>,
-    /// The session whose byte stream carries this peer's datagrams of the port ([`Carrier`]); `None` if the port's socket does.
+    /// The session whose byte stream carries this peer's datagrams of the port ([`Carrier`]); `None` if the port's
+    /// socket does.
     pub carrier: Option<ConnId>,
     /// The worker that received the datagram, if it is not the session's ([`Elsewhere`]).
     pub via: Option<WorkerId>,
@@ -140,8 +141,8 @@ pub enum Route {
 pub trait Demux: Debug + Send {
     /// Routes a datagram. State for a session is kept only after the peer's address is verified.
     fn route(&mut self, ctx: &Context<'_>, from: Remote, datagram: &[u8], reply: &mut Vec<u8>) -> Route;
-    /// Creates the session for the peer just routed as [`Route::New`]. `peer` is its canonical address: an IPv4 peer of a dual-stack socket
-    /// has its IPv4 address.
+    /// Creates the session for the peer just routed as [`Route::New`]. `peer` is its canonical address: an IPv4 peer of
+    /// a dual-stack socket has its IPv4 address.
     fn begin(
         &mut self,
         ctx: &Context<'_>,
@@ -164,8 +165,8 @@ pub trait Demux: Debug + Send {
 pub trait SessionsOnRequest {
     /// Notes the address that the port is bound to.
     fn bound(&mut self, binding: Binding<'_>);
-    /// Creates the session that another one requests ([`FamilyEvent::SpawnAt`]). `None` if there is no room, or the request is not of this
-    /// protocol.
+    /// Creates the session that another one requests ([`FamilyEvent::SpawnAt`]). `None` if there is no room, or the
+    /// request is not of this protocol.
     fn create(
         &mut self,
         ctx: &Context<'_>,

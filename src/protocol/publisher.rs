@@ -86,7 +86,8 @@ impl TsMux {
         Self(FlvMux::new(TsPackage::at_once()))
     }
 
-    /// Returns the packets of a video or audio unit; `None` for parameter sets, which are sent with the video, and for data.
+    /// Returns the packets of a video or audio unit; `None` for parameter sets, which are sent with the video, and for
+    /// data.
     pub fn packets(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: &Bytes) -> Option<Bytes> {
         Some(self.parts(now, kind, timestamp, body)?.slices().concat().into())
     }

@@ -1,5 +1,5 @@
-//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, URL schemes, sinks and derived tracks. Features
-//! without a network protocol, such as recordings and derived audio, have a row too.
+//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, URL schemes, sinks and
+//! derived tracks. Features without a network protocol, such as recordings and derived audio, have a row too.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -164,8 +164,8 @@ impl Listener {
     }
 }
 
-/// The context of a shared port on one worker. All keys and certificates of a port come from its seeds, so that ports need no files
-/// and simulations repeat.
+/// The context of a shared port on one worker. All keys and certificates of a port come from its seeds, so that ports
+/// need no files and simulations repeat.
 #[derive(Debug, Clone, Copy)]
 pub struct PortContext<'a> {
     /// Time at which the port opens.
@@ -291,8 +291,8 @@ pub(super) struct Scheme {
     pub(super) pushes: bool,
     /// True if streams can be pulled from URLs of the scheme. If false, only the load generator plays such URLs.
     pub(super) pulls: bool,
-    /// Makes the target of a stream at a node with this host and port, if copies can be fetched by this scheme. Only the operator's
-    /// settings name such URLs, which need no credentials.
+    /// Makes the target of a stream at a node with this host and port, if copies can be fetched by this scheme. Only
+    /// the operator's settings name such URLs, which need no credentials.
     pub(super) copies: Option<fn(&str, u16, &StreamKey) -> Target>,
     /// True if a user and a password may precede the host.
     pub(super) takes_credentials: bool,
@@ -412,7 +412,8 @@ pub(super) trait Request: Debug + Send + Sync {
     fn play(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
         Some(Box::new(PulledPlayer::new(now, self.pull(patience, seed)?)))
     }
-    /// Makes a publisher for the load generator, if the protocol has one, of a stream that begins with these parameter sets (FLV bodies).
+    /// Makes a publisher for the load generator, if the protocol has one, of a stream that begins with these parameter
+    /// sets (FLV bodies).
     fn publish(
         &self,
         _now: Instant,

@@ -43,7 +43,8 @@ pub struct About {
     pub protocol: &'static str,
     /// True if the session carries media; the end of such a session is logged.
     pub is_media: bool,
-    /// True if the peer has proved its permission; it then no longer counts against the limits for unauthenticated peers.
+    /// True if the peer has proved its permission; it then no longer counts against the limits for unauthenticated
+    /// peers.
     pub is_authenticated: bool,
 }
 
@@ -151,8 +152,8 @@ impl To {
 /// Returns the packet logs of a subscription, if its format makes packets ([`crate::hub::Package::logs`]).
 pub type Logs<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn PacketLogs>;
 
-/// A session over datagrams. Its paths may change: a shared port may route another address to it, and it may open and close sockets of its
-/// own.
+/// A session over datagrams. Its paths may change: a shared port may route another address to it, and it may open and
+/// close sockets of its own.
 pub trait DatagramPeer {
     /// Takes a datagram that arrived over one of the paths; it may be decrypted in place.
     fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: Remote, datagram: &mut [u8]);

@@ -45,8 +45,8 @@ pub struct Params {
     /// Returns the protocol under which the requester of the blob counts as a viewer; `None` for the protocol of the
     /// blob itself.
     pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
-    /// Returns the form of a blob for one viewer, at this date in milliseconds on the blob's clock; `None` to serve the blob itself. Called
-    /// also for requests without parameters.
+    /// Returns the form of a blob for one viewer, at this date in milliseconds on the blob's clock; `None` to serve the
+    /// blob itself. Called also for requests without parameters.
     pub tailor: fn(&Requested<'_>, &Bytes, u64) -> Option<Tailored>,
     /// Returns the status and text of a refusal if the parameters are invalid or too long to be repeated.
     pub refuse: fn(&Requested<'_>) -> Option<(u16, &'static str)>,
@@ -124,8 +124,9 @@ pub struct SinkKind {
     /// Returns the playlist that announces this blob before it exists, and the progress that the playlist has once the
     /// blob exists. `None` if the blob is announced only once it exists.
     pub part_of: fn(&str) -> Option<(String, Progress)>,
-    /// Set if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
-    /// rendition, or if the function returns true: the list of a single rendition names more than that.
+    /// Set if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there
+    /// is more than one rendition, or if the function returns true: the list of a single rendition names more than
+    /// that.
     pub ladder: Option<fn(&AppSettings) -> bool>,
     /// True if requests for the sink's blobs do not count as watching the stream, and start no stream.
     pub is_glance: bool,
@@ -231,8 +232,8 @@ pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static 
     params(app, query).find_map(|params| (params.viewers)(app, name, query))
 }
 
-/// Returns the form of a blob for one viewer, by the parameters of its request and the date on the blob's clock; `None` for the blob
-/// itself.
+/// Returns the form of a blob for one viewer, by the parameters of its request and the date on the blob's clock; `None`
+/// for the blob itself.
 #[must_use]
 pub fn tailored(requested: &Requested<'_>, blob: &Bytes, date_ms: u64) -> Option<Tailored> {
     enabled(requested.app).find_map(|kind| (kind.params.tailor)(requested, blob, date_ms))

@@ -1,5 +1,5 @@
-//! Text in the form for one viewer, edited line by line as it is sent: the source is shared by all viewers, and only the block being sent
-//! is this viewer's own.
+//! Text in the form for one viewer, edited line by line as it is sent: the source is shared by all viewers, and only
+//! the block being sent is this viewer's own.
 
 use std::collections::VecDeque;
 use std::fmt;

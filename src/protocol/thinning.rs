@@ -39,8 +39,8 @@ const SPARSE_MAX: Duration = Duration::from_secs(48);
 /// trial has failed.
 const CALM_AT: Duration = Duration::from_millis(50);
 const TRIAL: Duration = Duration::from_secs(8);
-/// Time from the first referenced picture left out until a key frame is requested; doubled each time, because a key frame goes to all
-/// viewers.
+/// Time from the first referenced picture left out until a key frame is requested; doubled each time, because a key
+/// frame goes to all viewers.
 const KEY_AFTER: Duration = Duration::from_secs(2);
 const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
 /// Time with an empty queue, while pictures are left out, before the path is probed, because it may carry more than

@@ -1,5 +1,5 @@
-//! Checks that a publisher's stream can be played. A stream that nobody can play must not look healthy: faults are reported, and a stream
-//! that is entirely unusable is ended.
+//! Checks that a publisher's stream can be played. A stream that nobody can play must not look healthy: faults are
+//! reported, and a stream that is entirely unusable is ended.
 
 use std::time::{Duration, Instant};
 

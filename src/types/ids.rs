@@ -13,7 +13,8 @@ pub struct ConnId {
     pub generation: u32,
 }
 
-/// Identifies a publication, subscription, child connection or request within one session. The session chooses the number.
+/// Identifies a publication, subscription, child connection or request within one session. The session chooses the
+/// number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u16);
 

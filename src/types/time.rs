@@ -68,7 +68,8 @@ impl Civil {
     #[must_use]
     pub const fn of_unix_ms(ms: u64) -> Self {
         let seconds = ms / 1000;
-        // Years are counted from March, so that the leap day is the last one: 1970-01-01 is day 719 468 since 0000-03-01.
+        // Years are counted from March, so that the leap day is the last one: 1970-01-01 is day 719 468 since
+        // 0000-03-01.
         let days = seconds / 86_400 + 719_468;
         let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,5 @@
-//! Closed captions within video: declared in lists and manifests, unchanged over every protocol, and shown by hls.js in Chromium.
+//! Closed captions within video: declared in lists and manifests, unchanged over every protocol, and shown by hls.js in
+//! Chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

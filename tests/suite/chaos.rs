@@ -1,5 +1,5 @@
-//! A cluster of which a part, a node or the directory, is killed again and again under writers and encoders: no acknowledged record is
-//! lost, and an id has one publisher once all parts are in contact.
+//! A cluster of which a part, a node or the directory, is killed again and again under writers and encoders: no
+//! acknowledged record is lost, and an id has one publisher once all parts are in contact.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

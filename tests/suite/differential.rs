@@ -161,7 +161,8 @@ impl Drop for Peer {
     }
 }
 
-/// Reason for which h11 may refuse an input that RFC 9112 permits. Applies only if Node reads the input as our parser does.
+/// Reason for which h11 may refuse an input that RFC 9112 permits. Applies only if Node reads the input as our parser
+/// does.
 fn excuse(input: &[u8], ours: &Sight, h11: &Sight, node: &Sight) -> Option<&'static str> {
     let agreed = h11.error && ours.seen.starts_with(&h11.seen) && node.seen.starts_with(&ours.seen);
     match agreed {
@@ -175,8 +176,8 @@ fn excuse(input: &[u8], ours: &Sight, h11: &Sight, node: &Sight) -> Option<&'sta
     }
 }
 
-/// True if nginx has ended the connection of its own accord: behind a request that it refused, or that has the word `close` in
-/// its `Connection`, if only as a part of another.
+/// True if nginx has ended the connection of its own accord: behind a request that it refused, or that has the word
+/// `close` in its `Connection`, if only as a part of another.
 fn nginx_ended(input: &[u8], ours: &Sight, nginx: &Sight) -> bool {
     ours.seen.starts_with(&nginx.seen) && (nginx.error || has(input, "close"))
 }

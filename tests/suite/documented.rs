@@ -1,5 +1,5 @@
-//! Checks README.md and the pages of docs/: the calls of the API, the commands and the pages that they name exist, and what asks for metrics
-//! asks for those of docs/metrics.md.
+//! Checks README.md and the pages of docs/: the calls of the API, the commands and the pages that they name exist, and
+//! what asks for metrics asks for those of docs/metrics.md.
 
 use std::collections::BTreeSet;
 use std::fs;

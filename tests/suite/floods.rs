@@ -1,7 +1,7 @@
 //! H-23, H-28, H-29, M-02, M-27: floods from a few addresses, and service to others meanwhile.
 //!
-//! Each test counts the peers that are served during the flood, and in the same run without it, and prints both (`cargo test --test suite
-//! floods -- --nocapture`).
+//! Each test counts the peers that are served during the flood, and in the same run without it, and prints both (`cargo
+//! test --test suite floods -- --nocapture`).
 
 mod srt;
 
@@ -209,8 +209,8 @@ fn heavy_publisher(server: &Server, n: u32, mebibytes: u32) -> RtmpPeer {
     peer
 }
 
-/// Starts `publishers` publishers from a single address that each send `mebibytes`, waits until the rings are within the budget, and
-/// returns by how many MiB the process has grown.
+/// Starts `publishers` publishers from a single address that each send `mebibytes`, waits until the rings are within
+/// the budget, and returns by how many MiB the process has grown.
 fn grown_by(publishers: u32, mebibytes: u32, budget: u32) -> u64 {
     let server = start(&[&format!("limits.ring_memory={budget}")]);
     let before = server.rss_kb();

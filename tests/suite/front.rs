@@ -1,5 +1,5 @@
-//! HAProxy and nginx in front of two nodes, with the files of `packaging/front`: a node that is killed or drains gets no newcomers, and
-//! who is there goes on.
+//! HAProxy and nginx in front of two nodes, with the files of `packaging/front`: a node that is killed or drains gets
+//! no newcomers, and who is there goes on.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};

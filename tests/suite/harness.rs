@@ -79,8 +79,8 @@ fn make_test_runs_all_steps_and_fails_if_one_did() {
     assert!(given.split(' ').all(|step| file.contains(&format!("\n{step}:"))), "{given}");
 }
 
-/// No rights are needed to run the tests when all programs are installed. The script runs from a copy: a user need not be able to
-/// read a folder of root's.
+/// No rights are needed to run the tests when all programs are installed. The script runs from a copy: a user need not
+/// be able to read a folder of root's.
 #[test]
 fn nothing_is_installed_where_nothing_is_missing() {
     let home = Home::new();

@@ -42,7 +42,8 @@ impl Answer {
     }
 }
 
-/// Sends, keeps its own side open, and reads until the server closes. The time limit only detects a server that does not close.
+/// Sends, keeps its own side open, and reads until the server closes. The time limit only detects a server that does
+/// not close.
 fn send_and_wait(address: SocketAddr, bytes: &[u8]) -> Answer {
     let mut stream = connect(address);
     // The server may answer and close before everything is written.

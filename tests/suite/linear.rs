@@ -1,5 +1,5 @@
-//! creates, updates, deletes, publishes and reads of the same broadcasts race. Their answers must be those of some order in
-//! which each took effect at one moment between its request and its answer.
+//! creates, updates, deletes, publishes and reads of the same broadcasts race. Their answers must be those of
+//! some order in which each took effect at one moment between its request and its answer.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

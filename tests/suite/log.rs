@@ -1,4 +1,5 @@
-//! Lines of the log that an operator looks for: who was refused what and why, why a session ended, what is open to whom.
+//! Lines of the log that an operator looks for: who was refused what and why, why a session ended, what is open to
+//! whom.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! T: the oracle of valid transport streams. ffprobe and GStreamer see the packets that we see, in files of ffmpeg and in
-//! files of ours.
+//! T: the oracle of valid transport streams. ffprobe and GStreamer see the packets that we see, in files of ffmpeg and
+//! in files of ours.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Viewers on paths that carry less than the stream, in virtual time: fewer pictures, never none, and never late.
 //!
-//! Each row is a path; on it are viewers over every protocol, one at a time, beside one on a path without limits, by which their
-//! delay is measured. A picture is shown when all since its key frame have come.
+//! Each row is a path; on it are viewers over every protocol, one at a time, beside one on a path without limits, by
+//! which their delay is measured. A picture is shown when all since its key frame have come.
 
 mod clients;
 #[path = "../../proto-impl/webrtc/tests/liar/mod.rs"]
@@ -138,8 +138,9 @@ const fn cut(path: Path, percent: u64) -> Path {
     Path { cut: Some((secs(10), secs(18), STREAM * percent / 100)), ..path }
 }
 
-/// Bounds hold for seeds 1 to 8 (`MILLSTREAM_SEEDS=8`); those of [`Row::rarely`] for a quarter of them. Chance decides much where a viewer tells of
-/// losses each five seconds alone, and where a lost packet comes again too late for the latency that a viewer of SRT has asked for.
+/// Bounds hold for seeds 1 to 8 (`MILLSTREAM_SEEDS=8`); those of [`Row::rarely`] for a quarter of them. Chance decides
+/// much where a viewer tells of losses each five seconds alone, and where a lost packet comes again too late for the
+/// latency that a viewer of SRT has asked for.
 const ROWS: &[Row] = &[
     row("twice the rate", path(200), 99, 400, 400),
     row("120 %", path(120), 98, 450, 450),
@@ -282,7 +283,8 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     let judged = (began + settles, began + settles + WATCHED - SETTLES);
     let cut_ends = row.path.cut.map(|(_, end, _)| began + end);
     let seen = see(&world, viewer, reference, judged, (over, row.layers, cut_ends));
-    // Packets sent at once to a new viewer, before anything is known of the path, are not counted where reports take seconds.
+    // Packets sent at once to a new viewer, before anything is known of the path, are not counted where reports take
+    // seconds.
     let dropped = (seen.dropped.0 - before.overflowed, seen.dropped.1 - before.sent);
     Seen { dropped, share, ..seen }
 }
@@ -299,9 +301,9 @@ fn share_sent(world: &mut World, viewer: Id, row: &Row, time: Duration) -> (u64,
     (all * 800 / time.as_secs() / row.path.rate, worst * 800 / row.path.rate)
 }
 
-/// The latest that a viewer over TCP or SRT gets a picture: what is older than `maxLatencyMs` is left out up to the newest key
-/// frame, which may be a GOP old; then a key frame is on its way, which may be half as large again as the mean. Buffers of
-/// the path and of SRT come on top.
+/// The latest that a viewer over TCP or SRT gets a picture: what is older than `maxLatencyMs` is left out up to the
+/// newest key frame, which may be a GOP old; then a key frame is on its way, which may be half as large again as the
+/// mean. Buffers of the path and of SRT come on top.
 fn latest(row: &Row) -> Duration {
     const BUFFERED: Duration = ms(500);
     let max_latency = ms(row.max_latency.parse().unwrap());

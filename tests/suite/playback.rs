@@ -1,4 +1,5 @@
-//! Recordings of every codec, played as stream sources over RTMP, RTSP and WebRTC: every frame is the one that was published.
+//! Recordings of every codec, played as stream sources over RTMP, RTSP and WebRTC: every frame is the one that was
+//! published.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -166,8 +167,8 @@ fn source(file: &Path, kind: MediaKind) -> Vec<Bytes> {
     frames(&bodies, kind).into_iter().filter(|frame| frame.0 >= begin).map(|frame| frame.2).collect()
 }
 
-/// The NAL units or OBUs of a frame, but for parameter sets and delimiters; of other codecs the frame. What x265 says of itself
-/// (SEI, 39) ffmpeg puts beside the parameter sets of FLV, and so it comes with them.
+/// The NAL units or OBUs of a frame, but for parameter sets and delimiters; of other codecs the frame. What x265 says
+/// of itself (SEI, 39) ffmpeg puts beside the parameter sets of FLV, and so it comes with them.
 fn bare(codec: Codec, payload: &Bytes) -> Vec<Vec<u8>> {
     let is_left_out = |nal: &[u8]| match codec {
         Codec::H264 => matches!(h264::nal_type(nal), 7..=9),

@@ -92,7 +92,8 @@ fn stereo_stays_stereo_over_webrtc() {
     does(&[CHROMIUM], "stereo", &server, &TONES);
 }
 
-/// Firefox's own stacks of RTP and SCTP, in both roles. It pairs no address of its own with 127.0.0.1, so media is at all addresses.
+/// Firefox's own stacks of RTP and SCTP, in both roles. It pairs no address of its own with 127.0.0.1, so media is at
+/// all addresses.
 #[test]
 fn firefox_publishes_and_plays_by_whip_and_whep_with_data_channels() {
     let mut server = Server::start(&["server.workers=2", "server.host=0.0.0.0"]);

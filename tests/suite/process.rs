@@ -72,7 +72,8 @@ fn an_idle_server_has_no_threads_for_jobs() {
     let names: Vec<String> = names.collect();
     let of_class =
         |name: &&String| Class::ALL.iter().any(|class| name.starts_with(&format!("{}-", class.name())));
-    // Two have looked at the start for what an earlier life has left unfinished, and for files that viewers could go back in.
+    // Two have looked at the start for what an earlier life has left unfinished, and for files that viewers could go
+    // back in.
     let is_of_start = |name: &&String| name.trim_end() == "recording-1" || name.starts_with("file-sync-");
     let others = names.iter().filter(|name| !is_of_start(name));
     assert_eq!(others.into_iter().find(of_class), None, "{names:?}");

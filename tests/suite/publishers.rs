@@ -1,8 +1,8 @@
 //! Odd publishers: a table of what real encoders, cameras and browsers send, and of what every viewer must get of it.
 //!
-//! The same generator makes all media ([`units`]). The oddity of a row changes the clocks, the units, or the messages, packets and bytes of
-//! a protocol. Each row runs over each of its protocols in the simulation of the whole server, beside a clean stream on the same worker
-//! that must not suffer. Rows about clocks run over every protocol.
+//! The same generator makes all media ([`units`]). The oddity of a row changes the clocks, the units, or the messages,
+//! packets and bytes of a protocol. Each row runs over each of its protocols in the simulation of the whole server,
+//! beside a clean stream on the same worker that must not suffer. Rows about clocks run over every protocol.
 
 mod clocks;
 mod judge;
@@ -72,7 +72,8 @@ pub type Check = fn(&Outcome) -> Result<(), String>;
 pub struct Gets {
     /// Pictures and sounds that a viewer may miss.
     pub lost: [usize; 2],
-    /// Pictures are shown in another order than they are sent in. Browsers cannot do that: viewers over WebRTC may miss some.
+    /// Pictures are shown in another order than they are sent in. Browsers cannot do that: viewers over WebRTC may miss
+    /// some.
     pub reorders: bool,
     /// Viewers that may miss all sound: it comes when they have chosen their tracks.
     pub soundless: &'static [Over],

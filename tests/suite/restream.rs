@@ -130,7 +130,8 @@ fn u_34_into_another_application_of_the_same_server_and_never_into_itself() {
     });
 }
 
-/// A rule for publishers of this machine does not mean those that a tenant orders by an endpoint, whatever the protocol and the name.
+/// A rule for publishers of this machine does not mean those that a tenant orders by an endpoint, whatever the protocol
+/// and the name.
 #[test]
 fn u_39_a_push_into_another_application_does_not_count_as_from_this_machine() {
     let server = Server::start(&["server.workers=2", "app.allowedPublisherCIDR=127.0.0.1/32"]);

@@ -1,4 +1,5 @@
-//! Rooms over protocols that show one stream: what ffmpeg and others play is a stream of the room, and they follow it to the next one.
+//! Rooms over protocols that show one stream: what ffmpeg and others play is a stream of the room, and they follow it
+//! to the next one.
 
 use std::path::Path;
 

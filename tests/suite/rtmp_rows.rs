@@ -122,7 +122,8 @@ fn begin_message(chunk_stream: u32, length: u32) -> Vec<u8> {
     [&basic[..], &[0, 0, 0, high, middle, low, 9, 1, 0, 0, 0, 0x17]].concat()
 }
 
-/// Peers that are within the limits: each announces 8 MiB on each of its chunk streams, 90 GiB in all, and sends a byte of each.
+/// Peers that are within the limits: each announces 8 MiB on each of its chunk streams, 90 GiB in all, and sends a byte
+/// of each.
 #[test]
 fn m_05_announced_lengths_cost_no_memory() {
     const PEERS: u64 = 200;

@@ -1,4 +1,5 @@
-//! RTSP on the whole server: ffmpeg publishes and plays over the connection and over datagrams, and hostile peers do what they like.
+//! RTSP on the whole server: ffmpeg publishes and plays over the connection and over datagrams, and hostile peers do
+//! what they like.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! requests that schemathesis makes from our own OpenAPI document, fitting it and breaking it. None may be answered
-//! with a status of the server's own failure, or with a body that is not what the document says.
+//! requests that schemathesis makes from our own OpenAPI document, fitting it and breaking it. None may be
+//! answered with a status of the server's own failure, or with a body that is not what the document says.
 //!
 //! `SUITE_SCHEMA_CASES` sets about how many.
 

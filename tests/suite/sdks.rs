@@ -1,5 +1,5 @@
-//! The message sequences of the reference's SDKs for Android, iOS, Flutter and React Native: each message as the SDK writes it, and what it
-//! waits for before it goes on.
+//! The message sequences of the reference's SDKs for Android, iOS, Flutter and React Native: each message as the SDK
+//! writes it, and what it waits for before it goes on.
 
 use serde_json::{Value, json};
 use webrtc::Peer;
@@ -15,7 +15,8 @@ enum Step {
     Says(&'static str),
     /// The SDK waits for a message with this command, or this definition.
     Hears(&'static str),
-    /// The SDK sends its offer for the stream, takes the answer, and sends media until the server says that it has begun.
+    /// The SDK sends its offer for the stream, takes the answer, and sends media until the server says that it has
+    /// begun.
     Publishes(&'static str),
     /// The room has these streams.
     Room(&'static [&'static str]),

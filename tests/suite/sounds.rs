@@ -1,4 +1,5 @@
-//! Several sounds of a stream, from which viewers of HLS and DASH choose, by ffmpeg, and by hls.js and dash.js in Chromium.
+//! Several sounds of a stream, from which viewers of HLS and DASH choose, by ffmpeg, and by hls.js and dash.js in
+//! Chromium.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

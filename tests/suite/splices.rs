@@ -1,4 +1,5 @@
-//! Splice information (SCTE 35): from the API, over SRT from server to server, and in script data, to playlists, segments and manifests.
+//! Splice information (SCTE 35): from the API, over SRT from server to server, and in script data, to playlists,
+//! segments and manifests.
 
 use media::scte35::Splice;
 use serde_json::json;

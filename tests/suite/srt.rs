@@ -208,7 +208,8 @@ fn figure(server: &Server, id: &str, role: &str, name: &str) -> u64 {
     all.iter().filter(|one| one["role"] == role).map(|one| one[name].as_u64().unwrap()).sum()
 }
 
-/// Without retransmission, lost packets are restored from parity alone: libsrt's parity on the way in, and ours on the way out.
+/// Without retransmission, lost packets are restored from parity alone: libsrt's parity on the way in, and ours on the
+/// way out.
 #[test]
 fn x_7_the_server_and_libsrt_rebuild_what_the_other_has_sent() {
     let server = Server::start(&[]);

@@ -205,7 +205,8 @@ fn cases(pairs: &[(Side, Side)], manners: impl Fn(usize) -> Vec<usize>) -> Vec<C
     cases
 }
 
-/// Connects the tools with each other, so that their own failures are not taken for ours: every tool sends and receives, calls and listens.
+/// Connects the tools with each other, so that their own failures are not taken for ours: every tool sends and
+/// receives, calls and listens.
 #[test]
 fn s_26_the_tools_understand_each_other() {
     use SrtTool::{Ffmpeg, Ffmpeg9, GStreamer, Libsrt};

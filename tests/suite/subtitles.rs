@@ -1,4 +1,5 @@
-//! Subtitles: from the API and from script data to lists and manifests, read by ffmpeg, and shown by hls.js and dash.js in Chromium.
+//! Subtitles: from the API and from script data to lists and manifests, read by ffmpeg, and shown by hls.js and dash.js
+//! in Chromium.
 
 use std::path::Path;
 use std::process::Command;

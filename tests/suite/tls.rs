@@ -415,7 +415,8 @@ fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_one
     assert_eq!(server.api().broadcast("live", "s1").unwrap()["status"], "broadcasting");
 }
 
-/// A renewal as certbot makes it: `live/NAME/*.pem` are links into `archive`, and the renewal points them to the next files.
+/// A renewal as certbot makes it: `live/NAME/*.pem` are links into `archive`, and the renewal points them to the next
+/// files.
 #[test]
 fn a_certificate_behind_links_that_are_replaced_is_taken_up() {
     let home = Home::new();

@@ -1,5 +1,5 @@
-//! The UDP and TCP port of WebRTC media, which all workers share: whichever of them receives a client's datagrams and connections, its
-//! session gets them.
+//! The UDP and TCP port of WebRTC media, which all workers share: whichever of them receives a client's datagrams and
+//! connections, its session gets them.
 
 use crate::support::{Over, Publisher, RtcClient, Server, secs};
 
@@ -7,7 +7,8 @@ const WORKERS: usize = 4;
 /// By chance, the same worker has the session and its datagrams for one client in four.
 const CLIENTS: usize = 12;
 
-/// Plays a stream with clients over UDP and TCP, each of another port, and returns the server's count of datagrams that were passed on.
+/// Plays a stream with clients over UDP and TCP, each of another port, and returns the server's count of datagrams that
+/// were passed on.
 fn passed_for_viewers(setting: &str) -> f64 {
     let server = Server::start(&[&format!("server.workers={WORKERS}"), setting]);
     let publisher = Publisher::start(server.rtmp, "live", "shared");

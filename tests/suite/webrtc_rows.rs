@@ -489,8 +489,8 @@ fn is_repaired(server: &Server, seed: u64) {
     assert!(repaired > 2, "{repaired} packets came again");
 }
 
-/// A NAT forgets a publisher and a viewer, whose packets then come from other ports. Neither repeats its connectivity checks, so that only
-/// their media shows the new ports.
+/// A NAT forgets a publisher and a viewer, whose packets then come from other ports. Neither repeats its connectivity
+/// checks, so that only their media shows the new ports.
 #[test]
 fn i_12_media_goes_on_from_and_to_another_port_of_the_same_address() {
     let server = Server::start(&["server.workers=2"]);

@@ -18,8 +18,9 @@ fn token_of(server: &Server, stream: &str) -> String {
     server.api().get(&path).json()["tokenId"].as_str().unwrap().to_owned()
 }
 
-/// OBS sends one POST without a trailing slash and takes no other status than 201. It sets a `Location` that does not begin with `http` as
-/// the path of the endpoint's URL, offers no trickling, and sends its token with DELETE, too, after it has closed its peer.
+/// OBS sends one POST without a trailing slash and takes no other status than 201. It sets a `Location` that does not
+/// begin with `http` as the path of the endpoint's URL, offers no trickling, and sends its token with DELETE, too,
+/// after it has closed its peer.
 #[test]
 fn obs_is_answered_as_it_needs_it_and_deletes_its_session_with_its_token() {
     let server = Server::start(&["server.workers=2", "app.publishTokenControlEnabled=true"]);

@@ -1,8 +1,8 @@
-//! The public interface of each protocol crate, kept beside it in `api.txt`. A change of it is one of the crate's version: it is said in the
-//! crate's changelog, and then written down by `make api`.
+//! The public interface of each protocol crate, kept beside it in `api.txt`. A change of it is one of the crate's
+//! version: it is said in the crate's changelog, and then written down by `make api`.
 //!
-//! Read from the text: every `pub` is reachable (the lint `unreachable_pub` sees to that), so the list has all of them, with the fields,
-//! variants and methods of public types. Implementations of traits are not in it.
+//! Read from the text: every `pub` is reachable (the lint `unreachable_pub` sees to that), so the list has all of them,
+//! with the fields, variants and methods of public types. Implementations of traits are not in it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

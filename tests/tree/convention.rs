@@ -1,5 +1,5 @@
-//! The convention of all machines of `proto-impl` (docs/crates.md), checked by their public methods. And one dependency is enough: a crate
-//! re-exports the names of other crates that stand in its signatures.
+//! The convention of all machines of `proto-impl` (docs/crates.md), checked by their public methods. And one dependency
+//! is enough: a crate re-exports the names of other crates that stand in its signatures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +65,8 @@ const FATAL: &str = "a peer that was silent for too long has failed: there is no
 const PATH: &str = "checks go by several paths, one by one";
 const FEED: &str = "the connection between nodes ends with its transport, and the hub counts what comes";
 
-/// Names of other crates in signatures that the crate does not re-export, and the reason. This list only becomes shorter.
+/// Names of other crates in signatures that the crate does not re-export, and the reason. This list only becomes
+/// shorter.
 const MISSING: [(&str, &str, &str); 2] = [
     ("http2", "Bytes", "its users have bytes already"),
     ("http2", "SendQueue", "its users have wire already"),

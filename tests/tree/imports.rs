@@ -1,5 +1,5 @@
-//! The imports that are allowed: the rooms of the server (the top folders and files of `src`) and the arrows between them, held
-//! to the table in ARCHITECTURE.md.
+//! The imports that are allowed: the rooms of the server (the top folders and files of `src`) and the arrows between
+//! them, held to the table in ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,8 @@ fn heads(rest: &str) -> Vec<&str> {
     heads
 }
 
-/// The heads of paths in a file that lead out of it: from `crate::` and `millstream::`, and where it climbs to the top by `super::`.
+/// The heads of paths in a file that lead out of it: from `crate::` and `millstream::`, and where it climbs to the top
+/// by `super::`.
 fn heads_of(file: &File) -> Vec<&str> {
     const SUPER: &str = "super::";
     let text = &file.text;

@@ -1,5 +1,6 @@
-//! The promises of the source tree about itself, read from its text: the rows of docs/robustness.md have their tests, no
-//! comment cites a document that is not here, rooms use only rooms below them, protocols are named in their folders only, types stay small.
+//! The promises of the source tree about itself, read from its text: the rows of docs/robustness.md have their tests,
+//! no comment cites a document that is not here, rooms use only rooms below them, protocols are named in their folders
+//! only, types stay small.
 //!
 //! Nothing but std is used, so that it also runs by itself, from the repository's root:
 //! `rustc --edition 2024 --test tests/tree/main.rs -o target/tree && target/tree`.

@@ -1,5 +1,5 @@
-//! Each crate of `proto-impl` is a product of its own: a description, a README with an example that needs no other crate, a
-//! changelog, fuzz targets that exist, and a row in the map of crates.
+//! Each crate of `proto-impl` is a product of its own: a description, a README with an example that needs no other
+//! crate, a changelog, fuzz targets that exist, and a row in the map of crates.
 
 use std::collections::BTreeSet;
 

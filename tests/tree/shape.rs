@@ -36,8 +36,8 @@ const MANY: [(&str, usize); 0] = [];
 
 const HALLS: [&str; 2] = ["Control", "Worker"];
 
-/// Traits with methods that do nothing unless they are overridden, and how many. (A capability that answers `None` unless
-/// somebody has it is none of them.) This list only becomes shorter.
+/// Traits with methods that do nothing unless they are overridden, and how many. (A capability that answers `None`
+/// unless somebody has it is none of them.) This list only becomes shorter.
 const IDLE: [(&str, usize); 0] = [];
 
 /// The pieces between the commas of `list` that stand in no bracket.

@@ -1,4 +1,5 @@
-//! Uses of the wall clock, which may be set at any time: each file that has one says what it is for. A duration is none of them.
+//! Uses of the wall clock, which may be set at any time: each file that has one says what it is for. A duration is none
+//! of them.
 
 use std::collections::BTreeMap;
 

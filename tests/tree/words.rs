@@ -1,5 +1,5 @@
-//! The English of comments, of docstrings in Python, and of JSDoc: none begins with a pronoun where a noun or a verb would say what the
-//! thing is or does.
+//! The English of comments, of docstrings in Python, and of JSDoc: none begins with a pronoun where a noun or a verb
+//! would say what the thing is or does.
 
 use crate::source;
 

@@ -1,5 +1,5 @@
-//! Detects incomplete settings files. An interrupted copy or a full disk leaves only the beginning of a file. The missing settings would then
-//! have their defaults, and restrictions would be lost.
+//! Detects incomplete settings files. An interrupted copy or a full disk leaves only the beginning of a file. The
+//! missing settings would then have their defaults, and restrictions would be lost.
 //!
 //! A file written by the server announces in its first line that it ends with [`END`]. In a file written by hand,
 //! truncation can be recognised only by a key without a value at the very end.

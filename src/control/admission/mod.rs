@@ -1,5 +1,5 @@
-//! Admission: whether a peer may publish or play. An [`Admission`] is a value that passes steps, waits if an outside authority must be
-//! asked, and continues with the answer.
+//! Admission: whether a peer may publish or play. An [`Admission`] is a value that passes steps, waits if an outside
+//! authority must be asked, and continues with the answer.
 //!
 //! 1. The steps, in order: the record and its restrictions, limits, the claim of the id, credentials ("token"), the
 //!    operator's hook, the reservation ([`Step`]). Each lets the request continue, refuses it, or has a question

@@ -86,7 +86,8 @@ impl Audit {
         self.actor.as_ref()
     }
 
-    /// Notes the user who has logged in. The name of a failed login is not recorded, because it may be a password in the wrong field.
+    /// Notes the user who has logged in. The name of a failed login is not recorded, because it may be a password in
+    /// the wrong field.
     pub(in crate::control) fn audit_login(&mut self, session: SessionRef, email: &str) {
         if let Some(entry) = self.open.get_mut(&session) {
             email.clone_into(&mut entry.actor.who);

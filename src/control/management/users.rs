@@ -10,7 +10,8 @@ pub(in crate::control) const SYSTEM: &str = "system";
 /// Maximum length of an e-mail.
 const EMAIL_BYTES_MAX: usize = 254;
 
-/// True if a text may be a user's e-mail: a single word that can be part of a path. Its validity as a mail address is not checked.
+/// True if a text may be a user's e-mail: a single word that can be part of a path. Its validity as a mail address is
+/// not checked.
 #[must_use]
 pub fn is_email(text: &str) -> bool {
     (1..=EMAIL_BYTES_MAX).contains(&text.len())

@@ -29,7 +29,8 @@ pub(in crate::control) enum Change {
 }
 
 impl Change {
-    /// Returns the record with this change applied. Runs twice: for the overlay, and after the commit on the record in memory.
+    /// Returns the record with this change applied. Runs twice: for the overlay, and after the commit on the record in
+    /// memory.
     pub(in crate::control) fn apply(&self, before: Option<Broadcast>) -> Option<Broadcast> {
         let mut record = match (self, before) {
             (Self::Insert(record), _) => return Some((**record).clone()),

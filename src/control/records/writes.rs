@@ -191,7 +191,8 @@ impl Records {
         }
     }
 
-    /// Handles an answer of the store. Returns true after a commit: the caller applies the events, then calls [`Records::settle`].
+    /// Handles an answer of the store. Returns true after a commit: the caller applies the events, then calls
+    /// [`Records::settle`].
     pub(in crate::control) fn handle_store(&mut self, now: Now, reply: store::Reply) -> bool {
         if self.writes.broken.as_ref().is_some_and(|broken| broken.batch == Some(reply.batch)) {
             self.rebuilt(now, reply);

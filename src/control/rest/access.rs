@@ -97,7 +97,8 @@ impl Control {
         }
     }
 
-    /// Handles the operations outside of the API, for clients on the address list or with a login. The answers hold no credentials.
+    /// Handles the operations outside of the API, for clients on the address list or with a login. The answers hold no
+    /// credentials.
     fn answer_server(
         &mut self,
         now: Now,

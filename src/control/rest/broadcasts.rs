@@ -161,7 +161,8 @@ fn is_source_url(app: &str, url: &str) -> bool {
         })
 }
 
-/// True if the text is the address of a camera: a URL of a known scheme, or IPv4, optionally with a user, a port, a path and a query.
+/// True if the text is the address of a camera: a URL of a known scheme, or IPv4, optionally with a user, a port, a
+/// path and a query.
 fn is_camera_address(address: &str) -> bool {
     if address.len() > URL_BYTES_MAX || !address.bytes().all(|b| b.is_ascii_graphic()) {
         return false;
@@ -418,7 +419,8 @@ fn has_dots(folder: Option<&str>) -> bool {
 }
 
 impl ControlConfig {
-    /// True if hooks may be sent to a URL. A host name is resolved and checked at each request; a literal address is checked here.
+    /// True if hooks may be sent to a URL. A host name is resolved and checked at each request; a literal address is
+    /// checked here.
     fn may_hook(&self, url: Option<&str>) -> bool {
         let Some(url) = url.filter(|url| !url.trim().is_empty()) else { return true };
         let Ok(url) = HookUrl::parse(url) else { return false };

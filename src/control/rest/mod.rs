@@ -97,7 +97,8 @@ impl Control {
         self.dispatch_app(now, &mut origin.requester, Sender::Peer(origin.peer), request)
     }
 
-    /// Handles a request from a player, which may come from any address: the address filter and the tokens of the API are for operators.
+    /// Handles a request from a player, which may come from any address: the address filter and the tokens of the API
+    /// are for operators.
     fn dispatch_players(
         &mut self,
         now: Now,
@@ -231,7 +232,8 @@ impl Records {
     }
 }
 
-/// Returns the token of a request, bare or with `Bearer`. Rejects two header fields, since proxies disagree on which counts.
+/// Returns the token of a request, bare or with `Bearer`. Rejects two header fields, since proxies disagree on which
+/// counts.
 fn token_of(request: &Request) -> Option<&str> {
     let mut given = request.headers.all("authorization");
     let (Some(value), None) = (given.next(), given.next()) else { return None };

@@ -1,4 +1,5 @@
-//! Events from players (`POST /{app}/analytic/events/...`, docs/rest.md), counted by event and technology. No data of a viewer is kept.
+//! Events from players (`POST /{app}/analytic/events/...`, docs/rest.md), counted by event and technology. No data of a
+//! viewer is kept.
 
 use serde::Deserialize;
 

@@ -25,8 +25,8 @@ pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Repl
     }
 }
 
-/// True if a user may make the call: administrators of the scope may do anything, other roles may read, and plain users may change streams
-/// and recordings.
+/// True if a user may make the call: administrators of the scope may do anything, other roles may read, and plain users
+/// may change streams and recordings.
 pub(super) fn may_pass(user: &User, request: &Request) -> bool {
     let Some(inner) = inner(request) else { return user.role_in(SYSTEM).is_some() };
     let Some((app, rest)) = split_path(&inner.path) else { return user.role_in(SYSTEM).is_some() };

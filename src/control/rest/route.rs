@@ -32,8 +32,8 @@ impl Base {
     }
 }
 
-/// The rule for access to a route. Routes of [`Base::Root`] and [`Base::Server`] first pass the dashboard's address filter, whatever their
-/// policy.
+/// The rule for access to a route. Routes of [`Base::Root`] and [`Base::Server`] first pass the dashboard's address
+/// filter, whatever their policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// Any client that passes the application's IP filter and token filter.

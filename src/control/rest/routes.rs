@@ -1,8 +1,8 @@
-//! The route table: all operations, with their access rules. A path that is not listed does not exist, and a [`Route`] cannot be made
-//! without a policy. The OpenAPI document is made from the table ([`super::openapi`]).
+//! The route table: all operations, with their access rules. A path that is not listed does not exist, and a [`Route`]
+//! cannot be made without a policy. The OpenAPI document is made from the table ([`super::openapi`]).
 //!
-//! Each row has method, path, handler, tag and summary, then the body's and the answer's schema. `{name}` in a path is a parameter; literal
-//! paths precede those with parameters.
+//! Each row has method, path, handler, tag and summary, then the body's and the answer's schema. `{name}` in a path is
+//! a parameter; literal paths precede those with parameters.
 
 mod apps;
 mod broadcasts;
@@ -31,7 +31,8 @@ pub(super) enum Found<'a> {
 }
 
 impl Found<'_> {
-    /// Returns the answer if there is no route for `method`; for OPTIONS it lists the allowed methods (RFC 9110 §9.3.7).
+    /// Returns the answer if there is no route for `method`; for OPTIONS it lists the allowed methods (RFC 9110
+    /// §9.3.7).
     pub(super) fn refusal(self, method: Method) -> Response {
         match self {
             Self::Methods(allowed) if method == Method::Options => {

@@ -4,8 +4,8 @@
 //!    at most [`RANKS_MAX`]. Later pages take more rounds, not more memory.
 //! 2. The records of the page are written, a limited number of bytes per slice, each as the requester may see it.
 //!
-//! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices may be missed, as
-//! with any list that is read page by page.
+//! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices
+//! may be missed, as with any list that is read page by page.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -21,8 +21,8 @@ pub(super) fn all() -> Map<String, Value> {
     schemas
 }
 
-/// Members of objects: name and type. A `?` after a type allows null, `[X]` is an array, a capitalised type is the name of another schema,
-/// and `any` is any value.
+/// Members of objects: name and type. A `?` after a type allows null, `[X]` is an array, a capitalised type is the name
+/// of another schema, and `any` is any value.
 const OBJECTS: &[(&str, &[(&str, &str)])] = &[
     (
         "Result",

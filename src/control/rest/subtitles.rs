@@ -26,7 +26,8 @@ const LANGUAGES: &str = "hls.subtitles";
 const OFFSET_S_MAX: f64 = 3600.0;
 /// Duration of a cue that names none, in seconds.
 const DURATION_S: f64 = 4.0;
-/// Maximum rate of cues of a stream, whose segments take no more at once, and of all streams of an application: time for each, and how many at once.
+/// Maximum rate of cues of a stream, whose segments take no more at once, and of all streams of an application: time
+/// for each, and how many at once.
 const OF_STREAM: (Duration, u32) = (Duration::from_millis(100), 100);
 const OF_APP: (Duration, u32) = (Duration::from_millis(10), 1024);
 /// Number of rates above which those that are not in use are forgotten.

@@ -259,8 +259,8 @@ impl Driver {
         }
     }
 
-    /// Reads until the socket is empty, the state machine wants no more, or the turn's limit is reached. Returns true if the
-    /// limit was reached.
+    /// Reads until the socket is empty, the state machine wants no more, or the turn's limit is reached. Returns true
+    /// if the limit was reached.
     pub(super) fn read<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> bool {
         let mut budget = self.bounds.read_turn;
         loop {

@@ -34,8 +34,8 @@ pub enum FamilyEvent {
         /// The message.
         message: Message,
     },
-    /// Sends a message to the publisher and all viewers of a stream, wherever they are, except the sender; each session gets
-    /// [`FamilyNews::Message`] once. Nothing happens if the stream is not live.
+    /// Sends a message to the publisher and all viewers of a stream, wherever they are, except the sender; each session
+    /// gets [`FamilyNews::Message`] once. Nothing happens if the stream is not live.
     TellStream {
         /// The stream.
         stream: StreamKey,

@@ -42,7 +42,8 @@ pub enum Event {
     Port(PortEvent),
     /// Opens or closes a UDP socket of the session's own.
     Socket(SocketEvent),
-    /// The session has ended, with the reason for the log. Queued output is sent, then the connection closes. No event follows.
+    /// The session has ended, with the reason for the log. Queued output is sent, then the connection closes. No event
+    /// follows.
     Closed(String),
 }
 

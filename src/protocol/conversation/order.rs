@@ -13,7 +13,8 @@ pub enum OrderEvent {
     Recording(RecordingNews),
     /// Publishes a blob of the stream for which the session was ordered.
     Blob(Box<Blob>),
-    /// Moves a pull to another server: its byte stream is closed, and [`crate::protocol::Paths::handle_path`] reports the next one.
+    /// Moves a pull to another server: its byte stream is closed, and [`crate::protocol::Paths::handle_path`] reports
+    /// the next one.
     NextServer(NextServer),
     /// Closes the byte stream of a pull that no longer needs it; [`OrderEvent::NextServer`] asks for another one.
     Disconnect,

@@ -61,8 +61,8 @@ pub enum PublicationNews {
     Verdict(Result<Grant, Refusal>),
     /// The server ended the stream.
     Ended(StreamEnd),
-    /// Viewers wait for a key frame of this video track. Sent at most every 500 ms per track; a session that cannot ask its peer ignores
-    /// it.
+    /// Viewers wait for a key frame of this video track. Sent at most every 500 ms per track; a session that cannot ask
+    /// its peer ignores it.
     KeyFrameNeeded(TrackId),
     /// The published tracks that subscribers select; the others may be paused.
     Wanted(TrackSet),

@@ -135,7 +135,8 @@ pub enum RequestEvent {
 /// The answer to a request, or news of one.
 #[derive(Debug)]
 pub enum RequestNews<'a> {
-    /// The answer to [`RequestEvent::Rest`], [`RequestEvent::NodeCall`], [`RequestEvent::Locate`] and [`RequestEvent::Ask`].
+    /// The answer to [`RequestEvent::Rest`], [`RequestEvent::NodeCall`], [`RequestEvent::Locate`] and
+    /// [`RequestEvent::Ask`].
     Response(crate::http::Response),
     /// The answer to [`RequestEvent::Rest`] if the request's body is a file that control accepts. The session reports
     /// the outcome by [`RequestEvent::Upload`], and [`RequestNews::Response`] follows.
@@ -168,7 +169,8 @@ pub struct RefusedRequest {
 }
 
 impl RefusedRequest {
-    /// Makes the event that reports a refusal. Anything after application and id is left out, because it may be a credential.
+    /// Makes the event that reports a refusal. Anything after application and id is left out, because it may be a
+    /// credential.
     pub fn event(verb: Verb, key: impl ToString, reason: impl Into<Cow<'static, str>>) -> Event {
         let key: Vec<String> = key.to_string().split('/').take(2).map(str::to_owned).collect();
         let key = key.join("/").chars().take(KEY_CHARS_MAX).collect();

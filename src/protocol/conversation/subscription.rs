@@ -54,14 +54,15 @@ pub enum SubscriptionEvent {
 /// News of a subscription.
 #[derive(Debug)]
 pub enum SubscriptionNews<'a> {
-    /// The answer to [`SubscriptionEvent::Subscribe`] and [`SubscriptionEvent::Attach`]: the tracks of the stream (if there are none yet,
-    /// [`SubscriptionNews::TracksKnown`] follows), or the reason for refusing.
+    /// The answer to [`SubscriptionEvent::Subscribe`] and [`SubscriptionEvent::Attach`]: the tracks of the stream (if
+    /// there are none yet, [`SubscriptionNews::TracksKnown`] follows), or the reason for refusing.
     Verdict(Result<&'a Tracks, NoSubscription>),
     /// The stream is being started for the session; the verdict follows.
     Held,
     /// The stream has been live for so long that video, if missing, is no longer expected. The verdict follows.
     Seasoned,
-    /// The wall clock at which the clock of the stream was zero, in milliseconds since the Unix epoch. Sent to nodes before the verdict.
+    /// The wall clock at which the clock of the stream was zero, in milliseconds since the Unix epoch. Sent to nodes
+    /// before the verdict.
     Zero(i64),
     /// The tracks of a stream that had none when it was subscribed to.
     TracksKnown(&'a Tracks),

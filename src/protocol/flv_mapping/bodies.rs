@@ -1,6 +1,7 @@
 //! Converts access units and parameter sets to FLV bodies: a short head, and the payload unchanged.
 //!
-//! H.264, AAC, MP3 and G.711 are written in the legacy form, which every player supports; the other codecs have only the enhanced form.
+//! H.264, AAC, MP3 and G.711 are written in the legacy form, which every player supports; the other codecs have only
+//! the enhanced form.
 
 use bytes::Bytes;
 use flv::data::Data;

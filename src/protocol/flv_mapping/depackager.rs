@@ -1,7 +1,8 @@
 //! Converts FLV bodies, of RTMP messages or of tags, to access units.
 //!
-//! The payload of a frame is passed on unchanged: parameter sets, SEI and delimiters stay where the encoder put them. Only the FLV head is
-//! removed, and times are placed on the stream's clock. That clock counts milliseconds, so the nanoseconds of Enhanced RTMP are lost.
+//! The payload of a frame is passed on unchanged: parameter sets, SEI and delimiters stay where the encoder put them.
+//! Only the FLV head is removed, and times are placed on the stream's clock. That clock counts milliseconds, so the
+//! nanoseconds of Enhanced RTMP are lost.
 //!
 //! Deviating encoders are supported: start codes instead of lengths and parameter sets in band ([`sets`]), AAC in
 //! ADTS ([`adts`]), negative composition times ([`compositions`]).
@@ -304,7 +305,8 @@ impl Depackager {
         self.tracks.get(id).is_some() || self.tracks.iter().count() < media::TRACKS_MAX
     }
 
-    /// Converts a data message. onMetaData becomes part of the tracks; every data message is also passed on as a unit once media flows.
+    /// Converts a data message. onMetaData becomes part of the tracks; every data message is also passed on as a unit
+    /// once media flows.
     pub(crate) fn data(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         if body.len() > METADATA_BYTES_MAX {
             return self.bad("metadata of more than 64 KiB");
@@ -364,8 +366,8 @@ impl Depackager {
         self.sets.iter_mut().find(|one| is_it(one)).map(|(_, sets)| sets)
     }
 
-    /// Checks a frame, gives its NAL units 4-byte lengths, and makes its parameter sets the configuration of its track. `None` if it
-    /// contains no slice of a picture.
+    /// Checks a frame, gives its NAL units 4-byte lengths, and makes its parameter sets the configuration of its track.
+    /// `None` if it contains no slice of a picture.
     fn picture(&mut self, id: TrackId, codec: Codec, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
         let Some(sets) = self.sets_of(id, codec) else { return Ok(Some(payload)) };
         let payload = sets.frame(payload)?;
@@ -524,7 +526,8 @@ fn joined(mut outcomes: Vec<Outcome>) -> Outcome {
     }
 }
 
-/// Sets names of the tracks from `videoTrackIdInfoMap` and `audioTrackIdInfoMap` of onMetaData (Enhanced RTMP v2, "Enhanced onMetaData").
+/// Sets names of the tracks from `videoTrackIdInfoMap` and `audioTrackIdInfoMap` of onMetaData (Enhanced RTMP v2,
+/// "Enhanced onMetaData").
 fn describe(tracks: &mut Tracks, members: &[(String, flv::amf0::Value)]) {
     for (kind, name) in [(TrackKind::Video, "videoTrackIdInfoMap"), (TrackKind::Audio, "audioTrackIdInfoMap")]
     {

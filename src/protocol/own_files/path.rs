@@ -44,7 +44,8 @@ impl OwnPath {
         Self::below_webapps(behind_webapps(text).ok_or(UrlError::Scheme)?).ok_or(NO_FILE)?
     }
 
-    /// Parses a path that begins with an application, like that of a URL. `None` if it does not lead below its `streams`.
+    /// Parses a path that begins with an application, like that of a URL. `None` if it does not lead below its
+    /// `streams`.
     pub(in crate::protocol) fn below_webapps(path: &str) -> Option<Result<Self, UrlError>> {
         let (app, rest) = path.split_once('/')?;
         Some(Self::of(Some(app.to_owned()), behind_streams(rest)?))

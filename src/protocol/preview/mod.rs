@@ -1,4 +1,5 @@
-//! Previews: small pictures of live streams, as blobs at `previews/{id}.png` and `previews/{id}.jpg` below the application.
+//! Previews: small pictures of live streams, as blobs at `previews/{id}.png` and `previews/{id}.jpg` below the
+//! application.
 //!
 //! ```text
 //! request ──> sink ── newest key frame ──> job: a process of its own decodes ──> blob, fresh for a period ──> answer

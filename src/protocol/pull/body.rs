@@ -1,4 +1,5 @@
-//! The container of a source that is one run of bytes (a response's body or a file), detected from its first bytes: FLV, MPEG-TS or MP4.
+//! The container of a source that is one run of bytes (a response's body or a file), detected from its first bytes:
+//! FLV, MPEG-TS or MP4.
 
 use bytes::{Bytes, BytesMut};
 use flv::file::Reader;

@@ -219,8 +219,8 @@ pub trait ClientStream {
 
 /// A client over datagrams.
 pub trait ClientDatagrams {
-    /// Notes the local address of a socket that is open and not connected to the server, or `None` if the socket that the client asked for
-    /// could not be opened.
+    /// Notes the local address of a socket that is open and not connected to the server, or `None` if the socket that
+    /// the client asked for could not be opened.
     fn handle_local(&mut self, now: Instant, path: PathId, local: Option<SocketAddr>);
     /// Takes a datagram of the server, which may be decrypted in place.
     fn handle_datagram(&mut self, now: Instant, path: PathId, from: SocketAddr, datagram: &mut [u8]);

@@ -50,8 +50,8 @@ impl Reading {
         }
     }
 
-    /// Takes the next bytes; earlier ones must have been polled. Returns true if the rest of this part is useless and another part must be
-    /// read.
+    /// Takes the next bytes; earlier ones must have been polled. Returns true if the rest of this part is useless and
+    /// another part must be read.
     ///
     /// # Errors
     /// The reason why the source cannot be used.

@@ -1,5 +1,5 @@
-//! Units as the fragments of an MP4 file. The presentation begins with the first picture of the leading video track; other tracks keep
-//! their distance to it.
+//! Units as the fragments of an MP4 file. The presentation begins with the first picture of the leading video track;
+//! other tracks keep their distance to it.
 
 use bytes::Bytes;
 use fmp4::{Description, Fragment, FragmentSample, recording_head, with_four_byte_lengths};
@@ -8,7 +8,8 @@ use media::{CodecConfig, Timescale, Track, TrackId};
 use super::fragments::{Error, Muxer};
 use crate::hub::Entry;
 
-/// Room before the fragments for the index of the finished file: two minutes of a usual stream. More is made when needed.
+/// Room before the fragments for the index of the finished file: two minutes of a usual stream. More is made when
+/// needed.
 const ROOM_BYTES: u32 = 64 << 10;
 
 /// A unit whose duration is not known until the next one of its track.

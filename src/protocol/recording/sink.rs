@@ -123,12 +123,13 @@ struct OpenFile {
 enum Doing {
     Nothing,
     Begin(Arrival),
-    /// An append. The bytes are kept until they are in the file, because the job is submitted again if there was no room.
+    /// An append. The bytes are kept until they are in the file, because the job is submitted again if there was no
+    /// room.
     Append(Vec<Bytes>),
 }
 
-/// Limits how often a new file begins because tracks have changed: a publisher that changes them with every key frame would fill the disk
-/// with files.
+/// Limits how often a new file begins because tracks have changed: a publisher that changes them with every key frame
+/// would fill the disk with files.
 #[derive(Debug, Default)]
 struct Changes {
     /// Number of recent changes, reduced by one for each period that has passed.

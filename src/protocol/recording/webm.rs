@@ -1,4 +1,5 @@
-//! Units as the clusters of a WebM file. The file begins with the earliest unit of its first second, so that no unit has an earlier time.
+//! Units as the clusters of a WebM file. The file begins with the earliest unit of its first second, so that no unit
+//! has an earlier time.
 
 use bytes::Bytes;
 use media::{Timescale, Track, TrackId, TrackKind};
@@ -7,7 +8,8 @@ use webm::{Block, Description, clusters, recording_head};
 use super::fragments::{Error, Muxer};
 use crate::hub::Entry;
 
-/// Room before the clusters for the seek index: an hour of a usual stream. If the index is larger, it is written after them.
+/// Room before the clusters for the seek index: an hour of a usual stream. If the index is larger, it is written after
+/// them.
 const ROOM_BYTES: usize = 64 << 10;
 /// Time scale in which times are compared before they are rounded to milliseconds of the file.
 const NANOSECONDS: Timescale = Timescale::new(1_000_000_000);

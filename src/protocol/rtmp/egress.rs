@@ -38,8 +38,8 @@ pub(super) fn format(message_stream: u32, four_ccs: FourCcs) -> Format {
     Format::new(&FORMAT, u64::from(message_stream) | u64::from(four_ccs.bits()) << 32)
 }
 
-/// Returns the format for a target that did not announce its codecs: all video is sent, and of audio preferably a codec that every server
-/// supports.
+/// Returns the format for a target that did not announce its codecs: all video is sent, and of audio preferably a codec
+/// that every server supports.
 pub(super) fn guessed_format(message_stream: u32) -> Format {
     let variant = u64::from(message_stream) | u64::from(super::forwarded().bits()) << 32 | GUESSED;
     Format::new(&FORMAT, variant)

@@ -32,8 +32,8 @@ impl RtmpUrl {
     }
 }
 
-/// Splits a path into application and stream name like librtmp and ffmpeg: the application has two segments if there are three or more,
-/// else one.
+/// Splits a path into application and stream name like librtmp and ffmpeg: the application has two segments if there
+/// are three or more, else one.
 fn split_path(tail: &str) -> Result<(String, String), UrlError> {
     let tail = tail.strip_prefix('/').ok_or(UrlError::Name)?;
     let (path, query) = match tail.find('?') {

@@ -1,7 +1,7 @@
 //! RTP timestamps of sources in ticks of the stream's clock.
 //!
-//! Each source has a clock rate of its own and a random offset. [`media::Timeline`] places its frames on the stream's time, by their
-//! arrival and by the sender's reports.
+//! Each source has a clock rate of its own and a random offset. [`media::Timeline`] places its frames on the stream's
+//! time, by their arrival and by the sender's reports.
 
 use std::time::Duration;
 

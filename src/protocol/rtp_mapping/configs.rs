@@ -6,8 +6,8 @@ use media::codec::{Codec, aac, av1, g711, h264, h265, opus, vp8, vp9};
 use media::nal::{self, Nals};
 use sdp::Format;
 
-/// Bit depth and subsampling byte of a VP9 profile with 8 bits (VP9 in ISOBMFF §2.2): bit depth in the upper half; 4:2:0, limited range
-/// below.
+/// Bit depth and subsampling byte of a VP9 profile with 8 bits (VP9 in ISOBMFF §2.2): bit depth in the upper half;
+/// 4:2:0, limited range below.
 const VP9_8_BITS: u8 = 8 << 4 | 1 << 1;
 const VP9_10_BITS: u8 = 10 << 4 | 1 << 1;
 /// The value "not specified" (ISO/IEC 23091-2).

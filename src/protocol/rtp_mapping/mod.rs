@@ -1,5 +1,5 @@
-//! The common part of protocols over RTP: tracks as formats of session descriptions and back, sources' times on one clock, frames as access
-//! units.
+//! The common part of protocols over RTP: tracks as formats of session descriptions and back, sources' times on one
+//! clock, frames as access units.
 
 pub(super) mod clock;
 pub(super) mod configs;

@@ -151,7 +151,8 @@ impl Viewer {
                 (None, _) => Pick::None,
                 (Some(_), None) if all == 1 => whole,
                 (Some(only), None) => Pick::Only(only.track),
-                // A selection cannot express a part of several tracks, so tracks that were not set up are dropped when sending.
+                // A selection cannot express a part of several tracks, so tracks that were not set up are dropped when
+                // sending.
                 (Some(_), Some(_)) => whole,
             }
         };
@@ -179,8 +180,8 @@ impl Viewer {
         self.line.has_room()
     }
 
-    /// Queues a unit, or leaves it out because the path has no room. Returns its track if a key frame should be requested, because pictures
-    /// were left out and the path is free again.
+    /// Queues a unit, or leaves it out because the path has no room. Returns its track if a key frame should be
+    /// requested, because pictures were left out and the path is free again.
     pub(super) fn send(&mut self, now: Instant, unit: &Delivery<'_>) -> Option<TrackId> {
         let passes = self.passes(now, unit.entry);
         unit.parts().for_each(|parts| self.push(parts, passes));

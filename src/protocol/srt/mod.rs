@@ -1,5 +1,5 @@
-//! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. The payload is MPEG-TS, which
-//! the `srt` crate does not know.
+//! SRT: publishers and viewers on UDP port 4200, pushes to other servers, pulls from them. The payload is MPEG-TS,
+//! which the `srt` crate does not know.
 //!
 //! [`SrtPort`] separates the peers of the shared port, and [`session::SrtSession`] connects a connection of the `srt`
 //! crate to the port and the hub. [`outbound::OutboundConnection`] is an outgoing connection on its own socket, or

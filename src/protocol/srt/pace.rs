@@ -1,9 +1,9 @@
 //! Pacing of units that are old for a peer, because they came before it joined or because it has fallen behind.
 //!
-//! A viewer begins with the newest key frame, which may be ten seconds old. Sent at once, this backlog would overflow any queue on the
-//! path, and retransmissions would arrive too late. Old units are therefore sent at [`SPEED`] times their arrival
-//! speed while data is acknowledged in little more than a round trip, else at [`SPEED_MIN`]. No unit is queued
-//! here; they stay in the ring.
+//! A viewer begins with the newest key frame, which may be ten seconds old. Sent at once, this backlog would overflow
+//! any queue on the path, and retransmissions would arrive too late. Old units are therefore sent at [`SPEED`] times
+//! their arrival speed while data is acknowledged in little more than a round trip, else at [`SPEED_MIN`]. No unit is
+//! queued here; they stay in the ring.
 
 use std::time::{Duration, Instant};
 

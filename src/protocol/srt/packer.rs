@@ -7,7 +7,8 @@ use crate::hub::Parts;
 /// Size of an MPEG-TS packet (ISO/IEC 13818-1 §2.4.3.2).
 const TS_PACKET_BYTES: usize = 188;
 
-/// Fills payloads. The remainder of a unit begins the next payload, so that audio sent with video needs no datagrams of its own.
+/// Fills payloads. The remainder of a unit begins the next payload, so that audio sent with video needs no datagrams of
+/// its own.
 #[derive(Debug)]
 pub(crate) struct Packer {
     payload: usize,

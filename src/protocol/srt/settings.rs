@@ -116,7 +116,8 @@ pub(crate) struct SrtSettings {
     pub(crate) default_app: String,
 }
 
-/// The settings if nothing was configured: the defaults of the keys, and no application for callers without a stream id.
+/// The settings if nothing was configured: the defaults of the keys, and no application for callers without a stream
+/// id.
 static DEFAULTS: SrtSettings = SrtSettings {
     host: None,
     port: None,

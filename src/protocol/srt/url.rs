@@ -53,8 +53,8 @@ pub(crate) struct SrtAddress {
     pub(crate) listens: bool,
 }
 
-/// Parses the query of an `srt://` URL: `streamid`, `passphrase`, `pbkeylen`, `latency`, `packetfilter`, `mode`. Options of other programs
-/// are ignored.
+/// Parses the query of an `srt://` URL: `streamid`, `passphrase`, `pbkeylen`, `latency`, `packetfilter`, `mode`.
+/// Options of other programs are ignored.
 fn parse_query(query: &str) -> Result<SrtAddress, UrlError> {
     let mut address = SrtAddress::default();
     for member in query.split('&').filter(|member| !member.is_empty()) {

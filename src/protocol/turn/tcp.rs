@@ -1,5 +1,5 @@
-//! TURN over TCP and TLS (RFC 8656 §3.1): messages of the byte stream are handled as datagrams of the port. The connection ends with its
-//! allocation, which has a lifetime, so silence is not limited here.
+//! TURN over TCP and TLS (RFC 8656 §3.1): messages of the byte stream are handled as datagrams of the port. The
+//! connection ends with its allocation, which has a lifetime, so silence is not limited here.
 
 use bytes::BytesMut;
 use turn::stream::{MessageReader, write};

@@ -1,5 +1,6 @@
-//! MPEG-TS in plain datagrams, as sent by encoders and headends: a stream source that is received at an address of this machine or a
-//! multicast group. There is no connection and no authentication: the first sender is the source, until it falls silent.
+//! MPEG-TS in plain datagrams, as sent by encoders and headends: a stream source that is received at an address of this
+//! machine or a multicast group. There is no connection and no authentication: the first sender is the source, until it
+//! falls silent.
 
 mod pull;
 mod url;

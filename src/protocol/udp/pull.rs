@@ -12,7 +12,8 @@ use crate::protocol::{PathId, To};
 
 /// Silence of a sender after which another one may replace it.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// Maximum number of datagrams that wait for a consumer at playback speed. Further ones are lost, which their continuity counters show.
+/// Maximum number of datagrams that wait for a consumer at playback speed. Further ones are lost, which their
+/// continuity counters show.
 const WAITING_MAX: usize = 1024;
 /// The sync byte of a packet (ISO/IEC 13818-1 §2.4.3.2).
 const SYNC: u8 = 0x47;

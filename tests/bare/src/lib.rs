@@ -1,5 +1,5 @@
-//! A user of the crates that need no `std`. The panic handler is the proof: where any crate below brings `std` in, there are two, and
-//! the compiler refuses that.
+//! A user of the crates that need no `std`. The panic handler is the proof: where any crate below brings `std` in,
+//! there are two, and the compiler refuses that.
 #![no_std]
 
 extern crate alloc;

@@ -1,7 +1,8 @@
 //! B-10: the stores of earlier versions, as their servers left them, open whole.
 //!
-//! Each file of `stores/` is a store, with the API's answers about it at that time beside it. When the layout or a record changes, the
-//! version before the change makes a further store: `SUITE_NEW_STORE=NAME cargo test --test suite b_10`.
+//! Each file of `stores/` is a store, with the API's answers about it at that time beside it. When the layout or a
+//! record changes, the version before the change makes a further store: `SUITE_NEW_STORE=NAME cargo test --test suite
+//! b_10`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

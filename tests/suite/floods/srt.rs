@@ -82,8 +82,8 @@ fn s_29_goodbyes_that_guess_end_nobody_and_others_are_believed() {
     for _ in 0..5000 {
         elsewhere.send_to(&goodbye(honest.1), address).unwrap();
     }
-    // From the very address of a connection, with ids that are guessed; the right one is among them, too late. A guess that
-    // finds the server's socket full of what came before is none.
+    // From the very address of a connection, with ids that are guessed; the right one is among them, too late. A guess
+    // that finds the server's socket full of what came before is none.
     let dropped = || server.api().metric("millstream_dropped_datagrams_total", "nobody");
     let before = settled(dropped);
     let (socket, id) = &guessing;

@@ -73,8 +73,8 @@ fn h_23_over_the_limit_of_an_address_is_closed_at_once_and_others_are_served() {
     bystander.finish(&mut server);
 }
 
-/// Opens 20 000 silent connections from a hundred addresses, which fill the table. A peer from another address is still served, and so is a
-/// stream that was live before.
+/// Opens 20 000 silent connections from a hundred addresses, which fill the table. A peer from another address is still
+/// served, and so is a stream that was live before.
 #[test]
 fn h_23_twenty_thousand_idle_connections_of_a_hundred_addresses_keep_nobody_out() {
     let mut server = Server::start(&[
@@ -121,8 +121,8 @@ fn h_23_new_connections_are_paced_and_unauthenticated_peers_dropped_early() {
     assert!((10..=20).contains(&open), "{open}");
     assert_eq!(status_from("127.0.6.2", server.http), Some(200));
     drop(peers);
-    // 300 addresses with one connection each: from half of the limit on the oldest give way, and a newcomer is served as
-    // soon as the worker that holds them has had its turn.
+    // 300 addresses with one connection each: from half of the limit on the oldest give way, and a newcomer is served
+    // as soon as the worker that holds them has had its turn.
     let crowd: Vec<_> = (0..300u32)
         .map(|n| connect_from(&format!("127.0.{}.{}", 7 + n / 200, n % 200 + 1), server.http))
         .collect();

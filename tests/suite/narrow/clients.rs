@@ -1,5 +1,6 @@
-//! Clients that the load generator has not: a viewer over WebRTC that lies of its path, a publisher over it whose encoder follows
-//! its path, and a publisher over SRT that sends at the rate of its encoder whatever the path carries, as libsrt does.
+//! Clients that the load generator has not: a viewer over WebRTC that lies of its path, a publisher over it whose
+//! encoder follows its path, and a publisher over SRT that sends at the rate of its encoder whatever the path carries,
+//! as libsrt does.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -146,7 +146,8 @@ fn a_viewer_is_asked_for_a_short_buffer_while_pictures_are_left_out() {
     assert_eq!(requested(&mut world, 1000, secs(60)), Some((ms(0), secs(10))));
 }
 
-/// Ticks per millisecond that pictures advance by, as a receiver that fits a line through arrivals and timestamps sees it.
+/// Ticks per millisecond that pictures advance by, as a receiver that fits a line through arrivals and timestamps sees
+/// it.
 fn clock_rate_seen(pictures: &[(Instant, u32)]) -> f64 {
     let (start, first) = pictures[0];
     let points: Vec<(f64, f64)> = pictures
@@ -161,8 +162,8 @@ fn clock_rate_seen(pictures: &[(Instant, u32)]) -> f64 {
     above / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>()
 }
 
-/// N-07: while the GOP that a newcomer begins with takes its time on the path, the sender's clock looks right to a browser, which would else hold
-/// pictures back.
+/// N-07: while the GOP that a newcomer begins with takes its time on the path, the sender's clock looks right to a
+/// browser, which would else hold pictures back.
 #[test]
 fn a_newcomer_sees_a_clock_of_the_right_rate_however_long_its_beginning_takes() {
     for (percent, joins_at) in [(1000, 1900), (300, 1900), (150, 1700), (120, 1200)] {

@@ -1,5 +1,6 @@
-//! A player of HLS on a path that carries less than the stream. Nothing of a segment can be left out for it: it falls behind, and
-//! jumps to the live edge when its next segment has left the playlist. Each segment that it begins it gets whole.
+//! A player of HLS on a path that carries less than the stream. Nothing of a segment can be left out for it: it falls
+//! behind, and jumps to the live edge when its next segment has left the playlist. Each segment that it begins it gets
+//! whole.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -66,8 +66,8 @@ fn flood_with_bodies(server: &Server, bytes: usize) {
     drop(peers);
 }
 
-/// The allocator keeps the last empty page of each size of block for its thread, so bodies of many sizes are sent. Behind them nobody asks the
-/// server for anything.
+/// The allocator keeps the last empty page of each size of block for its thread, so bodies of many sizes are sent.
+/// Behind them nobody asks the server for anything.
 #[test]
 fn h_10_an_idle_server_gives_back_what_bodies_took() {
     let server = Server::start(&["server.workers=1"]);

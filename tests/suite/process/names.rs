@@ -1,5 +1,5 @@
-//! U-05: the machine's resolver with a name server that is silent, denies, answers with a thousand addresses, or changes its answer. Runs
-//! in a network namespace, in which the port of name servers is free.
+//! U-05: the machine's resolver with a name server that is silent, denies, answers with a thousand addresses, or
+//! changes its answer. Runs in a network namespace, in which the port of name servers is free.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -162,8 +162,8 @@ fn u_05_whatever_a_name_server_does_others_notice_nothing() {
     // A known address is used, and asked for again beside that: a name that has gone since is no failure.
     again(Manner::Denies);
     wait_for("the push to arrive by what is known", secs(90), arrives);
-    // An attempt uses what is known, the next one the new answer. All but one of a thousand addresses answer nobody; which is tried
-    // is the server's choice.
+    // An attempt uses what is known, the next one the new answer. All but one of a thousand addresses answer nobody;
+    // which is tried is the server's choice.
     for manner in [Manner::Answers(1000, last), Manner::Answers(1, Ipv4Addr::new(127, 0, 0, 9))] {
         again(manner);
         again(manner);

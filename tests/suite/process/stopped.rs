@@ -1,4 +1,5 @@
-//! A server that was stopped for longer than it waits for its peers: those whose bytes wait in its sockets are not late.
+//! A server that was stopped for longer than it waits for its peers: those whose bytes wait in its sockets are not
+//! late.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

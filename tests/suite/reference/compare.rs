@@ -1,9 +1,9 @@
 //! Finds the differences between two answers.
 //!
-//! Status, media type, JSON members with their order, types and values, and the header fields that clients read. Values that differ
-//! from run to run (ids made by a server, times, ports, addresses, secrets, figures of the machine) count by their type; the
-//! wording of an error that is no JSON does not count, nor do members that only this server has. Objects of a list that have a
-//! name are held against those of the same name.
+//! Status, media type, JSON members with their order, types and values, and the header fields that clients read. Values
+//! that differ from run to run (ids made by a server, times, ports, addresses, secrets, figures of the machine) count
+//! by their type; the wording of an error that is no JSON does not count, nor do members that only this server has.
+//! Objects of a list that have a name are held against those of the same name.
 
 use std::collections::BTreeSet;
 
@@ -217,8 +217,8 @@ fn settled(member: &str, value: &Value) -> Value {
     }
 }
 
-/// True if an id was made by a server: 16 letters or digits and a long number, a long number, `custom` and six letters or digits,
-/// a code of six digits, 20 to 40 letters or digits.
+/// True if an id was made by a server: 16 letters or digits and a long number, a long number, `custom` and six letters
+/// or digits, a code of six digits, 20 to 40 letters or digits.
 fn is_made(text: &str) -> bool {
     let (letters, digits) = text.split_at_checked(16).unwrap_or((text, ""));
     let is_word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());

@@ -320,7 +320,8 @@ impl Run {
         request.expect == Expect::Idle && self.streams[request.stream].is_undisturbed_since(request.asked)
     }
 
-    /// Checks that a change of a record succeeds if the record exists. A record that a publisher created exists while its stream is live.
+    /// Checks that a change of a record succeeds if the record exists. A record that a publisher created exists while
+    /// its stream is live.
     fn expect_success(&self, request: &Request, answer: &Answer) {
         let known = &self.streams[request.stream].record.known;
         let is_there = matches!(known, Known::There { .. });

@@ -1,8 +1,8 @@
-//! The oracle beside every attack: a stream with its viewer, and a client of the API. The attack must not affect them, and the server must
-//! hold nothing more after it.
+//! The oracle beside every attack: a stream with its viewer, and a client of the API. The attack must not affect them,
+//! and the server must hold nothing more after it.
 //!
-//! The same run sets the baseline: before the attack, the oracle measures the server while it has nothing else to do. Delays by the
-//! machine, in which threads could run but got no processor, do not count against the server.
+//! The same run sets the baseline: before the attack, the oracle measures the server while it has nothing else to do.
+//! Delays by the machine, in which threads could run but got no processor, do not count against the server.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -1,8 +1,10 @@
-//! Ports for programs that cannot bind any free port and report which, and for servers that must come back on their own port.
+//! Ports for programs that cannot bind any free port and report which, and for servers that must come back on their own
+//! port.
 //!
-//! The kernel gives free ports to dozens of tests at the same time, so a port that was free a moment ago may be gone. The ports of this
-//! module therefore lie below the range that it gives from. They are not tried by binding either: a child that another thread forks at that
-//! moment inherits the socket until it runs its program, and keeps the port taken.
+//! The kernel gives free ports to dozens of tests at the same time, so a port that was free a moment ago may be gone.
+//! The ports of this module therefore lie below the range that it gives from. They are not tried by binding either: a
+//! child that another thread forks at that moment inherits the socket until it runs its program, and keeps the port
+//! taken.
 
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs as _};

@@ -1,4 +1,5 @@
-//! A WebRTC client by the project's own crate, over UDP or TCP. It offers by WHIP or WHEP, and the test's thread runs it.
+//! A WebRTC client by the project's own crate, over UDP or TCP. It offers by WHIP or WHEP, and the test's thread runs
+//! it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};

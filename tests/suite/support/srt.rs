@@ -1,8 +1,9 @@
 //! SRT with other implementations: libsrt's own tool, two versions of ffmpeg, and GStreamer.
 //!
-//! The implementations differ in three ways. The latency is in milliseconds for libsrt's tool and GStreamer, in microseconds for
-//! ffmpeg. libsrt's tool and ffmpeg 5.1 use a stream id as it is; ffmpeg 9 and GStreamer percent-decode it, and
-//! GStreamer silently drops everything after a bare `#`. ffmpeg muxes everything anew that it sends or records.
+//! The implementations differ in three ways. The latency is in milliseconds for libsrt's tool and GStreamer, in
+//! microseconds for ffmpeg. libsrt's tool and ffmpeg 5.1 use a stream id as it is; ffmpeg 9 and GStreamer
+//! percent-decode it, and GStreamer silently drops everything after a bare `#`. ffmpeg muxes everything anew that it
+//! sends or records.
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -64,8 +64,8 @@ impl<'a> Knock<'a> {
         (0..count).map(|_| u64::from(socket.send(&conclusion).is_ok())).sum()
     }
 
-    /// Sends conclusions of `count` callers from a single socket, each with its own socket id and stream, without waiting for answers.
-    /// Returns how many were sent.
+    /// Sends conclusions of `count` callers from a single socket, each with its own socket id and stream, without
+    /// waiting for answers. Returns how many were sent.
     pub fn crowd(self, server: SocketAddr, count: u32) -> u64 {
         let socket = self.socket(server);
         let cookie = self.cookie(&socket);
@@ -209,7 +209,8 @@ pub fn socket_id(datagram: &[u8]) -> u32 {
     if datagram.len() < 16 { 0 } else { word(datagram, 3) }
 }
 
-/// Packets that a third party might send to a connection's socket: a shutdown, a keep-alive, an acknowledgement far in the future, data.
+/// Packets that a third party might send to a connection's socket: a shutdown, a keep-alive, an acknowledgement far in
+/// the future, data.
 pub fn forged(socket: u32) -> [Vec<u8>; 4] {
     let data: Vec<u8> =
         [1001, 0xe000_0001, 0, socket].iter().flat_map(|word: &u32| word.to_be_bytes()).collect();

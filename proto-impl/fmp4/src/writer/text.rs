@@ -15,8 +15,8 @@ use crate::Error;
 const TRACK: u32 = 1;
 /// Maximum number of cues that are shown at once; further ones are left out.
 const AT_ONCE_MAX: usize = 16;
-/// Maximum number of bytes of cues in the samples of a segment; further ones are left out. A sample repeats the cues that
-/// are still shown, so that few cues can make many bytes.
+/// Maximum number of bytes of cues in the samples of a segment; further ones are left out. A sample repeats the cues
+/// that are still shown, so that few cues can make many bytes.
 const CUE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a cue beside its text: `vttc`, `vsid` and `payl`.
 const CUE_BYTES: usize = 8 + 12 + 8;

@@ -306,9 +306,9 @@ impl Reader {
         Some(header)
     }
 
-    /// Skips a repeated extended timestamp. If the last header had an extended timestamp, most senders (ffmpeg, librtmp)
-    /// repeat it in a type 3 header (§5.3.1.3), but some do not. Four bytes that equal the timestamp, as a delta or as
-    /// an absolute time, are taken as the repetition. If a single byte differs, the bytes are data.
+    /// Skips a repeated extended timestamp. If the last header had an extended timestamp, most senders (ffmpeg,
+    /// librtmp) repeat it in a type 3 header (§5.3.1.3), but some do not. Four bytes that equal the timestamp, as a
+    /// delta or as an absolute time, are taken as the repetition. If a single byte differs, the bytes are data.
     fn skip_repeated_timestamp(&self, chunk_stream: u32, r: &mut wire::Reader<'_>) -> Option<()> {
         let Some(stream) = self.streams.iter().find(|stream| stream.id == chunk_stream) else {
             return Some(());

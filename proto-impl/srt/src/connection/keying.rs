@@ -34,7 +34,8 @@ impl Keying {
         self.keys.as_ref().is_some_and(|keys| keys.derives(now, body))
     }
 
-    /// Handles a key request of the peer. Returns false when the request is malformed or the connection is not encrypted.
+    /// Handles a key request of the peer. Returns false when the request is malformed or the connection is not
+    /// encrypted.
     pub(super) fn handle_request(&mut self, now: Instant, body: &[u8]) -> bool {
         let is_taken = self.keys.as_mut().is_some_and(|keys| keys.handle_request(now, body).is_ok());
         if is_taken {

@@ -86,8 +86,8 @@ impl Connection {
         Self::new(start, local, seed, State::Pending(Box::new(incoming)))
     }
 
-    /// Creates a caller's end. A stream id of more than 512 bytes is truncated. The first handshake request is ready to be
-    /// sent.
+    /// Creates a caller's end. A stream id of more than 512 bytes is truncated. The first handshake request is ready to
+    /// be sent.
     ///
     /// With a passphrase this derives a key, which takes about a millisecond.
     #[must_use]
@@ -154,8 +154,8 @@ impl Connection {
         self.end(CloseReason::Refused(reason));
     }
 
-    /// True if [`Connection::handle_datagram`] would derive a key from the passphrase for this datagram, which takes about
-    /// a millisecond. An owner of many connections may drop such a datagram; the peer repeats it.
+    /// True if [`Connection::handle_datagram`] would derive a key from the passphrase for this datagram, which takes
+    /// about a millisecond. An owner of many connections may drop such a datagram; the peer repeats it.
     #[must_use]
     pub fn derives(&self, now: Instant, datagram: &[u8]) -> bool {
         // Nearly all datagrams are of other kinds. Their first two bytes show this, so they are not parsed here; they

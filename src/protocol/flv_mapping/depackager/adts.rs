@@ -23,7 +23,8 @@ pub(super) struct Frames {
     pub(super) is_whole: bool,
 }
 
-/// Removes the heads; `None` if the tag is not in ADTS. `config` is the configuration that the publisher has sent, if any.
+/// Removes the heads; `None` if the tag is not in ADTS. `config` is the configuration that the publisher has sent, if
+/// any.
 pub(super) fn split(config: Option<&aac::Config>, tag: &Bytes) -> Option<Frames> {
     if config.is_some_and(|config| !WITH_ELEMENT_IDS.contains(&config.object_type)) {
         return None;
@@ -41,7 +42,8 @@ pub(super) fn split(config: Option<&aac::Config>, tag: &Bytes) -> Option<Frames>
     Some(frames)
 }
 
-/// True if a further head describes the same track. Frames with several raw blocks are refused, because the blocks cannot be separated.
+/// True if a further head describes the same track. Frames with several raw blocks are refused, because the blocks
+/// cannot be separated.
 fn is_of_one_track(first: &aac::Adts, next: &aac::Adts) -> bool {
     let of = |adts: &aac::Adts| (adts.object_type, adts.rate_index, adts.channel_configuration);
     of(first) == of(next) && next.blocks == 1

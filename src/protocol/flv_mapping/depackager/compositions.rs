@@ -10,8 +10,8 @@
 
 use media::TrackId;
 
-/// Maximum time in milliseconds by which decode times are lowered: sixteen reordered pictures at 8 per second. A composition time beyond it
-/// is taken for 0.
+/// Maximum time in milliseconds by which decode times are lowered: sixteen reordered pictures at 8 per second. A
+/// composition time beyond it is taken for 0.
 const LOWERED_MS_MAX: i64 = 2_000;
 
 /// The decode times of one track.

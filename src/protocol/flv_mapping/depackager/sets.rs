@@ -101,7 +101,8 @@ impl ParameterSets {
         Coding::of(codec) == Some(self.coding)
     }
 
-    /// Gives the NAL units of a frame 4-byte lengths, and takes its parameter sets. `None` if it contains no slice of a picture.
+    /// Gives the NAL units of a frame 4-byte lengths, and takes its parameter sets. `None` if it contains no slice of a
+    /// picture.
     pub(super) fn frame(&mut self, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
         let payload = self.with_lengths(payload)?;
         self.take(Nals::new(&payload, 4).flatten());

@@ -327,7 +327,8 @@ impl Reach {
         let next: BTreeSet<&str> = self.chunks.front().into_iter().flat_map(Chunk::names).collect();
         let gone = chunk.names().filter(|name| !next.contains(name) && !self.needs(name));
         let gone: BTreeSet<String> = gone.map(str::to_owned).collect();
-        // The list comes first, so that an interruption leaves files without a list, and never a list without its files.
+        // The list comes first, so that an interruption leaves files without a list, and never a list without its
+        // files.
         std::iter::once(list_name(&chunk.mark)).chain(gone).collect()
     }
 

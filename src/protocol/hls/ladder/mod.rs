@@ -661,8 +661,8 @@ impl Presenter for Ladder {
         }
     }
 
-    /// Adds timed metadata to the video renditions, or to the audio rendition if there is no video, and splice information to the playlists
-    /// of all.
+    /// Adds timed metadata to the video renditions, or to the audio rendition if there is no video, and splice
+    /// information to the playlists of all.
     fn take_data(&mut self, entry: &Entry) {
         if !self.clock.is_settled() {
             return;

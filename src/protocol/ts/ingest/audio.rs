@@ -1,7 +1,8 @@
 //! Converts audio PES packets to frames.
 //!
-//! A PES packet contains one frame, several, or parts of frames. Its PTS is that of the first frame that begins in it (ISO/IEC 13818-1
-//! §2.4.3.7), and the times of following frames are counted from there in samples, so that errors do not accumulate.
+//! A PES packet contains one frame, several, or parts of frames. Its PTS is that of the first frame that begins in it
+//! (ISO/IEC 13818-1 §2.4.3.7), and the times of following frames are counted from there in samples, so that errors do
+//! not accumulate.
 
 use bytes::{Bytes, BytesMut};
 use media::CodecConfig;

@@ -45,8 +45,8 @@ enum Role {
 }
 
 impl Coding {
-    /// True if a NAL unit is of a type reserved for other uses (H.264 types 0, 30 and 31, on which decoders differ), or has no content
-    /// although its type requires some.
+    /// True if a NAL unit is of a type reserved for other uses (H.264 types 0, 30 and 31, on which decoders differ), or
+    /// has no content although its type requires some.
     fn is_void(self, nal: &[u8]) -> bool {
         match self {
             Self::H264 => match h264::nal_type(nal) {

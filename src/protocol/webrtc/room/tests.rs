@@ -333,7 +333,8 @@ fn seats_are_offered_once_and_carry_who_speaks() {
     }
     ["ann", "ben", "cat", "dan"].into_iter().for_each(|id| bench.enters(id, &BOTH));
     assert_eq!(bench.shown(), ["videoTrack0=ann", "videoTrack1=ben"]);
-    // Participants without a seat are not subscribed to. One that speaks gets a seat without an offer, at a key frame of its own.
+    // Participants without a seat are not subscribed to. One that speaks gets a seat without an offer, at a key frame
+    // of its own.
     assert_eq!(bench.speaks("dan"), ["-ann", "+dan", "bdan"]);
     assert_eq!(bench.shown(), ["videoTrack0=dan", "videoTrack1=ben"]);
     assert_eq!(bench.speaks("ben"), ["bben", "sdan"]);

@@ -1,4 +1,5 @@
-//! A publisher and a server of RTMP, in one process: what stands in the crate's README, as a program that has no other dependency.
+//! A publisher and a server of RTMP, in one process: what stands in the crate's README, as a program that has no other
+//! dependency.
 
 use rtmp::{Client, ClientConfig, ClientEvent, Config, Event, Seed, SendQueue, Server};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A caller and a listener of SRT, in one process: what stands in the crate's README, as a program that has no other dependency.
+//! A caller and a listener of SRT, in one process: what stands in the crate's README, as a program that has no other
+//! dependency.
 
 use srt::{Config, Connection, Datagrams, Endpoint, Event, Route, Seed, SocketId};
 use std::sync::Arc;
