@@ -219,8 +219,9 @@ fn h_15_no_spelling_of_a_path_leaves_the_web_root() {
         assert!(!text.contains("root:") && text != "secret", "{target}: {text}");
     }
     let trace = fs::read_to_string(&trace).unwrap();
-    // Threads that no request reaches: figures of the machine, a look at the certificate, recordings left by a crash.
-    let of_no_request = ["<host>", "<certificates>", "<recording-"];
+    // Threads that no request reaches: figures of the machine, a look at the certificate, recordings and DVR left by a
+    // crash.
+    let of_no_request = ["<host>", "<certificates>", "<recording-", "<file-sync-"];
     // The line that was being written when the requests began is left out.
     let disk: Vec<&str> = trace[before..]
         .lines()

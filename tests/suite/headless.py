@@ -27,7 +27,8 @@ class Browser:
         self.told = []
         self.socket = None
         self.process = self.start()
-        self.socket = connect(self.wait("the browser", self.address), max_size=None)
+        # No pings: a browser on a busy machine may answer them late. Each step has a limit of its own.
+        self.socket = connect(self.wait("the browser", self.address), max_size=None, ping_interval=None)
         self.begin()
 
     def send(self, method, **params):
@@ -170,7 +171,7 @@ class Tab(Chromium):
     def __init__(self, browser):
         self.number, self.told = 0, []
         new = urllib.request.Request(f"http://127.0.0.1:{browser.port()}/json/new?about:blank", method="PUT")
-        self.socket = connect(json.load(urllib.request.urlopen(new))["webSocketDebuggerUrl"], max_size=None)
+        self.socket = connect(json.load(urllib.request.urlopen(new))["webSocketDebuggerUrl"], max_size=None, ping_interval=None)
         self.begin()
 
 
