@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -208,3 +209,13 @@ class Firefox(Browser):
 
     def navigate(self, url):
         self.send("browsingContext.navigate", context=self.page, url=url, wait="complete")
+
+
+def alone(task):
+    """Runs a task in a new Chromium, with the arguments of the program, and prints that it has succeeded."""
+    browser = Chromium()
+    try:
+        task(browser, *sys.argv[1:])
+    finally:
+        browser.close()
+    print("ok")

@@ -5,7 +5,6 @@ or what was seen instead. The sounds are tones.
 """
 
 import os
-import sys
 
 import headless
 
@@ -72,14 +71,5 @@ def play(browser, url, address):
     assert not told, told
 
 
-def main():
-    browser = headless.Chromium()
-    try:
-        play(browser, *sys.argv[1:])
-    finally:
-        browser.close()
-    print("ok")
-
-
 if __name__ == "__main__":
-    main()
+    headless.alone(play)

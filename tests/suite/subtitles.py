@@ -6,7 +6,6 @@ at its time, or what was seen instead.
 
 import json
 import os
-import sys
 import time
 import urllib.request
 
@@ -80,14 +79,5 @@ def play(browser, url, address):
     assert not told, told
 
 
-def main():
-    browser = headless.Chromium()
-    try:
-        play(browser, *sys.argv[1:])
-    finally:
-        browser.close()
-    print("ok")
-
-
 if __name__ == "__main__":
-    main()
+    headless.alone(play)

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::publish_play::is_broadcasting;
 use crate::support::{Home, Program, Server, media_file, python, run, secs, wait_for};
-use crate::timed_metadata::{contains, fetch, media};
+use crate::timed_metadata::{caption_file, contains, fetch, media};
 
 const CALL: &str = "/live/rest/v2/broadcasts/cam/subtitles";
 const SETTINGS: [&str; 5] = [
@@ -128,9 +128,7 @@ fn t_22_a_flood_of_cues_is_refused_and_costs_the_stream_nothing() {
 #[test]
 fn script_data_of_a_publisher_is_subtitles_by_setting() {
     let home = Home::new();
-    let captions = home.path().join("captions.srt");
-    let caption = |n: u32| format!("{n}\n00:00:{n:02},000 --> 00:00:{n:02},500\ncaption number {n}\n\n");
-    std::fs::write(&captions, (1..12).map(caption).collect::<String>()).unwrap();
+    let captions = caption_file(home.path());
     for is_wanted in [true, false] {
         let relayed = format!("app.relayRTMPMetaDataToMuxers={is_wanted}");
         let server = Server::start(&[&SETTINGS[..], &[&relayed, "app.hlsListSize=40"]].concat());

@@ -1,6 +1,6 @@
 //! Timed metadata: ID3 tags in segments, from the API, from publishers in MPEG-TS, and from script data.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
@@ -16,6 +16,14 @@ pub fn fetch(server: &Server, path: &str) -> Vec<u8> {
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(answer.len());
     let is_there = answer.starts_with(b"HTTP/1.1 200");
     answer.get(head + 4..).filter(|_| is_there).unwrap_or_default().to_vec()
+}
+
+/// Writes a caption for each of eleven seconds, which ffmpeg sends as script data. Returns the file.
+pub fn caption_file(folder: &Path) -> PathBuf {
+    let captions = folder.join("captions.srt");
+    let caption = |n: u32| format!("{n}\n00:00:{n:02},000 --> 00:00:{n:02},500\ncaption number {n}\n\n");
+    std::fs::write(&captions, (1..12).map(caption).collect::<String>()).unwrap();
+    captions
 }
 
 /// The segments of a playlist that is there, one behind the other; those of fragmented MP4 behind their init segment.
@@ -116,9 +124,7 @@ fn tags_of_a_publisher_in_mpeg_ts_are_passed_on_and_left_out_where_they_are_not_
 #[test]
 fn script_data_of_a_publisher_is_in_the_segments_by_setting() {
     let home = Home::new();
-    let captions = home.path().join("captions.srt");
-    let caption = |n: u32| format!("{n}\n00:00:{n:02},000 --> 00:00:{n:02},500\ncaption number {n}\n\n");
-    std::fs::write(&captions, (1..12).map(caption).collect::<String>()).unwrap();
+    let captions = caption_file(home.path());
     for is_wanted in [true, false] {
         let server = Server::start(&[
             "app.id3TagEnabled=true",
