@@ -333,15 +333,15 @@ fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone>
 /// Removes all folders whose names begin with `start`. If a folder cannot be removed, the others still are. Returns
 /// the first error.
 fn clear_all(root: &Path, ledger: &Ledger, app: &str, start: &str) -> io::Result<DvrDone> {
-    let mut done = Ok(ledger.done(root, app, start));
+    let mut failed = None;
     let names = folders(root, app).map(|(name, _)| name);
     for name in names.filter(|name| !start.is_empty() && name.starts_with(start)) {
         if let Err(error) = clear(root, ledger, &[app.to_owned(), DVR.to_owned(), name.clone()]) {
             tracing::warn!(app, folder = name, %error, "DVR of a deleted stream not removed");
-            done = done.and(Err(error));
+            failed = failed.or(Some(error));
         }
     }
-    done
+    failed.map_or_else(|| Ok(ledger.done(root, app, start)), Err)
 }
 
 fn resume(
