@@ -126,8 +126,8 @@ impl Depackager {
         }
     }
 
-    /// Sets the index of a file in which the media precedes the index; the following bytes are the file's from `offset`
-    /// on.
+    /// Sets the index of a file in which the media precedes the index; the bytes that follow are those of the file
+    /// from `offset` on.
     ///
     /// # Errors
     /// The reason the index cannot be used.

@@ -128,7 +128,7 @@ impl Lead {
     }
 }
 
-/// The segments of a rendition, in the form that the application has.
+/// The segments of a rendition, in the form that the application's settings choose.
 #[derive(Debug)]
 enum Form {
     Ts(Box<TsSegmenter>),
@@ -261,7 +261,7 @@ impl Rung {
 
     // ---- inputs
 
-    /// Sets a key from outside, for the segments from the next one on.
+    /// Sets a key given by the operator, for the segments from the next one on.
     pub(super) fn set_key(&mut self, key: GivenKey) {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.set_key(key),
@@ -350,8 +350,8 @@ impl Rung {
             && lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame)
     }
 
-    /// Takes a unit in the time of the ladder, with its date, beside other renditions. Before the first
-    /// segment ends, `named` gives the name for a height and a rate in kbit/s.
+    /// Takes a unit with its time on the ladder's clock and its date. `beside` describes the other renditions. Until
+    /// the first segment ends, `named` gives the rendition's name for a height and a rate in kbit/s.
     pub(super) fn take(
         &mut self,
         entry: &Entry,
