@@ -92,9 +92,10 @@ pub(super) struct Thinning {
     sparse: Option<Instant>,
     sparse_for: Duration,
     busy_at: Option<Instant>,
-    /// Time of the last trial of all pictures.
+    /// Time at which all pictures were last sent again as a trial.
     tried: Option<Instant>,
-    /// Time at which the first referenced picture since the key frame was left out.
+    /// Time at which the first referenced picture after the last key frame was left out; the viewer's picture stands
+    /// still from then on.
     stands: Option<Instant>,
     /// Time of the last key frame request, and the wait before it.
     asked: Option<(Instant, Duration)>,

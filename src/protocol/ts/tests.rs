@@ -504,8 +504,8 @@ fn several_pictures_in_a_packet_are_separated() {
     let second: &[u8] = &[0x41, 0x40, 9];
     publisher.video(0, &[AUD, SPS, PPS, IDR]);
     publisher.video(1800, &[AUD, INTER]);
-    // Pictures are separated at a delimiter and at the first macroblock; another slice of the same picture begins
-    // none.
+    // Pictures are separated at a delimiter and at the first macroblock; another slice of the same picture begins no
+    // new one.
     let units = publisher.send(
         Kind::Video,
         3600,
@@ -770,7 +770,7 @@ fn a_picture_holds_little_more_than_its_bytes() {
 
 #[test]
 fn pictures_without_dts_get_decode_times_from_their_order() {
-    // Shown 0, 3, 1, 2, 6, 4, 5, ...: of each three pictures, the one that is shown last comes first.
+    // Shown 0, 3, 1, 2, 6, 4, 5, ...: of each three pictures, the one that is shown last arrives first.
     let shown = |n: u64| match n % 3 {
         _ if n == 0 => 0,
         1 => n + 2,
