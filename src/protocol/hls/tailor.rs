@@ -94,7 +94,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     if requested.name.ends_with(dvr::QUERY) {
         return reach(requested, text, date_ms);
     }
-    // A playlist that does not reach back is live, too, unless the viewer wants an end.
+    // With a DVR, a playlist other than the DVR's own stays live as well, unless the viewer gives an `end`.
     let is_live = HlsSettings::of(requested.app).dvr().is_some() && value(requested.query, "end").is_none();
     let window = Window::of(requested.query, date_ms).filter(|_| !is_live);
     let window = window.and_then(|window| window.select(text));

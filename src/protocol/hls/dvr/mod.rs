@@ -40,8 +40,8 @@ use edge::Edge;
 use reach::{CHUNK, Chunk, Listed, Reach};
 pub(super) use settings::DvrSettings;
 
-/// The query that, appended to a playlist's name, requests all segments that viewers can go back to. The text is not
-/// served under that name.
+/// Appended to a playlist's name, gives the internal name of the playlist of all segments that viewers can go back to.
+/// Requests do not use that name.
 pub(super) const QUERY: &str = "?dvr";
 /// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
 const GAP_VERSION: u32 = 8;

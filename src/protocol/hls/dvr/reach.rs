@@ -20,7 +20,7 @@ use super::edge::Edge;
 pub(super) const CHUNK: usize = 16;
 /// Beginning of the comment in front of a chunk (RFC 8216 §4.1).
 pub(super) const MARK: &str = "#MILLSTREAM-DVR:";
-/// A comment in the head of a text that has date ranges. Without it, readers need not search for them.
+/// Comment in the head of a text that has date ranges. Readers of a text without it need not search for date ranges.
 pub(super) const RANGED: &str = "#MILLSTREAM-DVR-RANGES";
 /// Beginnings of lines.
 pub(super) const RANGE: &str = "#EXT-X-DATERANGE:";
