@@ -64,7 +64,7 @@ pub struct Requested<'a> {
 }
 
 impl Params {
-    /// Parameters without a meaning.
+    /// For sinks whose requests have no parameters with a meaning.
     pub const NONE: Self = Self {
         wants: |_| None,
         in_place: |_, _| None,

@@ -43,8 +43,8 @@ const TRIAL: Duration = Duration::from_secs(8);
 /// frame goes to all viewers.
 const KEY_AFTER: Duration = Duration::from_secs(2);
 const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
-/// Time with an empty queue, while pictures are left out, before the path is probed, because it may carry more than
-/// is known.
+/// Time for which the queue must be empty, while pictures are left out, before the path is probed: it may carry more
+/// than is known.
 const IDLE: Duration = Duration::from_millis(350);
 /// Wait between two probes of an idle path; doubled after each unsuccessful probe.
 const PROBE_AFTER: Duration = Duration::from_secs(1);

@@ -94,7 +94,7 @@ impl Depackager {
     /// Takes bytes of a file, split anywhere.
     ///
     /// # Errors
-    /// The reason it cannot be read; nothing more of it is read.
+    /// The file cannot be read; nothing more of it is read.
     pub(in crate::protocol) fn handle(&mut self, input: usize, bytes: &[u8]) -> Result<(), fmp4::Error> {
         let mut bytes = bytes;
         while let Some(reader) = self.readers.get_mut(input)

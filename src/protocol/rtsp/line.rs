@@ -116,7 +116,8 @@ impl Line {
     }
 
     /// Makes the line spread large units over some milliseconds, for a distant viewer. A queue on the path may be too
-    /// small for key frames, and pictures would stand still for five seconds until the next report reveals it.
+    /// small for a whole key frame; the picture would then stand still for up to five seconds, until the next report
+    /// reveals the loss.
     pub(super) fn spread_for_distance(&mut self) {
         self.is_far = true;
         self.paced.1 = self.paced.1.min(FAR_BYTES);

@@ -136,7 +136,7 @@ impl Publisher {
 
 #[test]
 fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
-    // The record of ffmpeg says that sets may also come in band; ours says that they do not.
+    // The configuration record written by ffmpeg allows parameter sets in band as well; the one made here does not.
     let sets = h265::Config::read(Bytes::from_static(HVCC)).unwrap();
     let sets: Vec<&[u8]> = sets.parameter_sets().collect();
     let hevc = CodecConfig::H265(h265::Config::of_sets(&sets[..1], &sets[1..2], &sets[2..]).unwrap());
@@ -606,7 +606,7 @@ fn audio_frames_are_split_and_joined_and_timed_from_their_packet() {
         (100..107).collect::<Vec<_>>()
     );
     assert_eq!(publisher.ingest.stats().bad, 0);
-    // 44.1 kHz does not divide 90 kHz; a second of it is nevertheless a second.
+    // At 44.1 kHz, a frame is not a whole number of ticks of 90 kHz. The rounding errors must not add up.
     let config = aac::Config::read(Bytes::from_static(&[0x12, 0x10])).unwrap();
     let many: Vec<u8> = (0..200).flat_map(|_| [&config.adts(3).unwrap()[..], b"raw"].concat()).collect();
     let units = Publisher::new(None, Some(StreamKind::AacAdts)).audio(0, &many);

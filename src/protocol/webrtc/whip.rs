@@ -63,7 +63,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     let key = StreamKey::new(asked.name("any"), asked.name("id"));
     let request = &asked.request;
     if request.method != Method::Post {
-        // RFC 9725 §4.1: there is nothing to get. Players use it to check that a stream exists (WHEP §4).
+        // RFC 9725 §4.1: the URL has no content. Players request it to check that a stream exists (WHEP §4).
         let mut answer = Response::empty(200).header("Content-Type", SDP).header("Accept-Post", SDP);
         if request.method == Method::Options {
             answer = answer.header("Allow", "GET, POST, HEAD, OPTIONS");

@@ -514,8 +514,8 @@ impl Rung {
         self.is_news = true;
     }
 
-    /// Lists gaps up to `end_ms`, the end of another rendition's segment, if audio that has returned waits for
-    /// such an end to continue.
+    /// Lists gaps up to `end_ms`, the end of another rendition's segment. This happens only if audio has returned and
+    /// waits for such an end, at which it continues.
     pub(super) fn resume(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         if self.away.from_ms == i64::MAX {
             self.away.from_ms = end_ms;
