@@ -1,17 +1,17 @@
 //! Decode times of pictures. RTP, and MPEG-TS without DTS, carry presentation times only; pictures arrive in
 //! decode order.
 //!
-//! If at most `depth` pictures come before one that is presented earlier, the decode times are the sorted presentation times, delayed by
-//! `depth` pictures: they increase, and none is after its presentation time.
+//! If each picture follows at most `depth` pictures that are presented later, the decode times are the sorted
+//! presentation times, delayed by `depth` pictures: they increase, and no picture is decoded after it is presented.
 
 /// Maximum number of pictures that may come before one that is presented earlier (H.264 §A.3.1, H.265 §A.4.2).
 const DEPTH_MAX: usize = 16;
-/// Ticks by which the first decode time precedes the first presentation time, for each delayed picture: a thirtieth of
-/// a second.
+/// The first decode time precedes the first presentation time by this number of ticks, a thirtieth of a second,
+/// multiplied by `depth`.
 const STEP: i64 = 3000;
-/// A presentation time that lies further than this before the last decode time counts as a jump of the clock, in
-/// ticks: 2 s until the distance of decode times is known; then 17 times that distance, but between half a second
-/// and 2 s.
+/// A presentation time that precedes the last decode time by more than a limit counts as a jump of the clock. The
+/// limit is 2 s until the distance of decode times is known; then 17 times that distance, but at least half a second
+/// and at most 2 s. In ticks.
 const JUMP_BACK: i64 = 180_000;
 const JUMP_BACK_LEAST: i64 = 45_000;
 const JUMP_BACK_PICTURES: i64 = 17;
@@ -58,7 +58,7 @@ impl DecodeOrder {
         dts
     }
 
-    /// Returns the maximum distance of a presentation time before the last decode time. If it lies further before, the
+    /// Returns by how many ticks a presentation time may precede the last decode time. If it precedes it by more, the
     /// clock has jumped.
     fn jump_back(&self) -> i64 {
         let early = match self.step {

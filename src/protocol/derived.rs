@@ -76,7 +76,7 @@ pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Track
 }
 
 /// Returns the id of the track that derivation `number` makes from a track. The id is fixed for the life of the
-/// stream. A video and an audio track with the same index share it, because no derivation applies to both.
+/// stream. A video and an audio track with the same index give the same id, but no derivation applies to both.
 fn id_of(from: &Track, number: u8) -> Option<TrackId> {
     let count = u8::try_from(registry::derivations().count()).ok()?;
     TrackId::derived(from.id.index().checked_mul(count)?.checked_add(number)?)

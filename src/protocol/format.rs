@@ -92,8 +92,8 @@ impl Format {
     }
 }
 
-/// Returns the selection in a viewer's URL parameters: `tracks=all`, or `video=` and `audio=` with the number of a track, `all` or `none`.
-/// `None` without such parameters.
+/// Returns the selection that a viewer's URL parameters request: `tracks=all`, or `video=` and `audio=` with the
+/// number of a track, `all` or `none`. `None` without such parameters.
 #[must_use]
 pub fn asked_selection(params: &[(String, String)]) -> Option<Selection> {
     let mut selection = None;

@@ -1,6 +1,6 @@
 //! The load generator's clients that play and publish, selected by URL. Players are the clients of pulls; publishers
-//! speak as pushes do. This module reads no clock and opens no sockets: the load generator passes in the time and the
-//! bytes.
+//! use the protocols as pushes do. This module reads no clock and opens no sockets: the load generator passes in the
+//! time and the bytes.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};

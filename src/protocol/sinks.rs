@@ -64,7 +64,7 @@ pub struct Requested<'a> {
 }
 
 impl Params {
-    /// Parameters without a meaning.
+    /// For sinks whose requests have no parameters with a meaning.
     pub const NONE: Self = Self {
         wants: |_| None,
         in_place: |_, _| None,
@@ -121,12 +121,12 @@ pub struct SinkKind {
     /// because the output is no longer protected as the application requires. Other changes apply only to sinks that
     /// begin later.
     pub is_outdated: fn(&AppSettings, &AppSettings) -> bool,
-    /// Returns the playlist that announces this blob before it exists, and the progress that the playlist has once the
-    /// blob exists. `None` if the blob is announced only once it exists.
+    /// Returns the playlist that announces this blob before it exists, and the segment and part that the playlist has
+    /// reached once the blob exists. `None` if the blob is announced only once it exists.
     pub part_of: fn(&str) -> Option<(String, Progress)>,
-    /// Set if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there
-    /// is more than one rendition, or if the function returns true: the list of a single rendition names more than
-    /// that.
+    /// Set if the sink makes renditions of a ladder. A request then begins the sink for all streams of the ladder, if
+    /// there is more than one rendition, or if the function returns true because the list of a single rendition names
+    /// more than that rendition, such as subtitles.
     pub ladder: Option<fn(&AppSettings) -> bool>,
     /// True if requests for the sink's blobs do not count as watching the stream, and start no stream.
     pub is_glance: bool,
@@ -201,8 +201,8 @@ pub fn is_enabled(app: &AppSettings, kind: &str) -> bool {
     enabled(app).any(|enabled| enabled.name == kind)
 }
 
-/// Returns the playlist that announces a blob before it exists, and the progress that the playlist has once the blob
-/// exists.
+/// Returns the playlist that announces a blob before it exists, and the segment and part that the playlist has
+/// reached once the blob exists.
 #[must_use]
 pub fn part_of(app: &AppSettings, blob: &str) -> Option<(String, Progress)> {
     enabled(app).find_map(|kind| (kind.part_of)(blob))

@@ -36,7 +36,7 @@ pub struct Binding<'a> {
 pub enum Elsewhere {
     /// A worker whose session has validated the path.
     Path(WorkerId),
-    /// A worker that the datagram names, as anybody can.
+    /// A worker that the datagram names. This proves nothing, because anybody can send such a datagram.
     Name(WorkerId),
     /// All other workers, because a NAT may have given the peer of one of their sessions another port.
     Others,

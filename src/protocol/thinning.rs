@@ -43,8 +43,8 @@ const TRIAL: Duration = Duration::from_secs(8);
 /// frame goes to all viewers.
 const KEY_AFTER: Duration = Duration::from_secs(2);
 const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
-/// Time with an empty queue, while pictures are left out, before the path is probed, because it may carry more than
-/// is known.
+/// Time for which the queue must be empty, while pictures are left out, before the path is probed: it may carry more
+/// than is known.
 const IDLE: Duration = Duration::from_millis(350);
 /// Wait between two probes of an idle path; doubled after each unsuccessful probe.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
@@ -92,9 +92,10 @@ pub(super) struct Thinning {
     sparse: Option<Instant>,
     sparse_for: Duration,
     busy_at: Option<Instant>,
-    /// Time of the last trial of all pictures.
+    /// Time at which all pictures were last sent again as a trial.
     tried: Option<Instant>,
-    /// Time at which the first referenced picture since the key frame was left out.
+    /// Time at which the first referenced picture after the last key frame was left out; the viewer's picture stands
+    /// still from then on.
     stands: Option<Instant>,
     /// Time of the last key frame request, and the wait before it.
     asked: Option<(Instant, Duration)>,

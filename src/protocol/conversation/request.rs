@@ -43,7 +43,8 @@ pub struct PassAsk {
     pub former: Option<String>,
     /// Path below the application's `streams`.
     pub file: String,
-    /// True for the second check of a request that was admitted for now, made once the file is found.
+    /// True for the second check of a request, made once the file is found; the first check admitted the request only
+    /// provisionally.
     pub found: bool,
     /// Parameters of the request.
     pub params: Params,

@@ -142,7 +142,7 @@ impl Depackager {
         self.timeline.take_clock_news()
     }
 
-    /// Returns the tracks of the last units.
+    /// Returns the tracks of the stream as of the last message.
     pub(crate) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks
     }
@@ -451,8 +451,8 @@ impl Depackager {
         let Some(track) = self.tracks.get(id).filter(|track| track.config.codec() == tag.codec) else {
             return Outcome::Dropped;
         };
-        // The tag, not the NAL units, says what a key frame is: open GOPs begin with recovery points, which no NAL unit
-        // type shows.
+        // The frame type of the tag, not the NAL units, decides whether this is a key frame: open GOPs begin with
+        // recovery points, which no NAL unit type shows.
         let key_frame = match tag.frame_type {
             FrameType::Key | FrameType::GeneratedKey => true,
             FrameType::Inter | FrameType::Disposable | FrameType::Command => false,

@@ -51,8 +51,9 @@ impl Captions {
         }
     }
 
-    /// Adds the caption channels of a video unit to `known`, if the found channels are declared. Announced channels are
-    /// those of the leading video alone: other videos may announce others, and lists would change with each picture.
+    /// Adds the caption channels of a video unit to `known`, if the setting is `auto`. Announced channels are taken
+    /// from the first video only, because other videos may announce other channels, and playlists would then change
+    /// with each picture.
     pub(super) fn note(&self, known: &mut Known, entry: &Entry, is_lead: bool) {
         if *self != Self::Auto || entry.kind != Some(TrackKind::Video) {
             return;

@@ -49,8 +49,7 @@ pub(super) const FOLDER: &str = "ll-hls";
 /// Ending of the multivariant playlist that lists a playlist for each track.
 pub(super) const MASTER: &str = "__master.m3u8";
 const MARK: &str = "__";
-/// The beginning of the names of subtitles after the stream's id; their language follows.
-/// Mark in the name of the playlist of a language of subtitles.
+/// Mark in the names of subtitle playlists, after the stream's id; the language follows.
 pub(super) const SUBTITLES: &str = "__subs_";
 /// Minimum time of the first unit on the segments' clock, in milliseconds, because other tracks may begin earlier.
 const SPARE_MS: i64 = 1000;
@@ -180,7 +179,7 @@ fn is_of_track(settings: &HlsSettings, rest: &str) -> bool {
     track.is_some_and(is_track)
 }
 
-/// True if this is a track in names: `video`, `video2`, `audio`, `audio1`.
+/// True if the text names a track in a file name: `video`, `video2`, `audio`, `audio1`.
 fn is_track(track: &str) -> bool {
     let number = ["video", "audio"].iter().find_map(|kind| track.strip_prefix(kind));
     number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -193,12 +192,12 @@ fn digits_behind(name: &str) -> Option<(&str, u64)> {
     Some((before, number.parse().ok()?))
 }
 
-/// Returns the playlist that announces a part, and the progress of that playlist at which the part exists.
+/// Returns the playlist that lists a part, and how far that playlist must have progressed to contain the part.
 fn part_of(name: &str) -> Option<(String, Progress)> {
     let stem = name.strip_suffix(".m4s")?;
     let (segment, part) = stem.rsplit_once('.')?;
     let (rest, count) = digits_behind(segment)?;
-    // The application's suffix may have non-digits between the two numbers.
+    // Between the two numbers is the application's suffix of segment names, which may have non-digits.
     let (base, run) = digits_behind(rest.trim_end_matches(|c: char| !c.is_ascii_digit()))?;
     let progress = Progress {
         segment: run.checked_add(count)?.checked_sub(1)?,

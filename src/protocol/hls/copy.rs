@@ -359,7 +359,8 @@ impl HlsCopy {
     fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) {
         let Some(bytes) = &step.bytes else { return };
         let failed = step.failed.saturating_add(1);
-        // Once the stream has ended, another stream may soon use its name at the server.
+        // After the end of the stream, a failed file is not sent again, because another stream may soon use its name
+        // at the server.
         let is_tried_again =
             matches!((&self.place, self.end), (Place::Server(_), End::No)) && failed < ATTEMPTS;
         if failure.is_some() && is_tried_again {
@@ -410,7 +411,7 @@ impl HlsCopy {
         Some(text)
     }
 
-    /// Returns the playlist of the settled segments and these.
+    /// Returns the playlist of the settled segments, followed by these unsettled ones.
     fn playlist(&self, unsettled: &[Segment], kind: Option<Kind>, ended: bool) -> String {
         let version = version(self.all.version, unsettled);
         let (segments, low_latency) = (Vec::new(), None);

@@ -73,7 +73,7 @@ impl Fetch {
         self.next.is_some()
     }
 
-    /// Begins a request. Returns `None` if no server can be requested by its URL.
+    /// Begins a request. Returns `None` if its URL names no server.
     pub(super) fn ask(&mut self, request: &Request) -> Option<Go> {
         let (server, authority, target) = target_of(&request.url)?;
         let text = client::get_part(&authority, &target, request.range);

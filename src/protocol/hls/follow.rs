@@ -147,8 +147,8 @@ impl Follower {
         self.reload_at = now;
     }
 
-    /// Gives up a piece that could not be fetched. With low latency the following pieces are as old and soon gone, so
-    /// the viewer continues at the end.
+    /// Gives up a piece that could not be fetched. With low latency, the pending pieces are about as old and will
+    /// soon be gone too, so the viewer drops them and continues at the end of the playlist.
     pub(super) fn miss(&mut self) {
         if self.blocks {
             self.pending.clear();

@@ -106,8 +106,9 @@ impl Place {
         TICKS.to_ms(Self::ts_zero_ticks())
     }
 
-    /// Returns the section with its times converted to those of the segments. Encrypted times cannot be read here;
-    /// they are moved by as much as the stream is: sections in the hub have the times of MPEG-TS segments.
+    /// Returns the section with its times converted to those of the segments. Encrypted times cannot be read; they
+    /// are shifted by the difference between the segments' times and those of the hub's sections, which are the times
+    /// of MPEG-TS segments.
     fn section(self, splice: &Splice, entry: &Entry) -> Option<Bytes> {
         let ticks = |ms: i64| Timescale::MILLISECONDS.convert(ms, TICKS).cast_unsigned();
         let payload = &entry.unit.payload;

@@ -64,7 +64,7 @@ const LOAD: LoadUse = LoadUse { ending: Some(ENDING), ..LoadUse::plays(NAME) };
 /// playlist itself says what it offers.
 const LOAD_LOW: LoadUse = LoadUse { protocol: "ll-hls", segment: Some("ll-hls"), ..LOAD };
 
-/// Makes a scheme. Sources may have the first two; the others are for the load generator only.
+/// Makes a scheme for the load generator; with `pulls`, stream sources may have it too.
 const fn scheme(name: &'static str, default_port: u16, pulls: bool, load: LoadUse) -> Scheme {
     Scheme {
         name,
@@ -106,7 +106,7 @@ fn stream_of(name: &str) -> Option<&str> {
 
 /// Returns the stream to which a segment or an initialization section with this name belongs.
 fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
-    // Files of single tracks have names that look alike.
+    // Files of single tracks have names of the same form, but belong to another sink.
     let name = Some(name).filter(|name| !is_apart(name))?;
     let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
     let (stem, ending) = file.rsplit_once('.')?;

@@ -13,7 +13,7 @@ use crate::mail::Grant;
 use crate::protocol::pull::{Client, ClientEvent, ClientStream, Patience, Start, UnitClient};
 use crate::protocol::usable::Supply;
 
-/// Segments arrive faster than they play; their units are emitted when due, with this reserve.
+/// Segments arrive faster than they are played. Their units are emitted this much ahead of real time.
 const RESERVE: Duration = Duration::from_millis(100);
 /// Number of waiting units above which nothing further is requested: about a second. The next response then arrives
 /// in time, and no server waits long for its response to be read.
@@ -25,7 +25,7 @@ pub(super) struct HlsPull {
     url: String,
     /// Maximum time from a request to the head of its response.
     patience: Duration,
-    /// The machine; `None` until the first connection is open.
+    /// The state machine of the HLS client; `None` until the first connection is open.
     machine: Option<Box<::hls::Client>>,
     fetch: Fetch,
     /// True if there is a connection, usable or not.
@@ -34,7 +34,7 @@ pub(super) struct HlsPull {
     now: Option<Instant>,
     head_until: Option<Instant>,
     out: SendQueue,
-    /// Events of the machine that wait for a grant.
+    /// Events of the HLS client that wait for the permission to publish.
     waiting: VecDeque<Event>,
     begun: bool,
     units: Option<Box<Units>>,
@@ -63,7 +63,7 @@ impl HlsPull {
         self.events.push_back(ClientEvent::Ended(reason.into()));
     }
 
-    /// Passes received pieces to the machine, and makes its next request.
+    /// Passes received data to the HLS client, and makes its next request.
     fn advance(&mut self, now: Instant, fetched: Vec<Fetched>) {
         for one in fetched {
             let Some(machine) = &mut self.machine else { return };
@@ -112,7 +112,7 @@ impl HlsPull {
         }
     }
 
-    /// Takes the machine's events. Before the grant, units cannot be made of them.
+    /// Takes the events of the HLS client. Before the permission to publish, no units can be made of them.
     fn take_events(&mut self) {
         while let Some(event) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
             self.waiting.push_back(event);

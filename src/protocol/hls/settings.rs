@@ -390,7 +390,8 @@ impl HlsSettings {
         }
     }
 
-    /// True if lists name subtitles; a stream with a single rendition then has a list, too.
+    /// True if multivariant playlists declare subtitles; then even a stream with a single rendition gets a
+    /// multivariant playlist.
     pub(super) fn has_subtitles(app: &AppSettings) -> bool {
         !Self::of(app).told.languages.is_empty()
     }
@@ -455,7 +456,7 @@ impl HlsSettings {
             "fmp4" => true,
             _ => return Err(values.bad("hlsSegmentType", "must be mpegts or fmp4")),
         };
-        // Control reads this setting, because it knows main tracks.
+        // Only checked here: control uses this setting, because it knows main tracks.
         if !matches!(
             values.text("hls.group").trim().to_ascii_lowercase().as_str(),
             "none" | "renditions" | ""

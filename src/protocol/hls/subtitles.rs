@@ -101,10 +101,10 @@ pub(super) struct Spoken {
 pub(super) struct Form<'a> {
     /// Beginning of the names of segments; the language follows.
     pub(super) base: &'a str,
-    /// End of the part of these names before the number.
+    /// Text between the language and the number in the names of segments.
     pub(super) suffix: &'a str,
     pub(super) zero: Zero,
-    /// True if a manifest lists them.
+    /// True if a manifest lists the subtitles.
     pub(super) has_track: bool,
 }
 

@@ -80,7 +80,7 @@ fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str>
     (is_segment && value(query, segmenter::MARK).is_some() && HlsSettings::of(app).dash).then_some(DASH)
 }
 
-/// Returns the form of a playlist or a manifest for one viewer; `None` if it is the same for all.
+/// Returns a playlist or a manifest as one viewer gets it; `None` if it is the same for all.
 fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailored> {
     let path = path_of(requested.name);
     if path.ends_with(MANIFEST) {
@@ -94,7 +94,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     if requested.name.ends_with(dvr::QUERY) {
         return reach(requested, text, date_ms);
     }
-    // A playlist that does not reach back is live, too, unless the viewer wants an end.
+    // With a DVR, a playlist other than the DVR's own stays live as well, unless the viewer gives an `end`.
     let is_live = HlsSettings::of(requested.app).dvr().is_some() && value(requested.query, "end").is_none();
     let window = Window::of(requested.query, date_ms).filter(|_| !is_live);
     let window = window.and_then(|window| window.select(text));
@@ -137,7 +137,7 @@ fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailor
 }
 
 /// Returns the query that selects what a viewer goes back to, for the playlists of a stream's tracks. Empty if
-/// viewers cannot go back, or none is selected. Ladders have no window; neither have subtitles.
+/// viewers cannot go back, or if the request selects nothing. Ladders have no window; neither have subtitles.
 fn choice_of(requested: &Requested<'_>) -> String {
     let can_go_back = HlsSettings::of(requested.app).dvr().is_some() && dvr::is_wanted(requested.query);
     if !can_go_back || !super::is_apart(requested.name) || !path_of(requested.name).ends_with(cmaf::MASTER) {
@@ -266,7 +266,7 @@ impl Window {
     }
 }
 
-/// Returns the lines of these segments, by their number from the first one on.
+/// Returns the lines of the segments in this range of indexes, counted from the first segment of the text.
 fn segment_lines(text: &Bytes, segments: Range<usize>) -> Bytes {
     let (mut at, mut number, mut start) = (0_usize, 0_usize, None);
     for line in text.split_inclusive(|byte| *byte == b'\n') {

@@ -26,11 +26,11 @@ pub(super) struct Units {
     grant: Grant,
     has_audio_beside: bool,
     kind: Kind,
-    /// The last index of each rendition, to restart after a loss.
+    /// The last initialization section of each rendition, to restart after a loss.
     indexes: [Bytes; 2],
 }
 
-/// Returns the index of a rendition's input.
+/// Returns the number of the depackager's input for a rendition.
 const fn input_of(rendition: Rendition) -> usize {
     match rendition {
         Rendition::Main => 0,
@@ -163,7 +163,7 @@ impl Units {
         }
     }
 
-    /// Returns the part of the stream that has arrived so far.
+    /// Returns what the stream has supplied so far: nothing usable, only announcements, audio alone, or frames.
     pub(super) fn supply(&self) -> Supply {
         match &self.kind {
             Kind::Unknown => Supply::Nothing,

@@ -228,7 +228,7 @@ impl Transfer {
     }
 
     /// Makes the transfer ask the worker once more whether the viewer may have the file, after the file is found.
-    /// `None` for no such question.
+    /// With `None`, the worker is not asked again.
     pub(super) fn asking_again(mut self, ask: Option<PassAsk>) -> Self {
         self.stage = Stage::Opening { again: ask.map(Box::new) };
         self

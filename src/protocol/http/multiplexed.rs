@@ -61,7 +61,7 @@ pub(super) struct Http2Session {
     /// Handle of the next session.
     next: Handle,
     events: VecDeque<Event>,
-    /// True if the peer has been granted anything.
+    /// True if the peer has been granted anything, and therefore counts as authenticated.
     granted: bool,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct FromStream {
     pub(super) answer: StreamAnswer,
     /// Number of bytes of the request's body by which the peer's flow-control window may grow.
     pub(super) released: usize,
-    /// True if the peer has been granted anything.
+    /// True if the peer has been granted anything, and therefore counts as authenticated.
     pub(super) granted: bool,
 }
 

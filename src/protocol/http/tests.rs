@@ -12,9 +12,9 @@ use std::net::Ipv4Addr;
 /// Store of blobs in which nothing is published.
 static BLOBS: Blobs = Blobs::new();
 
-/// A session with its worker: takes the session's events, and keeps the bytes sent to the peer.
 const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 4000);
 
+/// A session with its worker: takes the session's events, and keeps the bytes sent to the peer.
 pub(super) struct Rig {
     pub(super) now: Now,
     apps: Apps,

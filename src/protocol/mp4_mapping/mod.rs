@@ -94,7 +94,7 @@ impl Depackager {
     /// Takes bytes of a file, split anywhere.
     ///
     /// # Errors
-    /// The reason it cannot be read; nothing more of it is read.
+    /// The file cannot be read; nothing more of it is read.
     pub(in crate::protocol) fn handle(&mut self, input: usize, bytes: &[u8]) -> Result<(), fmp4::Error> {
         let mut bytes = bytes;
         while let Some(reader) = self.readers.get_mut(input)
@@ -126,8 +126,8 @@ impl Depackager {
         }
     }
 
-    /// Sets the index of a file in which the media precedes the index; the following bytes are the file's from `offset`
-    /// on.
+    /// Sets the index of a file in which the media precedes the index; the bytes that follow are those of the file
+    /// from `offset` on.
     ///
     /// # Errors
     /// The reason the index cannot be used.

@@ -24,7 +24,7 @@ pub(in crate::protocol) struct OwnPath {
 }
 
 impl OwnPath {
-    /// True if a text looks like such a path rather than a URL.
+    /// True if a text looks like a path of this kind, not like a URL.
     pub(in crate::protocol) fn is_meant(text: &str) -> bool {
         !text.contains("://") && (behind_streams(text).is_some() || behind_webapps(text).is_some())
     }

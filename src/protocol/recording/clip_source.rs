@@ -126,7 +126,7 @@ pub(super) enum Loaded {
     /// More jobs follow.
     Partly,
     Whole(Bytes),
-    /// There is no such file any more, or it cannot be read.
+    /// The file no longer exists, or cannot be read.
     Missing,
 }
 

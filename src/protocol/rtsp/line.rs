@@ -33,7 +33,8 @@ const FAR_STEP: usize = 5 << 10;
 /// Number of intervals over which the waiting bytes of a distant viewer are spread, if that is faster than
 /// [`FAR_STEP`]: 25 ms in total, little compared with the viewer's round trip.
 const FAR_INTERVALS: usize = 12;
-/// Maximum delay behind the pace of a narrow path that is caught up at once; any longer delay is not caught up.
+/// Maximum time by which datagrams may lag behind the pace of a narrow path and still catch up at once. Time lost
+/// beyond that is not made up.
 const CATCH_UP: Duration = Duration::from_millis(5);
 /// Maximum time that audio may wait on a narrow path; older audio is dropped.
 const SOUND_WAITS_MAX: Duration = Duration::from_millis(300);
@@ -115,7 +116,8 @@ impl Line {
     }
 
     /// Makes the line spread large units over some milliseconds, for a distant viewer. A queue on the path may be too
-    /// small for key frames, and pictures would stand still for five seconds until the next report reveals it.
+    /// small for a whole key frame; the picture would then stand still for up to five seconds, until the next report
+    /// reveals the loss.
     pub(super) fn spread_for_distance(&mut self) {
         self.is_far = true;
         self.paced.1 = self.paced.1.min(FAR_BYTES);

@@ -48,7 +48,7 @@ struct Announced {
 }
 
 impl Announced {
-    /// True if more of these tracks can be announced than were announced.
+    /// True if more tracks could be announced now than were announced.
     fn lacks(&self, format: Format, tracks: &Tracks) -> bool {
         Announcement::of(format.choose(tracks).iter()).tracks.len() > self.announcement.tracks.len()
     }

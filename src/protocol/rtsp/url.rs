@@ -14,7 +14,8 @@ pub(crate) struct RtspUrl {
     pub(crate) port: u16,
     /// The URI of the request.
     pub(crate) uri: Uri,
-    /// `?tcp` or `?udp`, as in ffmpeg's URLs: the transport of media, which overrides the settings. It is not sent to the server.
+    /// `?tcp` or `?udp`, as in ffmpeg's URLs: the transport of media, which overrides the settings. It is not sent to
+    /// the server.
     pub(crate) carriage: Option<Carriage>,
 }
 

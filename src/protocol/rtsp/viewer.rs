@@ -18,8 +18,8 @@ use crate::protocol::thinning::{Load, Picture, Thinning};
 
 /// Queue time above which pictures are left out once a path has turned out to be narrow, until the next key frame.
 const QUEUED_MAX: Duration = Duration::from_millis(500);
-/// Time from an answer to the next request from which a viewer counts as distant; in a local network none takes that
-/// long.
+/// Time from an answer to the next request from which a viewer counts as distant; in a local network, no viewer takes
+/// that long.
 const FAR_FROM: Duration = Duration::from_millis(10);
 
 /// Returns the time `duration` after `now`.

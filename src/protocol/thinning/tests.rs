@@ -353,7 +353,7 @@ fn a_key_frame_counts_for_four_seconds_at_most_and_of_its_own_track() {
     assert!(judge.picture(Shape::Chain, 0, 10_000_000, Some(0)));
     assert!(judge.picture(Shape::Chain, 1, 100, Some(4400)));
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(4600)));
-    // The next key frame is due in a second: no more may wait than can leave by then, and a little.
+    // The next key frame is due in a second: only as much may wait as can leave by then, and a little more.
     judge.now += Duration::from_secs(19);
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(1200)));
     // The time that the second key frame of a track took is allowed less and less, until the middle of the GOP.
@@ -437,6 +437,6 @@ fn an_idle_path_of_a_picture_that_stands_is_probed_with_twice_the_rate() {
     assert!(!judge.picture(Shape::Chain, 1, 10_000_000, Some(0)));
     assert!(probes(&mut judge, 360, load).is_empty(), "not idle for long");
     assert_eq!(probes(&mut judge, 80, load), [2_000_000]);
-    // A hint does not wait for the next probe of that kind.
+    // A hint causes a probe at once, without the wait between two probes of an idle path.
     assert_eq!(probes(&mut judge, 40, Load { hint: Some(3_000_000), ..load }), [3_000_000]);
 }

@@ -136,7 +136,7 @@ impl Publisher {
 
 #[test]
 fn units_come_back_as_they_went_for_every_codec_and_to_the_tick() {
-    // The record of ffmpeg says that sets may also come in band; ours says that they do not.
+    // The configuration record written by ffmpeg allows parameter sets in band as well; the one made here does not.
     let sets = h265::Config::read(Bytes::from_static(HVCC)).unwrap();
     let sets: Vec<&[u8]> = sets.parameter_sets().collect();
     let hevc = CodecConfig::H265(h265::Config::of_sets(&sets[..1], &sets[1..2], &sets[2..]).unwrap());
@@ -504,8 +504,8 @@ fn several_pictures_in_a_packet_are_separated() {
     let second: &[u8] = &[0x41, 0x40, 9];
     publisher.video(0, &[AUD, SPS, PPS, IDR]);
     publisher.video(1800, &[AUD, INTER]);
-    // Pictures are separated at a delimiter and at the first macroblock; another slice of the same picture begins
-    // none.
+    // Pictures are separated at a delimiter and at the first macroblock; another slice of the same picture begins no
+    // new one.
     let units = publisher.send(
         Kind::Video,
         3600,
@@ -606,7 +606,7 @@ fn audio_frames_are_split_and_joined_and_timed_from_their_packet() {
         (100..107).collect::<Vec<_>>()
     );
     assert_eq!(publisher.ingest.stats().bad, 0);
-    // 44.1 kHz does not divide 90 kHz; a second of it is nevertheless a second.
+    // At 44.1 kHz, a frame is not a whole number of ticks of 90 kHz. The rounding errors must not add up.
     let config = aac::Config::read(Bytes::from_static(&[0x12, 0x10])).unwrap();
     let many: Vec<u8> = (0..200).flat_map(|_| [&config.adts(3).unwrap()[..], b"raw"].concat()).collect();
     let units = Publisher::new(None, Some(StreamKind::AacAdts)).audio(0, &many);
@@ -770,7 +770,7 @@ fn a_picture_holds_little_more_than_its_bytes() {
 
 #[test]
 fn pictures_without_dts_get_decode_times_from_their_order() {
-    // Shown 0, 3, 1, 2, 6, 4, 5, ...: of each three pictures, the one that is shown last comes first.
+    // Shown 0, 3, 1, 2, 6, 4, 5, ...: of each three pictures, the one that is shown last arrives first.
     let shown = |n: u64| match n % 3 {
         _ if n == 0 => 0,
         1 => n + 2,

@@ -1,5 +1,5 @@
-//! `udp://` URLs: `udp://239.0.0.1:1234` (a multicast group), `udp://192.0.2.1:1234` (an address of this machine) and `udp://:1234` (every
-//! address). An `@` before the address, as VLC writes it, is ignored.
+//! `udp://` URLs: `udp://239.0.0.1:1234` (a multicast group), `udp://192.0.2.1:1234` (an address of this machine) and
+//! `udp://:1234` (every address). An `@` before the address, as VLC writes it, is ignored.
 
 use std::net::IpAddr;
 

@@ -1,12 +1,14 @@
 //! Converts a publisher's frames to access units.
 //!
-//! **Times.** [`media::Timeline`] places the frames of the sections on the stream's time, by their arrival and the sender's reports.
+//! **Times.** [`media::Timeline`] places the frames of the sections on the stream's time, by their arrival and the
+//! sender's reports.
 //!
-//! **Layers.** The layers of a simulcast are tracks with the same picture: renditions. A layer that the publisher stops sending is removed
-//! from the stream, and returns with its next key frame.
+//! **Layers.** The layers of a simulcast are tracks with the same picture: renditions. A layer that the publisher
+//! stops sending is removed from the stream, and returns with its next key frame.
 //!
-//! **Beginning.** Units wait until each section is known, at most [`START_WAIT`], so that the stream's first viewers get all tracks. Units
-//! that cannot be decoded (video before a key frame, and after a loss until the next one) are dropped.
+//! **Beginning.** Units wait until each section is known, at most [`START_WAIT`], so that the stream's first viewers
+//! get all tracks. Units that cannot be decoded (video before a key frame, and after a loss until the next one) are
+//! dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

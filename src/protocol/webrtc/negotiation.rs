@@ -1,6 +1,6 @@
-//! The server's answers to a client's sections, and its offers, with the codecs of the stream only. A viewer's section
-//! of a kind that the stream lacks is reserved with a form of each codec, because a publisher may begin audio or video
-//! late, and WHEP has no renegotiation.
+//! The server's answers to a client's sections, and its offers, with the codecs of the stream only. A form of a codec
+//! is a format with its parameters. A viewer's section of a kind that the stream lacks is reserved with a form of
+//! each codec, because a publisher may begin audio or video late, and WHEP has no renegotiation.
 
 use ::webrtc::{MediaPreference, Section, SectionFormat, offered_formats};
 use media::codec::{Codec, CodecConfig, g711};

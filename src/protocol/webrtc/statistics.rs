@@ -71,7 +71,7 @@ impl Sent {
         if rate == 0 { 0.0 } else { 1_000_000.0 / f64::from(rate) }
     }
 
-    /// Returns the recent packet rate, estimated from the recent share of bytes.
+    /// Returns the recent packet rate, estimated from the recent bit rate and the mean packet size so far.
     fn packets_per_second(&self) -> u64 {
         let packets = self.stats.packets.saturating_mul(self.bit_rate / 8);
         packets.checked_div(self.stats.bytes).unwrap_or(0)

@@ -2,9 +2,9 @@
 //! to that URL end the session (DELETE), add candidates or restart ICE (PATCH).
 //!
 //! The URL is relative to that of the request (RFC 9725 §4.2), because a proxy may use another scheme, host, port or
-//! folder. It ends in the session's name: the session's worker, and 32 hexadecimal digits with its slot there and a
-//! secret. A request that arrives at another worker finds the session by one message; without the secret it finds
-//! nothing.
+//! folder. It ends in the session's name: the number of the session's worker, and 32 hexadecimal digits that contain
+//! the session's slot at that worker and a secret. A request that arrives at another worker reaches the session by
+//! one message; a request without the secret finds no session.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     let key = StreamKey::new(asked.name("any"), asked.name("id"));
     let request = &asked.request;
     if request.method != Method::Post {
-        // RFC 9725 §4.1: there is nothing to get. Players use it to check that a stream exists (WHEP §4).
+        // RFC 9725 §4.1: the URL has no content. Players request it to check that a stream exists (WHEP §4).
         let mut answer = Response::empty(200).header("Content-Type", SDP).header("Accept-Post", SDP);
         if request.method == Method::Options {
             answer = answer.header("Allow", "GET, POST, HEAD, OPTIONS");

@@ -9,7 +9,8 @@ use media::codec::aac;
 
 /// Maximum number of ADTS frames in a tag: more than a second of audio.
 const FRAMES_MAX: usize = 64;
-/// The object types whose frames begin with an element id: Main to LTP, and HE-AAC by SBR and PS.
+/// AAC object types with frames that begin with an element id: Main, LC, SSR and LTP, and HE-AAC signalled by SBR or
+/// PS.
 const WITH_ELEMENT_IDS: [u32; 6] = [1, 2, 3, 4, 5, 29];
 
 /// The ADTS frames of a tag.

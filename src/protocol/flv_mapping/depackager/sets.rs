@@ -140,7 +140,8 @@ impl ParameterSets {
         }
         let [sps, _] = self.coding.kinds();
         if found.iter().any(|one| one.0.0 == sps && is_new(one)) {
-            // Pictures refer to the new set; a decoder could mistake an old set for it.
+            // Pictures now refer to the new sequence parameter set. Older ones that this frame does not repeat are
+            // dropped, because a decoder could use them by mistake.
             self.sets.retain(|key, _| key.0 != sps || found.iter().any(|(found, _)| found == key));
         }
         self.sets.extend(found.into_iter().map(|(key, nal)| (key, Bytes::copy_from_slice(nal))));

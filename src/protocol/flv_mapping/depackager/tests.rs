@@ -286,7 +286,7 @@ fn m_20_every_track_is_carried_and_what_cannot_be_is_counted_and_named() {
         })
         .collect();
     assert_eq!(payloads, [(second, b"x"[..].into()), (TrackId::AUDIO, b"abc"[..].into())]);
-    // Each has a configuration and an epoch of its own.
+    // Each track has a configuration and an epoch of its own.
     let epochs: Vec<u32> = ingest.tracks().iter().map(|track| track.epoch).collect();
     assert_eq!((epochs, ingest.tracks().epoch), (vec![1, 2], 2));
     // A track has no frame before its own key frame.

@@ -259,7 +259,7 @@ fn skipped(text: &str, range: Range<usize>, head: &str) -> Option<(usize, Mark)>
         .filter(|(_, mark)| mark.begin_ms <= boundary_ms)
 }
 
-/// Reads the seconds of a duration.
+/// Reads a duration in seconds, and returns it in milliseconds.
 fn milliseconds(text: &str) -> i64 {
     let seconds = text.split(',').next().unwrap_or_default();
     let (whole, part) = seconds.split_once('.').unwrap_or((seconds, ""));

@@ -1,8 +1,8 @@
 //! Going back in a live stream for as long as `dvr.window` says: segments stay on the disk after memory has
 //! dropped them, and a playlist of its own lists them all.
 //!
-//! 1. A job reads the segments that an earlier run of the stream has left; they stay in the playlist if their form
-//!    is the same. If that run still writes, this stream waits for it.
+//! 1. A job reads the segments that an earlier run of the stream has left; they stay in the playlist if the new
+//!    segments have the same form. If that run still writes, this stream waits for it.
 //! 2. A job writes each complete segment. Live viewers are served from memory meanwhile. A segment that could not
 //!    be written, or waits too long for a slow disk, becomes a gap (`EXT-X-GAP`) when memory drops it.
 //! 3. Segments are removed by age, a chunk at a time. They are removed earlier if the disk is full or the
@@ -40,8 +40,8 @@ use edge::Edge;
 use reach::{CHUNK, Chunk, Listed, Reach};
 pub(super) use settings::DvrSettings;
 
-/// The query that, appended to a playlist's name, requests all segments that viewers can go back to. The text is not
-/// served under that name.
+/// Appended to a playlist's name, gives the internal name of the playlist of all segments that viewers can go back to.
+/// Requests do not use that name.
 pub(super) const QUERY: &str = "?dvr";
 /// Minimum playlist version for `EXT-X-GAP` (RFC 8216bis §8).
 const GAP_VERSION: u32 = 8;
@@ -191,7 +191,7 @@ impl Dvr {
         path.starts_with(&self.stem)
     }
 
-    /// Returns the beginning of the names of its files.
+    /// Returns the prefix of the names of the window's files.
     pub(super) fn stem(&self) -> &str {
         &self.stem
     }
@@ -308,7 +308,7 @@ impl Dvr {
         }
     }
 
-    /// True if segments that may change, or that follow, need this initialization section.
+    /// True if future segments, or segments that may still change, need this initialization section.
     fn is_needed(&self, name: &str) -> bool {
         self.files.map.as_deref() == Some(name) || self.reach.needs(name)
     }
@@ -434,7 +434,7 @@ impl Dvr {
         self.share();
     }
 
-    /// Puts a job that was not done back, ahead of the other jobs of its kind.
+    /// Puts a job that was not done back into its queue, ahead of the other jobs of its kind.
     fn put_back(&mut self, doing: Doing) {
         match doing {
             // The segment was given up meanwhile.
@@ -543,8 +543,8 @@ impl Dvr {
     // ---- outputs
 
     /// Returns the text from which viewers' playlists are made, with the parts of the playlist in memory; `None`
-    /// before the first segment. Numbers that continue those of an earlier run differ from the numbers in memory, by
-    /// which players ask for parts, so the text then has none.
+    /// before the first segment. If segment numbers continue those of an earlier run, the text has no parts, because
+    /// players request parts by the numbers in memory, which are then different.
     pub(super) fn text(&self, live: &MediaPlaylist) -> Option<String> {
         let edge = Edge::of(live).filter(|_| self.reach.next() == self.next);
         (!self.reach.is_empty()).then(|| self.reach.text(self.stage.is_ended, edge.as_ref()))
@@ -553,7 +553,8 @@ impl Dvr {
     /// Returns the next job if none is under way.
     pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
         if self.is_settled() {
-            // The next stream of the name may have the folder, even if copies of this one are still being made.
+            // The next stream of this name may use the folder from now on, even if copies of this stream are still
+            // being made.
             self.writer = Arc::default();
         }
         if self.doing.is_some() || self.retry_at.is_some_and(|at| at > now) {
@@ -658,13 +659,13 @@ fn id_of(stem: &str) -> &str {
     of_track.map_or_else(|| own_name(stem), |(id, _)| id)
 }
 
-/// Returns the work that removes the files of all streams' playlists whose names begin like this.
+/// Returns the work that removes the files of all streams' playlists whose names begin with `start`.
 pub(super) fn clearing_all(app: &str, start: &str) -> ArchiveWork {
     let start = folder_of(app, start).pop().unwrap_or_default();
     ArchiveWork::Dvr(DvrWork::ClearAll { app: app.to_owned(), start })
 }
 
-/// Returns the path of a file of a playlist, given without its ending.
+/// Returns the path of a file on the disk. `stem` is the name of the file's playlist, without the ending.
 pub(super) fn kept_of(app: &str, stem: &str, name: &str) -> Vec<String> {
     folder_of(app, stem).into_iter().chain([own_name(name).to_owned()]).collect()
 }

@@ -20,7 +20,7 @@ use super::edge::Edge;
 pub(super) const CHUNK: usize = 16;
 /// Beginning of the comment in front of a chunk (RFC 8216 §4.1).
 pub(super) const MARK: &str = "#MILLSTREAM-DVR:";
-/// A comment in the head of a text that has date ranges. Without it, readers need not search for them.
+/// Comment in the head of a text that has date ranges. Readers of a text without it need not search for date ranges.
 pub(super) const RANGED: &str = "#MILLSTREAM-DVR-RANGES";
 /// Beginnings of lines.
 pub(super) const RANGE: &str = "#EXT-X-DATERANGE:";
@@ -200,8 +200,8 @@ impl Reach {
 
     // ---- inputs
 
-    /// Takes over the chunks of an earlier run, from the newest back to the first one that does not follow its
-    /// predecessor.
+    /// Takes over the chunks of an earlier run that follow one another without a hole up to the newest one. Other
+    /// chunks are returned for removal.
     pub(super) fn resume(&mut self, chunks: Vec<Chunk>) -> Resumed {
         let mut resumed = Resumed::default();
         let (chain, others) = chain::of(chunks);
@@ -229,7 +229,8 @@ impl Reach {
             self.discontinuities = last.mark.discontinuities.saturating_add(inside);
             self.target = last.mark.target;
             self.is_resumed = true;
-            // The last chunk may be the list of the newest segments, which is rewritten all the time.
+            // The last chunk may come from the list of the newest segments, which will be overwritten, so the chunk
+            // is also written to a list of its own.
             resumed.changed.push(last.clone());
         }
         resumed
@@ -240,7 +241,8 @@ impl Reach {
         self.chunk(segments, self.number, self.discontinuities)
     }
 
-    /// Takes the next segment. Segments of an earlier run that have another form are removed and returned.
+    /// Takes the next segment. If it does not fit the segments of an earlier run, because of another target duration,
+    /// encryption or container, or an earlier date, those are removed and returned.
     pub(super) fn push(&mut self, mut listed: Listed, (target, version): (Duration, u32)) -> Vec<Chunk> {
         let seconds = target.as_secs().saturating_add(u64::from(target.subsec_nanos() > 0));
         let mut left = Vec::new();
@@ -277,7 +279,7 @@ impl Reach {
         }
     }
 
-    /// Makes a chunk of the oldest segments that may still change; afterwards they no longer may. Returns the
+    /// Makes a chunk of the oldest segments that may still change; from then on they no longer change. Returns the
     /// chunk to write.
     pub(super) fn seal(&mut self, segments: usize) -> Option<&Chunk> {
         let segments: Vec<Listed> = self.recent.drain(..segments.min(self.recent.len())).collect();
@@ -358,7 +360,8 @@ impl Reach {
         self.number.saturating_add(u64::try_from(self.recent.len()).unwrap_or(0))
     }
 
-    /// Returns the text of all segments, with a live edge if there is one. Segments that memory still has are not gaps.
+    /// Returns the text of all segments, with a live edge if there is one. Segments that are still in memory are not
+    /// marked as gaps, even if they could not be written to the disk.
     pub(super) fn text(&self, is_ended: bool, edge: Option<&Edge<'_>>) -> String {
         let length = self.chunks.iter().map(|chunk| chunk.text.len()).sum::<usize>();
         let mut text = String::with_capacity(length.saturating_add(8192));

@@ -3,8 +3,8 @@
 //!
 //! 1. The units of the first second are held back. The one that arrived with the least delay determines the time
 //!    of the stream.
-//! 2. If the leading rendition has a key frame close to the first one here ([`SNAP_MS`]), both are taken for the
-//!    same picture, and the time is moved accordingly.
+//! 2. If the leading rendition has a key frame close to the first one of this stream ([`SNAP_MS`]), both are taken
+//!    for the same picture, and the time is moved accordingly.
 //! 3. From then on, time advances with the stream. It jumps as dates do ([`Dates`]), except when the wall clock is
 //!    set.
 

@@ -7,7 +7,7 @@ use crate::mail::Rung;
 use crate::protocol::hls::sounds::{Group, grouped};
 
 /// Returns the playlist of these renditions, the highest rate first, each with every audio group. A single audio
-/// track within the segments of the videos is no rendition.
+/// track within the segments of the videos is not listed as a rendition.
 pub(super) fn master(version: u32, main: &str, rungs: &[&Rung]) -> MultivariantPlaylist {
     let videos: Vec<&&Rung> = rungs.iter().filter(|rung| !rung.is_sound).collect();
     let choices = to_choose(main, rungs);

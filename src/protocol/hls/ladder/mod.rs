@@ -13,8 +13,9 @@
 //! 1. A request for the playlist or the manifest of all renditions starts this sink for the leading stream: the main
 //!    track if it is live, otherwise its first subtrack. The sink announces itself to the other streams
 //!    ([`Rung`](crate::mail::Rung)), whose workers then start sinks of their own; so do those of later streams.
-//! 2. Each stream has its own sink. All share one time, and therefore the timestamps of segments ([`clock`]); the
-//!    others use the numbers and boundaries of the leading one, as far as their key frames allow ([`rung`]).
+//! 2. Each stream has its own sink. All streams share one time, and therefore the timestamps of segments ([`clock`]).
+//!    The other streams use the segment numbers and boundaries of the leading one, as far as their key frames allow
+//!    ([`rung`]).
 //! 3. Of the running sinks, the one that began first publishes the playlist of all. A sink that ends while others
 //!    continue removes its playlist at once: players switch to another rendition if a playlist is gone, but not if it
 //!    has ended or stalls.
@@ -610,7 +611,7 @@ impl Ladder {
 #[derive(Debug)]
 struct Namer {
     main: Arc<str>,
-    /// The id of the rendition's stream, whose own playlist has another name.
+    /// The id of the rendition's stream. No rendition gets it as its name, because the stream's own playlist has it.
     id: Arc<str>,
     /// The only name allowed, if there is just one.
     fixed: Option<String>,

@@ -128,7 +128,7 @@ impl Lead {
     }
 }
 
-/// The segments of a rendition, in the form that the application has.
+/// The segments of a rendition, in the form that the application's settings choose.
 #[derive(Debug)]
 enum Form {
     Ts(Box<TsSegmenter>),
@@ -261,7 +261,7 @@ impl Rung {
 
     // ---- inputs
 
-    /// Sets a key from outside, for the segments from the next one on.
+    /// Sets a key given by the operator, for the segments from the next one on.
     pub(super) fn set_key(&mut self, key: GivenKey) {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.set_key(key),
@@ -350,8 +350,8 @@ impl Rung {
             && lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame)
     }
 
-    /// Takes a unit in the time of the ladder, with its date, beside other renditions. Before the first
-    /// segment ends, `named` gives the name for a height and a rate in kbit/s.
+    /// Takes a unit with its time on the ladder's clock and its date. `beside` describes the other renditions. Until
+    /// the first segment ends, `named` gives the rendition's name for a height and a rate in kbit/s.
     pub(super) fn take(
         &mut self,
         entry: &Entry,
@@ -514,8 +514,8 @@ impl Rung {
         self.is_news = true;
     }
 
-    /// Lists gaps up to `end_ms`, the end of another rendition's segment, if audio that has returned waits for
-    /// such an end to continue.
+    /// Lists gaps up to `end_ms`, the end of another rendition's segment. This happens only if audio has returned and
+    /// waits for such an end, at which it continues.
     pub(super) fn resume(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         if self.away.from_ms == i64::MAX {
             self.away.from_ms = end_ms;

@@ -13,7 +13,8 @@ use crate::protocol::hls::metadata::Place;
 use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::subtitles::{Form, Spoken, progress};
 
-/// Added to the index of a language, for the splices that shared audio playlists have by their index.
+/// Offset of the subtitles in `Shown::splices`, by the index of their language; smaller keys are those of shared
+/// audio playlists.
 const SPLICES: usize = 100;
 
 /// Returns the beginning of the names of the playlists; the language follows.

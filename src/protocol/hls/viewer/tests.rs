@@ -136,7 +136,7 @@ fn low_latency_waits_for_playlists_and_for_hinted_parts_in_turn() {
     rig.gives("/2-3", "media");
     rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=4&_HLS_skip=YES", &low(7));
     assert_eq!(rig.pieces(), [(true, 5, Some(6000))]);
-    // Segments after a missing one are not tried.
+    // After a missing part, the other parts that were listed with it are not requested.
     assert_eq!(rig.asks(), "/2-4");
     rig.answer("404 Not Found", "");
     rig.gives("/2-7", "media");

@@ -3,7 +3,7 @@
 import { Room } from "./conference_room.js";
 import { hasDevices, hasScreen, openSource, reasonOf } from "./sources.js";
 
-/** Videos that are asked for at most: a screen shows no more, and a phone decodes no more. */
+/** Maximum number of videos requested: more do not fit on a screen, and phones cannot decode more. */
 const VIDEOS_MAX = 16;
 const VIDEOS_MAX_OF_PHONES = 6;
 const RATIO = 16 / 9;
@@ -21,7 +21,7 @@ let source = null;
 let screen = null;
 let pinned = null;
 let unread = 0;
-/** Counts the openings of sources: one that comes late is dropped. */
+/** Number of times that a source was opened. A source that opens after a later one was requested is dropped. */
 let turn = 0;
 const sounds = new Map();
 
@@ -150,7 +150,7 @@ function fill(tile, { name, isMuted, isHidden, shares }, track, isOwn) {
   tile.setAttribute("aria-pressed", String(isPinned));
 }
 
-/** The participants in the order in which they are shown: those with a picture first, this one last. */
+/** Returns the participants in display order: those with video first, the user of this page last. */
 function order() {
   const others = [...room.people].map(([id, about]) => ({ id, about, track: room.videoOf(id), isOwn: false }));
   others.sort((a, b) => Number(Boolean(b.track)) - Number(Boolean(a.track)));
@@ -159,7 +159,7 @@ function order() {
   return [...others, { id: room.id, about: room.about, track, isOwn: true }];
 }
 
-/** The tile that is large: what is pinned, a screen, who spoke last. */
+/** Returns the participant with the large tile: the pinned one, else one who shares a screen, else the last speaker. */
 function largeOf(all) {
   const is = (id) => all.find((one) => one.id === id);
   const shared = all.find(({ about, isOwn }) => about.shares && !isOwn);
@@ -167,7 +167,7 @@ function largeOf(all) {
 }
 
 let isDue = false;
-/** Draws once for all that has changed in this turn. */
+/** Redraws the page once, for all changes made in this turn of the event loop. */
 function draw() {
   if (isDue) return;
   isDue = true;
@@ -197,14 +197,14 @@ function drawNow() {
   drawSounds();
 }
 
-/** Has an element these children, without moving those that are in place: a video that is moved stops. */
+/** Sets an element's children. If they are the same already, nothing is done, because a video that is moved stops. */
 function place(parent, children) {
   if (parent.children.length === children.length && children.every((child, n) => parent.children[n] === child)) return;
   parent.replaceChildren(...children);
   for (const video of parent.querySelectorAll("video")) video.play().catch(() => {});
 }
 
-/** As many columns as make the tiles largest. */
+/** Chooses the number of columns that makes the tiles largest. */
 function fit(count) {
   const { clientWidth: width, clientHeight: height } = tiles;
   let best = { columns: 1, width: 0 };
@@ -212,7 +212,7 @@ function fit(count) {
     const rows = Math.ceil(count / columns);
     const wide = (width - GAP * (columns - 1)) / columns;
     const high = ((height - GAP * (rows - 1)) / rows) * RATIO;
-    // On a phone two columns that scroll are better than stamps.
+    // On a phone, two columns that scroll are better than tiny tiles.
     const fits = Math.max(Math.min(wide, high), Math.min(wide, 150));
     if (fits > best.width) best = { columns, width: fits };
   }

@@ -1,19 +1,19 @@
-// A participant's side of a room: publishes into it and plays it over the signalling socket (docs/webrtc.md). What it hears goes to the
-// page as events; after a loss it joins again by itself.
+// A room's client: publishes into the room and plays it over the signalling socket (docs/webrtc.md). Changes are
+// reported to the page as events. After a lost connection, the client joins again by itself.
 
 const VIDEO = "ARDAMSv";
 const AUDIO = "ARDAMSa";
 const PING_MS = 3000;
 const AGAIN_MS = 1000;
 const AGAIN_MS_MAX = 15000;
-/** A connection that is interrupted may come back by itself. */
+/** Time in which an interrupted connection may recover by itself. */
 const INTERRUPTED_MS = 5000;
-/** Records of one answer. */
+/** Number of participants' records requested at once. */
 const PAGE = 50;
-/** Messages that are known by their ids, so that one that comes by two channels is shown once. */
+/** Number of message ids that are remembered, so that a message that arrives over two channels is shown only once. */
 const KNOWN_MAX = 500;
 
-/** Errors that another attempt does not change. */
+/** Errors after which another attempt would fail, too. */
 const FINAL = {
   unauthorized_access: "You are not allowed to join this room.",
   user_blocked: "You are blocked.",
@@ -27,7 +27,7 @@ const FINAL = {
 /**
  * @typedef {object} Events
  * @property {(state: string, text: string) => void} onState
- * @property {() => void} onChange participants, tracks or speakers are others
+ * @property {() => void} onChange participants, tracks or speakers have changed
  * @property {(message: { id: string, name: string, text: string, isOwn: boolean }) => void} onMessage
  */
 
@@ -46,18 +46,18 @@ export class Room {
   #names = new Map();
   #seats = new Map();
   #records = [];
-  /** Tracks by their names. @type {Map<string, MediaStreamTrack>} */
+  /** Received tracks by name. @type {Map<string, MediaStreamTrack>} */
   tracks = new Map();
-  /** Knowledge of each other participant. @type {Map<string, About>} */
+  /** State of each other participant, by stream id. @type {Map<string, About>} */
   people = new Map();
-  /** The speakers. @type {Set<string>} */
+  /** Ids of the participants who speak now. @type {Set<string>} */
   speakers = new Set();
-  /** The last speaker. @type {string | null} */
+  /** Id of the participant who spoke last. @type {string | null} */
   lastSpeaker = null;
 
   /**
    * @param {{ room: string, id: string, name: string, stream: MediaStream | null, token: string, publishToken: string, role: string, videos: number }} options
-   *   without a stream it only watches
+   *   without a `stream`, the user only watches
    * @param {Events} events
    */
   constructor(options, events) {
@@ -70,10 +70,10 @@ export class Room {
   get id() { return this.#options.id; }
   get publishes() { return this.#options.stream !== null; }
 
-  /** The video of a participant, if it is sent. */
+  /** Returns the video track of a participant; `null` if the server does not send it. */
   videoOf(id) { return this.tracks.get(VIDEO + (this.#seats.get(id) ?? id)) ?? null; }
 
-  /** The sounds of all who are heard. */
+  /** Returns the received audio tracks of all participants. */
   sounds() { return [...this.tracks].filter(([name]) => name.startsWith(AUDIO)).map(([, track]) => track); }
 
   // ---- the socket
@@ -131,7 +131,7 @@ export class Room {
 
   #refused(id, definition) {
     if (definition === "no_stream_exist" && id === this.#options.room) {
-      // The server says when it begins.
+      // The server sends `streaming_started` when the room has its first stream.
       return this.#events.onState("waiting", "Nobody is here yet.");
     }
     if (FINAL[definition]) {
@@ -212,7 +212,7 @@ export class Room {
     };
     track.onended = gone;
     if (stream) stream.onremovetrack = ({ track: removed }) => { if (removed === track) gone(); };
-    // A picture that begins is shown from its first frame on.
+    // The track unmutes with its first frame; only then is the video shown.
     track.onunmute = () => this.#events.onChange();
     this.#events.onChange();
   }
@@ -242,7 +242,7 @@ export class Room {
     this.#forgetTracks();
   }
 
-  /** Joins again, later and later. */
+  /** Drops all connections and joins again after a pause, which doubles with each attempt. */
   #again(text) {
     if (this.#isOver) return;
     this.#release();
@@ -252,7 +252,7 @@ export class Room {
     this.#after(wait, () => this.#open());
   }
 
-  /** Ends it; no event follows but those of this call. */
+  /** Leaves the room for good. After this call, no event follows. */
   leave() {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -275,7 +275,7 @@ export class Room {
     this.people = new Map();
     for (const { streamId, name, metaData } of this.#records) {
       if (streamId === this.id) continue;
-      // News by the data channel is newer than the record.
+      // State received over the data channel is newer than the record.
       this.people.set(streamId, { ...aboutOf(metaData), ...former.get(streamId), name: name || streamId });
     }
     this.#events.onChange();
@@ -286,7 +286,7 @@ export class Room {
     return JSON.stringify({ isMicMuted: Boolean(isMuted), isCameraOff: Boolean(isHidden), isScreenShared: Boolean(shares) });
   }
 
-  /** Tells the others what has changed of this participant. @param {Partial<About>} change */
+  /** Changes the state of this participant, and sends it to the others. @param {Partial<About>} change */
   tell(change) {
     this.about = { ...this.about, ...change };
     if (!this.publishes) return;
@@ -294,14 +294,14 @@ export class Room {
     this.#send({ eventType: "PARTICIPANT_CHANGED", ...this.about });
   }
 
-  /** Sends another video than before; null: none. @param {MediaStreamTrack | null} track */
+  /** Replaces the published video; `null` for none. @param {MediaStreamTrack | null} track */
   async replaceVideo(track) {
     const senders = this.#peers.get(this.id)?.getTransceivers() ?? [];
     const video = senders.find(({ receiver }) => receiver.track.kind === "video");
     await video?.sender.replaceTrack(track);
   }
 
-  /** Has the video of a participant sent, whoever speaks, or no more. */
+  /** Pins or unpins a participant. The server always sends the video of a pinned participant, whoever speaks. */
   pin(id, pins) {
     this.#say({ command: "assignVideoTrackCommand", streamId: this.#options.room, videoTrackId: id, enabled: pins });
   }
@@ -323,7 +323,7 @@ export class Room {
     return true;
   }
 
-  /** Sends a message to all others. False: there is no way to them now. */
+  /** Sends a chat message to all others. Returns false if no data channel is open. */
   chat(text) {
     const message = { id: crypto.getRandomValues(new Uint32Array(2)).join("-"), name: this.about.name, text };
     const isSent = this.#send({ eventType: "CHAT_MESSAGE", messageId: message.id, name: message.name, message: text });
@@ -371,7 +371,7 @@ export class Room {
   }
 }
 
-/** Reads what a record says about its participant. @returns {About} */
+/** Reads the participant's state from the metadata of a record. @returns {About} */
 function aboutOf(metaData) {
   try {
     const { isMicMuted, isCameraOff, isScreenShared } = JSON.parse(metaData) ?? {};

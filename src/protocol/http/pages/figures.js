@@ -1,23 +1,23 @@
-// Figures of a peer connection (RTCPeerConnection.getStats), per second where they are rates.
+// Statistics of a peer connection (RTCPeerConnection.getStats). Rates are per second.
 
 /**
- * @typedef {object} Figures `undefined`: not known (yet)
+ * @typedef {object} Figures a member is `undefined` if unknown
  * @property {string} [codec]
  * @property {string} [resolution]
  * @property {number} [fps]
- * @property {number} [bitsPerSecond] of media, both directions of which only one has any
+ * @property {number} [bitsPerSecond] of media, sent or received
  * @property {number} [rttMs]
- * @property {number} [lossPercent] of the packets since the figures were read last
- * @property {number} [latencyMs] what playing adds: jitter buffer and half a round trip
- * @property {string} [limit] what keeps a publisher's video smaller than it is
+ * @property {number} [lossPercent] of the packets since the last reading
+ * @property {number} [latencyMs] delay of playback: jitter buffer and half a round trip
+ * @property {string} [limit] the reason why a publisher's video is reduced
  * @property {number} frames decoded or sent
  * @property {number} packets received or sent
  */
 
-/** Reasons of `qualityLimitationReason`. */
+/** Texts for the values of `qualityLimitationReason`. */
 const LIMITS = { none: "nothing", bandwidth: "network", cpu: "this machine", other: "the browser" };
 
-/** Reads the figures of one peer connection, one reading after the other. */
+/** Reads the figures of one peer connection. Rates are those since the last reading. */
 export class Meter {
   #peer;
   #before = null;
@@ -36,7 +36,7 @@ export class Meter {
   }
 }
 
-/** Sums up some members of a report, and takes over others. */
+/** Reduces a report to the totals and values from which figures are computed. */
 function totalsOf(stats) {
   const byId = new Map(stats.map((stat) => [stat.id, stat]));
   const sum = (list, name) => list.reduce((total, stat) => total + (stat[name] || 0), 0);
@@ -55,14 +55,14 @@ function totalsOf(stats) {
     rtt: (pair && pair.currentRoundTripTime) ?? remote.find((stat) => stat.roundTripTime)?.roundTripTime,
     bytes: sum(inbound, "bytesReceived") + sum(outbound, "bytesSent"),
     packets: sum(inbound, "packetsReceived") + sum(outbound, "packetsSent"),
-    // Of what is sent the other side reports the losses.
+    // Losses of sent packets are reported by the other side.
     lost: sum(inbound, "packetsLost") + sum(remote, "packetsLost"),
     buffer: bufferOf(video || audio),
     frames: sum(inbound, "framesDecoded") + sum(outbound, "framesSent"),
   };
 }
 
-/** The candidate pair in use. */
+/** Returns the candidate pair in use. */
 function pairOf(stats, byId) {
   const transport = stats.find((stat) => stat.type === "transport" && stat.selectedCandidatePairId);
   if (transport) return byId.get(transport.selectedCandidatePairId);
@@ -71,7 +71,7 @@ function pairOf(stats, byId) {
 
 const bufferOf = (stat) => ({ delay: stat?.jitterBufferDelay || 0, emitted: stat?.jitterBufferEmittedCount || 0 });
 
-/** @returns {Figures} */
+/** Computes figures from the current and the last totals. @returns {Figures} */
 function figuresOf(now, before) {
   const since = (name) => now[name] - (before ? before[name] : 0);
   const seconds = before ? (now.at - before.at) / 1000 : 0;
@@ -104,7 +104,7 @@ export const writeBits = (bits) =>
 export const writeMs = (ms) => known(ms, (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`));
 
 /**
- * Writes figures into the elements that have `data-figure`.
+ * Shows figures in the elements inside `element` that have a `data-figure` attribute.
  * @param {Element} element
  * @param {Partial<Figures>} figures
  */

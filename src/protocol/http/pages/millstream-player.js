@@ -4,12 +4,15 @@ import { PlayEvents } from "./play_events.js";
 import { NAMES, Rounds } from "./play_rounds.js";
 
 const LOOK_MS = 1000;
-/** Readings in a row without progress, until it is told, and until it is tried anew. */
+/**
+ * Numbers of consecutive readings without progress: after `IDLE` the viewer is notified, after `STUCK` the player
+ * restarts.
+ */
 const IDLE = 3;
 const STUCK = 30;
-/** Seconds behind the live edge that still count as live. */
+/** Maximum distance from the live edge, in seconds, that counts as live. */
 const LIVE_S = 5;
-/** A stream of which there is less has nothing to go back to. */
+/** Minimum length in seconds of the past media for which the seek bar is shown. */
 const REACH_S = 10;
 
 const STYLE = `
@@ -48,7 +51,7 @@ function make(name, props, ...children) {
   return element;
 }
 
-/** Seconds as people write them: 1:05, 2:00:07. */
+/** Formats seconds as a time: 1:05, 2:00:07. */
 function clock(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   const two = (number) => String(number).padStart(2, "0");
@@ -56,7 +59,7 @@ function clock(seconds) {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
-/** The folder of this module is that of its application. */
+/** URL of this module's folder, which is the folder of its application. */
 const HERE = new URL(".", import.meta.url).href;
 
 export class MillstreamPlayer extends HTMLElement {
@@ -129,22 +132,25 @@ export class MillstreamPlayer extends HTMLElement {
     return this.#video;
   }
 
-  /** `{ state, text }`: `idle`, `connecting`, `playing`, `waiting`, `ended`, `failed`, and a sentence for people. */
+  /**
+   * `{ state, text }`: the state (`idle`, `connecting`, `playing`, `waiting`, `ended` or `failed`) and a sentence that
+   * describes it.
+   */
   get state() {
     return this.#state;
   }
 
-  /** The technology that plays, `webrtc` for example; `null` when none does. */
+  /** The technology in use, for example `webrtc`; `null` while nothing plays. */
   get technology() {
     return this.#rounds?.current?.technology ?? null;
   }
 
-  /** Figures of the connection, a second old at most. */
+  /** Figures of the connection, at most a second old. */
   get figures() {
     return this.#figures;
   }
 
-  /** Begins to play, or begins anew. */
+  /** Starts playing, or restarts. */
   start() {
     this.stop();
     this.#start.hidden = true;
@@ -157,7 +163,7 @@ export class MillstreamPlayer extends HTMLElement {
     this.#rounds.start();
   }
 
-  /** Ends playing. */
+  /** Stops playing. */
   stop() {
     this.#events?.close();
     this.#events = null;
@@ -192,7 +198,7 @@ export class MillstreamPlayer extends HTMLElement {
     };
   }
 
-  /** Members of each event that is told. */
+  /** Returns the members that all analytics events have. */
   #facts() {
     const query = new URLSearchParams(this.getAttribute("query") || "");
     const token = this.getAttribute("token");
@@ -205,7 +211,10 @@ export class MillstreamPlayer extends HTMLElement {
     };
   }
 
-  /** A picture until there are pictures: the named one, else the stream's preview where there is one. */
+  /**
+   * Sets the poster, shown before the first frame: the picture of the attribute, or else the stream's preview, if it
+   * exists.
+   */
   #poster() {
     const name = this.stream.split("/").pop().replace(/\.\w+$/, "");
     const named = this.getAttribute("poster");
@@ -231,16 +240,16 @@ export class MillstreamPlayer extends HTMLElement {
 
   #begin() {
     this.#start.hidden = true;
-    // Media that waits for somebody's consent, or nothing yet.
+    // Media may already be loaded, if the browser only waited for this click.
     if (this.technology && this.#state.state !== "ended") this.#video.play().catch(() => {});
     else this.start();
     this.#video.focus();
   }
 
-  /** Plays with sound if the browser lets it, else without. */
+  /** Plays with sound if the browser allows it, otherwise muted. */
   async #play() {
     const video = this.#video;
-    // Before there is something to play the browser's controls do nothing.
+    // Controls are shown only now, because they do nothing before there is media.
     video.controls = this.getAttribute("controls") !== "false";
     try {
       await video.play();
@@ -270,7 +279,7 @@ export class MillstreamPlayer extends HTMLElement {
     this.#sound.hidden = false;
   }
 
-  /** Plays from a time of the element on. */
+  /** Seeks to a time of the video element, and plays from there. */
   #goTo(time) {
     if (!Number.isFinite(time)) return;
     this.#video.currentTime = time;
@@ -278,7 +287,7 @@ export class MillstreamPlayer extends HTMLElement {
     this.#showReach();
   }
 
-  /** Shows how far the viewer can go back, and where it is. */
+  /** Updates the seek bar: how far the viewer can go back, and the current position. */
   #showReach() {
     const reach = this.hasAttribute("dvr") && this.technology ? this.#rounds?.reach : null;
     this.#back.hidden = !reach || reach.live - reach.start < REACH_S;
@@ -291,7 +300,7 @@ export class MillstreamPlayer extends HTMLElement {
     this.#live.disabled = isLive;
   }
 
-  /** Reads the figures, and notices when nothing comes. */
+  /** Reads the figures, and detects that no media arrives. */
   async #look() {
     const rounds = this.#rounds;
     if (!rounds) return;
@@ -306,13 +315,13 @@ export class MillstreamPlayer extends HTMLElement {
     if (isMoving && this.#state.state === "waiting") this.#say("playing", this.#playingText);
     if (isMoving) return void (this.#idle = 0);
     const idle = this.#idle + 1;
-    // A publisher that has lost its connection is waited for with its viewers.
+    // The publisher may have lost its connection. The server keeps the stream for a while, so the player waits, too.
     if (idle === IDLE) this.#say("waiting", "Nothing comes at the moment. Waiting…");
-    // A player over HTTP may be stuck, a peer connection tells by itself when it is over.
+    // A player over HTTP may be stuck, so it is restarted; a peer connection reports its end by itself.
     if (idle >= STUCK && this.technology !== "webrtc") return this.start();
     this.#idle = idle;
   }
 }
 
-// A page may have players of several applications: their modules are the same.
+// A page may load this module from several applications; the first one defines the element.
 if (!customElements.get("millstream-player")) customElements.define("millstream-player", MillstreamPlayer);

@@ -1,10 +1,13 @@
-// The play page: /{app}/play.html?id=…. Parameters: docs/http.md. In a frame it is the player alone.
+// The play page: /{app}/play.html?id=…. Parameters: docs/http.md. In a frame, the page shows only the player.
 
 import { showFigures } from "./figures.js";
 import "./millstream-player.js";
 import { NAMES } from "./play_rounds.js";
 
-/** Parameters of the page itself. All others go with the request: a subscriber, a selection of tracks. */
+/**
+ * Parameters of the page itself. All others, such as a subscriber or a selection of tracks, are sent with requests for
+ * the stream.
+ */
 const OWN = [
   "id", "name", "token", "playOrder", "playType", "autoplay", "mute", "backupStreamId", "targetLatency", "poster", "sendAnalytic", "dvr", "theme", "is360",
   "player", "withCredentials", "restJwt", "isIPCamera", "ptzValueStep", "ptzMovement",
@@ -23,7 +26,7 @@ function show({ state, text }) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** The player, as the parameters of the page say. */
+/** Creates the player according to the parameters of the page. */
 function player() {
   const element = document.createElement("millstream-player");
   const rest = new URLSearchParams(query);
@@ -69,7 +72,7 @@ at("other").addEventListener("submit", (event) => {
   event.preventDefault();
   const wanted = at("id").value.trim();
   if (wanted === id) return at("player").start();
-  // Another stream is a page of its own; a token or a subscriber is for this one.
+  // Another stream opens another page, without the token and the subscriber, which are for this stream.
   const url = new URL(location.href);
   url.search = new URLSearchParams({ id: wanted, ...(technologyField.value && { playOrder: technologyField.value }) });
   location.assign(url);

@@ -1,18 +1,19 @@
-// Plays a stream over DASH by dash.js.
+// Plays a stream over DASH with dash.js.
 
 import { MediaPlayer, library, namesOf, probe } from "./play_media.js";
 
 /** True if this browser can play DASH. */
 export const isDashSupported = () => Boolean(globalThis.MediaSource || globalThis.ManagedMediaSource);
 
-/** A viewer of DASH. */
+/** A player of a DASH stream. */
 export class DashPlayer extends MediaPlayer {
   #dash = null;
   #url;
 
   /**
    * @param {HTMLVideoElement} video
-   * @param {{ url: string, latency?: number }} way absolute URL of the manifest; seconds to stay behind the newest segment
+   * @param {{ url: string, latency?: number }} way `url`: absolute URL of the manifest; `latency`: distance from the
+   *   newest segment in seconds
    * @param {import("./play_media.js").Events} events
    */
   constructor(video, { url, latency }, events) {
@@ -39,7 +40,7 @@ export class DashPlayer extends MediaPlayer {
     this.expectFrames();
   }
 
-  /** The library tries again by itself; whether that can help is asked of the server. */
+  /** Handles an error. The library retries by itself, so the server is asked whether the stream still exists. */
   async #failed(error) {
     const refusal = await probe(this.#url, this.signal);
     if (this.refused(refusal?.outcome === "offline" ? { outcome: "ended", text: "The stream has ended." } : refusal)) return;

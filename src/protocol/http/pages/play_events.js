@@ -1,8 +1,8 @@
-// Events for the server's figures of players: POST /{app}/analytic/events/…, as players of Ant Media Server send them.
+// Analytics events of a player: POST /{app}/analytic/events/…, in the format of Ant Media Server's players.
 
 const WATCHED_EVERY_MS = 30_000;
 
-/** Tells the server what a viewer does, while there is somebody to tell of. */
+/** Reports a viewer's actions to the server until the player is closed. */
 export class PlayEvents {
   #base;
   #facts;
@@ -48,7 +48,7 @@ export class PlayEvents {
     this.#send("play", { event });
   }
 
-  /** Tells the time that was watched since it was told last. */
+  /** Reports the time watched since the last report. */
   #count() {
     if (this.#since === null) return;
     const now = performance.now();
@@ -58,12 +58,12 @@ export class PlayEvents {
     this.#startMs = Math.round(this.#video.currentTime * 1000);
   }
 
-  /** The player has ended, or goes on to another stream. */
+  /** Reports that playing has ended. */
   end() {
     this.#stopped("playEnded");
   }
 
-  /** Ends it, and tells nothing further. */
+  /** Reports the end, and sends no further reports. */
   close() {
     this.end();
     this.#listening.abort();

@@ -1,9 +1,9 @@
-// Plays a stream over HTTP-FLV by mpegts.js, close to the live edge.
+// Plays a stream over HTTP-FLV with mpegts.js, close to the live edge.
 
 import { library, namesOf } from "./play_media.js";
 
 const SETTINGS = {
-  // Buffered media is delay: the player speeds up until half a second is left.
+  // Buffered media adds delay, so the player speeds up until only half a second is buffered.
   liveSync: true,
   liveSyncMaxLatency: 0.9,
   liveSyncTargetLatency: 0.5,
@@ -13,10 +13,10 @@ const SETTINGS = {
   autoCleanupSourceBuffer: true,
 };
 
-/** mpegts.js counts in KiB. */
+/** Bits in a KiB, the unit of mpegts.js. */
 const BITS_OF_KIB = 8 * 1024;
 
-/** A viewer's connection. */
+/** A player of an HTTP-FLV stream. */
 export class FlvPlayer {
   #video;
   #events;
@@ -45,7 +45,7 @@ export class FlvPlayer {
     if (!mpegts.isSupported()) return this.#over("unplayable", "This browser cannot play FLV.");
     const player = mpegts.createPlayer({ type: "flv", isLive: true, url }, SETTINGS);
     this.#player = player;
-    // The library goes on with what it has begun after an event, so it is destroyed later.
+    // The library still works after it has emitted an event, so it must not be destroyed within the handler.
     const later = (act) => setTimeout(act, 0);
     player.on(mpegts.Events.ERROR, (...error) => later(() => this.#failed(mpegts, ...error)));
     player.on(mpegts.Events.LOADING_COMPLETE, () => later(() => this.#over("ended", "The stream has ended.")));
@@ -73,7 +73,7 @@ export class FlvPlayer {
     this.#events.onOver(outcome, text);
   }
 
-  /** Ends it; no event follows. */
+  /** Stops the player; no event follows. */
   stop() {
     this.#isOver = true;
     this.#player?.destroy();

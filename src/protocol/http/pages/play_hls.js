@@ -1,4 +1,4 @@
-// Plays a stream over HLS: by hls.js where the browser has Media Source Extensions, else by the browser itself (phones of Apple).
+// Plays a stream over HLS: with hls.js if the browser has Media Source Extensions, otherwise natively (iPhones).
 
 import { MediaPlayer, library, namesOf, probe, refusalOf } from "./play_media.js";
 
@@ -9,7 +9,7 @@ const isNative = () => document.createElement("video").canPlayType(TYPE) !== "";
 /** True if this browser can play HLS. */
 export const isHlsSupported = () => hasMediaSource() || isNative();
 
-/** A viewer of HLS, plain or of low latency. */
+/** A player of an HLS stream, with or without low latency. */
 export class HlsPlayer extends MediaPlayer {
   #hls = null;
   #recovered = false;
@@ -17,8 +17,8 @@ export class HlsPlayer extends MediaPlayer {
 
   /**
    * @param {HTMLVideoElement} video
-   * @param {{ url: string, latency?: number, goesBack?: boolean }} way absolute URL of the playlist; seconds to stay behind the newest
-   *   segment; whether the viewer may fall further behind
+   * @param {{ url: string, latency?: number, goesBack?: boolean }} way `url`: absolute URL of the playlist; `latency`:
+   *   distance from the newest segment in seconds; `goesBack`: true if the viewer may stay further behind
    * @param {import("./play_media.js").Events} events
    */
   constructor(video, { url, latency, goesBack }, events) {
@@ -65,7 +65,7 @@ export class HlsPlayer extends MediaPlayer {
     this.over("unplayable", error?.message || details);
   }
 
-  /** @returns {{ start: number, live: number } | null} the times of the element that can be gone to */
+  /** @returns {{ start: number, live: number } | null} the range of times to which the viewer can seek */
   reach() {
     const details = this.#hls?.levels[this.#hls.currentLevel]?.details;
     if (details) return { start: details.fragmentStart, live: this.#hls.liveSyncPosition ?? details.edge };

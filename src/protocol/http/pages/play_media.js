@@ -1,4 +1,4 @@
-// Common parts of the players that feed a video element over HTTP.
+// Common parts of the players over HTTP.
 
 /**
  * @typedef {"offline" | "ended" | "refused" | "unplayable" | "failed"} Outcome
@@ -7,19 +7,19 @@
 /**
  * Events of a player.
  * @typedef {object} Events
- * @property {() => void} onMedia the element has something to play
- * @property {() => void} onPlaying the first frame is there
+ * @property {() => void} onMedia the video element has media to play
+ * @property {() => void} onPlaying the first frame is available
  * @property {() => void} [onSilent] there is video, but no audio that the technology can carry
- * @property {(outcome: Outcome, text: string) => void} onOver the last event
+ * @property {(outcome: Outcome, text: string) => void} onOver the player has ended; no event follows
  */
 
-/** From the answer of the server to the first frame. */
+/** Maximum time from the server's answer to the first frame. */
 const FIRST_FRAME_MS = 20_000;
 
 const libraries = new Map();
 
 /**
- * Loads a library from the folder of this module, once per page, when it is needed.
+ * Loads a library from the folder of this module when it is first needed; once per page.
  * @param {string} file
  * @param {string} name of the global variable that the library sets
  */
@@ -42,10 +42,10 @@ export function library(file, name) {
 }
 
 /**
- * Asks whether something is there to play. The server waits with its answer for the first segment.
+ * Asks the server whether the URL can be played. The server answers once the first segment exists.
  * @param {string} url
  * @param {AbortSignal} signal
- * @returns {Promise<{ outcome: Outcome, text: string } | null>} why not
+ * @returns {Promise<{ outcome: Outcome, text: string } | null>} the reason why not; `null` if it can be played
  */
 export async function probe(url, signal) {
   try {
@@ -56,7 +56,7 @@ export async function probe(url, signal) {
   }
 }
 
-/** @returns {{ outcome: Outcome, text: string } | null} the meaning of a status of HTTP */
+/** @returns {{ outcome: Outcome, text: string } | null} the meaning of an HTTP status; `null` for success */
 export function refusalOf(status) {
   if (status === 404) return { outcome: "offline", text: "Not Found" };
   if (status === 401 || status === 403) return { outcome: "refused", text: "" };
@@ -64,7 +64,7 @@ export function refusalOf(status) {
   return null;
 }
 
-/** A player that is over once, and does nothing after it was stopped. */
+/** Base of the players: reports its end only once, and does nothing after it was stopped. */
 export class MediaPlayer {
   #listening = new AbortController();
   #frames = null;
@@ -89,35 +89,38 @@ export class MediaPlayer {
     this.on("ended", () => this.over("ended", "The stream has ended."));
   }
 
-  /** Ends with what the player ends with. */
+  /** Aborted when the player stops; for requests and listeners that must end with it. */
   get signal() {
     return this.#listening.signal;
   }
 
-  /** Hears an event of the element until the end. */
+  /** Listens to an event of the video element until the player stops. */
   on(name, act) {
     this.video.addEventListener(name, act, { signal: this.signal });
   }
 
-  /** Gives up when no frame comes. */
+  /** Ends the player if no frame arrives within `FIRST_FRAME_MS`. */
   expectFrames() {
     this.#timer = setTimeout(() => this.over("failed", "Nothing came."), FIRST_FRAME_MS);
   }
 
-  /** @param {{ outcome: Outcome, text: string } | null} refusal */
+  /**
+   * Ends the player if the server refused. Returns true if the player must not continue.
+   * @param {{ outcome: Outcome, text: string } | null} refusal
+   */
   refused(refusal) {
     if (refusal) this.over(refusal.outcome, refusal.text);
     return refusal !== null || this.signal.aborted;
   }
 
-  /** The end, which is told. */
+  /** Stops the player, and reports the outcome. */
   over(outcome, text) {
     if (this.signal.aborted) return;
     this.stop();
     this.events.onOver(outcome, text);
   }
 
-  /** Ends it; no event follows. */
+  /** Stops the player; no event follows. */
   stop() {
     if (this.signal.aborted) return;
     this.#listening.abort();
@@ -127,7 +130,7 @@ export class MediaPlayer {
     this.video.load();
   }
 
-  /** Lets go what the technology has. */
+  /** Releases the resources of the technology. */
   release() {}
 
   /** @returns {Partial<import("./figures.js").Figures>} */
@@ -146,7 +149,7 @@ export class MediaPlayer {
     return { ...this.#element, ...this.more() };
   }
 
-  /** Figures that the technology knows better. */
+  /** Returns the figures that the technology knows better than the video element. */
   more() {
     return {};
   }
@@ -160,9 +163,9 @@ export class MediaPlayer {
   }
 }
 
-/** Names of codecs by the first letters of their RFC 6381 names. */
+/** Display names of codecs, by the first three letters of their RFC 6381 names. */
 const CODECS = { avc: "H264", hvc: "H265", hev: "H265", av0: "AV1", vp0: "VP9", mp4: "AAC", mp3: "MP3", opu: "Opus", fla: "FLAC", "ac-": "AC-3" };
 
-/** The names of codecs, as people know them. */
+/** Returns the display names of codecs as a list. */
 export const namesOf = (codecs) =>
   codecs.filter(Boolean).map((codec) => CODECS[codec.toLowerCase().slice(0, 3)] || codec).join(", ") || undefined;

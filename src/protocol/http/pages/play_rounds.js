@@ -1,7 +1,7 @@
 // Rounds of attempts to play a stream.
 //
-// A round tries each technology in its order, with the stream and its backup. It ends with something that plays, or is
-// repeated after a pause that grows, unless it was refused for reasons that a repetition does not change.
+// A round tries one technology after another, each with the stream and its backup, until one plays. If none
+// does, the round is repeated after a pause, which grows; but not if another round would be refused for the same reason.
 
 import { DashPlayer, isDashSupported } from "./play_dash.js";
 import { FlvPlayer } from "./play_flv.js";
@@ -9,18 +9,18 @@ import { HlsPlayer, isHlsSupported } from "./play_hls.js";
 import { VodPlayer } from "./play_vod.js";
 import { WebRtcPlayer, isSupported } from "./play_webrtc.js";
 
-/** Technologies, by their names in an order. */
+/** Display names of the technologies, by the names that the option `order` uses. */
 export const NAMES = { webrtc: "WebRTC", "ll-hls": "low-latency HLS", hls: "HLS", dash: "DASH", vod: "recording", flv: "HTTP-FLV" };
 const DEFAULT_ORDER = ["webrtc", "flv", "hls"];
-/** Technologies over which the viewer can go back. */
+/** Technologies with which the viewer can go back. */
 const REACHING = ["hls", "ll-hls"];
 const TYPES = ["mp4", "webm"];
 const CAN = { webrtc: isSupported, flv: isDashSupported, hls: isHlsSupported, "ll-hls": isHlsSupported, dash: isDashSupported, vod: () => true };
-/** Pauses between rounds; the last one goes on. */
+/** Pauses before consecutive rounds; the last one applies to all further rounds. */
 const PAUSES_MS = [1000, 2000, 3000, 5000, 8000, 10_000];
-/** Players that begin together do not come back together. */
+/** Random variation of the pauses, so that players that lost their stream together do not reconnect together. */
 const SPREAD = 0.3;
-/** A file of the server in place of a stream. */
+/** Prefix of an id that names a file on the server instead of a stream. */
 const FILES = "streams/";
 
 const partsOf = (path) => path.split("/").filter((part) => part !== "" && part !== "." && part !== "..");
@@ -29,17 +29,17 @@ const partsOf = (path) => path.split("/").filter((part) => part !== "" && part !
  * Options of a player.
  * @typedef {object} Options
  * @property {string} base absolute URL of the application's folder
- * @property {string} id of the stream, with a folder perhaps; or a file below `streams/`
- * @property {string} [backup] another stream, tried before the next technology
+ * @property {string} id of the stream, perhaps with a folder; or a file below `streams/`
+ * @property {string} [backup] another stream, tried with each technology after the first stream
  * @property {string[]} [order] technologies
- * @property {string[]} [types] endings of recordings
+ * @property {string[]} [types] extensions of recordings
  * @property {string | null} [token]
- * @property {URLSearchParams} [query] goes with each request
+ * @property {URLSearchParams} [query] sent with each request
  * @property {boolean} [dvr] the viewer can go back, over plain or low-latency HLS
  * @property {number} [latency] seconds behind the newest segment, over HLS and DASH
  */
 
-/** The technologies to try, in their order. */
+/** Returns the technologies to try, in order. */
 export function orderOf({ id, order, dvr }) {
   if (id.startsWith(FILES)) return ["vod"];
   const wanted = (order ?? []).map((name) => name.trim().toLowerCase());
@@ -49,10 +49,10 @@ export function orderOf({ id, order, dvr }) {
   return known.length ? known : DEFAULT_ORDER;
 }
 
-/** Makes the player of an attempt. */
+/** Creates the player for an attempt. */
 function playerFor(video, { technology, id }, options, events) {
   const parts = partsOf(id).map(encodeURIComponent);
-  // Only files may lie in folders; a stream is known by its last part.
+  // Only files have folders; the last part of the path is the id of the stream.
   const [name, path] = [parts.at(-1) ?? "", parts.join("/")];
   const { base, token, latency, types, dvr } = options;
   const url = (path, withToken = true) => {
@@ -81,7 +81,7 @@ function playerFor(video, { technology, id }, options, events) {
   }
 }
 
-/** Plays one stream in an element until it is stopped. */
+/** Plays one stream in a video element until it is stopped. */
 export class Rounds {
   #video;
   #options;
@@ -92,7 +92,7 @@ export class Rounds {
   #outcomes = [];
   #failures = 0;
   #isPlaying = false;
-  /** The present technology and stream: `{ technology, id }`. */
+  /** The technology and stream that play now: `{ technology, id }`. */
   current = null;
 
   /**
@@ -107,7 +107,7 @@ export class Rounds {
     this.#events = events;
   }
 
-  /** Begins. */
+  /** Starts the first round. */
   start() {
     this.#say("connecting", "Connecting…");
     this.#round();
@@ -125,7 +125,7 @@ export class Rounds {
     this.#next();
   }
 
-  /** Ends what plays and what is tried. */
+  /** Stops the player and all further attempts. */
   stop() {
     clearTimeout(this.#timer);
     this.#player?.stop();
@@ -138,7 +138,7 @@ export class Rounds {
     this.current = null;
   }
 
-  /** The times that can be gone to: `{ start, live }`, or `null`. */
+  /** The range of times to which the viewer can seek, `{ start, live }`; `null` if seeking is not possible. */
   get reach() {
     return this.#player?.reach?.() ?? null;
   }
@@ -175,23 +175,24 @@ export class Rounds {
     this.#player = mine;
   }
 
-  /** An attempt has ended. */
+  /** Handles the end of an attempt. */
   #over({ technology, id }, outcome, text) {
     const hasPlayed = this.#isPlaying;
     this.#release();
     if (outcome === "ended" && technology === "vod") return this.#say("ended", "The recording has ended.");
     if (outcome === "ended") return this.#again(`“${id}” has ended. Waiting for it…`);
-    // A break of what has played is no reason to fall behind its technology.
+    // This technology has worked, so a new round begins instead of an attempt with the next technology.
     if (hasPlayed && outcome === "failed") return this.#again("The connection was lost. Trying again…");
     this.#outcomes.push({ outcome, text });
-    // A stream that is not live is not live over anything; there may be a recording, or a format that is not made.
+    // WebRTC reports reliably that a stream is not live; then only a recording is still tried. Other technologies also
+    // report this if the application does not offer their format.
     if (outcome === "offline" && technology === "webrtc") {
       this.#attempts = this.#attempts.filter((left) => left.id !== id || left.technology === "vod");
     }
     this.#next();
   }
 
-  /** Nothing of a round has played. */
+  /** Ends a round in which nothing has played. */
   #conclude() {
     const { id } = this.#options;
     const all = (...kinds) => this.#outcomes.every(({ outcome }) => kinds.includes(outcome));
@@ -207,7 +208,7 @@ export class Rounds {
     return text ? `: ${text.replace(/\.?$/, ".")}` : ".";
   }
 
-  /** Repeats the round after a pause. */
+  /** Schedules the next round after a pause. */
   #again(text) {
     const pause = PAUSES_MS[Math.min(this.#failures, PAUSES_MS.length - 1)];
     this.#failures += 1;

@@ -1,8 +1,8 @@
-// Plays a recording, or another file of the server.
+// Plays a recording or another file on the server.
 
 import { MediaPlayer, probe } from "./play_media.js";
 
-/** A viewer of a file: the first of several addresses where there is one. */
+/** A player of a file: plays the first of several URLs at which there is a file. */
 export class VodPlayer extends MediaPlayer {
   /**
    * @param {HTMLVideoElement} video

@@ -1,17 +1,17 @@
-// Plays a stream by WHEP.
+// Plays a stream over WebRTC, with WHEP.
 
 import { Meter } from "./figures.js";
 import { Refusal, Session } from "./whip.js";
 
-/** From the answer to the first frame. */
+/** Maximum time from the server's answer to the first frame. */
 const FIRST_FRAME_MS = 4000;
 const LOOK_MS = 200;
-/** A connection that is interrupted may come back by itself. */
+/** Time in which an interrupted connection may recover by itself. */
 const INTERRUPTED_MS = 5000;
 
 export const isSupported = () => Boolean(globalThis.RTCPeerConnection);
 
-/** A viewer's session. */
+/** A player of a WebRTC stream. */
 export class WebRtcPlayer {
   #video;
   #events;
@@ -70,7 +70,7 @@ export class WebRtcPlayer {
   #changed() {
     if (this.#isOver) return;
     const transports = this.#peer.getReceivers().map(({ transport }) => transport?.state);
-    // The server's end shows in DTLS first.
+    // If the server ends the session, the DTLS transport closes before the connection state changes.
     if (transports.includes("closed")) {
       if (this.#session) this.#session.url = null;
       return this.#over("ended", "The stream has ended.");
@@ -98,7 +98,7 @@ export class WebRtcPlayer {
     this.#events.onOver(outcome, text);
   }
 
-  /** Ends it; no event follows. */
+  /** Stops the player; no event follows. */
   stop() {
     this.#isOver = true;
     clearTimeout(this.#timer);

@@ -5,7 +5,7 @@ import { Publisher, videoCodecs } from "./publisher.js";
 import { devicesOf, hasDevices, hasScreen, NONE, openSource, reasonOf } from "./sources.js";
 
 const FIGURES_MS = 1000;
-/** Parameters of the page that the server is told. The token travels as `Authorization`. */
+/** Parameters of the page that are sent to the server. The token is sent as `Authorization`. */
 const TOLD = ["subscriberId", "subscriberCode", "streamName", "mainTrack", "metaData"];
 
 const at = (id) => document.getElementById(id);
@@ -19,7 +19,7 @@ let publisher = null;
 /** @type {import("./sources.js").Source | null} */
 let source = null;
 let isMuted = false;
-/** Counts what was started: whatever comes late of something older is dropped. */
+/** Number of starts and stops. Results that belong to an earlier start are dropped. */
 let turn = 0;
 
 function show(state, text) {
@@ -41,7 +41,7 @@ function endpointOf(id) {
   return url.href;
 }
 
-/** The play link has the id and nothing else: what allows to publish is nobody else's. */
+/** Shows the play link. It contains only the id, because the token must stay with the publisher. */
 function showLink() {
   const url = new URL("play.html", new URL(".", location.href));
   url.searchParams.set("id", idField.value);
@@ -79,7 +79,7 @@ async function fillDevices() {
   await fill(microphone, "audioinput", "No microphone");
 }
 
-/** Opens what is chosen and shows it. */
+/** Opens the chosen source. */
 async function open() {
   const kind = sourceKind();
   const opened = await openSource(kind, { camera: camera.value, microphone: microphone.value, name: idField.value });
@@ -131,7 +131,7 @@ async function start() {
   publisher.start();
 }
 
-/** Lets go of everything, the connection first. */
+/** Stops publishing, then releases the source. */
 function release() {
   turn += 1;
   publisher?.stop();
@@ -147,7 +147,7 @@ function stop(text = "Stopped.") {
   show("idle", text);
 }
 
-/** Another camera or microphone while it is live. */
+/** Switches to another camera or microphone while publishing. */
 async function changeDevice() {
   if (!publisher || sourceKind() !== "camera") return;
   const mine = turn;
@@ -166,7 +166,7 @@ async function copy() {
   try {
     await navigator.clipboard.writeText(link.value);
   } catch {
-    // Pages without TLS have no clipboard; the old way is left to them.
+    // Pages without TLS have no clipboard API, but can use the old command.
     if (!document.execCommand("copy")) return void (at("copied").textContent = "Copy the selected text.");
   }
   at("copied").textContent = "Copied.";

@@ -1,20 +1,20 @@
-// Publishes a MediaStream by WHIP, and again after every break until it is stopped.
+// Publishes a MediaStream with WHIP, and reconnects after every interruption until it is stopped.
 
 import { Meter } from "./figures.js";
 import { Refusal, Session } from "./whip.js";
 
-/** The wait before each new attempt; the last one is kept to. */
+/** Waits before consecutive attempts; the last one applies to all further attempts. */
 const WAITS_S = [1, 2, 4, 8, 15, 30];
-/** A connection that is interrupted may come back by itself. */
+/** Time in which an interrupted connection may recover by itself. */
 const INTERRUPTED_MS = 5000;
-/** From the answer to the first media. */
+/** Maximum time from the server's answer until media can be sent. */
 const CONNECT_MS = 12000;
-/** Requests that succeed no better when they are repeated: what is sent, or who sends it, must change. */
+/** Statuses after which the same request would fail again. */
 const FINAL = new Set([400, 401, 403, 404, 405, 406, 413, 415, 422]);
-/** Formats that go with a codec and are none. */
+/** Formats that are not codecs but accompany them: retransmission and error correction. */
 const AUXILIARY = /\/(rtx|red|ulpfec|flexfec-03)$/i;
 
-/** The names of the video codecs that this browser can send. */
+/** Returns the names of the video codecs that this browser can send. */
 export function videoCodecs() {
   const capabilities = globalThis.RTCRtpSender?.getCapabilities?.("video");
   const types = (capabilities?.codecs || []).map((codec) => codec.mimeType).filter((type) => !AUXILIARY.test(type));
@@ -25,7 +25,7 @@ export function videoCodecs() {
  * @typedef {"connecting" | "live" | "waiting" | "failed" | "stopped"} State
  */
 
-/** A stream that is to be live. */
+/** A publisher that keeps one stream live. */
 export class Publisher {
   #endpoint;
   #token;
@@ -46,8 +46,8 @@ export class Publisher {
    * @param {string} options.endpoint absolute URL of WHIP
    * @param {string | null} options.token
    * @param {MediaStream} options.stream
-   * @param {string} options.codec of video; empty: what browser and server agree on
-   * @param {number} options.bitsMax of video in a second; 0: no limit
+   * @param {string} options.codec video codec; empty to let browser and server agree on one
+   * @param {number} options.bitsMax maximum bit rate of video in bits per second; 0 for no limit
    * @param {(state: State, text: string) => void} options.onState
    */
   constructor({ endpoint, token, stream, codec, bitsMax, onState }) {
@@ -59,7 +59,7 @@ export class Publisher {
     this.#onState = onState;
   }
 
-  /** Connects, now. */
+  /** Connects now. */
   async start() {
     if (this.#isStopped) return;
     this.#drop();
@@ -86,7 +86,7 @@ export class Publisher {
     }
   }
 
-  /** Ends it for good. */
+  /** Stops publishing for good. */
   stop() {
     if (this.#isStopped) return;
     this.#isStopped = true;
@@ -94,19 +94,19 @@ export class Publisher {
     this.#onState("stopped", "Stopped.");
   }
 
-  /** Tries at once what is waited for, for example when the network is back. */
+  /** Makes the next attempt now instead of waiting, for example because the network is available again. */
   hurry() {
     if (!this.#peer && !this.#isStopped && this.#timer) this.start();
   }
 
-  /** @param {number} bits in a second; 0: no limit */
+  /** @param {number} bits maximum bit rate of video in bits per second; 0 for no limit */
   set bitsMax(bits) {
     this.#bitsMax = bits;
     if (this.#peer) this.#limit(this.#peer);
   }
 
   /**
-   * Sends other media: over the same connection if they are of the same kinds.
+   * Replaces the published media; over the same connection if the new media has the same kinds of tracks.
    * @param {MediaStream} stream
    */
   async replace(stream) {
@@ -141,13 +141,13 @@ export class Publisher {
       if (this.#bitsMax) encoding.maxBitrate = this.#bitsMax;
       else delete encoding.maxBitrate;
     }
-    // A connection that is closed meanwhile has no parameters to set.
+    // Fails harmlessly if the connection was closed meanwhile.
     await sender.setParameters(parameters).catch(() => {});
   }
 
   #changed(peer) {
     if (this.#peer !== peer) return;
-    // The other side's end shows in DTLS first.
+    // If the server ends the session, the DTLS transport closes before the connection state changes.
     const transports = peer.getSenders().map(({ transport }) => transport?.state);
     const isClosed = transports.includes("closed");
     if (isClosed && this.#session) this.#session.url = null;
@@ -167,7 +167,7 @@ export class Publisher {
 
   #failed(error) {
     const status = error instanceof Refusal ? error.status : -1;
-    // After a break the id may be held by what is left of the last connection.
+    // After an interruption, 409 is not final: the server may not have released the id of the last connection yet.
     const isFinal = status === -1 || FINAL.has(status) || (status === 409 && !this.#wasLive);
     if (status === 0) return this.#broken("The server does not answer.");
     if (!isFinal) return this.#broken(`Refused: ${error.message}.`);

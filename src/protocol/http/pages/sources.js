@@ -1,13 +1,13 @@
-// Sources to publish: a camera, the screen, a test pattern.
+// Sources for publishing: a camera, the screen, a test pattern.
 
 import { testPattern } from "./test_pattern.js";
 
-/** The value of a choice of device that means none. */
+/** Value of a device field that means no device. */
 export const NONE = "none";
 
-/** Cameras and screens are for pages by HTTPS and of this machine only. */
+/** True if the browser lets the page use cameras; only pages over HTTPS or from this machine may. */
 export const hasDevices = () => Boolean(navigator.mediaDevices?.getUserMedia);
-/** Browsers of phones have no capture of the screen. */
+/** True if the browser can capture the screen; browsers on phones cannot. */
 export const hasScreen = () => Boolean(navigator.mediaDevices?.getDisplayMedia);
 
 /**
@@ -17,7 +17,7 @@ export const hasScreen = () => Boolean(navigator.mediaDevices?.getDisplayMedia);
  */
 
 /**
- * Opens a source. The browser may ask its user.
+ * Opens a source. The browser may ask the user for permission.
  * @param {"camera" | "screen" | "pattern"} kind
  * @param {{ camera: string, microphone: string, name: string }} options ids of devices; empty: the browser's choice
  * @returns {Promise<Source>}
@@ -30,12 +30,12 @@ export async function openSource(kind, { camera, microphone, name }) {
   return sourceOf(await navigator.mediaDevices.getUserMedia({ video, audio: microphone !== NONE && device(microphone) }));
 }
 
-/** The screen with its sound; without one, with the microphone. */
+/** Opens the screen, with its sound or, if it has none, with the microphone. */
 async function openScreen(microphone) {
   const stream = await navigator.mediaDevices.getDisplayMedia({ video: { frameRate: { ideal: 30 } }, audio: true });
   for (const track of stream.getVideoTracks()) track.contentHint = "detail";
   if (!stream.getAudioTracks().length && microphone !== NONE) {
-    // A screen without sound is better than none.
+    // If the microphone cannot be opened, the screen is published without sound.
     const sound = await navigator.mediaDevices.getUserMedia({ audio: device(microphone) }).catch(() => null);
     for (const track of sound?.getAudioTracks() || []) stream.addTrack(track);
   }
@@ -47,7 +47,7 @@ const device = (id) => (id ? { deviceId: { exact: id } } : {});
 const sourceOf = (stream) => ({ stream, stop: () => stream.getTracks().forEach((track) => track.stop()) });
 
 /**
- * The devices of a kind; their names are known once the browser's user has allowed one.
+ * Returns the devices of a kind. Their names are known only after the user has permitted the use of one.
  * @param {"videoinput" | "audioinput"} kind
  * @returns {Promise<{ id: string, label: string }[]>}
  */

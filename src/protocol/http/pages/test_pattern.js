@@ -1,4 +1,5 @@
-// A picture and a tone without camera and microphone: colour bars, a clock, a moving bar; each second a flash and a beep.
+// A test source that needs no camera and no microphone: colour bars, a clock, a moving block and a tone, with a flash
+// and a beep every second.
 
 const WIDTH = 1280;
 const HEIGHT = 720;
@@ -63,7 +64,7 @@ export function testPattern(name) {
   paint();
   const stream = canvas.captureStream(FPS);
   for (const track of output.stream.getAudioTracks()) stream.addTrack(track);
-  // Not by animation frames: they stop while the page is hidden.
+  // A timer instead of animation frames, because those stop while the page is hidden.
   const timer = setInterval(paint, 1000 / FPS);
   return {
     stream,

@@ -1,18 +1,18 @@
-// WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): an offer by POST, and the URL of a session in the answer.
+// WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): an offer by POST, and an answer with the URL of a session.
 //
-// The server is an ICE-lite agent with all its candidates in the answer, and learns ours from their checks. So the offer is
-// posted without candidates, and no PATCH follows.
+// The server is an ICE-lite agent: its answer contains all its candidates, and it learns the browser's candidates from
+// connectivity checks. The offer is therefore sent without candidates, and no PATCH follows.
 
-/** Longer than the server waits for a publisher's admission or a viewer's stream. */
+/** Maximum time to wait for an answer; longer than the server itself waits for an admission or a stream. */
 const PATIENCE_MS = 15000;
-/** A server that does not answer is not waited for at the end. */
+/** Maximum time to wait for the answer to DELETE. */
 const GOODBYE_MS = 1000;
 
-/** A request that the server refused, or that it did not answer. */
+/** The error of a request that the server refused or did not answer. */
 export class Refusal extends Error {
   /**
-   * @param {number} status of HTTP; 0: no answer
-   * @param {string} text what the server says
+   * @param {number} status HTTP status; 0 if there was no answer
+   * @param {string} text message of the server
    */
   constructor(status, text) {
     super(text.replace(/\.$/, "") || (status ? `status ${status}` : "the server does not answer"));
@@ -22,7 +22,7 @@ export class Refusal extends Error {
 }
 
 /**
- * The ICE servers of `Link` fields (RFC 9725 §4.6).
+ * Returns the ICE servers in `Link` fields (RFC 9725 §4.6).
  * @param {string | null} field all `Link` fields, joined by commas
  * @returns {RTCIceServer[]}
  */
@@ -43,7 +43,8 @@ export function iceServersOf(field) {
 }
 
 /**
- * The URL of a session. A proxy that ends TLS may have hidden the scheme from the server: the page's own is taken then.
+ * Returns the URL of a session. If the host is that of the endpoint, the endpoint's scheme is used, because
+ * behind a proxy that terminates TLS the server may not know the scheme.
  * @param {string | null} location
  * @param {string} endpoint
  * @returns {string | null}
@@ -57,7 +58,7 @@ export function sessionUrl(location, endpoint) {
 }
 
 /**
- * An offer that takes Opus in stereo (RFC 7587 §6.1): without it Chromium decodes both channels into one.
+ * Adds to an offer that Opus is received in stereo (RFC 7587 §6.1). Otherwise Chromium mixes both channels into one.
  * @param {string} sdp
  */
 export function withStereo(sdp) {
@@ -73,7 +74,7 @@ export class Session {
   #token;
 
   constructor(url, etag, token) {
-    /** Address at which the session is ended; `null` when the server did not say. */
+    /** URL that ends the session; `null` if the server sent none. */
     this.url = url;
     /** The tag of the ICE session, for conditional PATCH requests. */
     this.etag = etag;
@@ -81,7 +82,7 @@ export class Session {
   }
 
   /**
-   * Offers what the peer connection has transceivers for, and applies the answer.
+   * Offers the transceivers of the peer connection, and applies the server's answer.
    * @param {RTCPeerConnection} peer
    * @param {string} endpoint absolute URL
    * @param {string | null} token sent as `Authorization: Bearer`
@@ -97,7 +98,7 @@ export class Session {
     const session = new Session(sessionUrl(response.headers.get("Location"), endpoint), response.headers.get("ETag"), token);
     try {
       const iceServers = iceServersOf(response.headers.get("Link"));
-      // Gathering starts with the local description, so it is set once the servers are known.
+      // Setting the local description starts the gathering of candidates, so the ICE servers must be known before.
       if (iceServers.length) peer.setConfiguration({ ...peer.getConfiguration(), iceServers });
       await peer.setLocalDescription(offer);
       await peer.setRemoteDescription({ type: "answer", sdp: body });
@@ -109,8 +110,8 @@ export class Session {
   }
 
   /**
-   * Ends the session, also while the page is being left, then the peer connection: its goodbye would come before the
-   * request, and be taken for a break.
+   * Ends the session, also while the page is being closed. The peer connection is closed after the request, because the
+   * server would otherwise take the end of the connection for an interruption.
    * @param {RTCPeerConnection} peer
    */
   end(peer) {
@@ -141,10 +142,10 @@ async function exchange(url, init) {
   }
 }
 
-/** The message of an error: the server's are text, or a page with a message. */
+/** Returns the message of an error response, which is plain text or an HTML page with the message. */
 function textOf(response, body) {
   const isPage = (response.headers.get("Content-Type") || "").includes("html");
-  // A document that is only parsed runs and loads nothing.
+  // Safe: parsing the document runs no scripts and loads nothing.
   const page = isPage && new DOMParser().parseFromString(body, "text/html");
   const text = page ? page.querySelector("p")?.textContent.replace(/^Message\s*/, "") || page.title : body;
   return text.trim().slice(0, 200);

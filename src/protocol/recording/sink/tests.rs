@@ -701,7 +701,7 @@ fn a_webm_file_ends_where_the_stream_becomes_another() {
     rig.close();
     rig.assert_ended(2);
     assert_eq!((rig.blocks(0).len(), rig.blocks(1).len()), (150, 100));
-    // No file begins with audio alone, if the video that follows cannot be recorded.
+    // After a video that cannot be recorded has joined, no file begins with audio alone.
     let mut rig = Rig::webm(&[opus(AUDIO)]);
     (0..10).for_each(|n| assert!(rig.audio(n * 20)));
     rig.set_tracks(&[video(), opus(AUDIO)]);

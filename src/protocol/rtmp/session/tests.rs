@@ -9,7 +9,7 @@ use crate::mail::SessionSettings;
 use crate::protocol::Apps;
 use crate::types::StreamId;
 
-/// A session and the machine of an encoder, wired together.
+/// A session and the state machine of its peer, wired together.
 struct Rig {
     now: Now,
     apps: Apps,

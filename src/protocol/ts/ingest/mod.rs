@@ -71,7 +71,7 @@ enum Made {
     Frame(Frame),
     /// A malformed part.
     Bad,
-    /// A part without a configuration or a time.
+    /// A part that cannot be used, because its configuration or its time is not known.
     Early,
 }
 
@@ -237,7 +237,7 @@ impl Depackager {
         self.bad > 0
     }
 
-    /// Returns the tracks of the last units.
+    /// Returns the tracks of the stream so far.
     #[cfg(test)]
     pub(super) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks

@@ -22,7 +22,7 @@ const PICTURES_MAX: usize = 64;
 const CUT_BYTES: usize = 60_000;
 /// Ticks between pictures until two have been seen: 25 per second.
 const STEP_DEFAULT: u64 = 3600;
-/// Distance of two pictures, in ticks, above which it is a pause: 1 s.
+/// Distance of two pictures, in ticks, above which it counts as a pause: 1 s.
 const STEP_MAX: u64 = 90_000;
 /// Maximum size of a parameter set.
 const SET_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;

@@ -2,7 +2,8 @@
 //!
 //! 1. The UDP socket is open: the [`signal`] of the [`client`] begins. With [`request`]s, the client's offer is
 //!    POSTed; with the messages of a [`socket`], the server requests the offer, or makes its own.
-//! 2. The answer has arrived: the peer's machine runs over the UDP socket. Once it is connected, the client is ready.
+//! 2. The answer has arrived: the peer's state machine runs over the UDP socket. Once it is connected, the client is
+//!    ready.
 //! 3. Players emit frames; publishers cut the units of a clip as the server does for its viewers.
 //! 4. `close` ends the session: by a DELETE over another byte stream, or by a message.
 

@@ -13,9 +13,9 @@ pub(super) fn pong() -> String {
     json!({"command": "pong"}).to_string()
 }
 
-/// Returns the message with the ICE servers. Ant Media's members have room for one server only: a relay, if possible
-/// the application's, otherwise preferably a relay over TCP, because media uses UDP without a relay. `iceServers` lists
-/// all servers in the format of browsers.
+/// Returns the message with the ICE servers. Ant Media's members have room for one server only: the application's relay,
+/// or else preferably a relay over TCP, because clients that can use UDP need no relay. `iceServers` lists all servers
+/// in the format of browsers.
 pub(super) fn ice_servers(settings: &RtcAppSettings, servers: &[IceServer], whom: For) -> String {
     if !servers.iter().all(|server| server.uri == settings.stun) {
         return all_ice_servers(settings, servers);

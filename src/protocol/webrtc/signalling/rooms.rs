@@ -84,7 +84,7 @@ impl Socket {
         params
     }
 
-    /// Handles a command about a room. Returns false if it is none.
+    /// Handles a command about a room. Returns false if the command is not about a room.
     pub(super) fn about_a_room(&mut self, name: &str, command: &Command) -> bool {
         let id = command.text("streamId");
         let room = match command.text("room") {
@@ -104,7 +104,7 @@ impl Socket {
         true
     }
 
-    /// Handles a question about a stream. Returns false if it is none.
+    /// Handles a question about a stream. Returns false if the command is not such a question.
     pub(super) fn about_records(&mut self, name: &str, command: &Command, id: &str) -> bool {
         let (offset, size) = page_of(command);
         let role = || command.text("role").to_owned();

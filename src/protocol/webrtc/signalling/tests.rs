@@ -35,7 +35,7 @@ fn say(socket: &mut Socket, text: &str) {
 }
 
 impl Socket {
-    /// Commands that need no context.
+    /// Handles a command that needs no context.
     fn about_a_stream_or_not(&mut self, command: &Command) {
         self.within(|socket, ctx| socket.command(ctx, command));
     }
@@ -238,7 +238,7 @@ fn who_has_joined_a_room_publishes_into_it() {
     say(&mut socket, r#"{"command":"leaveFromRoom","room":"r2"}"#);
     assert_eq!(socket.said()[0]["streamId"], "a");
     assert_eq!(main_of(&socket, publish), None);
-    // As many as a socket may have streams, and its room is never itself.
+    // A socket remembers only as many joined rooms as it may have streams, and a stream is never its own room.
     for n in 0..200 {
         say(&mut socket, &format!(r#"{{"command":"joinRoom","room":"r","streamId":"s{n}"}}"#));
     }

@@ -97,7 +97,7 @@ fn only_sets_that_differ_make_a_configuration() {
         (&[INTER], None),
         (&[SPS_HIGH, PPS, IDR], Some(h264(&[SPS_HIGH], &[PPS]))),
         (&[pps_1, IDR], Some(h264(&[SPS], &[PPS, pps_1]))),
-        // A new sequence parameter set replaces those that do not come with it.
+        // A new sequence parameter set removes all others that are not in the same frame.
         (&[&sps_1[..], PPS, IDR], Some(h264(&[&sps_1], &[PPS]))),
         (&[SPS, &sps_1, PPS, IDR], Some(h264(&[SPS, &sps_1], &[PPS]))),
     ] {

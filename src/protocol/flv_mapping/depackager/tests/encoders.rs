@@ -51,7 +51,7 @@ fn audio_that_is_not_carried_is_named_once_and_leaves_the_video_alone() {
         assert_eq!(ingest.supply(), Supply::Frames, "{name}");
         assert_eq!(ingest.left_out().map(|why| why.to_string()).as_deref(), Some(name));
     }
-    // Audio that can be carried may follow.
+    // Supported audio may follow unsupported audio.
     let mut ingest = ingest();
     audio(&mut ingest, 0, b"\xb6ab");
     audio(&mut ingest, 0, AAC_HEADER);
@@ -95,13 +95,13 @@ fn aac_in_adts_is_split_into_raw_frames_with_or_without_a_header() {
         );
         let track = ingest.tracks().audio().unwrap();
         assert_eq!((track.config.record(), track.epoch), (&Bytes::from_static(&[0x11, 0x90]), 1));
-        // A part that does not fit is bad; the part before it is not.
+        // A truncated ADTS frame is bad; the complete frames before it are not.
         let cut = [&several[..], &adts_frame(b"xyz")[..8]].concat();
         let Outcome::Several(outcomes) = audio(&mut ingest, 100, &cut) else { panic!() };
         assert!(matches!(outcomes[..], [Outcome::Unit(_), Outcome::Unit(_), Outcome::Unit(_), Outcome::Bad]));
         assert_eq!(audio(&mut ingest, 200, &[b"\xaf\x01", &adts_frame(b"xyz")[..9]].concat()), Outcome::Bad);
     }
-    // In the enhanced form.
+    // ADTS in the enhanced form.
     let mut ingest = ingest();
     assert_eq!(raw(&mut ingest, 0, &[b"\x91mp4a", &adts_frame(b"a")[..]].concat()), [(0, b"a"[..].into())]);
 }
@@ -125,7 +125,7 @@ fn adts_heads_are_the_configuration_until_a_header_comes() {
     assert_eq!(after(&mono), (false, vec![0x11, 0x88], 2));
     assert_eq!(after(b"\xaf\0\x11"), (true, vec![0x11, 0x88], 2), "a header that is none");
     assert_eq!(after(&stereo), (false, vec![0x11, 0x90], 3));
-    // HE-AAC, of which ADTS describes only the core.
+    // A record of HE-AAC; ADTS heads describe only its core.
     assert_eq!(after(b"\xaf\0\x2b\x11\x88"), (false, vec![0x2b, 0x11, 0x88], 4));
     assert_eq!(after(&stereo), (false, vec![0x2b, 0x11, 0x88], 4));
 }

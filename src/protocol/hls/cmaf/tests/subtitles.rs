@@ -8,7 +8,7 @@ use super::*;
 const LANGUAGES: (&str, &str) = ("hls.subtitles", "en:English,de:Deutsch");
 
 impl Rig {
-    /// Sends a cue at one time of the stream, to be shown from another.
+    /// Sends a cue at stream time `dts`, to be shown from `pts` on.
     fn say(&mut self, language: &str, text: &str, (dts, pts): (i64, i64), duration_ms: u32) {
         let payload =
             Cue { duration_ms, language: language.to_owned(), text: text.to_owned() }.write().unwrap();
@@ -88,7 +88,8 @@ fn segments_of_subtitles_are_those_of_the_video_with_the_cues_of_their_time() {
     let mut rig = Rig::with(&[LANGUAGES]);
     let tracks = [(video(0), 0), (audio(), 0)];
     rig.pass(&tracks, 1, 0..5000);
-    // Across the boundary at six seconds; announced early; whose time was over; of a language that is not listed.
+    // Four cues: one across the boundary at six seconds, one announced early, one in a language that is not listed,
+    // and one that arrives after its end.
     rig.say("en", "across", (5000, 5000), 2500);
     rig.say("deu", "später", (5000, 8500), 1000);
     rig.say("fr", "personne", (5000, 5000), 2000);
@@ -123,7 +124,7 @@ fn segments_of_subtitles_are_those_of_the_video_with_the_cues_of_their_time() {
 #[test]
 fn subtitles_follow_a_rendition_that_has_media_and_stay_with_it() {
     let mut rig = Rig::with(&[LANGUAGES]);
-    // A video that is announced but does not come for long.
+    // A video that is announced long before its first picture.
     let tracks = [(video(0), 90_000), (audio(), 0)];
     rig.pass(&tracks, 1, 0..45_000);
     rig.say("en", "heard", (45_000, 50_000), 1000);
@@ -215,7 +216,7 @@ fn script_data_is_said_until_the_next_line() {
         let (english, german) = (said("en"), said("de"));
         if is_wanted {
             let wanted = [(5000, 6000, "one &lt; two".into()), (6000, 7000, "three".into())];
-            // Cut at the ends of segments, so that no segment has a time that later ones change.
+            // The cue is cut at the ends of segments, so that no later segment changes a time of an earlier one.
             let drei = [(5000, 7000), (7000, 9000), (9000, 10_000)]
                 .map(|(from, until)| (from, until, "drei".into()));
             assert_eq!((english, german), (wanted.into(), drei.into()));

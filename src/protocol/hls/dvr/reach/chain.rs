@@ -16,12 +16,13 @@ type Link = (Chunk, Option<(u64, i64)>);
 struct Way {
     /// The number after the last segment of the continuation.
     end: u64,
-    /// True if the first step cuts no list.
+    /// True if the next chunk begins where this one ends, so that no list is cut.
     is_exact: bool,
     next: Option<usize>,
 }
 
-/// Returns the chunks with which the stream continues, oldest first, and all other chunks.
+/// Returns the best chain of chunks, in which each chunk continues the one before it, oldest first; and all other
+/// chunks.
 pub(super) fn of(mut chunks: Vec<Chunk>) -> (Vec<Link>, Vec<Chunk>) {
     chunks.sort_by_key(|chunk| (chunk.mark.number, chunk.mark.segments));
     // Computed from the last chunk to the first, because each continuation needs those of later chunks.
