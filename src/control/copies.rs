@@ -143,8 +143,8 @@ impl Copying {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }
 
-    /// True if each origin was tried at least once since units last arrived. The first failure counted may be the loss
-    /// of a connection that worked.
+    /// True if each origin was tried at least once since units last arrived. This takes one failure more than there are
+    /// origins, because the first may be the loss of an established connection.
     const fn asked_all(&self) -> bool {
         self.failures > self.origins.len()
     }

@@ -279,7 +279,7 @@ impl Outbound {
         }
     }
 
-    /// Notes in the status that the resolver has not answered yet.
+    /// Records in the endpoint's status or in the log that the resolver has not answered yet.
     pub(super) fn push_still_resolving(&mut self, records: &mut Records, now: Now, id: PushId) {
         let Some(push) = self.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
