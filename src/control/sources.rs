@@ -165,7 +165,7 @@ impl Records {
             record.start_time = wall(now);
         }
         status.clone_into(&mut record.status);
-        // The viewers' connections survive a retry of the source, and stay counted.
+        // Viewers with a connection stay connected while the source is retried, and stay counted. Other viewers do not.
         record.forget_polling_viewers();
     }
 }

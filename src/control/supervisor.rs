@@ -64,7 +64,7 @@ impl Phase {
     }
 }
 
-/// Kinds of hosts, which decide the checks of an address.
+/// The kind of a host, which decides how its address is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// A peer to connect to.

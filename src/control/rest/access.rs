@@ -1,7 +1,7 @@
 //! Access to the operations of the server (docs/rest.md), checked in this order:
 //!
-//! 1. The dashboard's address filter, for every path: 403 `Not allowed IP`. `/metrics` and `/openapi.json` have a separate address list,
-//!    and also accept a login.
+//! 1. The dashboard's address filter, for every path: 403 `Not allowed IP`. `/metrics` and `/openapi.json` have a
+//!    separate address list, and also accept a login.
 //! 2. A `ProxyAuthorization` token, if that method is on. The token decides, regardless of cookies.
 //! 3. The session that the cookie names. Writes with a cookie must come from our own pages (docs/robustness.md R-34).
 //! 4. Open operations need neither a token nor a session.
