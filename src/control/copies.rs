@@ -120,8 +120,8 @@ impl Copying {
         &self.via
     }
 
-    /// Moves to the next of these origins; if there is only one, retries it. If none are given, the previous origins
-    /// are tried again, because the publisher of a dead node may be moving to another node.
+    /// Moves to the next of these origins; a single one is retried. If none are given, the previous origins are tried
+    /// again, because the publisher of a dead node may be moving to another node.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;

@@ -16,8 +16,8 @@ const UNITS_MAX: usize = 4000;
 /// milliseconds, and by more than twice the track's previous GOP, the track counts as silent, and no entries are
 /// retained for it.
 const TRACK_SILENT_MS: i64 = 10_000;
-/// Time in milliseconds after which a video track without pictures is no longer waited for, while other tracks
-/// continue.
+/// If a video track has had no picture for this many milliseconds while other tracks continue, subscribers no longer
+/// wait for it.
 const PICTURELESS_MS: i64 = 3_000;
 
 /// An access unit, with the tracks of its config epoch.

@@ -174,8 +174,8 @@ mod tests {
         let mut rig = Rig::new();
         rig.guess(OF_SUBSCRIBER_MAX, |_| who("s", "alice", "192.0.2.1"));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));
-        // Refused guesses: one address with more made-up subscribers than are remembered, then the locked client
-        // itself.
+        // Refused guesses must not displace the locked client's entry: another address makes up more subscribers than
+        // the table holds, and the locked client itself guesses on.
         rig.guess(20_000, |n| who("s", &format!("made-up-{n}"), "192.0.2.7"));
         rig.guess(20_000, |_| who("s", "alice", "192.0.2.1"));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));

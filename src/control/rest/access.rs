@@ -194,8 +194,8 @@ impl Records {
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
     }
 
-    /// True if an address passes the dashboard's filter: the operator's list, if set. Otherwise only this machine
-    /// passes until a user exists, and then the addresses of the setting's default.
+    /// True if an address passes the dashboard's filter. If the operator has set the list of addresses, this list
+    /// decides. If not, only this machine passes until a user exists, and then the default list decides.
     fn may_see_dashboard(&self, cx: &Context, client: IpAddr) -> bool {
         let server = &cx.config.server;
         if server.doors.dashboard_explicit || self.auxiliary.has_users() {

@@ -70,8 +70,8 @@ struct Rank {
 }
 
 impl Order {
-    /// Returns the sort order. Names are compared ignoring case, and any direction but `desc` is ascending. `None`,
-    /// which means the store's order, unless both parameters are given.
+    /// Returns the sort order; `None`, the store's order, unless `sort_by` and `order_by` are both given. Names are
+    /// compared ignoring case, and any direction but `desc` is ascending.
     pub(super) fn from_call(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,

@@ -422,8 +422,8 @@ fn a_mirror_takes_what_it_asked_for_and_begins_nobody_at_other_key_frames() {
     let (_, _viewer) = scene.join(only(v1()));
     assert_eq!(scene.stream.wanted_of_source(), TrackSet::of(v1()));
     assert!(scene.stream.takes_mirrored(request, v1()) && !scene.stream.takes_mirrored(request, V0));
-    // The viewer before has narrowed the demand to `v1`, so no more units of `V0` arrive here, and its key frame is too
-    // old for a new viewer.
+    // The demand is now `v1` only, so no more units of `V0` arrive here, and a new viewer of `V0` must wait for a key
+    // frame.
     let (_, mut other) = scene.join(only(V0));
     assert_eq!((scene.read(&mut other), scene.stream.key_needed(&other)), (String::new(), Some(V0)));
     assert_eq!(scene.stream.newest_key(V0), None);
