@@ -69,7 +69,7 @@ impl Phase {
 enum Reach {
     /// A peer to connect to.
     Connect,
-    /// A peer to connect to that the operator named, exempt from the policy for tenants.
+    /// A node to connect to, named by the operator. The policy on addresses that tenants may name does not apply.
     Node,
     /// A local address to which the peer connects.
     Listen,

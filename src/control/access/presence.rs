@@ -196,7 +196,7 @@ impl Access {
         id: &str,
         peer: IpAddr,
     ) -> usize {
-        // Passes from the same network do not count: a restarted player may have another name there.
+        // Passes from the same network do not count: they may belong to the same player, restarted under another name.
         let polled = match direction {
             Direction::Publish => 0,
             Direction::Play => self.passes.elsewhere(key, id, peer),
