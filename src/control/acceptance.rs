@@ -1,5 +1,5 @@
-//! Streams that an application does not accept because their resolution, frame rate or bit rate is too high (`maxResolutionAccept`,
-//! `maxFpsAccept`, `maxBitrateAccept`). They are ended, and pulls of them are stopped.
+//! Streams that an application does not accept because their resolution, frame rate or bit rate is too high
+//! (`maxResolutionAccept`, `maxFpsAccept`, `maxBitrateAccept`). They are ended, and pulls of them are stopped.
 
 use super::Control;
 use super::broadcast::status;

@@ -26,7 +26,7 @@ pub(super) struct Drain {
     pub(super) exited: bool,
 }
 
-/// The shared state.
+/// The state that every part of control uses.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) config: ControlConfig,

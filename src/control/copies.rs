@@ -120,8 +120,8 @@ impl Copying {
         &self.via
     }
 
-    /// Moves to the next of these origins; if there is only one, retries it. If none are given, the previous origins
-    /// are tried again, because the publisher of a dead node may be moving to another node.
+    /// Moves to the next of these origins; a single one is retried. If none are given, the previous origins are tried
+    /// again, because the publisher of a dead node may be moving to another node.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;
@@ -143,8 +143,8 @@ impl Copying {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }
 
-    /// True if each origin was tried at least once since units last arrived. The first failure counted may be the loss
-    /// of a connection that worked.
+    /// True if each origin was tried at least once since units last arrived. This takes one failure more than there are
+    /// origins, because the first may be the loss of an established connection.
     const fn asked_all(&self) -> bool {
         self.failures > self.origins.len()
     }

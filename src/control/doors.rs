@@ -1,4 +1,4 @@
-//! Log lines at the start about uses of the server that need no credential by default.
+//! Log lines, written when the server starts, about uses of the server that need no credential by default.
 
 use super::context::Context;
 use super::management::{CODE_CHARACTERS, FirstCode};

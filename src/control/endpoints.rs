@@ -279,7 +279,7 @@ impl Outbound {
         }
     }
 
-    /// Notes in the status that the resolver has not answered yet.
+    /// Logs that the resolver has not answered yet about the host of a push, and marks the endpoint as failed.
     pub(super) fn push_still_resolving(&mut self, records: &mut Records, now: Now, id: PushId) {
         let Some(push) = self.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
@@ -291,7 +291,7 @@ impl Outbound {
         records.set_endpoint_status(&key, &url, status::FAILED);
     }
 
-    /// Orders an attempt from the source's worker.
+    /// Orders the worker of the stream's publisher to make an attempt of a push.
     pub(super) fn order_push(
         &mut self,
         cx: &mut Context,

@@ -28,7 +28,7 @@ const FEEDS_MAX: usize = 1024;
 /// Time for which a feed is remembered after its last request. Feeds repeat after a second, but a client may pause
 /// reading.
 const REMEMBERED: Duration = Duration::from_secs(5);
-/// Number of rows per slice: some hundred microseconds.
+/// Number of rows that one slice answers, which takes some hundred microseconds.
 const SLICE_ROWS: usize = 128;
 /// Number of streams and recordings scanned in the time that one row takes.
 const OF_ROW: usize = 64;

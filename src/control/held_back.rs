@@ -18,7 +18,7 @@ const BEGUN_AT_ONCE: usize = 16;
 /// Time after which an id released by another node counts as free.
 const FREE_AFTER: Duration = Duration::from_secs(3);
 
-/// The sources that wait.
+/// Sources that should run but must wait.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
     /// Sources that wait for resources, or whose id is taken here.

@@ -177,7 +177,7 @@ pub(super) struct Registry {
     pub(super) ended: VecDeque<Ended>,
     /// Publishers that have left in this turn, not yet processed.
     pub(super) left: VecDeque<SessionRef>,
-    /// Rates of subtitles that callers insert.
+    /// The rates at which API clients insert subtitles.
     pub(super) subtitle_rates: Rates,
 }
 

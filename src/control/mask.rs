@@ -42,7 +42,7 @@ impl Requester {
         Self { session, view: View::Masked }
     }
 
-    /// Returns the requester with the right to see credentials if `all` is true.
+    /// Returns the same requester; it may see credentials if `all` is true, and may not otherwise.
     pub(super) const fn seeing(self, all: bool) -> Self {
         Self { view: if all { View::Whole } else { View::Masked }, ..self }
     }

@@ -24,7 +24,7 @@ pub(super) struct Scrape {
 }
 
 impl Figures {
-    /// Handles a request for the page.
+    /// Handles a request for `/metrics`.
     pub(super) fn metrics(&mut self, cx: &mut Context, requester: Requester, request: &Request) -> Reply {
         if self.scrape.waiting.len() >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many scrapes"));

@@ -172,8 +172,8 @@ impl Control {
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }
 
-    /// Handles the loss of a connection before its grant to publish has arrived there. No later event would report the
-    /// loss.
+    /// Handles the loss of a publisher's connection while its grant is on the way to the worker. No later event would
+    /// report the loss.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
         if self.access.abandon_admission(&mut self.cx, &mut self.registry.cluster, now, session) {
             return;
@@ -373,7 +373,7 @@ impl Registry {
                 tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost; its stream waits for it to return");
                 self.change(stream, |source| source.state = State::Grace(until));
                 // Release the claim: the publisher may return at another node, and this stream then becomes a copy of
-                // the one there.
+                // the stream there.
                 self.cluster.release_stream(stream);
             }
             (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),

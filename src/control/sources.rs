@@ -165,7 +165,7 @@ impl Records {
             record.start_time = wall(now);
         }
         status.clone_into(&mut record.status);
-        // The viewers' connections survive a retry of the source, and stay counted.
+        // Viewers with a connection stay connected while the source is retried, and stay counted. Other viewers do not.
         record.forget_polling_viewers();
     }
 }
@@ -307,7 +307,7 @@ impl Outbound {
         }
     }
 
-    /// Notes that the resolver has not answered yet about the host of a pull.
+    /// Logs that the resolver has not answered yet about the host of a pull, and marks the source as finished.
     pub(super) fn pull_still_resolving(&mut self, records: &mut Records, now: Now, id: PullId) {
         let Some(source) = self.sources.by_id.get(&id) else { return };
         let key = source.key.clone();

@@ -1,4 +1,4 @@
-//! Live figures: the workers' reports of each second, used for the records and the admission guard.
+//! Live figures: the reports that workers send each second, used for the records and the admission guard.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

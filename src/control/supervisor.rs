@@ -64,12 +64,12 @@ impl Phase {
     }
 }
 
-/// Kinds of hosts, which decide the checks of an address.
+/// The kind of a host, which decides how its address is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// A peer to connect to.
     Connect,
-    /// A peer to connect to that the operator named, exempt from the policy for tenants.
+    /// A node to connect to, named by the operator. The policy on addresses that tenants may name does not apply.
     Node,
     /// A local address to which the peer connects.
     Listen,

@@ -1,4 +1,4 @@
-//! The machine as a whole, in virtual time, with a store in memory.
+//! Control as a whole, in virtual time, with a store in memory.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of mail")]
 

@@ -1,7 +1,7 @@
 //! File uploads (`POST /vods/create`).
 //!
-//! 1. The head of the request passes the checks of the API. A hidden record is stored, and then an empty file is created, so that the
-//!    upload is found again even after a crash.
+//! 1. The head of the request passes the checks of the API. A hidden record is stored, and then an empty file is
+//!    created, so that the upload is found again even after a crash.
 //! 2. The session is granted the body ([`ToWorker::Upload`]) and appends it.
 //! 3. When the body is complete, a job flushes the file to disk, reads its size and duration, and gives it its final
 //!    name. The record becomes visible with the next commit, and the request is answered.

@@ -742,8 +742,8 @@ impl Connection {
         }
     }
 
-    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, longer as
-    /// long as the mean rate is sufficient, but never more than the total limit.
+    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, more if
+    /// the mean rate is sufficient so far, but never more than the total limit.
     fn body_time(&self, decoded: usize) -> Duration {
         let decoded_ms = u64::try_from(decoded).unwrap_or(u64::MAX).saturating_mul(1000);
         let earned = decoded_ms.checked_div(u64::from(self.limits.body_rate_min)).unwrap_or(u64::MAX);

@@ -157,7 +157,7 @@ impl Blobs {
         Published::Stored
     }
 
-    /// Drops a blob of the stream that nobody needs any more.
+    /// Drops a blob that nobody needs any more, if it belongs to this stream.
     fn forget(&mut self, app: &str, name: &str, stream: StreamId) {
         if let Some(number) = self.own_number(app, name, stream) {
             self.remove(number);

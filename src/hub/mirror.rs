@@ -20,7 +20,7 @@ pub struct MirroredUnit {
     pub request: u64,
     /// The unit and its tracks, as they are on the source worker.
     pub entry: Entry,
-    /// Share of the lane's bytes that the unit occupies, released when the unit has entered the mirror's ring.
+    /// Counts the unit's bytes as in flight until the unit has entered the mirror's ring.
     pub credit: Credit,
 }
 
@@ -162,7 +162,7 @@ impl Mirror {
     }
 }
 
-/// Number of bytes in flight in one lane.
+/// Number of bytes of one stream that are in flight to one worker.
 #[derive(Debug, Clone, Default)]
 struct Lane {
     bytes: Arc<AtomicUsize>,
@@ -180,7 +180,7 @@ impl Lane {
     }
 }
 
-/// Share of a lane's bytes that a unit occupies, released on drop.
+/// Counts a unit's bytes as in flight in a lane until it is dropped.
 #[derive(Debug, Default)]
 pub struct Credit {
     lane: Arc<AtomicUsize>,

@@ -20,9 +20,9 @@ const PRELUDE_AGE_MS: i64 = 1000;
 pub struct FormatKey {
     /// The protocol's name for the format.
     pub name: &'static str,
-    /// Distinguishes formats with the same name. The low half is a form that any subscriber may choose (RTMP: the
-    /// message stream id). The high half lists capabilities that the subscriber has beyond the plain format (RTMP:
-    /// the FourCCs of the player).
+    /// Distinguishes formats with the same name. The low half is an option that is open to every subscriber (RTMP: the
+    /// message stream id). The high half lists capabilities that the subscriber has beyond the plain format (RTMP: the
+    /// FourCCs of the player).
     pub variant: u64,
     /// The selected tracks.
     pub selection: Selection,

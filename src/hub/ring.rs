@@ -16,8 +16,8 @@ const UNITS_MAX: usize = 4000;
 /// milliseconds, and by more than twice the track's previous GOP, the track counts as silent, and no entries are
 /// retained for it.
 const TRACK_SILENT_MS: i64 = 10_000;
-/// Time in milliseconds after which a video track without pictures is no longer waited for, while other tracks
-/// continue.
+/// If a video track has had no picture for this many milliseconds while other tracks continue, subscribers no longer
+/// wait for it.
 const PICTURELESS_MS: i64 = 3_000;
 
 /// An access unit, with the tracks of its config epoch.
@@ -60,7 +60,7 @@ pub struct RingLimits {
 }
 
 impl RingLimits {
-    /// Returns the standard caps with an application's `maxLatencyMs`.
+    /// Returns the standard limits with this lag, an application's `maxLatencyMs`.
     #[must_use]
     pub const fn with_lag_ms(lag_ms: i64) -> Self {
         Self { bytes: BYTES_MAX, units: UNITS_MAX, lag_ms }
@@ -326,7 +326,7 @@ pub(super) mod tests {
         Entry::new(Instant::now(), 0, unit, vp8_tracks(1))
     }
 
-    /// A number of VP8 tracks.
+    /// Makes `count` VP8 tracks.
     pub(in crate::hub) fn vp8_tracks(count: u8) -> Arc<Tracks> {
         let track = |n| {
             let id = TrackId::nth(TrackKind::Video, n).unwrap();

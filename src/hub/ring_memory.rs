@@ -7,7 +7,8 @@ use crate::types::WorkerId;
 
 /// Maximum number of bytes that a worker appends before it checks the sum again. Smaller if the budget is small.
 const LOOK_BYTES: usize = 1024 * 1024;
-/// Divisor of the budget: this fraction of it is freed at once, so that rings are not shrunk with every unit.
+/// Part of the budget (one eighth) that is left free when rings are shrunk, so that the rings are not shrunk again with
+/// every unit.
 const HEADROOM_SHARE: usize = 8;
 
 /// The budget of all rings.

@@ -793,7 +793,7 @@ mod tests {
         assert_eq!(taken, FORMATS_MAX - PLAIN_FORMATS);
         let plain = (1..200u32).filter(|&id| subscribe(1000 + id, u64::from(id))).count();
         assert_eq!(plain, PLAIN_FORMATS);
-        // Existing packages can still be shared.
+        // No new format is accepted now, but further subscribers may still share an existing package.
         assert!(subscribe(5000, 1 | 7 << 32) && subscribe(5001, 3));
     }
 }

@@ -1,6 +1,6 @@
-//! Viewers without a connection that an operator has ended. Their requests are refused for some time, so that
-//! their players give up, as they would if a connection was closed. The size of the table is limited. When it is
-//! full, the oldest entry is removed.
+//! Viewers that watch by separate requests and whose playback an operator has ended. Their requests are refused for
+//! some time, so that their players give up, as a player does whose connection is closed. The size of the table is
+//! limited. When it is full, the oldest entry is removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) struct Barred {
 }
 
 impl Barred {
-    /// Refuses a viewer from now on.
+    /// Refuses the requests of a viewer for the next [`BARRED`].
     pub(super) fn add(&mut self, now: Instant, key: StreamKey, protocol: &'static str, viewer: &str) {
         self.end_old(now);
         if self.order.len() >= BARRED_MAX {

@@ -88,7 +88,7 @@ impl Conns {
         }
     }
 
-    /// Ties a carrier to the session it carries, so that they end together.
+    /// Ties a carrier to the session whose datagrams it carries, so that they end together.
     pub(super) fn adopt_carrier(&mut self, turn: &mut Turn, owner: ConnId, carrier: ConnId) {
         let Some(conn) = self.get(carrier) else { return };
         let before = conn.family.as_ref().and_then(|family| family.parent);

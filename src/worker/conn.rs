@@ -41,7 +41,7 @@ pub(super) enum Purpose {
     Recording { recording: RecordingId, stream: StreamId },
     /// Makes a derived track of a stream.
     Producer { stream: StreamId, track: TrackId },
-    /// A former task: control no longer wants reports about it.
+    /// A task of control that is over: control no longer wants reports about this session.
     Ended,
 }
 
@@ -219,7 +219,7 @@ pub(super) struct Figures {
     pub(super) is_media: bool,
     /// Bytes received and sent that were already counted under another protocol.
     pub(super) counted: (u64, u64),
-    /// Jumps of subscriptions that have ended.
+    /// Number of times that subscriptions of the session, since ended, jumped ahead in their streams.
     pub(super) jumps: u64,
     /// Units skipped by subscriptions that have ended.
     pub(super) skipped: u64,

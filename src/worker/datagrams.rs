@@ -101,7 +101,7 @@ impl Worker {
         }
     }
 
-    /// Counts datagrams that were passed on to other workers, and those that were lost.
+    /// Counts the datagrams for other workers: those that were passed on, and those that were lost.
     pub const fn note_passed(&mut self, passed: u64, lost: u64) {
         let datagrams = &mut self.turn.meter.stats.datagrams;
         datagrams.passed = datagrams.passed.saturating_add(passed);

@@ -12,7 +12,7 @@ use crate::types::{ConnId, StreamId};
 /// The owner of a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A connection's session, or its stalled write.
+    /// The next deadline of a connection: of its session, of a subscription, or of a stalled write.
     Conn(ConnId),
     /// Units of a stream that wait so that they can be sent together with later ones.
     Flush(StreamId),
@@ -24,7 +24,7 @@ pub(super) enum Timer {
     Polled,
 }
 
-/// The table.
+/// All deadlines of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: BinaryHeap<Reverse<(Instant, Timer)>>,

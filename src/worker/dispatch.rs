@@ -157,7 +157,8 @@ impl Worker {
             && path == PathId::default()
             && has_broken(&self.conns)
         {
-            // Queued output can no longer be sent. A pull may continue over another connection.
+            // The queued output is lost with the connection. The session of a pull may now connect again and continue;
+            // any other session is removed.
             self.drain_session(id);
             if has_broken(&self.conns) {
                 self.remove(id, reason, true);
@@ -222,7 +223,7 @@ impl Worker {
 
 impl Conns {
     fn begin_job(&self, turn: &mut Turn, live: &Live, id: ConnId, job: Job) {
-        // For a file too, limit the bytes that the kernel holds for a slow peer, as for a stream.
+        // Limit how many bytes of the file the kernel holds for a slow peer, as for a stream.
         if matches!(job.work, Work::FileOpen { .. }) {
             let conn = self.transport_of(id);
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes: UNSENT_BYTES_MIN });

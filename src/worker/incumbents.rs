@@ -123,7 +123,7 @@ mod tests {
         assert!(serves(&incumbents));
         incumbents.add(drain, WorkerId(1), &[]);
         assert!(!serves(&incumbents));
-        // The other worker begins the next drain before this one.
+        // The other worker begins the next drain before this worker does.
         incumbents.add(drain + 1, WorkerId(1), &[digest(StreamId(1), "hls", "a")]);
         incumbents.end();
         let next = incumbents.begin();

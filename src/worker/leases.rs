@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(ask(5, "w", address(2)), Renewed::New);
         assert_eq!((ask(6, "x", address(1)), ask(7, "y", address(2))), (Renewed::Again, Renewed::Again));
         assert_eq!((ledger.len(), counts(&ledger)), (3, vec![(A, "hls", 3)]));
-        // Many names from one network count as no more viewers than there is room for.
+        // A million viewer names from one network get no more leases than there is room for.
         let v6 = |host: u64| IpAddr::from(Ipv6Addr::from_bits(0x2001 << 112 | u128::from(host)));
         ledger.end_stream(A);
         for host in 0..1_000_000u64 {

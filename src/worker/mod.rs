@@ -138,7 +138,7 @@ pub enum Output {
         /// True if the peer publishes; some connections are reserved for publishers.
         publishes: bool,
     },
-    /// Deliver news to the worker that receives datagrams for a session of this worker.
+    /// Deliver news about a datagram path of a session of this worker to the worker that receives the path's datagrams.
     Path(WorkerId, PathNews),
     /// Hand a connection over to the worker that has the session it belongs to. The connection's session on this worker
     /// ends.
@@ -307,7 +307,7 @@ impl Worker {
         self.turn.agenda.deadlines.next()
     }
 
-    /// True if any of these sessions may have output to write.
+    /// True if any session of those that `who` selects may have output to write.
     #[must_use]
     pub fn has_writes(&self, who: Writers) -> bool {
         self.turn.agenda.writes.has(who)
@@ -318,7 +318,7 @@ impl Worker {
         self.conns.enqueue_write(&mut self.turn, id);
     }
 
-    /// Counters.
+    /// The counters of this worker.
     #[must_use]
     pub const fn stats(&self) -> &Counters {
         &self.turn.meter.stats

@@ -27,8 +27,8 @@ use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// Time within which the last blobs of an ended stream arrive. Its sinks publish them as soon as it ends.
 const LAST_BLOBS: Duration = Duration::from_secs(1);
-/// Number of remembered ended streams below which a stream without blobs is remembered too, because its first blob may
-/// still arrive. A stream with blobs is always remembered.
+/// Limit for remembering ended streams without blobs. Such a stream is remembered, because its first blob may still
+/// arrive, but only while fewer ended streams than this are remembered. A stream with blobs is always remembered.
 pub(super) const ENDED_MAX: usize = 1024;
 
 /// Blobs and leases of a worker.
@@ -354,8 +354,9 @@ impl Polled {
         turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
     }
 
-    /// True if the viewer was already watching when the server began to drain, or if there is no stream. A viewer may
-    /// switch between the renditions of a ladder, so it is enough that the viewer watched one of them.
+    /// True if a viewer may still be served while the server drains: it was already watching when the drain began, or
+    /// the stream that it requests does not exist. A viewer may switch between the renditions of a ladder, so it is
+    /// enough that it watched one of them.
     pub(super) fn serves_on(&self, live: &Live, ask: &PassAsk) -> bool {
         let mut streams = ask.stream.or(ask.watched).into_iter().chain(live.ladder(&ask.key)).peekable();
         let names = [Some(&ask.viewer), ask.former.as_ref()];
@@ -458,7 +459,8 @@ fn is_of_ladder(sink: &'static str) -> bool {
     sinks::find(sink).is_some_and(|kind| kind.ladder.is_some())
 }
 
-/// True if there is a ladder for the request: several renditions, or one whose list is wanted all the same.
+/// True if the requested main track has a ladder: several renditions, or a single one for which the application's
+/// settings want a ladder all the same.
 fn has_ladder(turn: &Turn, live: &Live, wanted: &WantedBlob) -> bool {
     let rule = wanted.sink.and_then(sinks::find).and_then(|kind| kind.ladder);
     let is_wanted = rule.zip(turn.apps.get(&wanted.key.app)).is_some_and(|(rule, app)| rule(app));

@@ -398,7 +398,7 @@ fn admit_waiting(live: &mut Live, turn: &mut Turn, conns: &mut Conns, main: &Str
     }
 }
 
-/// True if a stream is the view of a room.
+/// True if a stream is the view of a room, a stream that the server composes of the room's streams.
 pub(super) fn is_view(live: &Live, stream: Option<StreamId>) -> bool {
     let stream = stream.and_then(|stream| live.streams.get(&stream));
     stream.is_some_and(|stream| stream.ingest == Ingest::ROOM_VIEW)
@@ -414,8 +414,9 @@ pub(super) fn has_view_for(live: &Live, ask: &PlayAsk) -> bool {
     has_view(live, &ask.key) && !ask.format.kind().is_for_nodes && role_of(ask).is_empty()
 }
 
-/// Returns the first stream of a main track that the viewer may see, if the viewer gets that stream instead of the
-/// view of the room. Renditions of one programme have no view, and a viewer with a role does not get the view.
+/// Returns the stream that a viewer of a main track gets: the first subtrack that the viewer may see. Returns `None` if
+/// the viewer gets the composed view of the room instead, and for another node. A main track with renditions has no
+/// such view, and a viewer with a role does not get it.
 pub(super) fn first_seen(live: &Live, turn: &Turn, ask: &PlayAsk) -> Option<StreamId> {
     // Other nodes fetch each stream of a room separately, under the stream's own name.
     if ask.format.kind().is_for_nodes || has_view_for(live, ask) {

@@ -209,7 +209,7 @@ pub(super) fn mirror_request(stream: &mut Stream, to: WorkerId) -> ToWorker {
 }
 
 impl Worker {
-    /// Handles a message of the control lane.
+    /// Handles a message from control or from another worker. Media units come by [`Worker::handle_mirrored`].
     pub fn handle_mail(&mut self, now: Now, mail: ToWorker) {
         self.turn.now = now;
         match mail {
@@ -347,7 +347,7 @@ impl Worker {
         self.end_panicked();
     }
 
-    /// Handles a unit of the media lane.
+    /// Handles a media unit that another worker, the one with the publisher, has sent to this one.
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.turn.now = now;
         let MirroredUnit { stream, request, entry, credit } = mirrored;

@@ -313,7 +313,8 @@ impl Live {
         }
     }
 
-    /// Returns the subscription's stream with `track` or, if that is `None`, the track that the subscription starts at.
+    /// Returns the subscription's stream together with `track`. If `track` is `None`, returns the stream's video track
+    /// at whose key frames the subscription can start.
     fn video_of(
         &self,
         conns: &Conns,

@@ -325,7 +325,7 @@ fn bytes_stay_with_the_protocol_that_they_were_carried_under() {
     rig.worker.sent(rig.now.mono, id, 0, 0);
     assert_eq!(rows(&mut rig), [(1, 0, 100, 0), (0, 0, 0, 0)]);
     actor.script().protocol = "http-flv";
-    // The bytes with which the session became a viewer are still counted for its request.
+    // The bytes of the request that made the session a viewer still count for the former protocol.
     rig.worker.handle_bytes(rig.now, id, &[0; 10]);
     assert_eq!(rows(&mut rig), [(0, 0, 110, 0), (1, 0, 0, 0)]);
     rig.worker.handle_bytes(rig.now, id, &[0; 1]);

@@ -115,8 +115,8 @@ impl Worker {
                     more |= stream.has_more(&playing.subscriber);
                 }
             }
-            // The session is notified of these bytes only when its deadline fires. Calling the session with every frame
-            // would cost more than the rest of this function.
+            // The session learns how many bytes were sent only when its deadline fires. Calling the session with every
+            // frame would cost more than the rest of this function.
             link.untold = link.untold.saturating_add(taken);
         }
         let blocked = link.flow == Flow::Blocked;

@@ -174,13 +174,13 @@ mod tests {
         let mut rig = Rig::new();
         rig.guess(OF_SUBSCRIBER_MAX, |_| who("s", "alice", "192.0.2.1"));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));
-        // Refused guesses: one address with more made-up subscribers than are remembered, then the locked client
-        // itself.
+        // Refused guesses must not displace the locked client's entry: another address makes up more subscribers than
+        // the table holds, and the locked client itself guesses on.
         rig.guess(20_000, |n| who("s", &format!("made-up-{n}"), "192.0.2.7"));
         rig.guess(20_000, |_| who("s", "alice", "192.0.2.1"));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));
-        // Entries are evicted in the order in which they began. As long as the table is not full of newer entries,
-        // this one stays.
+        // Entries are evicted in the order in which they began. The entry of the locked client stays as long as the
+        // table is not full of newer entries.
         let addresses = u32::try_from(REMEMBERED_MAX).unwrap() - 100;
         rig.guess(addresses, |n| who(&format!("s{n}"), "x", &format!("10.{}.{}.1", n >> 8, n & 255)));
         assert!(rig.is_over("s", "alice", "192.0.2.1"));

@@ -170,8 +170,9 @@ impl Access {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
-    /// Reports to the other nodes the subscribers whose connections have changed in this turn. Subscribers without a
-    /// record are not counted: anybody can invent such names, and each request would write to the directory.
+    /// Reports to the other nodes how many connections each subscriber has, if the number has changed in this turn.
+    /// Subscribers without a record are left out: anybody can invent their names, and each report is a write to the
+    /// directory.
     pub(in crate::control) fn tell_present(&mut self, records: &Records, cluster: &mut Cluster) {
         while let Some(who) = self.presences.changed.pop_first() {
             let is_known = records.auxiliary.subscriber(&who.0, &who.1).is_some();
@@ -195,7 +196,7 @@ impl Access {
         id: &str,
         peer: IpAddr,
     ) -> usize {
-        // Passes from the same network do not count: a restarted player may have another name there.
+        // Passes from the same network do not count: they may belong to the same player, restarted under another name.
         let polled = match direction {
             Direction::Publish => 0,
             Direction::Play => self.passes.elsewhere(key, id, peer),

@@ -24,7 +24,7 @@ use crate::types::{Now, StreamKey};
 /// Maximum time for which the answer of a receiver is awaited.
 const TIMEOUT: Duration = Duration::from_secs(7);
 impl Access {
-    /// Takes the next question whose receiver has a free thread.
+    /// Takes the next question that a free thread may send to its receiver.
     fn next_question(&mut self) -> Option<(Ticket, HookUrl, Bytes)> {
         let admissions = &mut self.admissions;
         let waiting = &admissions.waiting;
@@ -117,7 +117,7 @@ impl Access {
         }
     }
 
-    /// Submits questions while threads are free.
+    /// Submits waiting questions as jobs while threads are free.
     pub(super) fn hand_over_questions(&mut self, cx: &mut Context, now: Now) {
         while let Some((ticket, url, body)) = self.next_question() {
             let Some(waiter) = self.admissions.waiting.get(&ticket) else { continue };

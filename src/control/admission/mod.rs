@@ -112,7 +112,7 @@ impl Request {
         }
     }
 
-    /// Returns the refusal if too many requests wait, or no answer came in time.
+    /// Returns the refusal for a request that cannot wait because too many do, or that got no answer in time.
     const fn unavailable(&self) -> Why {
         match self {
             Self::Publish(_) => Why::Publish(Refusal::Resources),
@@ -128,7 +128,7 @@ enum Why {
     Play(NoSubscription),
 }
 
-/// The steps, in order.
+/// The steps of an admission, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// Checks the application, the id, addresses, the record with its schedule, and the number of servers that the

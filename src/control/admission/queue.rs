@@ -66,8 +66,8 @@ impl HookQueue {
         self.waiting.remove(&ticket);
     }
 
-    /// Removes and returns the next question whose receiver has a free thread. `url` returns the receiver of a
-    /// question.
+    /// Removes and returns the next question that a free thread may send to its receiver. `url` returns the receiver of
+    /// a question.
     pub(super) fn next<'a>(&mut self, url: impl Fn(Ticket) -> Option<&'a HookUrl>) -> Option<Ticket> {
         if self.threads.is_full() {
             return None;

@@ -19,7 +19,7 @@ use crate::http::{Method, Request, Response};
 use crate::mail::PublishRequest;
 use crate::types::SessionRef;
 
-/// The target of audit lines.
+/// The tracing target of audit lines.
 pub const AUDIT: &str = "audit";
 /// Name of the operation `millstream user add` in audit lines.
 pub const ADDS_USER: &str = "Make an administrator";

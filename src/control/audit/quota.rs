@@ -23,7 +23,7 @@ struct Rate {
     interval: Duration,
 }
 
-/// The quota used so far, as the time from which none of the written lines counts any more.
+/// The used part of a quota, as the time at which the whole quota is available again if no more lines are written.
 #[derive(Debug, Clone, Copy)]
 struct Used(Instant);
 

@@ -108,7 +108,8 @@ pub(in crate::control) struct Cluster {
     /// Connections of subscribers.
     present: Present,
     is_away: bool,
-    /// Time until which leases of other nodes that expired while the directory was unreachable may still be renewed.
+    /// While the directory was unreachable, leases of other nodes may have expired. They may still be renewed until
+    /// this time.
     settles_until: Option<Instant>,
     requests: VecDeque<Request>,
 }
@@ -420,9 +421,9 @@ impl Cluster {
         }
     }
 
-    /// Requests the end of the claims of gone nodes, if this node is the first by name of the live nodes that are not
-    /// draining (or of all live nodes, if all are draining). The directory decides, because a claim may belong to a
-    /// node that is newer than the list of nodes.
+    /// Asks the directory to end the claims of gone nodes. Only one node asks: the first by name of the live nodes that
+    /// are not draining or, if all are draining, of all live nodes. The directory decides, because a claim may belong
+    /// to a node that is newer than the list of nodes.
     pub(in crate::control) fn bury(&mut self) {
         let gone = self.abandoned();
         self.buried = gone.iter().map(|(key, _)| key.clone()).collect();

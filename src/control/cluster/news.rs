@@ -80,7 +80,7 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Cleans up an id whose node is gone: marks the stream as ended, and starts its source here. If the stream is a
+    /// Cleans up an id that a gone node held: marks the stream as ended, and starts its source here. If the stream is a
     /// copy, its viewers stay.
     fn clear_up(&mut self, key: &StreamKey) {
         let is_copy = self.outbound.is_copy(self.registry, key);

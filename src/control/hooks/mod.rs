@@ -231,7 +231,7 @@ impl Hooks {
         self.lost.pop_front()
     }
 
-    /// Removes an empty line, and indexes a ready one by the age of its first hook.
+    /// Removes a stream's queue if it is empty. Lists it by the age of its first hook if that hook can be sent.
     fn settle(&mut self, key: &StreamKey) {
         let Some(line) = self.lines.get(key) else { return };
         match (line.state, line.queue.front()) {
@@ -296,10 +296,10 @@ impl Hooks {
         self.push(key.clone(), hook);
     }
 
-    /// Queues a message of a data channel, in a line separate from the stream's events. While [`DATA_MAX`] messages of
+    /// Queues a message of a data channel, in a queue separate from the stream's events. While [`DATA_MAX`] messages of
     /// the stream wait, or [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
     pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
-        // No stream can have an id with a blank, so this is not the line of a stream's events.
+        // No stream id contains a blank, so this is not the key of any queue of events.
         let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));
         let waiting = self.lines.get(&line).map_or(0, |line| line.queue.len());
         let bytes = self.data_bytes.saturating_add(body.len());

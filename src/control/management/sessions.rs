@@ -9,9 +9,9 @@ use crypto::Random;
 
 /// Name of the session cookie.
 pub(in crate::control) const SESSION_COOKIE: &str = "JSESSIONID";
-/// Maximum time without a request.
+/// Time without a request after which a session ends.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// Maximum life of a session.
+/// Time after which a session ends even if it is used.
 const LIFE: Duration = Duration::from_secs(12 * 3600);
 /// Maximum number of sessions of one user. Beyond this number, the user's oldest session is ended.
 const PER_USER: usize = 50;

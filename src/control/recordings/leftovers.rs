@@ -17,7 +17,7 @@ use crate::mail::ToWorker;
 use crate::protocol::sinks;
 use crate::types::{Now, StreamKey, WorkerId};
 
-/// Pause between two searches for DVR folders that viewers can no longer go back to.
+/// Pause between two searches for DVR folders of ended streams that viewers can no longer go back to.
 const WINDOWS: Duration = Duration::from_secs(60);
 
 /// State of the searches for DVR folders that viewers can no longer go back to.

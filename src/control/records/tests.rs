@@ -13,7 +13,8 @@ fn ids<'a>(records: impl Iterator<Item = &'a Broadcast>) -> Vec<String> {
     records.map(|record| record.stream_id.clone()).collect()
 }
 
-/// Checks that the list has at each place the record that counting from the beginning finds there.
+/// Checks that the page at each position of the list begins with the record that counting from the beginning finds
+/// there.
 fn check(records: &Records, model: &BTreeSet<String>) -> Result<(), TestCaseError> {
     let all: Vec<String> = model.iter().cloned().collect();
     prop_assert_eq!(ids(records.of("live")), all.clone());

@@ -67,7 +67,7 @@ enum Fault {
     Refused,
     /// The disk is full.
     Full,
-    /// The home was removed while the server ran. Nothing is written until it is back.
+    /// The server's home directory was removed while the server ran. Nothing is written until the directory is back.
     Gone,
 }
 
@@ -324,7 +324,8 @@ impl Records {
         self.rebuild();
     }
 
-    /// Writes everything in memory to a new file. The only long turn of control; happens after a disk failure.
+    /// Writes everything in memory to a new file. This is the only turn of control that takes long, and happens only
+    /// after a disk failure.
     fn rebuild(&mut self) {
         let batch = self.writes.next_batch();
         let fault = self.writes.broken.as_ref().map(|broken| broken.fault).unwrap_or_default();
@@ -363,7 +364,7 @@ impl Writes {
         self.shared.node = Some(node);
     }
 
-    /// True if a record is stored.
+    /// True if a record is one that the store keeps.
     pub(in crate::control) const fn keeps(&self, record: &Broadcast) -> bool {
         !record.zombi || self.keeps_all()
     }
@@ -404,7 +405,7 @@ impl Writes {
         self.broken.is_some()
     }
 
-    /// True if the home was removed while the server ran.
+    /// True if the server's home directory was removed while the server ran.
     pub(in crate::control) fn is_gone(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Gone)
     }

@@ -1,7 +1,7 @@
 //! Access to the operations of the server (docs/rest.md), checked in this order:
 //!
-//! 1. The dashboard's address filter, for every path: 403 `Not allowed IP`. `/metrics` and `/openapi.json` have a separate address list,
-//!    and also accept a login.
+//! 1. The dashboard's address filter, for every path: 403 `Not allowed IP`. `/metrics` and `/openapi.json` have a
+//!    separate address list, and also accept a login.
 //! 2. A `ProxyAuthorization` token, if that method is on. The token decides, regardless of cookies.
 //! 3. The session that the cookie names. Writes with a cookie must come from our own pages (docs/robustness.md R-34).
 //! 4. Open operations need neither a token nor a session.
@@ -194,8 +194,8 @@ impl Records {
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
     }
 
-    /// True if an address passes the dashboard's filter: the operator's list, if set. Otherwise only this machine
-    /// passes until a user exists, and then the addresses of the setting's default.
+    /// True if an address passes the dashboard's filter. If the operator has set the list of addresses, this list
+    /// decides. If not, only this machine passes until a user exists, and then the default list decides.
     fn may_see_dashboard(&self, cx: &Context, client: IpAddr) -> bool {
         let server = &cx.config.server;
         if server.doors.dashboard_explicit || self.auxiliary.has_users() {

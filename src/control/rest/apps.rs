@@ -177,8 +177,8 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     Reply::Later
 }
 
-/// `POST /applications/{app}/reset`: marks streams that are not live as finished and sets their viewers to zero. Returns the number of all
-/// records.
+/// `POST /applications/{app}/reset`: marks streams that are not live as finished and sets their viewers to zero.
+/// Returns the number of all records.
 pub(super) fn reset(
     cx: &Context,
     records: &mut Records,

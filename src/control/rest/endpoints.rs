@@ -113,7 +113,8 @@ pub(super) fn remove(records: &mut Records, now: Now, call: &Call<'_>) -> Reply 
 }
 
 impl Context {
-    /// Checks the URL of an endpoint. Names are checked at each connection; literal addresses are checked here.
+    /// Checks the URL of an endpoint. A host name is resolved and checked at each connection; a literal address is
+    /// checked here.
     fn check_url(&self, key: &StreamKey, url: &str) -> Result<(), String> {
         let target = outbound::read_endpoint(url).map_err(|e| e.to_string())?;
         if self.config.is_loop(key, &target) {

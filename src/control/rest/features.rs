@@ -61,7 +61,8 @@ const fn codec_name(codec: Codec) -> Option<&'static str> {
     }
 }
 
-/// `GET /broadcasts/{id}/stream-info`: the published stream is the only rendition. The bit rate is that of video and audio together.
+/// `GET /broadcasts/{id}/stream-info`: the published stream is the only rendition. The bit rate is that of video and
+/// audio together.
 pub(super) fn stream_info(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
     let live = registry.find(&key).and_then(|stream| registry.get(&stream));
@@ -97,7 +98,8 @@ pub(super) fn stop_webrtc_viewer() -> Reply {
     refused("")
 }
 
-/// `GET /broadcasts/{id}/detections/{offset}/{size}` of the servers before 3.0: always empty, since pictures are not analysed.
+/// `GET /broadcasts/{id}/detections/{offset}/{size}` of the servers before 3.0: always empty, since pictures are not
+/// analysed.
 pub(super) fn no_detections(call: &Call<'_>) -> Reply {
     let [_, offset, size, _] = call.params;
     empty_page(offset, size)
@@ -167,7 +169,7 @@ pub(super) fn webrtc_send_stats() -> Reply {
 
 /// `GET /broadcasts/webrtc-receive-low-level-stats`.
 pub(super) fn webrtc_receive_stats() -> Reply {
-    // The reference returns these two kinds of figures as numbers with a decimal point.
+    // The reference returns jitter and lost fractions as numbers with a decimal point.
     let is_ratio = |name: &str| name.ends_with("itter") || name.ends_with("FractionLost");
     let zero = |name: &str| if is_ratio(name) { json!(0.0) } else { json!(0) };
     let members =

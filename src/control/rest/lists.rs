@@ -107,7 +107,7 @@ impl Control {
     }
 }
 
-/// Counts the application's live streams, of all nodes, that their records currently show as broadcasting.
+/// Counts the application's streams that are live at any node and that their records show as broadcasting.
 fn live_count(Lists { records, registry, cluster, .. }: &Lists<'_>, now: Now, call: &Call<'_>) -> usize {
     let of_app = registry.of_app(&call.app.name);
     // Copies are left out, because their origins count the same streams.

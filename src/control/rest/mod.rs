@@ -122,7 +122,8 @@ impl Control {
         }
     }
 
-    /// Handles a request to an application. If a user of the panel sent it, the requester's view is already set.
+    /// Handles a request to an application. If a user of the panel sent it, it is already known whether this user may
+    /// see credentials.
     fn dispatch_app(
         &mut self,
         now: Now,
@@ -232,8 +233,8 @@ impl Records {
     }
 }
 
-/// Returns the token of a request, bare or with `Bearer`. Rejects two header fields, since proxies disagree on which
-/// counts.
+/// Returns the token of a request, bare or with `Bearer`. Two such header fields are refused, since proxies differ in
+/// which of the two they use.
 fn token_of(request: &Request) -> Option<&str> {
     let mut given = request.headers.all("authorization");
     let (Some(value), None) = (given.next(), given.next()) else { return None };

@@ -1,8 +1,8 @@
 //! The route table: all operations, with their access rules. A path that is not listed does not exist, and a [`Route`]
 //! cannot be made without a policy. The OpenAPI document is made from the table ([`super::openapi`]).
 //!
-//! Each row has method, path, handler, tag and summary, then the body's and the answer's schema. `{name}` in a path is
-//! a parameter; literal paths precede those with parameters.
+//! Each row has a method, a path, a handler, the answer's schema, a tag and a summary. The body's schema follows if
+//! there is a body. `{name}` in a path is a parameter; literal paths precede those with parameters.
 
 mod apps;
 mod broadcasts;

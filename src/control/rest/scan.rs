@@ -70,8 +70,8 @@ struct Rank {
 }
 
 impl Order {
-    /// Returns the sort order. Names are compared ignoring case, and any direction but `desc` is ascending. `None`,
-    /// which means the store's order, unless both parameters are given.
+    /// Returns the sort order; `None`, the store's order, unless `sort_by` and `order_by` are both given. Names are
+    /// compared ignoring case, and any direction but `desc` is ascending.
     pub(super) fn from_call(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,
@@ -485,9 +485,9 @@ impl Scans {
         of_app < SCANS_MAX.saturating_sub(self.waiting.len())
     }
 
-    /// Returns the queue position of a new scan: behind the active scans, and before the first later scan that has more
-    /// scans of its own application ahead of it than the new scan's application has in the queue. Applications thus
-    /// take turns.
+    /// Returns the queue position of a new scan, so that applications take turns: the first scan of an application is
+    /// placed before the second scans of all others, the second before the third ones, and so on, but always behind the
+    /// active scans.
     fn place_of(&self, scan: &Scan) -> usize {
         let own = self.waiting.iter().filter(|one| one.app == scan.app).count();
         let mut ahead: BTreeMap<&str, usize> = BTreeMap::new();

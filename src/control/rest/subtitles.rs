@@ -26,14 +26,14 @@ const LANGUAGES: &str = "hls.subtitles";
 const OFFSET_S_MAX: f64 = 3600.0;
 /// Duration of a cue that names none, in seconds.
 const DURATION_S: f64 = 4.0;
-/// Maximum rate of cues of a stream, whose segments take no more at once, and of all streams of an application: time
-/// for each, and how many at once.
+/// Limits on the cues of a stream, and on those of all streams of an application: the time after which one more cue is
+/// allowed, and the number of cues allowed at once. A segment takes no more cues than a stream may get at once.
 const OF_STREAM: (Duration, u32) = (Duration::from_millis(100), 100);
 const OF_APP: (Duration, u32) = (Duration::from_millis(10), 1024);
-/// Number of rates above which those that are not in use are forgotten.
+/// Number of entries in [`Rates`] above which the entries of unused limits are removed.
 const RATES_MAX: usize = 1024;
 
-/// The rates at which cues have come lately. A rate is the time at which its whole burst is free again.
+/// The used parts of the limits on cues, each as the time at which the whole limit is available again.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Rates {
     streams: BTreeMap<StreamId, Instant>,
@@ -41,7 +41,7 @@ pub(in crate::control) struct Rates {
 }
 
 impl Rates {
-    /// Counts cues of a stream. Returns false, and counts none, if they are too many.
+    /// Counts cues of a stream toward its limits. Returns false, and counts none of them, if they would exceed a limit.
     fn takes(&mut self, now: Instant, (stream, app): (StreamId, &Arc<str>), count: u32) -> bool {
         if self.streams.len().saturating_add(self.apps.len()) > RATES_MAX {
             self.streams.retain(|_, free_at| *free_at > now);

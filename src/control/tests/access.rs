@@ -152,7 +152,7 @@ fn while_the_disk_fails_no_token_is_taken() {
     assert_eq!(rig.play_with("s", &[("token", &tokens[0])]), Ok(()));
     rig.run_for(ms(10));
     assert_eq!(rig.play_with("s", &[("token", &tokens[1])]), Err(no(Denial::Token)));
-    // The fresh file is written from memory, which no longer has the first token.
+    // The store's new file is written from memory, which no longer has the first token.
     rig.run_for(secs(2));
     assert_eq!(rig.play_with("s", &[("token", &tokens[0])]), Err(no(Denial::Token)));
     assert_eq!(rig.play_with("s", &[("token", &tokens[1])]), Ok(()));
@@ -440,7 +440,7 @@ fn of_two_that_are_asked_about_the_first_yes_gets_the_id() {
     let grant = rig.verdict(sessions[1]).unwrap().unwrap();
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(sessions[0]).unwrap().unwrap_err(), Refusal::InUse);
-    // The loser's token is not used up.
+    // The token of the request that lost is not used up.
     rig.end_stream(grant.stream);
     let request = rig.request_with("s", &[("token", &tokens[0])]);
     let session = request.session;
@@ -574,7 +574,7 @@ fn who_leaves_while_a_receiver_thinks_leaves_nothing() {
     rig.answer_hook(&asked[0], Ok(200));
     assert!(rig.verdict(session).is_none());
     assert_eq!((rig.control.stats().live, rig.control.stats().asks_waiting), (0, 0));
-    // The token is not used up.
+    // The publisher left before it was admitted, so its token is not used up.
     let request = rig.request_with("s", &[("token", &token)]);
     let session = request.session;
     rig.mail(ToControl::Publish(request));
@@ -727,7 +727,7 @@ fn the_subscriber_rows_of_the_api() {
     );
     let (_, unset) = rig.get(&format!("{at}/nobody/totp?type=play"));
     assert!(unset.contains("Secret is not set in AppSettings."), "{unset}");
-    // Subscribers that came and left.
+    // The connection events of a subscriber that came and left.
     rig.publish("s", 0);
     let viewer = rig.play_request("s", &[("subscriberId", "a@b.c")]);
     let session = viewer.session;
@@ -775,7 +775,7 @@ fn r_01_the_api_of_an_application_needs_its_token_and_its_address() {
         let (status, body) = ask(&mut rig, "127.0.0.1:1", bad);
         assert!(status == 403 && body.contains("Invalid App JWT Token"), "{bad:?} {status}");
     }
-    // Both filters apply.
+    // A valid token does not replace the address filter.
     let (status, body) = ask(&mut rig, "127.0.0.2:1", &[&token]);
     assert!(status == 403 && body.contains("Not allowed IP"), "{body}");
 }

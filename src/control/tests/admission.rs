@@ -391,7 +391,7 @@ fn a_stream_above_the_limits_of_its_application_is_ended() {
         ("maxFpsAccept", "20", "30"),
         ("maxBitrateAccept", "100000", "240000"),
     ] {
-        // The figures are 720 lines, 1000 bytes a picture.
+        // The reported pictures have 720 lines and 1000 bytes each.
         let seconds_of = |value: &str| {
             let mut rig = Rig::with(&[], &[(key, value)]);
             rig.create("s");

@@ -349,7 +349,7 @@ fn u_05_a_silent_resolver_is_a_failure_and_is_not_asked_again_before_it_answers(
 
 #[test]
 fn u_04_removed_at_any_moment_nothing_is_left() {
-    // Removed while resolving.
+    // The endpoint is removed while its host name is being resolved.
     let mut rig = Rig::new();
     rig.create("s");
     rig.publish("s", 0);
@@ -359,14 +359,14 @@ fn u_04_removed_at_any_moment_nothing_is_left() {
     rig.take();
     rig.resolve(ask.id, &["198.51.100.9:1935"]);
     assert!(rig.take().is_empty() && rig.control.stats().pushes == 0);
-    // Removed while connecting: stopped in the turn of the commit, and late news is ignored.
+    // The endpoint is removed while the push is connecting: the push is stopped at once, and its late news is ignored.
     let id = rig.add("rtmp://198.51.100.1/app/key");
     let (_, order) = rig.one_order();
     rig.remove(&id);
     assert_eq!(kinds(&rig.take()), ["0: stop push"]);
     rig.news(order.push, 1, PushState::Broadcasting);
     rig.news(order.push, 1, PushState::Failed("x".into()));
-    // Removed while waiting for the next attempt.
+    // The endpoint is removed while the push waits for its next attempt.
     let id = rig.add("rtmp://198.51.100.1/app/key");
     let (_, order) = rig.one_order();
     rig.news(order.push, 1, PushState::Failed("x".into()));

@@ -39,7 +39,7 @@ fn a_stream_has_one_sink_of_a_kind_wherever_its_publisher_is() {
     assert!(rig.sinks().is_empty(), "nobody has asked");
     rig.sink(stream, SinkNews::Wanted);
     assert_eq!(rig.sinks(), [1]);
-    // A sink that started with its stream is known.
+    // For a sink that began together with its stream, no second one is ordered.
     let (_, other) = rig.publish("other", 0);
     rig.take();
     rig.sink(other, SinkNews::Begun(WorkerId(0)));

@@ -224,7 +224,7 @@ fn a_webm_recording_follows_the_tracks_of_its_stream() {
     rig.report_codecs(&VP9_OPUS, (0, stream), 2, 0, 0);
     let second = rig.recording();
     assert_eq!(second.kind, "webm");
-    // An unknown recording changes nothing.
+    // A report without codecs changes nothing.
     rig.report_codecs(&[], (0, stream), 3, 0, 0);
     assert!(rig.is_quiet());
     // A recording that fails is tried again in the same format.

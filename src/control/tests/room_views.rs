@@ -79,7 +79,7 @@ fn a_room_has_a_view_while_somebody_watches_and_its_viewers_are_the_rooms() {
     rig.run_for(secs(12));
     assert_eq!(rig.ends_of(view)[0], StreamEnd::Stopped);
     assert_eq!(rig.record("room")["status"], "broadcasting", "the room goes on");
-    // Another view, which ends with the room.
+    // A second view begins, and ends with the room.
     let orders = rig.want_room();
     let (session, view) = rig.view_begins(&orders[0]);
     rig.room_is_watched(orders[0].0, view, 2);

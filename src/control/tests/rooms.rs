@@ -378,7 +378,7 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
     let mut told = Rig::with(&[], &[("hls.subtitles", "en")]);
     let said = told.post(&format!("{BASE}/a/subtitles"), r#"{"text":"x"}"#).1;
     assert!(said.contains("Stream is not available"), "{said}");
-    // A WebVTT file says that it is one; other types are refused, and so are those that a form may have.
+    // WebVTT must be declared as such. The media types that a page's form can send, and all others, are refused.
     let mut typed = |media: &str| {
         let path = format!("{BASE}/a/subtitles");
         let mut request = request(Method::Post, &path, "WEBVTT\n\n00:00.000 --> 00:01.000\nx\n");

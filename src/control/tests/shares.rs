@@ -109,7 +109,7 @@ fn q_17_an_application_leaves_room_for_the_records_and_sources_of_others() {
     assert!(matches!(rig.ask(publisher), Err(Refusal::NotAllowed(_))));
     rig.begin_in("LiveApp", "unknown");
     assert_eq!(fill(&mut rig, "LiveApp"), 9);
-    // Running sources.
+    // The same for running sources.
     let mut rig = Rig::with(&[("limits.pulls", "16")], &[]);
     let start = |rig: &mut Rig, app: &str| {
         let source =

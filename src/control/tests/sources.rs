@@ -311,21 +311,21 @@ fn late_news_and_late_media_of_an_older_attempt_are_nothing() {
 #[test]
 fn stopped_at_any_moment_nothing_is_left() {
     let mut rig = Rig::new();
-    // Stopped while resolving.
+    // The source is stopped while its host name is being resolved.
     rig.source("a", "rtmp://source.example/app/key");
     let ask = rig.resolves.pop().unwrap();
     assert_eq!(rig.op("a", "stop"), stopped());
     let result = Ok(vec!["198.51.100.9:1935".parse().unwrap()]);
     rig.done(ask.id, Outcome::Resolved(result));
     assert!(rig.pulls().is_empty());
-    // Deleted while connecting.
+    // The source's record is deleted while the pull is connecting.
     rig.source("b", URL);
     let (worker, order) = rig.pull();
     let gone = rig.call(Method::Delete, &format!("{BROADCASTS}/b"), "");
     assert!(gone.1.contains("broadcast is deleted and stopped successfully"), "{}", gone.1);
     assert_eq!(kinds(&rig.take()), [format!("{}: stop pull", worker.0)]);
     assert_eq!(rig.delivers(worker, &order).unwrap_err(), Refusal::InUse);
-    // Deleted while delivering.
+    // The source's record is deleted while the pull delivers media.
     rig.source("c", URL);
     let (worker, order) = rig.pull();
     rig.delivers(worker, &order).unwrap();
@@ -333,7 +333,7 @@ fn stopped_at_any_moment_nothing_is_left() {
     let gone = rig.call(Method::Delete, &format!("{BROADCASTS}/c"), "");
     assert!(gone.1.contains("deleted and stopped"), "{}", gone.1);
     assert!(kinds(&rig.take()).contains(&"0: down Deleted".to_owned()));
-    // Stopped while waiting for the next attempt.
+    // The source is stopped while it waits for its next attempt.
     rig.source("d", URL);
     let (_, order) = rig.pull();
     rig.pull_news(order.pull, 1, PullState::Failed("x".into()));

@@ -85,7 +85,7 @@ fn b_04_a_failed_commit_fails_the_request_and_leaves_memory_alone() {
         assert!(status == 500 && body.contains(r#""success":false"#), "{body}");
     }
     assert_eq!(rig.get("/live/rest/v2/broadcasts/a").0, 404);
-    // Until the fresh file exists, every write fails at once, while reads continue.
+    // Until the store has a new file, every write fails at once, while reads continue.
     assert_eq!(rig.post(CREATE, "{}").0, 500);
     assert_eq!(rig.get("/live/rest/v2/broadcasts/old").0, 200);
     rig.run_for(ms(1100));
@@ -212,7 +212,7 @@ fn other_records_are_written_and_answered_as_broadcasts_are() {
             .collect()
     };
     assert_eq!((ids(&rig, ""), ids(&rig, "b")), (vec!["a".to_owned(), "c".to_owned()], vec!["c".to_owned()]));
-    // A failed commit changes nothing, and the fresh file has all records.
+    // A failed commit changes nothing, and the store's new file has all records.
     faults.fail(1, 0);
     let failed = write(&mut rig, vec![(key("a"), None)]);
     rig.run_for(secs(2));

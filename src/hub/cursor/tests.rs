@@ -111,7 +111,7 @@ fn units_that_the_format_leaves_out_are_passed_over() {
     line.push(33, true);
     line.push(66, false);
     line.push(99, true);
-    // A unit of which no byte was sent stays after the cursor.
+    // Skipping units without bytes does not skip a unit that has bytes but was not sent yet.
     cursor.skip_empty(&line.packager, line.ring.head());
     assert_eq!(cursor.next(), 1);
     assert_eq!(line.write(&mut cursor, 6), b"[33][9");

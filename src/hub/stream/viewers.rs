@@ -1,4 +1,4 @@
-//! Selections, mirrors, the demand and the memory of a stream, case by case.
+//! Tests of a stream: changes of selection, mirrors, demand and memory.
 
 use bytes::Bytes;
 use media::codec::dependency::Dependency;
@@ -168,7 +168,7 @@ fn a_change_before_which_nothing_is_to_be_sent_happens_with_the_first_write() {
     let mut scene = Scene::new(tracks(2, 0));
     scene.push(V0, 0, true);
     let (_, mut viewer) = scene.join(only(V0));
-    // The second viewer has not begun because no key frame has come.
+    // The second viewer has not begun, because its track has sent no key frame yet.
     let (_, mut waiting) = scene.join(only(v1()));
     assert_eq!([&mut viewer, &mut waiting].map(|who| scene.write(who)), ["<1@0>[0]", ""]);
     assert!(scene.select(&mut waiting, only(V0)));
@@ -422,7 +422,8 @@ fn a_mirror_takes_what_it_asked_for_and_begins_nobody_at_other_key_frames() {
     let (_, _viewer) = scene.join(only(v1()));
     assert_eq!(scene.stream.wanted_of_source(), TrackSet::of(v1()));
     assert!(scene.stream.takes_mirrored(request, v1()) && !scene.stream.takes_mirrored(request, V0));
-    // No more units of the first track arrive here.
+    // The demand is now `v1` only, so no more units of `V0` arrive here, and a new viewer of `V0` must wait for a key
+    // frame.
     let (_, mut other) = scene.join(only(V0));
     assert_eq!((scene.read(&mut other), scene.stream.key_needed(&other)), (String::new(), Some(V0)));
     assert_eq!(scene.stream.newest_key(V0), None);
@@ -544,7 +545,7 @@ fn a_ring_that_is_shrunk_keeps_what_somebody_is_being_sent_and_else_nothing_with
     scene.stream.unsubscribe(id, &viewer);
     scene.stream.shrink(usize::MAX);
     assert_eq!((scene.stream.ring.base(), scene.stream.retained_bytes()), (11, 0));
-    // With its key frame retained, a viewer could begin.
+    // The key frame of these units is retained, so a new viewer could begin, and the ring is not cleared.
     scene.push(V0, 1100, true);
     scene.push(V0, 1200, false);
     scene.stream.shrink(usize::MAX);
@@ -623,7 +624,7 @@ fn the_logs_of_a_format_of_packets_come_with_the_stream_and_with_each_unit() {
     assert!(scene.stream.logs(&plain).is_none());
 }
 
-/// A format that can carry no track.
+/// A format that packages every unit as nothing, so that its viewers are sent nothing.
 #[derive(Debug)]
 struct Nothing;
 

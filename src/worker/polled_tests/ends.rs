@@ -13,7 +13,7 @@ fn a_stream_that_ends_before_its_first_playlist_is_answered_with_its_last() {
     assert_eq!(body(&pair.answer(waiting).0), b"#EXTM3U end");
     let late = pair.get("/live/streams/cam.m3u8", [192, 0, 2, 2]);
     assert_eq!(body(&late.0), b"#EXTM3U end");
-    // No sink makes the other blob, so its request is not answered with it.
+    // No sink makes the low-latency playlist. Its request is not answered with the other playlist, but waits in vain.
     pair.pass(Duration::from_secs(2));
     assert!(pair.answer(low).1);
     assert_eq!(pair.workers[1].polled.waiting_requests(), 0);

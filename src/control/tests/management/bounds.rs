@@ -145,7 +145,7 @@ fn r_68_lists_of_users_and_of_live_streams_end_where_others_do() {
     }
     assert!(offset > 0 && seen.len() == 301 && seen.is_sorted(), "{}", seen.len());
     assert_eq!(rig.status_of(&admin, Method::Get, "/rest/v2/user-list?offset=x"), 404);
-    // As many live streams as fill a long list.
+    // Live streams, so many that a list of them exceeds its maximum length.
     let mut rig = Rig::with(&[("limits.publishers_per_address", "1000000")], &[]);
     rig.initial("admin@a");
     let admin = rig.login(&Client::default(), "admin@a", MD5).1;

@@ -19,13 +19,13 @@ fn the_last_hour_is_told_by_the_minute() {
         ..HostFigures::default()
     };
     for _ in 0..70 {
-        // Report the machine's figures as its watch does, but a little less often.
+        // Report the machine's figures regularly, as the server does, but less often.
         for _ in 0..3 {
             rig.control.handle_host(rig.now, host.clone(), Vec::new());
             rig.run_for(secs(20));
         }
     }
-    // The first session has expired.
+    // The administrator's session has expired meanwhile, so log in again.
     let (_, admin) = rig.login(&Client::default(), "admin@a", MD5);
     let read = |rig: &mut Rig, path: &str| -> serde_json::Value {
         serde_json::from_slice(&rig.ask_as(&admin, Method::Get, path, "").body).unwrap()
@@ -62,7 +62,7 @@ fn a_live_stream_has_its_last_hour_and_loses_it_with_its_end() {
     let read = |rig: &mut Rig| -> serde_json::Value { serde_json::from_str(&rig.get(path).1).unwrap() };
     assert_eq!(read(&mut rig)["bitrate"], serde_json::json!([]));
     let (session, stream) = rig.publish("s", 0);
-    // A megabyte per second.
+    // The publisher sends a megabyte per second.
     for second in 1..=200 {
         rig.run_for(secs(1));
         rig.report(0, stream, second * 1_000_000, 0, 3);

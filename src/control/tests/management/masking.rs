@@ -290,7 +290,7 @@ fn r_49_no_answer_in_any_form_shows_a_credential_to_who_may_not_see_it() {
 }
 
 impl Walk {
-    /// Checks the record as shown by the SDK's socket.
+    /// Checks the answers to questions that the SDK asks over its signalling socket.
     fn signalling(&mut self) {
         let session = self.rig.session(0);
         let (role, offset, size) = (String::new(), 0, 50);

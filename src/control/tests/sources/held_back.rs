@@ -83,8 +83,7 @@ fn b_34_sources_that_wait_for_room_and_are_deleted_stay_away() {
         rig.create("room");
         rig.post(&format!("{BROADCASTS}/room/subtrack?id=b"), "");
         assert_eq!(rig.call(method, &format!("{BROADCASTS}{path}"), text).0, 200, "{path}");
-        // A new record with the id of a deleted source is not started because the deleted one
-        // should have run.
+        // If a source that should run is deleted, a new record with the same id is not started in its place.
         rig.post(&format!("{BROADCASTS}/create"), &body("b", URL));
         assert_eq!(rig.op("a", "stop"), stopped());
         rig.run_for(secs(20));
