@@ -241,8 +241,7 @@ impl Clip {
         Ok(self)
     }
 
-    /// Divides the bytes that a padded picture has in addition into this number of NAL units of unlike sizes, as slices
-    /// are.
+    /// Divides the padding of each picture into this number of NAL units of different sizes, as if they were slices.
     #[must_use]
     pub fn sliced(mut self, slices: usize) -> Self {
         if let Some(padding) = &mut self.padding {
@@ -347,7 +346,7 @@ impl Source {
         Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, first: 0, excess: 0, left_out: [false; 2] }
     }
 
-    /// Numbers the units as those of a participant.
+    /// Numbers the units so that their stamps name this participant.
     #[must_use]
     pub fn of_participant(mut self, participant: usize) -> Self {
         self.first = Stamp::first_of(participant);
@@ -360,7 +359,7 @@ impl Source {
         self.pass_over();
     }
 
-    /// Skips the kinds of media that cannot be sent.
+    /// Leaves out video or audio if the argument for it is false.
     #[must_use]
     pub fn carrying(mut self, video: bool, audio: bool) -> Self {
         self.left_out = [!video, !audio];

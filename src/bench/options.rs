@@ -157,7 +157,7 @@ impl Options {
         }
     }
 
-    /// Parses the arguments after the role, and after `room`.
+    /// Parses the arguments after the role or after `room`.
     fn parse(
         role: Role,
         room: Option<RoomOptions>,

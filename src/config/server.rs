@@ -44,7 +44,7 @@ pub struct Limits {
     pub exempt_loopback: bool,
 }
 
-/// Rules for outgoing connections to addresses that others than the operator have named.
+/// Rules for outgoing connections to addresses that were named by anyone but the operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutboundRules {
     /// `outbound.deny`.
@@ -117,7 +117,7 @@ pub struct ServerSettings {
     pub trusted_proxies: CidrList,
     /// `server.cors_origins`; empty: none.
     pub cors_origins: Vec<String>,
-    /// Rules for outgoing connections to addresses that others than the operator have named.
+    /// Rules for outgoing connections to addresses that were named by anyone but the operator.
     pub outbound: OutboundRules,
     /// Addresses with access to the dashboard and to metrics.
     pub doors: Doors,

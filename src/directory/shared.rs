@@ -364,7 +364,7 @@ impl Shared {
     }
 
     /// Returns true if the pending news may contain changes that are later than the last commit. The commit must then
-    /// be answered before the news is passed on; otherwise it is answered after it. The next call returns false.
+    /// be answered before the news is passed on, otherwise afterwards. The next call returns false.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }

@@ -272,8 +272,7 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
     assert!(!b.claims.contains_key(&key));
 }
 
-/// If a change of another node follows directly after a change of this node, it must not be discarded as
-/// older.
+/// A change of another node that directly follows a change of this node must not be discarded as older.
 #[test]
 fn b_20_nodes_that_commit_at_the_same_time_end_with_what_the_directory_has() {
     let redis = Redis::start();

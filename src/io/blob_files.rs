@@ -86,8 +86,8 @@ impl BlobFiles {
             {
                 Err(error)
             }
-            // Some kernels, sandboxes or sockets do not support this. If the socket itself is at fault, this write
-            // will fail, too.
+            // Some kernels, sandboxes or sockets cannot send from a file, so the bytes are written instead. If the
+            // socket itself is at fault, this write will fail, too.
             Some(Err(_)) | None => stream.write(bytes),
         }
     }

@@ -252,7 +252,7 @@ impl Permit {
         Ok(())
     }
 
-    /// Returns the time of issue if the connection is one of those to close to make room.
+    /// Returns the permit's time of issue if the connection is one of those that must be closed to make room.
     pub(super) fn gives_way(&self, way: GiveWay) -> Option<u64> {
         let Standing::Unauthenticated(index) = self.standing else { return None };
         way.bucket.is_none_or(|bucket| bucket == index).then_some(self.since)

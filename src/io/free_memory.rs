@@ -39,8 +39,9 @@ impl FreeMemory {
         }
     }
 
-    /// True if a collection is due, which then counts as done. A turn before that time was made for other work.
-    /// The count of collections then starts again, so that the memory of that work is returned, too.
+    /// Returns true if a collection is due, and counts it as done. A turn before the due time means that the
+    /// thread has other work. The count of collections then starts again, so that the memory of that work is
+    /// returned, too.
     fn is_due(&mut self, now: Instant) -> bool {
         if self.rounds == 0 {
             self.due = now + PERIOD;

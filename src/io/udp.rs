@@ -212,7 +212,8 @@ mod tests {
         assert!(!b.readable || b.receive(&mut batch).is_err());
     }
 
-    /// A picture with its audio as the tail: one send, or, without segmentation offload, one for each.
+    /// Sends the packets of a picture and, as a shorter tail, its audio: in one call, or without segmentation
+    /// offload in one call for each packet.
     #[test]
     fn a_run_with_a_shorter_tail_arrives_without_offload_too() {
         let socket = || {

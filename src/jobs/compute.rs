@@ -28,7 +28,7 @@ impl fmt::Debug for Compute {
 }
 
 /// The result of a [`Compute`]. It is sent in messages, which must be cloneable, so clones share the result. Only
-/// the first one to take it gets it.
+/// the first clone from which the result is taken has it.
 #[derive(Clone)]
 pub struct Computed(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
 

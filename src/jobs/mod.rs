@@ -195,8 +195,8 @@ impl Work {
         }
     }
 
-    /// Returns the network peer on which the work depends: for a host name its zone, otherwise the host. Empty for
-    /// local work.
+    /// Returns the network peer on which the work depends: for a name to be resolved the zone of the name,
+    /// otherwise the host. Empty for local work.
     #[must_use]
     pub fn target(&self) -> String {
         let of_url = |url: &url::Url| {
@@ -399,7 +399,7 @@ impl Outcome {
     #[must_use]
     pub fn node(self) -> NodeOutcome {
         let reason = self.reason();
-        // Nothing was sent for certain only if no thread has taken the job (`Busy`).
+        // Only if no thread has taken the job (`Busy`), it is certain that nothing was sent.
         let is_sent = !matches!(self, Self::Busy);
         if let Self::Node(outcome) = self {
             outcome
@@ -503,8 +503,8 @@ pub struct Limits {
 
 impl Limits {
     /// True if another job may wait. `used` jobs wait already; `own` of them belong to the same application (0 for the
-    /// server itself). An application may use no more places than it leaves free. This does not apply if the queue is
-    /// no longer than the number of threads; the submitter then divides the places.
+    /// server itself). An application may have no more waiting jobs than the queue has free places. This rule does not
+    /// apply if the queue is no longer than the number of threads; the submitter then divides the places.
     #[must_use]
     pub const fn has_room(self, used: usize, own: usize) -> bool {
         let free = self.queue.saturating_sub(used);

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A target counts as slow if it keeps a thread for this long, until a later use of a thread is faster.
+/// A target that keeps a thread for this long counts as slow until a later turn of it is faster.
 const SLOW: Duration = Duration::from_secs(1);
 /// Maximum number of targets remembered, fast or slow; the oldest is forgotten first.
 const KNOWN_MAX: usize = 4096;
@@ -307,7 +307,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// Room under a limit on items that applications keep indefinitely, so that a place once given cannot be taken back.
+/// Room under a limit on items that applications keep for any length of time. A place once given cannot be taken back.
 ///
 /// Half of the limit is divided equally among the applications that hold any items: their guaranteed parts. The other
 /// half is first come, first served. At most an eighth of the limit is reserved for applications that hold nothing yet.

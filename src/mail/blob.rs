@@ -58,7 +58,8 @@ pub struct Blob {
     pub is_needed: bool,
     /// Blobs of the stream that this blob makes obsolete.
     pub obsolete: Obsolete,
-    /// Calendar that gives the dates inserted into the content for each reader; `None` for the wall clock.
+    /// Calendar for the dates that are inserted into the content for each reader; `None`: the dates are those
+    /// of the wall clock.
     pub calendar: Option<Calendar>,
     /// Time from which the blob is treated as missing; `None` if it never expires.
     pub fresh_until: Option<Instant>,

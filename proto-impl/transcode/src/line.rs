@@ -3,7 +3,7 @@
 use crate::CHANNELS;
 
 /// Maximum gap in ticks that is filled with silence (two seconds). If a gap is longer, the source has restarted, and
-/// the gap remains in the times.
+/// the gap is not filled.
 const FILLED_MAX: i64 = 2 * 48_000;
 
 /// Samples at 48 kHz that wait until they fill a frame, and the time of the first one. Times never decrease.

@@ -197,7 +197,7 @@ fn hash<R: Read>(
             Ok(true)
         }
         kind::HASH_METADATA => {
-            // The earliest expiry of its fields.
+            // The earliest expiry of the hash's fields.
             input.skip(8)?;
             for _ in 0..input.length()? {
                 input.skip_lengths(1)?;

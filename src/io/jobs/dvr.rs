@@ -49,7 +49,7 @@ struct Usage {
     swept: Option<Instant>,
 }
 
-/// A window that writes to its folder, and the stream of the window.
+/// The writer of a folder, and the stream to which the folder belongs.
 #[derive(Debug)]
 struct Writing {
     writer: Writer,
@@ -154,7 +154,7 @@ fn split(folder: &[String]) -> io::Result<(&str, &str)> {
     }
 }
 
-/// Returns the path of a folder if each of its names is that of a folder. No link is followed.
+/// Returns the path of a folder. Fails if one of its names is not that of a folder. No link is followed.
 fn path_of(root: &Path, folder: &[String]) -> io::Result<PathBuf> {
     let mut path = root.to_path_buf();
     for name in folder {
@@ -702,7 +702,7 @@ mod tests {
     fn a_stream_waits_for_the_one_before_it_to_finish_its_files() {
         let (root, ledger, first, second) = (home(), Ledger::default(), Arc::new(()), Arc::new(()));
         assert!(!resume(&root, &ledger, "a", &first).is_taken);
-        // Not named by a list yet.
+        // No list names the file yet. A stream that may not have the folder must not remove the file.
         put((&root, &ledger), "a", "1.ts", b"x").unwrap();
         assert!(resume(&root, &ledger, "a", &second).is_taken);
         assert_eq!(names(&root, "a"), ["1.ts"]);

@@ -131,7 +131,7 @@ impl Drop for MemoryFiles {
     }
 }
 
-/// Bytes in a file that are referenced.
+/// Bytes of a file, for as long as they are referenced.
 struct Kept {
     files: Arc<MemoryFiles>,
     /// Descriptor of the file, closed after the slot was cleared.
