@@ -285,7 +285,8 @@ enum Shape {
 fn shape(is_video: bool, body: &Bytes) -> Shape {
     let (Some(&first), packet) = (body.first(), body.get(1).copied()) else { return Shape::Nothing };
     if is_video {
-        // Frame type 1 is a key frame; enhanced RTMP keeps it in bits 4 to 6, and its packet type in 0 to 3.
+        // Frame type 1 is a key frame. Enhanced RTMP has the frame type in bits 4 to 6, and the packet type
+        // in bits 0 to 3.
         let key_frame = (first >> 4) & 7 == 1;
         return match (first & EX_VIDEO != 0, first & 0x0f, packet) {
             (true, 0, _) | (false, AVC, Some(0)) => Shape::Head,

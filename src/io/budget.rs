@@ -1,4 +1,5 @@
-//! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed: workers share counters.
+//! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed, because workers share
+//! atomic counters.
 //!
 //! A peer is unauthenticated until it has proved its permission (by a login, a valid token, or as an accepted
 //! publisher) or is sent a stream. A peer whose requests were merely answered is still unauthenticated. Each address is

@@ -2,8 +2,8 @@
 //! the store's thread and by the job service.
 //!
 //! If the process was held up (stopped, or suspended together with its machine), deadlines are delayed for a moment.
-//! Input that arrived in the meantime is still in the sockets of workers and jobs. They read it first and then report
-//! to control.
+//! Input that arrived in the meantime is still in the sockets of workers and jobs. The workers and jobs read this
+//! input first and then report to control.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};

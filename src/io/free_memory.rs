@@ -1,9 +1,9 @@
-//! Returns memory that a thread no longer uses to the system.
+//! Gives memory that a thread no longer uses back to the system.
 //!
 //! The allocator keeps the last empty page of each block size, up to 4 MiB each, for the thread that used it. It frees
-//! such a page only after the thread has collected several times ([`ROUNDS`]) or has allocated much. After a flood of
-//! peers, an idle thread would therefore keep these pages forever. So each thread that serves peers collects once a
-//! second while it works, and for some seconds afterwards.
+//! such a page only after the thread has made it collect several times ([`ROUNDS`]) or has allocated much. After a
+//! flood of peers, an idle thread would therefore keep these pages forever. So each thread that serves peers collects
+//! once a second while it works, and for some seconds afterwards.
 
 use std::time::{Duration, Instant};
 

@@ -50,8 +50,8 @@ pub(super) struct UdpSocket {
     pub(super) socket: mio::net::UdpSocket,
     peer: Option<SocketAddr>,
     state: UdpSocketState,
-    /// Maximum number of datagrams of one send call (UDP_SEGMENT). Only sending shows that a network device does not
-    /// support runs.
+    /// Maximum number of datagrams of one send call (UDP_SEGMENT). Lowered to 1 if runs are refused, because only
+    /// sending shows that a network device does not support them.
     segments: Cell<usize>,
     /// Number of consecutive runs that the kernel has refused.
     refusals: Cell<u32>,

@@ -80,7 +80,7 @@ pub enum DvrWork {
         /// The folder.
         folder: Vec<String>,
     },
-    /// Remove all folders whose names begin like this; a stream has one for each track.
+    /// Remove all folders whose names begin with `start`; a stream has one for each track.
     ClearAll {
         /// The application.
         app: String,

@@ -544,7 +544,8 @@ impl Class {
             Self::Password => (2, 64, MIB),
             Self::Admin => (1, 64, MIB),
             Self::FileRead => (4, 4096, MIB),
-            // If the disk hangs, memory fills up first, so bytes are limited more than jobs.
+            // If the disk hangs, memory fills up before the queue does, so the limit on bytes is the strict
+            // one.
             Self::FileWrite | Self::FileSync => (4, 1024, 64 * MIB),
             // Finishing a recording takes long on file systems that can only copy.
             Self::Recording => (2, 4096, MIB),

@@ -18,7 +18,7 @@ use std::io::{self, Read};
 
 use input::{Input, damaged};
 
-/// Supported versions of the format, of Redis and of programs that use its numbers.
+/// Supported versions of the format: those of Redis, and of other programs that use the same numbers.
 const VERSIONS: std::ops::RangeInclusive<u32> = 5..=13;
 /// Version of the format in Valkey 9, which has its own numbering.
 const VERSION_OF_VALKEY: u32 = 80;

@@ -392,7 +392,8 @@ mod tests {
             sent
         });
         assert_eq!(send(&agent, &request(&format!("http://{address}/"))), Ok(200));
-        // The sender could send only as much as the two kernels buffer.
+        // The response was not read to its end, so the sender could send only as much as the two kernels
+        // buffer.
         assert!(sender.join().unwrap() < 32 << 20);
         let head: &'static [u8] = Box::leak(
             [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &vec![b'x'; 100_000], b"\r\n\r\n"]

@@ -253,7 +253,8 @@ impl Generator {
                 }
             }
         }
-        // A client that ends sends its last messages over its connections first.
+        // A client that has ended sends its last messages over its present connections, so it does not
+        // reconnect.
         if reconnects && conn.gone.is_none() {
             self.reconnect(index);
         }

@@ -1,8 +1,8 @@
 //! Compression of header fields (RFC 7541).
 //!
 //! A [`Decoder`] and an [`Encoder`] each keep the dynamic table of one direction, of at most 4 096 bytes. The fields of
-//! a block are collected up to the limits of a [`FieldList`]. A block beyond the limits is still decoded, because later
-//! blocks depend on the table, but its other fields are dropped.
+//! a block are collected up to the limits of a [`FieldList`]. A block beyond the limits is still decoded to its end,
+//! because later blocks depend on the table, but its further fields are dropped.
 
 mod decoder;
 mod encoder;

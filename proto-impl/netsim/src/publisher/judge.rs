@@ -80,8 +80,9 @@ impl Publisher {
         Ok(())
     }
 
-    /// Checks the lip sync of each track with the first. The correct distance is the track's own offset if a receiver
-    /// preserves an offset of that size, otherwise the distance at arrival.
+    /// Checks the lip sync of each track with the first track. The correct distance between the two is the track's
+    /// own offset if receivers preserve an offset of that size. Otherwise it is the distance at arrival, which is
+    /// near zero.
     fn check_lips(&self, units: &[Unit]) -> Result<(), String> {
         for (track, own) in self.offsets.iter().copied().enumerate().skip(1) {
             let (right, slack) = if own.abs() <= OWN_DISTANCE_MAX { (own, 0) } else { (0, DELAYS_DIFFER) };
