@@ -226,7 +226,7 @@ impl Rtc {
         Self { peer: webrtc::Peer::new(clock.0, config, anchor, Seed::from_number(8)).unwrap(), address }
     }
 
-    /// Answers a peer's request; each section gets this direction.
+    /// Answers a peer's request with an SDP answer that accepts only video, in this direction.
     fn answer(&mut self, clock: &Clock, request: &[u8], direction: sdp::Direction) -> Vec<u8> {
         let text = std::str::from_utf8(request).unwrap();
         let (head, offer) = text.split_once("\r\n\r\n").unwrap();

@@ -264,7 +264,7 @@ impl Shared {
         while self.last < until {
             let entries = link.changes_behind(self.last)?;
             if entries.is_empty() {
-                // There are also no entries if the directory was emptied during the connection.
+                // Either no change follows, or the directory was emptied while it was connected.
                 let (epoch, seq) = link.state(&self.new_epoch())?;
                 return if epoch == self.epoch && seq == self.last { Ok(()) } else { self.read_anew(link) };
             }

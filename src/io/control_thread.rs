@@ -95,7 +95,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Id of the worker that does not exist; real workers number at most 1024.
+    /// Id that no real worker has, because there are at most 1024 workers.
     const WORKER: WorkerId = WorkerId(u16::MAX);
 
     fn begin(&mut self, reply: Sender<String>) -> SessionRef {

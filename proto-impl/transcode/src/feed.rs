@@ -18,11 +18,11 @@ const STRAYS_MAX: u32 = 8;
 const LOST_MIN: i64 = 480;
 /// Mean distance of samples from the times of their units, in ticks, above which samples are stretched.
 const DRIFT_MAX: i64 = 240;
-/// Mean distance in ticks below which stretching stops.
+/// Mean distance of samples from the times of their units, in ticks, below which stretching stops.
 const DRIFT_MIN: i64 = 48;
 /// Limit of stretching: at most one sample in this many, which is inaudible.
 const STRETCH: i64 = 200;
-/// Approximate number of units over which the mean distance is taken.
+/// Approximate number of units over which the mean of the distance is taken.
 const DRIFT_UNITS: i64 = 32;
 /// Number of consecutive damaged units after which the decoder is restarted.
 const DAMAGED_MAX: u32 = 8;

@@ -78,7 +78,7 @@ pub(crate) fn stretch(samples: &[f32], by: i64, out: &mut Vec<f32>) {
     let step = (frames - 1) as f64 / (wanted - 1) as f64;
     for n in 0..wanted {
         let at = n as f64 * step;
-        // `at` is below `frames`, which is a length.
+        // The cast keeps the whole part, because `at` is below the length `frames`.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let (whole, part) = (at as usize, at.fract() as f32);
         for channel in 0..CHANNELS {

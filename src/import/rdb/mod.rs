@@ -119,7 +119,7 @@ pub(super) fn values(
                     skip_module(class)
                 })?,
                 Writer::Valkey => {
-                    // The import's name, then ranges of slots.
+                    // The name of the import of slots, then ranges of slots.
                     input.skip_string()?;
                     each(&mut input, |range| range.skip_lengths(2))?;
                 }

@@ -660,7 +660,8 @@ mod tests {
         assert_eq!(there(), [true; 3], "it never fits");
         assert_eq!(put((&root, &ledger), "c", "1.ts", &[1; 2000]), Ok(8000));
         assert_eq!(there(), [true, false, true]);
-        // All expired folders are removed, although the last search was just now.
+        // To make room, all expired folders are removed, although the last regular search was less than a
+        // minute ago.
         ["a", "d"].iter().for_each(|stream| set_age(&root, stream, KEEP + Duration::from_secs(5)));
         assert_eq!(put((&root, &ledger), "c", "2.ts", &[1; 3000]), Ok(5000));
         assert_eq!(there(), [false; 3]);

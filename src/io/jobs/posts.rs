@@ -305,6 +305,7 @@ mod tests {
 
     #[test]
     fn a_signed_body_comes_with_its_time_and_its_signature() {
+        // The signature is the output of:
         // printf '1700000000.{}' | openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
         let secret = Secret::new("0123456789abcdef0123456789abcdef");
         let wanted = "sha256=417adf36b901772f658597a76d329694e335e65fc0849d7715c3ca33406309b5";

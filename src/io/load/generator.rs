@@ -432,7 +432,7 @@ impl Machine for Generator {
     }
 
     fn note_refused(&mut self, _why: Refused) {
-        // Not used: the load generator selects its servers itself.
+        // Not used, because the load generator accepts no connections.
     }
 
     fn wants_bytes(&mut self, id: ConnId) -> bool {

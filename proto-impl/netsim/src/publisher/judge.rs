@@ -21,7 +21,7 @@ impl Publisher {
         self.check_lips(units)
     }
 
-    /// Checks the properties without lip sync: order and speed.
+    /// Checks order and speed, but not lip sync.
     ///
     /// # Errors
     /// Returns the first violated property and its place.
