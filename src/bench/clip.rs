@@ -136,7 +136,7 @@ impl Clip {
                 TagKind::Video => true,
                 TagKind::Audio => false,
                 TagKind::Data => {
-                    // Metadata is kept once.
+                    // Only the first metadata of the file is kept.
                     if heads.iter().all(|(kind, _)| *kind != TagKind::Data) {
                         heads.push((tag.kind, flv::data::wrap(&flv::data::unwrap(&tag.body))));
                     }

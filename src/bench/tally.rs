@@ -14,7 +14,7 @@ pub struct TurnTally {
     pub switch: Histogram,
 }
 
-/// Figures of one thread; [`Tally::merge`] adds those of several.
+/// Figures of one thread; [`Tally::merge`] adds the figures of another thread.
 #[derive(Debug, Clone)]
 pub struct Tally {
     /// Bytes sent or received on the sockets.

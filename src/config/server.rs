@@ -216,8 +216,8 @@ impl ServerSettings {
         Some(self.values.text("http.acme_folder")).filter(|folder| !folder.is_empty()).map(PathBuf::from)
     }
 
-    /// Returns `vod.import_folders`: folders that may be imported, including those below; relative to the home unless
-    /// absolute.
+    /// Returns `vod.import_folders`: folders that may be imported, with all folders below them; relative to the home
+    /// unless absolute.
     pub fn import_folders(&self) -> impl Iterator<Item = PathBuf> {
         folders(&self.values)
     }

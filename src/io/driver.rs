@@ -45,8 +45,8 @@ use poller::Poller;
 pub(super) use streams::Moved;
 use streams::Socket;
 
-/// First token that belongs to no connection. Shared ports use the tokens from here on; the owner's sockets use those
-/// after them.
+/// First token that belongs to no connection. Shared ports use the tokens from here on, and the owner's sockets use
+/// the tokens after those of the ports.
 const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
 
 /// Limits on the work done in one turn or in one call.

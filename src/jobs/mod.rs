@@ -195,8 +195,8 @@ impl Work {
         }
     }
 
-    /// Returns the network peer on which the work depends: for a name to be resolved the zone of the name,
-    /// otherwise the host. Empty for local work.
+    /// Returns the network peer on which the work depends: the zone of the name if a name is to be resolved,
+    /// else the host. Empty for local work.
     #[must_use]
     pub fn target(&self) -> String {
         let of_url = |url: &url::Url| {

@@ -7,8 +7,9 @@
 //! - [`Threads`]: decides whether one more thread may be used. One application may use at most five of every eight
 //!   threads, and one target at most half of its application's threads. All slow targets together may use a quarter of
 //!   the threads. A new target of an application that has several slow targets is assumed to be slow, too.
-//! - [`Lines`]: the work that waits for a thread. The next item comes from the application with the fewest threads, within it from the
-//!   target with the fewest, and among those from the one that has waited longest.
+//! - [`Lines`]: the work that waits for a thread. The next item comes from the application with the fewest threads, and
+//!   within an application from the target with the fewest threads. If several have equally few, the one that has
+//!   waited longest is next.
 //! - [`Room`]: decides whether an application may hold one more item of a kind that it keeps, such as a record or a source.
 //!
 //! Work of the server itself and of its administrators has no application. Only the total number of threads limits such

@@ -94,8 +94,8 @@ impl HeldUp {
         self.woke = ended;
     }
 
-    /// True if deadlines are delayed in this turn, because there is more to read, or because this is the first poll
-    /// after the process was held up.
+    /// True if deadlines are delayed in this turn: because the time `settle` is not over, because there is more to
+    /// read, or because this is the first poll after the process was held up.
     fn defers(&mut self, more: bool) -> bool {
         if self.turns == 0 {
             return false;

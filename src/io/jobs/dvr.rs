@@ -511,7 +511,7 @@ mod tests {
         assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
         assert_eq!(put(at, "b", "2.ts", &[1; 1001]), Err(AppendError::Full), "nothing of it is written");
         assert_eq!(names(&root, "b"), ["1.ts"]);
-        // If a write fails for another reason, its bytes are no longer counted.
+        // If a write fails although the file would fit, its bytes are no longer counted.
         fs::create_dir(root.join("live").join(DVR).join("b").join("3.ts")).unwrap();
         assert!(put(at, "b", "3.ts", &[1; 900]).is_err());
         assert_eq!(put(at, "b", "2.ts", &[1; 1000]), Ok(10_000));

@@ -120,7 +120,7 @@ fn after_power_loss(mut image: Vec<u8>, unsynced: &[Step], random: &mut Random) 
     image
 }
 
-/// The contents at each step: the image that was synced, and the steps that were not synced yet.
+/// A disk at a step: its image as of the last sync, and the steps that were not synced yet.
 struct Powerless<'a> {
     synced: Vec<u8>,
     steps: &'a [Step],

@@ -16,8 +16,8 @@ use bytes::Bytes;
 pub use decoder::{Decoder, FieldList, Malformed};
 pub use encoder::Encoder;
 
-/// Maximum size of a dynamic table in bytes. Our decoder uses this size. The peer's decoder does too unless its
-/// settings say otherwise (RFC 9113 §6.5.2).
+/// Maximum size of a dynamic table in bytes. Our decoder uses this size, and so does the peer's decoder unless
+/// its settings state another one (RFC 9113 §6.5.2).
 pub const TABLE_BYTES: usize = 4096;
 
 /// A header field. Its name is in lower case.

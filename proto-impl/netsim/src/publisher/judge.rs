@@ -86,8 +86,8 @@ impl Publisher {
     fn check_lips(&self, units: &[Unit]) -> Result<(), String> {
         for (track, own) in self.offsets.iter().copied().enumerate().skip(1) {
             let (right, slack) = if own.abs() <= OWN_DISTANCE_MAX { (own, 0) } else { (0, DELAYS_DIFFER) };
-            // The first three seconds are not checked: a track whose timestamps begin before that of the
-            // publisher's first unit is held at zero for a while.
+            // The first three seconds are not checked. A track is held at zero for a while if its timestamps
+            // begin before the timestamp of the publisher's first unit.
             for window in 3..self.seconds {
                 let (from, to) = (window * 1000, window * 1000 + 1000);
                 if self.is_unsettled(from, to) {
