@@ -1,4 +1,4 @@
-//! The load generator's machines against the server's machines, without sockets.
+//! Runs the state machines of the load generator against those of the server, without sockets.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test that meets the unexpected stops")]
 

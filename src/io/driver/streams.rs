@@ -152,8 +152,8 @@ impl Driver {
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let _ = self.poller.poll.registry().deregister(socket.transport.stream_mut());
-        // A connection that was closed to make room has lost its permit. It must not linger, because lingering
-        // connections count, too.
+        // A connection that was closed to make room has lost its permit. Lingering connections count toward
+        // the limits, too, so it must not linger without a permit.
         let gave_way = socket.permit.is_none() && !socket.listener.is_empty();
         // The alert may be queued after bytes that a slow peer has not accepted. Closing now would reset the connection
         // if the peer's input is unread, so let it linger.
