@@ -17,7 +17,7 @@ const HOME: &str = "./millstream-home";
 /// Names of the commands.
 const COMMANDS: [&str; 9] =
     ["serve", "user", "check-config", "settings", "store", "import", "drain", "bench", "help"];
-/// Minimum similarity of two words for suggesting one of them.
+/// Minimum similarity of a known word to an unknown one for suggesting the known word.
 const SIMILARITY_MIN: f64 = 0.8;
 
 /// Template of the `--help` text, with placeholders for the lists of schemes and protocols.

@@ -170,7 +170,7 @@ pub enum Denial {
     HookSilent,
     /// An operator ended this viewer a short time ago.
     Ended,
-    /// A check is required that cannot be done here.
+    /// The subscriber was blocked before the request to play was decided.
     Unsupported,
 }
 

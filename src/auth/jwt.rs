@@ -58,7 +58,8 @@ pub enum JwtError {
     NotYet,
 }
 
-/// Header of a token. Serde refuses duplicate members. A token is refused if it has `crit` or any member below `crit`.
+/// Header of a token. Serde refuses duplicate members. A token is refused if its header has `crit` or any member
+/// declared after `crit` here.
 #[derive(Deserialize)]
 struct Header {
     alg: String,

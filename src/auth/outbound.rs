@@ -29,7 +29,7 @@ pub enum Denied {
     Configured,
 }
 
-/// The policy. Contains the ports of the listeners, so it is built once these are bound.
+/// The policy. It contains the ports of the listeners, so it is built after they are bound.
 #[derive(Debug, Clone, Default)]
 pub struct OutboundPolicy {
     /// `outbound.deny`.

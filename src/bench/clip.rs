@@ -136,7 +136,7 @@ impl Clip {
                 TagKind::Video => true,
                 TagKind::Audio => false,
                 TagKind::Data => {
-                    // Metadata is kept once.
+                    // Only the first metadata of the file is kept.
                     if heads.iter().all(|(kind, _)| *kind != TagKind::Data) {
                         heads.push((tag.kind, flv::data::wrap(&flv::data::unwrap(&tag.body))));
                     }
@@ -241,8 +241,7 @@ impl Clip {
         Ok(self)
     }
 
-    /// Divides the bytes that a padded picture has in addition into this number of NAL units of unlike sizes, as slices
-    /// are.
+    /// Divides the padding of each picture into this number of NAL units of different sizes, as if they were slices.
     #[must_use]
     pub fn sliced(mut self, slices: usize) -> Self {
         if let Some(padding) = &mut self.padding {
@@ -286,7 +285,8 @@ enum Shape {
 fn shape(is_video: bool, body: &Bytes) -> Shape {
     let (Some(&first), packet) = (body.first(), body.get(1).copied()) else { return Shape::Nothing };
     if is_video {
-        // Frame type 1 is a key frame; enhanced RTMP keeps it in bits 4 to 6, and its packet type in 0 to 3.
+        // Frame type 1 is a key frame. Enhanced RTMP has the frame type in bits 4 to 6, and the packet type
+        // in bits 0 to 3.
         let key_frame = (first >> 4) & 7 == 1;
         return match (first & EX_VIDEO != 0, first & 0x0f, packet) {
             (true, 0, _) | (false, AVC, Some(0)) => Shape::Head,
@@ -347,7 +347,7 @@ impl Source {
         Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, first: 0, excess: 0, left_out: [false; 2] }
     }
 
-    /// Numbers the units as those of a participant.
+    /// Numbers the units so that their stamps name this participant.
     #[must_use]
     pub fn of_participant(mut self, participant: usize) -> Self {
         self.first = Stamp::first_of(participant);
@@ -360,7 +360,7 @@ impl Source {
         self.pass_over();
     }
 
-    /// Skips the kinds of media that cannot be sent.
+    /// Leaves out video or audio if the argument for it is false.
     #[must_use]
     pub fn carrying(mut self, video: bool, audio: bool) -> Self {
         self.left_out = [!video, !audio];

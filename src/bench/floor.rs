@@ -83,7 +83,7 @@ pub struct Floor {
     pub cpu: Duration,
     /// Bytes sent.
     pub bytes: u64,
-    /// Delay at the start of each round of writes.
+    /// Times by which rounds of writes began too late.
     pub behind: Histogram,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Sub-buckets of each power of two, as a power of two.
+/// Number of buckets for each power of two, as its binary logarithm.
 const SUB_BITS: u32 = 5;
 const SUB: usize = 1 << SUB_BITS;
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB;

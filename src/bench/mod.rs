@@ -131,7 +131,7 @@ pub trait PeerStream {
 
 /// A peer that uses datagrams.
 pub trait PeerDatagrams {
-    /// Takes the local address of a socket that is open and not connected to the server; `None` if the requested socket
+    /// Takes the local address of the requested UDP socket, which is open but not connected to the server; `None` if it
     /// could not be opened.
     fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>, tally: &mut Tally);
     /// Handles a datagram from the server, which may be decrypted in place.
@@ -149,6 +149,6 @@ pub trait PeerDatagrams {
 
 /// A peer that publishes.
 pub trait PeerMedia {
-    /// Stops after the next video frame, so that no audio is left waiting for another frame.
+    /// Stops after the next video frame, so that no audio is left waiting at the server for another frame.
     fn finish(&mut self);
 }

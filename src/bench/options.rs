@@ -72,7 +72,7 @@ impl Task {
     }
 }
 
-/// The run of a room, whose participants publish into it and play it.
+/// Options of a room, whose participants all publish into it and play it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoomOptions {
     /// Time for which each participant speaks, one after the other; `None` if nobody speaks.
@@ -157,7 +157,7 @@ impl Options {
         }
     }
 
-    /// Parses the arguments after the role, and after `room`.
+    /// Parses the arguments after the role or after `room`.
     fn parse(
         role: Role,
         room: Option<RoomOptions>,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Now, Score, Sequence, Stamp, Tally};
 
-/// Maximum time from the last picture of a participant to the beginning of its turn, if it is to count as having had a
-/// place already.
+/// If the last picture of a participant is at most this old when its turn begins, the participant counts as seen
+/// before the turn.
 const SEEN_BEFORE: Duration = Duration::from_secs(1);
 
 /// The turns of a room's participants, who speak one after the other.
@@ -59,7 +59,7 @@ pub(super) struct RoomView {
     places: BTreeMap<u8, (usize, Sequence)>,
     /// Time of the last picture of each participant.
     seen: BTreeMap<usize, Instant>,
-    /// Units that were lost or repeated in places while these showed an earlier participant.
+    /// Units that were lost or repeated in a place while it showed another participant than now.
     before: Sequence,
 }
 

@@ -56,7 +56,7 @@ fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Bits of a number below those of its source.
+/// Position of the participant's number (the source) in [`Stamp::sequence`], in bits.
 const SOURCE_SHIFT: u32 = 48;
 
 /// Number and time of a unit.

@@ -14,12 +14,12 @@ pub struct TurnTally {
     pub switch: Histogram,
 }
 
-/// Figures of one thread; [`Tally::merge`] adds those of several.
+/// Figures of one thread; [`Tally::merge`] adds the figures of another thread.
 #[derive(Debug, Clone)]
 pub struct Tally {
     /// Bytes sent or received on the sockets.
     pub bytes: u64,
-    /// Packets of media received, of protocols that have packets.
+    /// Packets of media received, for protocols that have packets.
     pub packets: u64,
     /// Number of video units.
     pub video: u64,
@@ -164,7 +164,7 @@ impl Sequence {
         Self { next: None, newest_nanos: 0, lost, repeated }
     }
 
-    /// Returns the count of missing numbers, given that the publisher made `made`.
+    /// Returns the count of missing numbers, given that the publisher made `made` units.
     #[must_use]
     pub fn missing(&self, made: u64) -> u64 {
         self.lost.saturating_add(self.next.map_or(made, |next| made.saturating_sub(next)))

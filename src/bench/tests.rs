@@ -1,4 +1,4 @@
-//! The load generator's machines against the server's machines, without sockets.
+//! Runs the state machines of the load generator against those of the server, without sockets.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test that meets the unexpected stops")]
 
@@ -226,7 +226,7 @@ impl Rtc {
         Self { peer: webrtc::Peer::new(clock.0, config, anchor, Seed::from_number(8)).unwrap(), address }
     }
 
-    /// Answers a peer's request; each section gets this direction.
+    /// Answers a peer's request with an SDP answer that accepts only video, in this direction.
     fn answer(&mut self, clock: &Clock, request: &[u8], direction: sdp::Direction) -> Vec<u8> {
         let text = std::str::from_utf8(request).unwrap();
         let (head, offer) = text.split_once("\r\n\r\n").unwrap();

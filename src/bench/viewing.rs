@@ -34,7 +34,7 @@ impl Viewing {
         self.room = Some(Box::new(RoomView::new(participant)));
     }
 
-    /// Counts a complete unit received in a place, with its stamp if found.
+    /// Counts a complete unit received in a place of the room, with its stamp if found.
     pub(super) fn unit(
         &mut self,
         now: Now,

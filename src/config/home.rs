@@ -155,8 +155,8 @@ impl Config {
                         .for_each(|notice| remarks.push(format!("application {name}: {notice}")));
                     apps.push(Arc::new(app));
                 }
-                // An application without a settings file has the same fault, so the command line or the environment
-                // causes it, and every application has it.
+                // If an application without a settings file has the same fault, the command line or the environment
+                // causes it, and every application is affected.
                 Err(error) if is_same_fault(&error, overlays.bare_app(options, &name).err().as_ref()) => {
                     return Err(error);
                 }

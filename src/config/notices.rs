@@ -5,8 +5,8 @@ use super::{AppSettings, Values};
 /// Flags of ffmpeg that have no effect because the server always behaves as if they were set: segments outside the
 /// window are removed, and files appear whole.
 const FLAGS_MET: [&str; 3] = [DELETES, "independent_segments", "temp_file"];
-/// Flag whose absence changes the behaviour of ffmpeg but not of this server. The other flags in [`FLAGS_MET`] may
-/// be absent without a warning.
+/// A flag whose absence causes a warning: without it, ffmpeg would keep old segments, whereas this server removes
+/// them in any case. The other flags in [`FLAGS_MET`] may be absent without a warning.
 const DELETES: &str = "delete_segments";
 /// Flags that the server honours.
 const FLAGS_FOLLOWED: [&str; 2] = ["program_date_time", "omit_endlist"];

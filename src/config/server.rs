@@ -44,7 +44,7 @@ pub struct Limits {
     pub exempt_loopback: bool,
 }
 
-/// Rules for outgoing connections to addresses that others than the operator have named.
+/// Rules for outgoing connections to addresses that were named by anyone but the operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutboundRules {
     /// `outbound.deny`.
@@ -117,7 +117,7 @@ pub struct ServerSettings {
     pub trusted_proxies: CidrList,
     /// `server.cors_origins`; empty: none.
     pub cors_origins: Vec<String>,
-    /// Rules for outgoing connections to addresses that others than the operator have named.
+    /// Rules for outgoing connections to addresses that were named by anyone but the operator.
     pub outbound: OutboundRules,
     /// Addresses with access to the dashboard and to metrics.
     pub doors: Doors,
@@ -216,8 +216,8 @@ impl ServerSettings {
         Some(self.values.text("http.acme_folder")).filter(|folder| !folder.is_empty()).map(PathBuf::from)
     }
 
-    /// Returns `vod.import_folders`: folders that may be imported, including those below; relative to the home unless
-    /// absolute.
+    /// Returns `vod.import_folders`: folders that may be imported, with all folders below them; relative to the home
+    /// unless absolute.
     pub fn import_folders(&self) -> impl Iterator<Item = PathBuf> {
         folders(&self.values)
     }

@@ -11,7 +11,7 @@ const LETTERS_OF_AN_EDIT: usize = 5;
 /// An unknown variable may differ from a known one by one letter for every three of its letters. More differences
 /// are allowed than in a file, because a mistyped switch must not be ignored as a variable of another program.
 const LETTERS_OF_A_MISTAKE: usize = 3;
-/// Minimum similarity of two keys for suggesting one of them.
+/// Minimum similarity of a known key to an unknown one for suggesting the known key.
 const SIMILARITY_MIN: f64 = 0.75;
 
 /// Makes the message for an unknown key of the command line. `given` has the prefix `app.` for keys of applications.

@@ -264,7 +264,7 @@ impl Shared {
         while self.last < until {
             let entries = link.changes_behind(self.last)?;
             if entries.is_empty() {
-                // There are also no entries if the directory was emptied during the connection.
+                // Either no change follows, or the directory was emptied while it was connected.
                 let (epoch, seq) = link.state(&self.new_epoch())?;
                 return if epoch == self.epoch && seq == self.last { Ok(()) } else { self.read_anew(link) };
             }
@@ -363,8 +363,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns true if the pending news may contain changes that are later than the last commit. The commit must then
-    /// be answered before the news is passed on; otherwise it is answered after it. The next call returns false.
+    /// Returns true if the pending news may contain changes that are later than the last commit. In that case the
+    /// commit must be answered before the news is passed on, in the other case after it. The next call returns false.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }

@@ -259,7 +259,7 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
         let Holder { token: now, incarnation, node } = &node.claims[&key];
         assert!(*now > token && (node, *incarnation) == (&to.0, to.1));
     }
-    // The claim of the new holder behaves as usual.
+    // The claim belongs to the new holder, so the former holder can neither hand it over nor release it.
     assert!(matches!(a.claim("s"), ClaimAnswer::Taken(_)));
     a.ask(give(token, (&to.0, to.1)));
     a.ask(Request::Release { key: key.clone(), token });
@@ -272,8 +272,7 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
     assert!(!b.claims.contains_key(&key));
 }
 
-/// If a change of another node follows directly after a change of this node, it must not be discarded as
-/// older.
+/// A change of another node that directly follows a change of this node must not be discarded as older.
 #[test]
 fn b_20_nodes_that_commit_at_the_same_time_end_with_what_the_directory_has() {
     let redis = Redis::start();

@@ -86,7 +86,7 @@ impl Disk for SystemDisk {
 }
 
 /// Replaces a whole file. After a power cut, either the old or the new file is in place. Once this function has
-/// returned, it is the new one.
+/// succeeded, the new file is in place.
 ///
 /// # Errors
 /// The system's error. The old file is then still in place, unless only the last sync failed.

@@ -385,9 +385,9 @@ impl Disk for FaultyDisk {
     }
 }
 
-/// Makes a change while the operations in `failing` fail. Returns the outcome that is reported (`None` if it is
-/// left open), and true if the change is found afterwards. With `finishes`, the server continues and finishes the
-/// change; otherwise the power is cut.
+/// Makes a change while the operations in `failing` fail. Returns the outcome that is reported (`None` if the
+/// report leaves it uncertain), and true if the change is found afterwards. With `finishes`, the server continues
+/// and finishes the change; otherwise the power is cut.
 fn told_and_found(failing: Range<usize>, finishes: bool, random: &mut Random) -> (Option<bool>, bool) {
     let files = ["/h/conf/fullchain.pem", "/h/other/chain.pem", "/h/conf/privkey.pem"].map(PathBuf::from);
     let content = |version: usize, file: usize| format!("{version} of {file} ").repeat(50).into_bytes();

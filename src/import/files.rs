@@ -52,7 +52,7 @@ pub(super) struct Folder<'a> {
     pub(super) dry_run: bool,
     /// Name in the report.
     pub(super) place: &'a str,
-    /// Decides by its path below this folder whether a file or folder is skipped.
+    /// Returns true if the file or folder with this path below `from` is skipped.
     pub(super) is_skipped: &'a dyn Fn(&[String]) -> bool,
 }
 

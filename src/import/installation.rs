@@ -121,7 +121,7 @@ impl Installation {
     }
 }
 
-/// True if the file of an application with this path belongs to a page.
+/// True if the file at this path in an application's folder belongs to a page.
 pub(super) fn is_page(names: &[String]) -> bool {
     let first = names.first().map_or("", String::as_str);
     !NOT_PAGES.iter().any(|folder| folder.eq_ignore_ascii_case(first))

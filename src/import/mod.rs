@@ -144,7 +144,8 @@ impl Import<'_> {
         if self.options.is_home() && self.order.dry_run {
             known = (self.tools.read)(&Config::read(self.options).map_err(words)?)?.into_iter().collect();
         } else if self.options.is_home() {
-            // If a server is running in the home, nothing in the home is changed.
+            // Opening the store fails if a server is running in the home. Nothing in the home has been
+            // changed then.
             store = Some(self.open_store()?);
         }
         self.bring_settings(&old).map_err(words)?;

@@ -1,8 +1,8 @@
 //! Large blobs are kept as files in memory, so that the kernel need not copy a segment for each of its many
 //! viewers.
 //!
-//! Writing such a file costs as much as sending the blob to one viewer. Over TLS, the file is read as any other
-//! memory is.
+//! Writing such a file costs as much as sending the blob to one viewer. Over TLS, the bytes of the file are
+//! read like any other memory.
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::AsFd;
@@ -86,8 +86,8 @@ impl BlobFiles {
             {
                 Err(error)
             }
-            // Some kernels, sandboxes or sockets do not support this. If the socket itself is at fault, this write
-            // will fail, too.
+            // Some kernels, sandboxes or sockets cannot send from a file, so the bytes are written instead. If the
+            // socket itself is at fault, this write will fail, too.
             Some(Err(_)) | None => stream.write(bytes),
         }
     }

@@ -1,4 +1,5 @@
-//! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed: workers share counters.
+//! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed, because workers share
+//! atomic counters.
 //!
 //! A peer is unauthenticated until it has proved its permission (by a login, a valid token, or as an accepted
 //! publisher) or is sent a stream. A peer whose requests were merely answered is still unauthenticated. Each address is
@@ -252,7 +253,7 @@ impl Permit {
         Ok(())
     }
 
-    /// Returns the time of issue if the connection is one of those to close to make room.
+    /// Returns the permit's time of issue if the connection is one of those that must be closed to make room.
     pub(super) fn gives_way(&self, way: GiveWay) -> Option<u64> {
         let Standing::Unauthenticated(index) = self.standing else { return None };
         way.bucket.is_none_or(|bucket| bucket == index).then_some(self.since)

@@ -2,8 +2,8 @@
 //! the store's thread and by the job service.
 //!
 //! If the process was held up (stopped, or suspended together with its machine), deadlines are delayed for a moment.
-//! Input that arrived in the meantime is still in the sockets of workers and jobs. They read it first and then report
-//! to control.
+//! Input that arrived in the meantime is still in the sockets of workers and jobs. The workers and jobs read this
+//! input first and then report to control.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -95,7 +95,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// Id of the worker that does not exist; real workers number at most 1024.
+    /// Id that no real worker has, because there are at most 1024 workers.
     const WORKER: WorkerId = WorkerId(u16::MAX);
 
     fn begin(&mut self, reply: Sender<String>) -> SessionRef {

@@ -45,8 +45,8 @@ use poller::Poller;
 pub(super) use streams::Moved;
 use streams::Socket;
 
-/// First token that belongs to no connection. Shared ports use the tokens from here on; the owner's sockets use those
-/// after them.
+/// First token that belongs to no connection. Shared ports use the tokens from here on, and the owner's sockets use
+/// the tokens after those of the ports.
 const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
 
 /// Limits on the work done in one turn or in one call.
@@ -58,8 +58,8 @@ pub(super) struct Bounds {
     pub(super) read_turn: usize,
     /// Maximum bytes written in one turn before sockets are read again.
     pub(super) write_turn: usize,
-    /// Maximum bytes written in one turn for sessions that are catching up, in addition to those for all other
-    /// sessions. Such writes delay new output of sessions that keep up by at most this many bytes.
+    /// Maximum bytes written in one turn for sessions that are catching up, in addition to `write_turn`. Such
+    /// writes delay new output of sessions that keep up by at most this many bytes.
     pub(super) catch_up_turn: usize,
     /// Maximum receive calls on one UDP socket in one turn.
     pub(super) receives_turn: usize,
@@ -316,7 +316,7 @@ impl Driver {
         self.socket(id)?.permit.as_mut()
     }
 
-    /// Closes unauthenticated connections to make room, those that `way` selects. Returns the number of connections
+    /// Closes the unauthenticated connections that `way` selects, to make room. Returns the number of connections
     /// closed.
     pub(super) fn give_way<M: Machine>(&mut self, now: Now, machine: &mut M, way: GiveWay) -> usize {
         let sockets = self.sockets.iter().enumerate().filter_map(|(slot, socket)| {

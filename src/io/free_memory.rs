@@ -1,9 +1,9 @@
-//! Returns memory that a thread no longer uses to the system.
+//! Gives memory that a thread no longer uses back to the system.
 //!
 //! The allocator keeps the last empty page of each block size, up to 4 MiB each, for the thread that used it. It frees
-//! such a page only after the thread has collected several times ([`ROUNDS`]) or has allocated much. After a flood of
-//! peers, an idle thread would therefore keep these pages forever. So each thread that serves peers collects once a
-//! second while it works, and for some seconds afterwards.
+//! such a page only after the thread has made it collect several times ([`ROUNDS`]) or has allocated much. After a
+//! flood of peers, an idle thread would therefore keep these pages forever. So each thread that serves peers collects
+//! once a second while it works, and for some seconds afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,9 @@ impl FreeMemory {
         }
     }
 
-    /// True if a collection is due, which then counts as done. A turn before that time was made for other work.
-    /// The count of collections then starts again, so that the memory of that work is returned, too.
+    /// Returns true if a collection is due, and counts it as done. A turn before the due time means that the
+    /// thread has other work. The count of collections then starts again, so that the memory of that work is
+    /// returned, too.
     fn is_due(&mut self, now: Instant) -> bool {
         if self.rounds == 0 {
             self.due = now + PERIOD;

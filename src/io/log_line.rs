@@ -11,7 +11,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::types::Civil;
 
-/// Formats events as lines in this format.
+/// Formats events as lines in the format that the module describes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line;
 

@@ -510,8 +510,8 @@ fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limi
 }
 
 /// Returns the number of connections that this many descriptors allow. Files, pushes, pulls, jobs and the store need
-/// some of the descriptors. If there are very few descriptors, half of them are for connections, as far as the
-/// descriptors in use allow.
+/// some of the descriptors. If there are very few descriptors, half of them are for connections, or fewer if too
+/// many are in use already.
 const fn connections_within(files: usize, in_use: usize) -> usize {
     let left = files.saturating_sub(FILES_KEPT + files / FILES_KEPT_SHARE);
     let wanted = if left > files / 2 { left } else { files / 2 };

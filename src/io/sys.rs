@@ -54,8 +54,8 @@ pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Frees the empty pages that the allocator keeps for the calling thread, and returns memory to the system that has
-/// been free for a second. The allocator does this by itself only when memory is allocated, so idle threads would keep
+/// Frees the empty pages that the allocator keeps for the calling thread, and returns memory that has been free for a
+/// second to the system. The allocator does this by itself only when memory is allocated, so idle threads would keep
 /// hundreds of megabytes after a flood. All threads share memory outside of pages, so any thread can return it.
 pub(crate) fn return_memory() {
     // SAFETY: the call takes no pointers, and may be made by any thread at any time.

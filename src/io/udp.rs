@@ -50,8 +50,8 @@ pub(super) struct UdpSocket {
     pub(super) socket: mio::net::UdpSocket,
     peer: Option<SocketAddr>,
     state: UdpSocketState,
-    /// Maximum number of datagrams of one send call (UDP_SEGMENT). Only sending shows that a network device does not
-    /// support runs.
+    /// Maximum number of datagrams of one send call (UDP_SEGMENT). Lowered to 1 if runs are refused, because only
+    /// sending shows that a network device does not support them.
     segments: Cell<usize>,
     /// Number of consecutive runs that the kernel has refused.
     refusals: Cell<u32>,
@@ -212,7 +212,8 @@ mod tests {
         assert!(!b.readable || b.receive(&mut batch).is_err());
     }
 
-    /// A picture with its audio as the tail: one send, or, without segmentation offload, one for each.
+    /// Sends the packets of a picture and, as a shorter tail, its audio: in one call, or without segmentation
+    /// offload in one call for each packet.
     #[test]
     fn a_run_with_a_shorter_tail_arrives_without_offload_too() {
         let socket = || {

@@ -27,8 +27,8 @@ impl fmt::Debug for Compute {
     }
 }
 
-/// The result of a [`Compute`]. It is sent in messages, which must be cloneable, so clones share the result. Only
-/// the first one to take it gets it.
+/// The result of a [`Compute`]. It is sent in messages, which must be cloneable, so clones share the result. The
+/// result can be taken once, from any clone.
 #[derive(Clone)]
 pub struct Computed(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
 

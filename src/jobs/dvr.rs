@@ -11,8 +11,8 @@ pub const DVR: &str = ".dvr";
 /// Suffix of the names of lists. A list is in the folder of the segments that it names.
 pub const LIST: &str = ".list";
 
-/// Tells whether a stream still writes to its folder. It does until it drops the value that is observed here, in
-/// whatever way it ends.
+/// Tells whether a stream still writes to its folder. The stream holds an `Arc` while it writes and drops it
+/// when it ends, in whatever way; this value observes that.
 #[derive(Debug, Clone, Default)]
 pub struct Writer(Weak<()>);
 
@@ -51,7 +51,7 @@ pub enum DvrWork {
         keep: Duration,
         /// The stream. A stream has a folder for each of its playlists.
         stream: String,
-        /// The window that writes to the folder, which is kept as long as the window exists.
+        /// The writer of the folder. The folder is kept as long as the writer exists.
         writer: Writer,
     },
     /// Write a file in one step.
@@ -80,7 +80,7 @@ pub enum DvrWork {
         /// The folder.
         folder: Vec<String>,
     },
-    /// Remove all folders whose names begin like this; a stream has one for each track.
+    /// Remove all folders whose names begin with `start`; a stream has one for each track.
     ClearAll {
         /// The application.
         app: String,

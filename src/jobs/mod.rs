@@ -195,8 +195,8 @@ impl Work {
         }
     }
 
-    /// Returns the network peer on which the work depends: for a host name its zone, otherwise the host. Empty for
-    /// local work.
+    /// Returns the network peer on which the work depends: the zone of the name if a name is to be resolved,
+    /// else the host. Empty for local work.
     #[must_use]
     pub fn target(&self) -> String {
         let of_url = |url: &url::Url| {
@@ -399,7 +399,7 @@ impl Outcome {
     #[must_use]
     pub fn node(self) -> NodeOutcome {
         let reason = self.reason();
-        // Nothing was sent for certain only if no thread has taken the job (`Busy`).
+        // Only if no thread has taken the job (`Busy`), it is certain that nothing was sent.
         let is_sent = !matches!(self, Self::Busy);
         if let Self::Node(outcome) = self {
             outcome
@@ -503,8 +503,8 @@ pub struct Limits {
 
 impl Limits {
     /// True if another job may wait. `used` jobs wait already; `own` of them belong to the same application (0 for the
-    /// server itself). An application may use no more places than it leaves free. This does not apply if the queue is
-    /// no longer than the number of threads; the submitter then divides the places.
+    /// server itself). An application may have no more waiting jobs than the queue has free places. This rule does not
+    /// apply if the queue is no longer than the number of threads; the submitter then divides the places.
     #[must_use]
     pub const fn has_room(self, used: usize, own: usize) -> bool {
         let free = self.queue.saturating_sub(used);
@@ -544,7 +544,8 @@ impl Class {
             Self::Password => (2, 64, MIB),
             Self::Admin => (1, 64, MIB),
             Self::FileRead => (4, 4096, MIB),
-            // If the disk hangs, memory fills up first, so bytes are limited more than jobs.
+            // If the disk hangs, memory fills up before the queue does, so the limit on bytes is the strict
+            // one.
             Self::FileWrite | Self::FileSync => (4, 1024, 64 * MIB),
             // Finishing a recording takes long on file systems that can only copy.
             Self::Recording => (2, 4096, MIB),

@@ -47,8 +47,8 @@ pub enum PasswordWork {
         /// Random salt, used only once.
         salt: [u8; 16],
     },
-    /// Compare the password with a stored text. If that is empty, the comparison takes the same time and never
-    /// succeeds.
+    /// Compare the password with a stored text. If the stored text is empty, the comparison takes the same
+    /// time and never succeeds.
     Verify {
         /// Password.
         digest: PasswordDigest,

@@ -7,8 +7,9 @@
 //! - [`Threads`]: decides whether one more thread may be used. One application may use at most five of every eight
 //!   threads, and one target at most half of its application's threads. All slow targets together may use a quarter of
 //!   the threads. A new target of an application that has several slow targets is assumed to be slow, too.
-//! - [`Lines`]: the work that waits for a thread. The next item comes from the application with the fewest threads, within it from the
-//!   target with the fewest, and among those from the one that has waited longest.
+//! - [`Lines`]: the work that waits for a thread. The next item comes from the application with the fewest threads, and
+//!   within an application from the target with the fewest threads. If several have equally few, the one that has
+//!   waited longest is next.
 //! - [`Room`]: decides whether an application may hold one more item of a kind that it keeps, such as a record or a source.
 //!
 //! Work of the server itself and of its administrators has no application. Only the total number of threads limits such
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A target counts as slow if it keeps a thread for this long, until a later use of a thread is faster.
+/// A target that keeps a thread for this long counts as slow until a later turn of it is faster.
 const SLOW: Duration = Duration::from_secs(1);
 /// Maximum number of targets remembered, fast or slow; the oldest is forgotten first.
 const KNOWN_MAX: usize = 4096;
@@ -307,7 +308,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// Room under a limit on items that applications keep indefinitely, so that a place once given cannot be taken back.
+/// Room under a limit on items that applications keep for any length of time. A place once given cannot be taken back.
 ///
 /// Half of the limit is divided equally among the applications that hold any items: their guaranteed parts. The other
 /// half is first come, first served. At most an eighth of the limit is reserved for applications that hold nothing yet.

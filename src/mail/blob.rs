@@ -53,12 +53,13 @@ pub struct Blob {
     pub viewers: Option<&'static str>,
     /// The progress of a growing blob.
     pub progress: Progress,
-    /// True if other blobs of the stream cannot be used without this one, as segments cannot without their init
-    /// segment. Needed blobs are dropped last.
+    /// True if other blobs of the stream cannot be used without this one; for example, segments cannot be used
+    /// without their init segment. Needed blobs are dropped last.
     pub is_needed: bool,
     /// Blobs of the stream that this blob makes obsolete.
     pub obsolete: Obsolete,
-    /// Calendar that gives the dates inserted into the content for each reader; `None` for the wall clock.
+    /// Calendar for the dates that are inserted into the content for each reader; `None`: the dates are those
+    /// of the wall clock.
     pub calendar: Option<Calendar>,
     /// Time from which the blob is treated as missing; `None` if it never expires.
     pub fresh_until: Option<Instant>,

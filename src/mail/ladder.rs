@@ -35,7 +35,8 @@ pub struct Laddered {
 pub struct Rung {
     /// The kind of sink that makes the rendition.
     pub sink: &'static str,
-    /// Number that orders renditions by their beginning. The rendition that began first leads.
+    /// Number that orders renditions by their beginning. The stream of the rendition that began first
+    /// publishes the playlists of the whole ladder.
     pub began: u64,
     /// Name of the rendition's playlist, in the folder of the main track. `None` until it is known.
     pub playlist: Option<String>,

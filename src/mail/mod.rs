@@ -62,7 +62,7 @@ use crate::types::{
     SubscriptionId, WorkerId,
 };
 
-/// The process that sessions are part of.
+/// Facts about the server's process that its sessions use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
     /// Bound addresses by name of listener or port; a port that each worker has appears several times.

@@ -166,7 +166,7 @@ pub struct Counters {
     pub units_dropped: u64,
     /// Units skipped for slow viewers and pushes.
     pub units_skipped: u64,
-    /// Units skipped for a mirror with a full lane.
+    /// Units not sent to another worker, because the lane to it was full.
     pub units_unmirrored: u64,
     /// Jumps of subscribers to a newer key frame.
     pub jumps: u64,

@@ -30,7 +30,7 @@ impl Calendar {
         Self(reading)
     }
 
-    /// Returns the date of an instant before or after the reading, in Unix milliseconds.
+    /// Returns the wall-clock time of an instant before or after the clock reading, in Unix milliseconds.
     #[must_use]
     pub fn date_ms(&self, at: Instant) -> u64 {
         let ms = |from: Instant, to: Instant| {

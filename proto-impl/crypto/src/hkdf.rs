@@ -34,8 +34,8 @@ impl Hash {
         context.sign().as_ref().to_vec()
     }
 
-    /// Fills `out` with the expansion of HKDF (RFC 5869 §2.3). If `out` is longer than 255 digests, or the key is
-    /// longer than a digest of SHA-512, it zeroes `out` and returns false.
+    /// Fills `out` with the expansion of HKDF (RFC 5869 §2.3). Fills it with zeros and returns false if `out` is
+    /// longer than 255 digests, or the key is longer than a digest of SHA-512.
     #[must_use]
     pub fn expand(self, key: &[u8], info: &[&[u8]], out: &mut [u8]) -> bool {
         let algorithm = match self {

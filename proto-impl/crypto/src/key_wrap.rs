@@ -20,7 +20,8 @@ const PASSES: u64 = 6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotUnwrapped;
 
-/// Wraps `key` with a key encryption key of 16, 24 or 32 bytes. `key` must have at least 16 bytes and a multiple of 8.
+/// Wraps `key` with a key encryption key of 16, 24 or 32 bytes. Returns `None` unless the length of `key` is a
+/// multiple of 8 bytes, and at least 16 bytes.
 #[must_use]
 pub fn wrap_key(kek: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     if key.len() < 2 * CHECK_BYTES || !key.len().is_multiple_of(CHECK_BYTES) {

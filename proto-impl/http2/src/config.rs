@@ -17,8 +17,8 @@ pub struct Config {
     pub body_rate_min: u32,
     /// Maximum number of concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams: u32,
-    /// Maximum size of a decoded header list in bytes, plus 32 for each field (SETTINGS_MAX_HEADER_LIST_SIZE). A
-    /// request with a larger one is answered with 431.
+    /// Maximum size of a decoded header list in bytes, counting 32 more for each field
+    /// (SETTINGS_MAX_HEADER_LIST_SIZE). A request with a larger one is answered with 431.
     pub header_list_bytes: usize,
     /// Maximum number of fields in a header list. A request with more is answered with 431.
     pub fields: usize,
@@ -61,11 +61,14 @@ pub(crate) const CONTROL_BYTES_MAX: usize = 64 * 1024;
 /// Number of closed streams remembered, to tell a frame that was in flight during a reset from an invalid frame.
 pub(crate) const CLOSED_MAX: usize = 256;
 
-/// Budget of PING, SETTINGS, PRIORITY and unknown frames, empty DATA, and stream errors (CVE-2019-9512, -9515, -9518).
+/// Budget of PING, SETTINGS, PRIORITY and unknown frames, empty DATA, and stream errors (CVE-2019-9512, -9515, -9518):
+/// the number allowed in a burst, and the number added each second.
 pub(crate) const CONTROL: (u32, u32) = (1000, 100);
-/// Budget of requests that are cancelled, refused or malformed (CVE-2023-44487).
+/// Budget of requests that are cancelled, refused or malformed (CVE-2023-44487): burst, and number added each
+/// second.
 pub(crate) const RESETS: (u32, u32) = (200, 33);
-/// Budget of WINDOW_UPDATE frames (CVE-2019-9511); sent DATA adds to it, see [`BYTES_PER_UPDATE`].
+/// Budget of WINDOW_UPDATE frames (CVE-2019-9511): burst, and number added each second. Sent DATA adds to it,
+/// see [`BYTES_PER_UPDATE`].
 pub(crate) const UPDATES: (u32, u32) = (1000, 100);
 /// Number of body bytes sent for which one WINDOW_UPDATE is added to the budget.
 pub(crate) const BYTES_PER_UPDATE: usize = 1024;

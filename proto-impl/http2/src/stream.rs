@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::hpack::Field;
 
-/// Progress of the response, as far as the application has provided it.
+/// State of the response, as the application has provided it so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sending {
     /// The head was not sent yet.

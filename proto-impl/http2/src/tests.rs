@@ -20,7 +20,7 @@ pub(crate) const GET: [(&str, &str); 4] =
 pub(crate) const POST: [(&str, &str); 4] =
     [(":method", "POST"), (":scheme", "https"), (":path", "/"), (":authority", "h")];
 
-/// An arbitrary start time. Machines only use time differences.
+/// An arbitrary start time. Connections use only differences of times.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()

@@ -12,7 +12,8 @@ use crate::Scheduler;
 const BURST_PACKETS: f64 = 5.0;
 /// Maximum delay of a reordered packet.
 const REORDER_MAX: Duration = Duration::from_millis(20);
-/// Maximum queue of a bottleneck, as the time that it takes to send. Further packets are dropped.
+/// Maximum queue of a bottleneck, as the time needed to send the queued datagrams. Further datagrams are
+/// dropped.
 const QUEUE_MAX: Duration = Duration::from_millis(500);
 
 /// Counters of a link. `sent + duplicated` equals `delivered`, plus the datagrams in flight, plus all losses.
@@ -347,7 +348,7 @@ impl Link {
     fn draw_loss(&mut self) -> bool {
         if self.chance.burst_loss > 0.0 {
             let leave = 1.0 / BURST_PACKETS;
-            // With this probability, the share of time spent in the bad state is `burst_loss`.
+            // With this probability of entering the bad state, the share of time spent in it is `burst_loss`.
             let enter = leave * self.chance.burst_loss / (1.0 - self.chance.burst_loss).max(f64::EPSILON);
             self.chance.in_burst = if self.chance.in_burst {
                 !self.chance.random.chance(leave)

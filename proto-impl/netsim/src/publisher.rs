@@ -189,8 +189,8 @@ impl Publisher {
         Self { seed, bits, start, tracks, offsets, delays, jitter, faults, seconds: 130, ..Self::clean() }
     }
 
-    /// Returns the timestamp of a track at a true time, that is, by a clock without faults. Also returns whether it is
-    /// an outlier: the first timestamp after `previous` that an outlier fault affects.
+    /// Returns the timestamp that this publisher, with its faults, gives to a unit sampled at the true time `sampled`.
+    /// Also returns whether the timestamp is an outlier: the first one after `previous` that an outlier fault affects.
     #[must_use]
     pub fn stamp(&self, track: usize, sampled: i64, previous: i64) -> (u64, bool) {
         let ran = self.running(track, sampled);
@@ -232,7 +232,7 @@ impl Publisher {
         sampled - stood.sum::<i64>()
     }
 
-    /// True if a track has no unit at a true time.
+    /// True if a fault mutes the track at the true time `sampled`, so that the track has no unit then.
     #[must_use]
     pub fn is_mute(&self, track: usize, sampled: i64) -> bool {
         self.faults.iter().any(|fault| {

@@ -230,7 +230,8 @@ mod tests {
     use super::*;
     use crate::{Cut, ms, secs};
 
-    /// A state machine that sends a body and then closes. It also receives a body for as long as it accepts bytes.
+    /// A state machine that sends `give` and then closes. It receives bytes until it has `stop_at` of them, if
+    /// that is set.
     #[derive(Default)]
     struct Copier {
         give: Vec<u8>,

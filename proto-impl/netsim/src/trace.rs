@@ -23,7 +23,7 @@ impl Trace {
         Self { seed, hash: OFFSET, events: 0 }
     }
 
-    /// Records a delivery with its time, lane and content.
+    /// Records a delivery: its time, the number of its link (`lane`), and its content.
     pub fn record(&mut self, at: Duration, lane: u32, bytes: &[u8]) {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.fold(&at.as_nanos().to_be_bytes());

@@ -48,7 +48,7 @@ pub struct Counts {
     pub received: u64,
     /// Missing units between the first and the last received.
     pub lost: u64,
-    /// Units that came after a later one.
+    /// Units received after a unit with a higher number.
     pub reordered: u64,
     /// Units that were received more than once.
     pub duplicated: u64,

@@ -12,7 +12,7 @@ use crate::call::{Answer, Call};
 use crate::error::{Error, Refused};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, FrameReader, kind, read_name};
 
-/// Time within which the whole answer should arrive. A server closes a connection that is silent for longer than this.
+/// Time limit for the whole answer. It is shorter than the time after which a server closes a silent connection.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(9);
 
 /// Event of a call from the other node.

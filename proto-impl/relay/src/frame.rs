@@ -114,8 +114,8 @@ enum Next {
     Body { kind: u8, length: usize },
 }
 
-/// Reader of the hello and the frames after it. It holds at most one incomplete frame, and the bytes that were pushed
-/// after that.
+/// Reader of the hello and the frames after it. It buffers the bytes that were pushed and not returned yet. Once
+/// [`Self::poll`] returns `None`, that is at most one incomplete frame.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     buffer: BytesMut,

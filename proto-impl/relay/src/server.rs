@@ -18,7 +18,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const BODY_BYTES_MAX: u32 = 8 * 1024;
 /// Maximum number of nodes that a stream may have passed.
 const VIA_MAX: usize = 16;
-/// Maximum number of queued events. A client that causes more events in one call violates the protocol.
+/// Maximum number of queued events. A client whose input causes more events in one call of
+/// [`Server::handle_bytes`] violates the protocol.
 const EVENTS_MAX: usize = 1024;
 
 /// Event from a client.

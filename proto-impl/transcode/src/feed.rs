@@ -18,11 +18,11 @@ const STRAYS_MAX: u32 = 8;
 const LOST_MIN: i64 = 480;
 /// Mean distance of samples from the times of their units, in ticks, above which samples are stretched.
 const DRIFT_MAX: i64 = 240;
-/// Mean distance in ticks below which stretching stops.
+/// Mean distance of samples from the times of their units, in ticks, below which stretching stops.
 const DRIFT_MIN: i64 = 48;
 /// Limit of stretching: at most one sample in this many, which is inaudible.
 const STRETCH: i64 = 200;
-/// Approximate number of units over which the mean distance is taken.
+/// Approximate number of units over which the mean of the distance is taken.
 const DRIFT_UNITS: i64 = 32;
 /// Number of consecutive damaged units after which the decoder is restarted.
 const DAMAGED_MAX: u32 = 8;
@@ -71,7 +71,8 @@ impl Clock {
         self.base.map_or(0, |base| start.saturating_sub(base.saturating_add(since)))
     }
 
-    /// Returns whether the samples must be moved to the time of their unit at once; the unit is late by `late`.
+    /// Returns whether the samples must jump to the time of their unit, instead of being stretched. `late` is
+    /// the number of ticks by which the unit is late.
     fn is_stray(&mut self, late: i64) -> bool {
         if late.abs() <= LOST_MIN {
             self.strays = 0;
@@ -83,8 +84,8 @@ impl Clock {
         late.abs() > STRAY_MAX || self.strays >= STRAYS_MAX
     }
 
-    /// Records the lateness of a unit that needs no jump. Returns the number of samples to add to its `frames`; a
-    /// negative number of samples must be removed.
+    /// Records the lateness of a unit that needs no jump. Returns the number of samples by which the unit's
+    /// `frames` samples must be lengthened; negative if they must be shortened.
     fn stretch(&mut self, late: i64, frames: i64) -> i64 {
         // The mean is scaled, so that small distances are not rounded away.
         self.drift += (late * DRIFT_UNITS - self.drift) / DRIFT_UNITS;

@@ -3,7 +3,7 @@
 use crate::CHANNELS;
 
 /// Maximum gap in ticks that is filled with silence (two seconds). If a gap is longer, the source has restarted, and
-/// the gap remains in the times.
+/// the gap is not filled.
 const FILLED_MAX: i64 = 2 * 48_000;
 
 /// Samples at 48 kHz that wait until they fill a frame, and the time of the first one. Times never decrease.
@@ -78,7 +78,7 @@ pub(crate) fn stretch(samples: &[f32], by: i64, out: &mut Vec<f32>) {
     let step = (frames - 1) as f64 / (wanted - 1) as f64;
     for n in 0..wanted {
         let at = n as f64 * step;
-        // `at` is below `frames`, which is a length.
+        // The cast keeps the whole part, because `at` is below the length `frames`.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let (whole, part) = (at as usize, at.fract() as f32);
         for channel in 0..CHANNELS {

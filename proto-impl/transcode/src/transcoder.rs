@@ -190,7 +190,7 @@ mod tests {
         let target = Target::Aac(128_000);
         assert_eq!(Transcoder::new(target).map(drop).unwrap_err(), Error::Codec);
         assert!(!target.can_encode() && Target::Opus(64_000).can_encode());
-        // LC at 48 kHz with two channels; at 24 kHz; with six; HE-AAC.
+        // AAC-LC with two channels at 48 kHz and at 24 kHz, AAC-LC with six channels, and HE-AAC.
         let taken =
             [aac(2, 3, 2), aac(2, 6, 2), aac(2, 3, 6), aac(5, 3, 2)].map(|config| can_decode(&config));
         assert_eq!(taken, [true, false, false, false]);

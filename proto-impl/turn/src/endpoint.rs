@@ -94,7 +94,7 @@ impl Incoming {
     }
 }
 
-/// A TURN port, as described in the module. `K` identifies an allocation of the application.
+/// A TURN port, as described in the module. `K` is the application's key of an allocation.
 #[derive(Debug)]
 pub struct Endpoint<K> {
     config: Arc<Config>,

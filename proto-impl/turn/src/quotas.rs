@@ -24,7 +24,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Returns the counters for a user at this address. Loopback addresses are not counted by network.
+    /// Creates the holder under which allocations of a user at this address are counted. Loopback addresses
+    /// are not counted by network.
     pub(crate) fn new(ip: IpAddr, user: &[u8]) -> Self {
         Self { network: (!ip.is_loopback()).then(|| network(ip)), user: user.into() }
     }

@@ -128,7 +128,7 @@ impl Adopted {
         Ok(Adoption::Written)
     }
 
-    /// Returns the keys to set that have another value, or none, in an existing file.
+    /// Returns the keys of `set` whose value in an existing file differs or is missing.
     fn differing(&self, there: &[Property]) -> Vec<String> {
         let has = |key: &str, value: &str| there.iter().any(|found| found.key == key && found.value == value);
         self.set.iter().filter(|(key, value)| !has(key, value)).map(|(key, _)| key.clone()).collect()

@@ -1,6 +1,6 @@
 //! The tests that show the effect of each working key: with a value other than the default, a peer, a client or the
-//! operator sees a difference. Parsed settings that a test reads are private to a room (ARCHITECTURE.md), so
-//! that the compiler finds unused ones.
+//! operator sees a difference. The fields of parsed settings are private to the module that uses them, so that the
+//! compiler finds unused ones.
 
 /// Keys with the file and name of their tests.
 pub(super) const SHOWN: &[(&str, &str)] = &[

@@ -140,7 +140,8 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Verifies the checksum that follows the last opcode. It is zero if the server was configured to write none.
+    /// Verifies the checksum that follows the last opcode. A server that was configured to write no checksum
+    /// writes zero.
     pub(super) fn check_end(&mut self) -> io::Result<()> {
         let sum = self.sum;
         let written = self.array().map(u64::from_le_bytes)?;

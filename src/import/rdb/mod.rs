@@ -18,7 +18,7 @@ use std::io::{self, Read};
 
 use input::{Input, damaged};
 
-/// Supported versions of the format, of Redis and of programs that use its numbers.
+/// Supported versions of the format: those of Redis, and of other programs that use the same numbers.
 const VERSIONS: std::ops::RangeInclusive<u32> = 5..=13;
 /// Version of the format in Valkey 9, which has its own numbering.
 const VERSION_OF_VALKEY: u32 = 80;
@@ -119,7 +119,7 @@ pub(super) fn values(
                     skip_module(class)
                 })?,
                 Writer::Valkey => {
-                    // The import's name, then ranges of slots.
+                    // The name of the import of slots, then ranges of slots.
                     input.skip_string()?;
                     each(&mut input, |range| range.skip_lengths(2))?;
                 }
@@ -197,7 +197,7 @@ fn hash<R: Read>(
             Ok(true)
         }
         kind::HASH_METADATA => {
-            // The earliest expiry of its fields.
+            // The earliest expiry of the hash's fields.
             input.skip(8)?;
             for _ in 0..input.length()? {
                 input.skip_lengths(1)?;

@@ -17,7 +17,7 @@ pub(super) fn unpacked(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
             let count = (count >> 5) + long + 2;
             let back = ((usize::from(control) & 0x1f) << 8) + usize::from(reader.u8().ok()?) + 1;
             let from = out.len().checked_sub(back)?;
-            // A copy may overlap the output that it writes.
+            // A copy may overlap the output that it writes, so bytes are copied one by one.
             for at in from..from + count {
                 out.push(*out.get(at)?);
             }

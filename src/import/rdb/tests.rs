@@ -208,7 +208,7 @@ fn other_files_are_refused_with_the_reason() {
         (b"REDIS0014", "version 14"),
         (b"REDIS0080", "version 80"),
         (b"VALKEY081", "version 81"),
-        // Numbers of types that only the other program defines.
+        // Type 22, which only Valkey defines, in a file of Redis.
         (b"REDIS0013\x16\x01h\x00", "is no hash"),
         (b"REDIS0013\x16\x01x\x00", "kind 22"),
         // A list, an old form of a hash, a future kind, and a value longer than the file.

@@ -81,7 +81,7 @@ impl Driver {
         Ok(local)
     }
 
-    /// Closes a socket of a session's own.
+    /// Closes one of a session's own sockets.
     pub(in crate::io) fn close_udp(&mut self, id: ConnId, path: PathId) {
         let Some(peer) = self.peer(id) else { return };
         let Some(at) = peer.own.iter().position(|(of, _)| *of == path) else { return };

@@ -66,9 +66,9 @@ struct HeldUp {
     woke: Instant,
     /// Number of turns for which deadlines may still be delayed; 0 if they are not delayed.
     turns: u32,
-    /// True until the first poll after the process was held up has been handled.
+    /// Time for which deadlines are delayed even if nothing is left to read.
     is_first: bool,
-    /// Time for which deadlines are delayed in any case.
+    /// End of the current delay of `settle`.
     settle: Duration,
     /// End of the time `settle`.
     until: Option<Instant>,
@@ -94,8 +94,8 @@ impl HeldUp {
         self.woke = ended;
     }
 
-    /// True if deadlines are delayed in this turn, because there is more to read, or because this is the first poll
-    /// after the process was held up.
+    /// True if deadlines are delayed in this turn: because the time `settle` is not over, because there is more to
+    /// read, or because this is the first poll after the process was held up.
     fn defers(&mut self, more: bool) -> bool {
         if self.turns == 0 {
             return false;

@@ -152,8 +152,8 @@ impl Driver {
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let _ = self.poller.poll.registry().deregister(socket.transport.stream_mut());
-        // A connection that was closed to make room has lost its permit. It must not linger, because lingering
-        // connections count, too.
+        // A connection that was closed to make room has lost its permit. Lingering connections count toward
+        // the limits, too, so it must not linger without a permit.
         let gave_way = socket.permit.is_none() && !socket.listener.is_empty();
         // The alert may be queued after bytes that a slow peer has not accepted. Closing now would reset the connection
         // if the peer's input is unread, so let it linger.
@@ -206,8 +206,8 @@ impl Driver {
         }
     }
 
-    /// Handles an event of a session that may have a byte stream as well as sockets of its own. They share a token, so
-    /// only reading shows which one the event was for.
+    /// Handles an event of a session that may have a byte stream as well as sockets of its own. The stream and the
+    /// sockets share a token, so only reading shows which of them the event was for.
     pub(super) fn event_beside<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
         let Some(socket) = self.socket(id) else { return };
         if socket.connecting {
@@ -220,7 +220,7 @@ impl Driver {
         }
     }
 
-    /// Sends the bytes that TLS holds back. The session is notified that it may write only once none are left.
+    /// Sends the bytes that TLS holds back. Once none are left, notifies the session that it may write.
     fn socket_writable<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let Some(socket) = self.socket(id) else { return };
         match socket.transport.flush() {

@@ -1,5 +1,5 @@
-//! Archives of HLS. A file gets its name only when it is complete. Files are deleted by the names in their
-//! playlist.
+//! Archives of HLS. A file gets its name only when it is complete. To delete an archive, its playlist is
+//! removed, and then the files that the playlist names.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;

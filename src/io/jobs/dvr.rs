@@ -49,7 +49,7 @@ struct Usage {
     swept: Option<Instant>,
 }
 
-/// A window that writes to its folder, and the stream of the window.
+/// The writer of a folder, and the stream to which the folder belongs.
 #[derive(Debug)]
 struct Writing {
     writer: Writer,
@@ -154,7 +154,7 @@ fn split(folder: &[String]) -> io::Result<(&str, &str)> {
     }
 }
 
-/// Returns the path of a folder if each of its names is that of a folder. No link is followed.
+/// Returns the path of a folder. Fails if one of its names is not that of a folder. No link is followed.
 fn path_of(root: &Path, folder: &[String]) -> io::Result<PathBuf> {
     let mut path = root.to_path_buf();
     for name in folder {
@@ -511,7 +511,7 @@ mod tests {
         assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
         assert_eq!(put(at, "b", "2.ts", &[1; 1001]), Err(AppendError::Full), "nothing of it is written");
         assert_eq!(names(&root, "b"), ["1.ts"]);
-        // If a write fails for another reason, its bytes are no longer counted.
+        // If a write fails although the file would fit, its bytes are no longer counted.
         fs::create_dir(root.join("live").join(DVR).join("b").join("3.ts")).unwrap();
         assert!(put(at, "b", "3.ts", &[1; 900]).is_err());
         assert_eq!(put(at, "b", "2.ts", &[1; 1000]), Ok(10_000));
@@ -660,7 +660,8 @@ mod tests {
         assert_eq!(there(), [true; 3], "it never fits");
         assert_eq!(put((&root, &ledger), "c", "1.ts", &[1; 2000]), Ok(8000));
         assert_eq!(there(), [true, false, true]);
-        // All expired folders are removed, although the last search was just now.
+        // To make room, all expired folders are removed, although the last regular search was less than a
+        // minute ago.
         ["a", "d"].iter().for_each(|stream| set_age(&root, stream, KEEP + Duration::from_secs(5)));
         assert_eq!(put((&root, &ledger), "c", "2.ts", &[1; 3000]), Ok(5000));
         assert_eq!(there(), [false; 3]);
@@ -702,7 +703,7 @@ mod tests {
     fn a_stream_waits_for_the_one_before_it_to_finish_its_files() {
         let (root, ledger, first, second) = (home(), Ledger::default(), Arc::new(()), Arc::new(()));
         assert!(!resume(&root, &ledger, "a", &first).is_taken);
-        // Not named by a list yet.
+        // No list names the file yet. A stream that may not have the folder must not remove the file.
         put((&root, &ledger), "a", "1.ts", b"x").unwrap();
         assert!(resume(&root, &ledger, "a", &second).is_taken);
         assert_eq!(names(&root, "a"), ["1.ts"]);

@@ -127,7 +127,8 @@ impl Load {
         self.parts.get(usize::try_from(hasher.finish() % parts).unwrap_or(0))
     }
 
-    /// Counts a job if there is room. An application may not have more waiting jobs than it leaves free places.
+    /// Counts a job if there is room. An application may have no more waiting jobs than the queue has free
+    /// places.
     fn enter(&self, app: Option<&Arc<str>>, bytes: usize) -> bool {
         let before = self.jobs.fetch_add(1, Ordering::Relaxed);
         let part = self.part(app);

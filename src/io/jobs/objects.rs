@@ -1,4 +1,4 @@
-//! Files in object storage, with the requests of S3. They are signed by `rusty-s3` and sent by ureq.
+//! Files in object storage, by requests of S3, which `rusty-s3` signs and ureq sends.
 //!
 //! A small file is sent in one request, a larger one in parts. A part that failed is sent again. After its last
 //! attempt, the upload is given up and its parts are removed. URLs contain signatures, so no error text contains a URL.

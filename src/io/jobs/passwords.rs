@@ -56,7 +56,7 @@ fn verify(digest: &PasswordDigest, stored: &str) -> bool {
             pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, rounds, &salt, &given, &hash).is_ok()
         }
         None => {
-            // Spend as much time as for an existing user.
+            // For an unknown user, spend as much time as for an existing one.
             let _ = make(digest, [0; 16]);
             false
         }

@@ -305,6 +305,7 @@ mod tests {
 
     #[test]
     fn a_signed_body_comes_with_its_time_and_its_signature() {
+        // The signature is the output of:
         // printf '1700000000.{}' | openssl dgst -sha256 -hmac 0123456789abcdef0123456789abcdef
         let secret = Secret::new("0123456789abcdef0123456789abcdef");
         let wanted = "sha256=417adf36b901772f658597a76d329694e335e65fc0849d7715c3ca33406309b5";
@@ -392,7 +393,8 @@ mod tests {
             sent
         });
         assert_eq!(send(&agent, &request(&format!("http://{address}/"))), Ok(200));
-        // The sender could send only as much as the two kernels buffer.
+        // The response was not read to its end, so the sender could send only as much as the two kernels
+        // buffer.
         assert!(sender.join().unwrap() < 32 << 20);
         let head: &'static [u8] = Box::leak(
             [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &vec![b'x'; 100_000], b"\r\n\r\n"]

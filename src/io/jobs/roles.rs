@@ -39,7 +39,7 @@ pub(super) struct RoleCredentials {
     expires_ms: u64,
 }
 
-/// The response of a credential service: the container's or the machine's.
+/// The response of the credential service of a container or of the machine.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer {

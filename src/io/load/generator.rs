@@ -253,7 +253,8 @@ impl Generator {
                 }
             }
         }
-        // A client that ends sends its last messages over its connections first.
+        // A client that has ended sends its last messages over its present connections, so it does not
+        // reconnect.
         if reconnects && conn.gone.is_none() {
             self.reconnect(index);
         }
@@ -431,7 +432,7 @@ impl Machine for Generator {
     }
 
     fn note_refused(&mut self, _why: Refused) {
-        // Not used: the load generator selects its servers itself.
+        // Not used, because the load generator accepts no connections.
     }
 
     fn wants_bytes(&mut self, id: ConnId) -> bool {

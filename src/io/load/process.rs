@@ -26,8 +26,7 @@ pub fn own_thread_cpu() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
-/// Returns the CPU time of the threads for whose name `wanted` returns true, since their
-/// start.
+/// Returns the CPU time, since their start, of the threads whose names `wanted` accepts.
 #[must_use]
 pub fn cpu_of(pid: u32, wanted: impl Fn(&str) -> bool) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -259,7 +259,8 @@ impl Worker<'_> {
         let participant = options.room.map(|_| Participant { number, turns });
         match options.role_of(connection) {
             Role::Publish => {
-                // Participants of a room make key frames only on request.
+                // Participants of a room make key frames only on request, so there is no GOP over which their
+                // starts could be spread.
                 let gop = if options.room.is_some() { 0 } else { self.clip.gop_ms() };
                 let gop = Duration::from_millis(gop).as_secs_f64();
                 let phase = Duration::from_secs_f64(gop * connection as f64 / options.count as f64);

@@ -17,7 +17,7 @@ use crate::protocol::{PathId, To};
 struct Notes {
     /// Number of bytes received.
     bytes: usize,
-    /// Number of bytes received before the end.
+    /// Number of bytes received before the end of the byte stream; `None` before the end.
     ended_after: Option<usize>,
     /// Bytes that the peer sends.
     says: Bytes,

@@ -18,7 +18,7 @@ const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 /// Number of bytes that a datagram counts in addition to its content.
 const ENTRY_BYTES: usize = size_of::<Entry>();
-/// Number of gathered bytes from which they are posted at once.
+/// If at least this many bytes are gathered, they are posted at once.
 const MAIL_BYTES: usize = 64 * 1024;
 
 /// The number of bytes that wait for a worker.

@@ -74,8 +74,8 @@ impl MemoryFiles {
     /// no file contains them.
     ///
     /// # Errors
-    /// `WouldBlock` if no bytes were accepted; another error of the socket; or an error of a kernel that does not
-    /// support this.
+    /// `WouldBlock` if no bytes were accepted; another error of the socket; or an error of a kernel that cannot send
+    /// from files.
     pub(crate) fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> Option<io::Result<usize>> {
         let (slot, offset) = self.slot_of(bytes)?;
         // The owner of the bytes holds a reference to their file, so the file stays open during this call.
@@ -131,7 +131,7 @@ impl Drop for MemoryFiles {
     }
 }
 
-/// Bytes in a file that are referenced.
+/// Bytes of a file, for as long as they are referenced.
 struct Kept {
     files: Arc<MemoryFiles>,
     /// Descriptor of the file, closed after the slot was cleared.

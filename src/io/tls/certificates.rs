@@ -159,7 +159,7 @@ impl CertificateFiles {
         ])
     }
 
-    /// Writes files together, if the set of files that results from this matches.
+    /// Writes these files together, if certificate, chain and key will match afterwards.
     fn write(&self, files: &[(&Path, &[u8], u32)]) -> Result<(), CertificateError> {
         let mut is_behind = behind();
         // Remove drafts that an earlier replacement has left, because they do not belong to this one.

@@ -8,8 +8,8 @@ use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 
 use super::{CertificateError, expiry};
 
-/// Preferred cipher suites: those that cost least on processors with AES instructions. If both sides have the same
-/// order, one of these is selected.
+/// Preferred cipher suites: those that cost least on processors with AES instructions. As a server, this program
+/// follows its own order; in other connections, the peer decides.
 const PREFERRED: [CipherSuite; 3] = [
     CipherSuite::TLS13_AES_128_GCM_SHA256,
     CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,

@@ -1,6 +1,6 @@
-//! Simulates a power loss at every write and every sync of a history, and again at every write and sync of the recovery
-//! (docs/robustness.md B-02, B-03). Afterwards, acknowledged commits must be complete. A commit that was in progress
-//! must be either complete or absent.
+//! Simulates a power loss at every write and every sync of a series of commits, and again at every write and sync of
+//! the recovery (docs/robustness.md B-02, B-03). Afterwards, acknowledged commits must be complete. A commit that was
+//! in progress must be either complete or absent.
 
 use std::sync::{Arc, Mutex};
 
@@ -120,7 +120,7 @@ fn after_power_loss(mut image: Vec<u8>, unsynced: &[Step], random: &mut Random) 
     image
 }
 
-/// The contents at each step: the image that was synced, and the steps that were not synced yet.
+/// A disk at a step: its image as of the last sync, and the steps that were not synced yet.
 struct Powerless<'a> {
     synced: Vec<u8>,
     steps: &'a [Step],
@@ -157,7 +157,7 @@ fn recovered(image: Vec<u8>) -> (Records, Vec<Step>) {
     (records, disk.steps())
 }
 
-/// Makes a history of commits on a new store. Returns the initial image and all steps. For each commit, also returns
+/// Makes a series of commits on a new store. Returns the initial image and all steps. For each commit, also returns
 /// the number of steps made when it was acknowledged, and the records at that time.
 fn history(commits: usize, random: &mut Random) -> (Vec<u8>, Vec<Step>, Vec<(usize, Records)>) {
     let path = Path::new("disk");

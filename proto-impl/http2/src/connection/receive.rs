@@ -28,7 +28,8 @@ impl Connection {
             Kind::GoAway => self.go_away(now, header),
             Kind::WindowUpdate => self.window_update(now, header, &payload),
             Kind::PushPromise => Err(Error::protocol("PUSH_PROMISE of a client")),
-            // RFC 9113 §4.1.
+            // Frames of unknown types are ignored (RFC 9113 §4.1), but count towards the budget of cheap
+            // frames.
             Kind::Unknown => self.spend_control(now, "unknown"),
         }
     }

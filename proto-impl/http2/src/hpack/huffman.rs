@@ -26,7 +26,7 @@ struct Rank {
     code: u32,
     /// Number of codes of this length.
     count: u16,
-    /// Index of the first of these codes' symbols in the list of all symbols.
+    /// Index in the list of all symbols at which the symbols of these codes begin.
     at: u16,
 }
 

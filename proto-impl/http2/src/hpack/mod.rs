@@ -1,8 +1,8 @@
 //! Compression of header fields (RFC 7541).
 //!
 //! A [`Decoder`] and an [`Encoder`] each keep the dynamic table of one direction, of at most 4 096 bytes. The fields of
-//! a block are collected up to the limits of a [`FieldList`]. A block beyond the limits is still decoded, because later
-//! blocks depend on the table, but its other fields are dropped.
+//! a block are collected up to the limits of a [`FieldList`]. A block beyond the limits is still decoded to its end,
+//! because later blocks depend on the table, but its further fields are dropped.
 
 mod decoder;
 mod encoder;
@@ -16,8 +16,8 @@ use bytes::Bytes;
 pub use decoder::{Decoder, FieldList, Malformed};
 pub use encoder::Encoder;
 
-/// Maximum size of a dynamic table: that of our decoder, and that of the peer's unless its settings differ (RFC 9113
-/// §6.5.2).
+/// Maximum size of a dynamic table in bytes. Our decoder uses this size, and so does the peer's decoder unless
+/// its settings state another one (RFC 9113 §6.5.2).
 pub const TABLE_BYTES: usize = 4096;
 
 /// A header field. Its name is in lower case.

@@ -109,7 +109,7 @@ impl Table {
         self.evict(0);
     }
 
-    /// Adds an entry. An entry larger than the table empties it (RFC 7541 §4.4).
+    /// Adds an entry. An entry larger than the table is not added, but empties the table (RFC 7541 §4.4).
     pub(super) fn insert(&mut self, field: Field) {
         let size = field.size();
         self.evict(size);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::*;
 
-/// Feeds the output of `next` until the connection ends or `copies` were fed. Returns the number
-/// fed, and the number of queued bytes.
+/// Feeds `copies` outputs of `next`, or fewer if the connection ends. If it ends, returns the number of
+/// outputs fed before the last one, and the number of bytes then waiting for the peer.
 fn flood(
     rig: &mut Rig,
     copies: usize,

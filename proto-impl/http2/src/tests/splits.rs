@@ -12,7 +12,7 @@ struct Outcome {
     error: Option<Error>,
 }
 
-/// Answers each request as it arrives.
+/// Feeds `pieces` to a new server, and answers each request as it arrives.
 fn run(pieces: &[&[u8]]) -> Outcome {
     let config = Config { header_list_bytes: 400, fields: 8, streams: 3, ..Config::default() };
     let mut rig = Rig::silent(config);

@@ -21,7 +21,7 @@ impl Publisher {
         self.check_lips(units)
     }
 
-    /// Checks the properties without lip sync: order and speed.
+    /// Checks order and speed, but not lip sync.
     ///
     /// # Errors
     /// Returns the first violated property and its place.
@@ -80,13 +80,14 @@ impl Publisher {
         Ok(())
     }
 
-    /// Checks the lip sync of each track with the first. The correct distance is the track's own offset if a receiver
-    /// preserves an offset of that size, otherwise the distance at arrival.
+    /// Checks the lip sync of each track with the first track. The correct distance between the two is the track's
+    /// own offset if receivers preserve an offset of that size. Otherwise it is the distance at arrival, which is
+    /// near zero.
     fn check_lips(&self, units: &[Unit]) -> Result<(), String> {
         for (track, own) in self.offsets.iter().copied().enumerate().skip(1) {
             let (right, slack) = if own.abs() <= OWN_DISTANCE_MAX { (own, 0) } else { (0, DELAYS_DIFFER) };
-            // The first three seconds are not checked: a track whose timestamps begin before that of the very first
-            // unit is held at zero for a while.
+            // The first three seconds are not checked. A track is held at zero for a while if its timestamps
+            // begin before the timestamp of the publisher's first unit.
             for window in 3..self.seconds {
                 let (from, to) = (window * 1000, window * 1000 + 1000);
                 if self.is_unsettled(from, to) {

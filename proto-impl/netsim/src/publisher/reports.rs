@@ -39,7 +39,7 @@ pub struct Report {
 }
 
 impl Publisher {
-    /// Returns the report that a track sends at a true time, that is, by a clock without faults.
+    /// Returns the report that a track sends at the true time `now`.
     #[must_use]
     pub fn report(&self, track: usize, now: i64) -> Option<Report> {
         let (at, off) = match self.reports {

@@ -84,8 +84,8 @@ impl Aac {
         Ok(())
     }
 
-    /// Delay that the library adds. The delay of SBR itself is not included, because players do not subtract it either,
-    /// and encoders set their timestamps accordingly.
+    /// Delay that the library adds, without the delay of SBR. Players do not subtract the delay of SBR, and encoders
+    /// set their timestamps accordingly.
     pub(crate) fn delay(&self) -> u32 {
         let info = self.decoder.stream_info();
         let sbr = if info.sampleRate > info.aacSampleRate { SBR_DELAY } else { 0 };

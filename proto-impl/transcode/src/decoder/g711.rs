@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn samples_are_those_of_the_tables() {
-        // ITU-T G.711 tables 1a, 1b and 2a, 2b: the smallest and the largest of either sign.
+        // The smallest and the largest values of either sign in ITU-T G.711, tables 1a, 1b, 2a and 2b.
         assert_eq!([0xd5, 0x55, 0xaa, 0x2a].map(a_law), [8, -8, 32_256, -32_256]);
         assert_eq!([0xff, 0x7f, 0x80, 0x00].map(mu_law), [0, 0, 32_124, -32_124]);
     }

@@ -82,8 +82,8 @@ impl Layout {
     /// always decoded as stereo, because each of its packets may have one or two channels.
     fn of(config: &Config) -> Result<Self, Error> {
         let stereo = Self { streams: 1, coupled: 1, mapping: vec![0, 1] };
-        // The header: magic, version, channels, pre-skip, rate, gain; then the mapping family and its table (RFC 7845
-        // §5.1).
+        // The first 18 bytes of the header are the magic, version, channels, pre-skip, rate and gain. The mapping
+        // family and its table follow (RFC 7845 §5.1).
         let Some(family) = config.record.get(18) else { return Ok(stereo) };
         match family {
             0 => Ok(stereo),

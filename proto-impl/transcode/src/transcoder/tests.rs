@@ -433,7 +433,8 @@ fn he_aac_is_heard_with_its_high_frequencies_and_in_its_place() {
         let made = transcoded(&mut Transcoder::new(OPUS).unwrap(), &units(clicks));
         let shift = shift(&heard(OPUS, &made), 1.0, clicks);
         assert!(shift.abs() <= 240, "{kind:?}: {shift}");
-        // Frequencies above half of the core's rate are not lost.
+        // The high tone is above half of the sample rate of the AAC-LC core. SBR adds such frequencies, so
+        // they are not lost.
         let high: Signal = |seconds| 0.5 * (TAU * 10_000.0 * seconds).sin();
         let (_, heard) = heard(OPUS, &transcoded(&mut Transcoder::new(OPUS).unwrap(), &units(high)));
         let power: f32 = heard[48_000..96_000].iter().map(|sample| sample * sample).sum();

@@ -14,7 +14,7 @@ use crate::respond::{begin, is_challenge, refuse};
 impl Allocation {
     pub(super) fn serve(&mut self, now: Instant, relayed: SocketAddr, request: &Request<'_>) {
         if request.is_request(BINDING) {
-            // Clients use these requests to keep NAT bindings alive.
+            // Clients send Binding requests to keep NAT bindings alive.
             if self.may_answer(now) {
                 let client = self.owner.client.address;
                 self.answer(|out| {

@@ -105,7 +105,7 @@ fn v_09_an_allocation_relays_so_much_a_second_each_way() {
         for _ in 0..2000 {
             speaker.send_channel(&mut world, 0x4000, &[0; 1000]);
         }
-        // The initial burst, then the configured rate.
+        // In the first second, 1000 datagrams are the initial burst, and afterwards the configured rate.
         assert_eq!(to_peer(&mut world).len(), 1000, "{second}");
         for _ in 0..2000 {
             world.peer_sends(MEDIA, speaker.client, &[0; 1000]);

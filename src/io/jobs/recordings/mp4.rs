@@ -111,7 +111,7 @@ fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Optio
             return Ok(None);
         }
         moved = moved.saturating_add(short);
-        // Until now, the inserted part of the `free` box held zeros after its former end.
+        // Extend the `free` box over the inserted room. Until this write, zeros follow the box.
         let free = indexed.moov_at.saturating_add(moved).saturating_sub(from);
         let free = u32::try_from(free).map_err(|_| io::ErrorKind::FileTooLarge)?;
         file.write_all_at(&free.to_be_bytes(), from)?;

@@ -1,8 +1,8 @@
-//! Simulates a power cut before each change and each sync in a history of recordings and of an HLS archive.
+//! Simulates a power cut before each change and each sync while recordings and an HLS archive are written.
 //!
-//! The history runs in a child process, which runs this test again. `tests/suite/crash/power_cut.c` ends the child
-//! and keeps what was synced. Any part of the changes that were not synced may have reached the disk: [`Image`]
-//! makes several disks from them, and a start of the server is simulated on each.
+//! A child process, which runs this test again, writes them. `tests/suite/crash/power_cut.c` ends the child and
+//! keeps what was synced. Any part of the changes that were not synced may have reached the disk: [`Image`] makes
+//! several disks from them, and a start of the server is simulated on each.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -35,7 +35,7 @@ fn segment(n: u32) -> String {
     format!("segment {n} ").repeat(1000)
 }
 
-/// Runs the history. Each line of its output names an operation that was acknowledged.
+/// Writes the recordings and the archive. Each line of the output names an operation that was acknowledged.
 fn live(root: &Path) {
     let say = |what: &str| println!("\nacknowledged {what}");
     for (name, fragments, room) in RECORDINGS {

@@ -16,7 +16,7 @@ pub(super) fn recorded(fragments: u32) -> Vec<u8> {
     recorded_with(fragments, ROOM).concat()
 }
 
-/// Returns such a file in pieces: first its head and `room` bytes, then each fragment.
+/// Returns a recorded file in pieces: first its head and `room` bytes, then each fragment.
 pub(super) fn recorded_with(fragments: u32, room: u32) -> Vec<Vec<u8>> {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
     let track = Description::new(1, config, Timescale::new(48_000));
