@@ -170,8 +170,8 @@ pub enum Denial {
     HookSilent,
     /// An operator ended this viewer a short time ago.
     Ended,
-    /// The subscriber was blocked before the request to play was decided.
-    Unsupported,
+    /// The right to play was withdrawn before the request was decided.
+    Withdrawn,
 }
 
 impl Denial {
@@ -187,7 +187,7 @@ impl Denial {
             Self::Blocked(subscriber) => format!("Subscriber {subscriber} is blocked"),
             Self::Viewers => "Viewer Limit Reached".to_owned(),
             Self::Ended => "The operator has ended this playback".to_owned(),
-            Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => {
+            Self::Connections | Self::Hook | Self::HookSilent | Self::Withdrawn => {
                 "Not allowed to play the stream due to security".to_owned()
             }
         }
@@ -204,7 +204,7 @@ impl Denial {
             | Self::Hook
             | Self::HookSilent
             | Self::Ended
-            | Self::Unsupported => false,
+            | Self::Withdrawn => false,
         }
     }
 
@@ -224,7 +224,7 @@ impl Denial {
             Self::Hook => "the hook refused",
             Self::HookSilent => "the hook did not answer",
             Self::Ended => "an operator disconnected the viewer",
-            Self::Unsupported => "an enabled check is not available here",
+            Self::Withdrawn => "the right to play was withdrawn meanwhile",
         }
     }
 }

@@ -454,7 +454,7 @@ impl Live {
             Some(SubscriptionState::Asked(ask)) => {
                 let key = ask.key.clone();
                 self.leave(turn, conns, id, handle);
-                conns.refuse(turn, self, id, handle, &key, NoSubscription::Denied(Denial::Unsupported));
+                conns.refuse(turn, self, id, handle, &key, NoSubscription::Denied(Denial::Withdrawn));
             }
             Some(SubscriptionState::Playing(playing)) if playing.told => {
                 self.end_playing(turn, conns, id, handle, reason);

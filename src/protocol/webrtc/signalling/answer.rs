@@ -173,7 +173,7 @@ pub(super) const fn denial(denial: &Denial) -> &'static str {
         | Denial::HookSilent
         | Denial::PublishKey
         | Denial::Ended
-        | Denial::Unsupported => "unauthorized_access",
+        | Denial::Withdrawn => "unauthorized_access",
     }
 }
 
