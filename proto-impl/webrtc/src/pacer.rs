@@ -10,9 +10,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Bytes that are always sent immediately, without pacing, on a path without a rate limit.
+/// Bytes that may always leave immediately, without pacing, on a path without a rate limit.
 const BURST_BYTES_MIN: u64 = 64 << 10;
-/// The same as a duration of the stream; the larger of the two counts.
+/// The same allowance, as a duration of the stream. The larger of the two counts.
 const BURST_TIME: Duration = Duration::from_millis(100);
 /// Pace after a burst, in halves of the stream's rate: 5 means 2.5 times the rate.
 const FACTOR_TIMES_TWO: u64 = 5;

@@ -159,7 +159,7 @@ impl Track {
         self.pending = numbered(first, playlist.segments).skip(skipped).collect();
     }
 
-    /// Number of a recording's segments before `resume`; their duration is added to the progress.
+    /// Returns the number of a recording's segments before `resume`, and adds their duration to `progress`.
     fn skip(&mut self, segments: &[Segment], resume: Duration) -> usize {
         let mut skipped = 0;
         for segment in segments.iter().take_while(|_| !resume.is_zero()) {

@@ -45,7 +45,7 @@ struct Reader {
     target: Option<Duration>,
     longest: Duration,
     segments: VecDeque<Segment>,
-    /// Number of segments dropped because there were too many, and of the discontinuities before them.
+    /// Number of segments dropped because there were too many, and number of discontinuities among them.
     dropped: u64,
     dropped_discontinuities: u64,
     /// The next segment, with the attributes of the tags read so far.

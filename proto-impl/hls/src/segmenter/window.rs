@@ -521,8 +521,8 @@ impl Window {
         self.close(end_ms, uri, 0, gap)
     }
 
-    /// Maximum duration of a segment in milliseconds. A segment of this duration rounds to the target duration,
-    /// even if its last frame is of unknown duration and is assumed to have one.
+    /// Maximum duration of a segment in milliseconds. A segment of this duration still rounds to the target duration,
+    /// even if the duration of its last frame is unknown and only assumed.
     fn longest_ms(&self) -> i64 {
         match i64::try_from(self.playlist.target_duration.as_millis()) {
             Ok(0) => FIRST_MS_MAX,

@@ -41,7 +41,8 @@ pub struct Reader {
     mux: Option<Mux>,
 }
 
-/// Length of the fields of a StreamMuxConfig that follow its AudioSpecificConfig if they are zero.
+/// Minimum length of the fields after the AudioSpecificConfig in a StreamMuxConfig: their length if all of them are
+/// zero.
 const CONFIG_TAIL_BYTES: usize = 2;
 /// Value of syncExtensionType for SBR (§1.6.2.1).
 const SYNC_SBR: u32 = 0x2b7;

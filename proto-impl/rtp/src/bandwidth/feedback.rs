@@ -37,7 +37,7 @@ const LEAVING_FOR: f64 = 5.0;
 /// Rate at which to probe a path that may have become wider: a multiple of the highest rate that it once
 /// carried, with a minimum and a maximum as multiples of the known rate.
 const HINT: (f64, f64, f64) = (1.25, 2.0, 5.0);
-/// Half-life of the highest rate that the path once carried, in seconds.
+/// Time, in seconds, in which the remembered highest rate of the path decays to half.
 const CARRIED_HALVES: f64 = 60.0;
 
 /// A probe that awaits feedback: its packets and their results.

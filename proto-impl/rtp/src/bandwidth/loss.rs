@@ -10,7 +10,7 @@ const SPAN: u64 = 50;
 const TRIAL_SPAN: u64 = 60;
 /// Number of packets over which a trial is measured if the sender exceeds the rate.
 const TRIAL_SPAN_MAX: u64 = 240;
-/// Each time that a smaller loss is measured, the estimate of the path's own loss decreases by the difference divided
+/// If the measured loss is below the estimate of the path's own loss, the estimate decreases by the difference divided
 /// by this.
 const OWN_FALLS: u16 = 4;
 /// Maximum loss, in thousandths, that is attributed to the path itself without a trial if there is no queue.

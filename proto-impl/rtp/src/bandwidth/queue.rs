@@ -11,8 +11,8 @@ const RECENT_MICROS: i64 = 150_000;
 const ALLOWANCE: i64 = 10_000;
 /// Multiple of the jitter added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
-/// The overtaking time divided by this is allowed instead of the jitter if it is longer. Less than the whole time is
-/// allowed, because the shortest delays vary less.
+/// The allowance for jitter is at least the overtaking time divided by this. The whole time would be too much, because
+/// the shortest delays vary less.
 const ALLOWANCE_OVERTAKEN: i64 = 2;
 /// Overtaking time in microseconds above which distances between arrivals say nothing about a bottleneck.
 const OVERTAKEN_MIN: i64 = 5_000;

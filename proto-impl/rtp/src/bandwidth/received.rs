@@ -56,8 +56,8 @@ const URGENT_FRAMES: u32 = 3;
 /// Minimum time between two urgent reports.
 const URGENT_INTERVAL: Duration = Duration::from_millis(300);
 const URGENT_MICROS: i64 = 300_000;
-/// Length of a window; the minimum delay is taken over the last one or two windows. A queue that drains reveals
-/// the minimum again.
+/// Length of a window; the minimum delay is taken over the last one or two windows. Once a queue has drained, frames
+/// show the minimum again.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// If the delays of two frames differ by more than this, the sender's clock has jumped; in microseconds.
 const LEAP_MICROS: i64 = 5_000_000;
@@ -129,7 +129,7 @@ pub struct ReceivedRate {
     long_queues: u32,
     /// Rate received while there was a queue, which is the rate of the path.
     carried: Option<f64>,
-    /// Rate and loss, in thousandths, when the sender was first told to send less because of loss.
+    /// Sending rate, and loss in thousandths, when the sender was first requested to send less because of loss.
     cut: Option<(f64, u16)>,
     /// Loss attributed to the path, in thousandths.
     own_loss: u16,
@@ -190,8 +190,8 @@ impl ReceivedRate {
         let came = bits_per_second(self.bytes, micros);
         (self.since, self.bytes, self.long_queues) = (now, 0, 0);
         if let Some(rate) = self.meter.bits() {
-            // Over a long interval, the rate received in it is better, because the meter reacts slowly. A
-            // short interval contains too few packets.
+            // After a long interval, the rate received in that interval counts, because the meter reacts slowly. A
+            // short interval contains too few packets for that.
             let rate = if micros >= URGENT_MICROS { came } else { rate };
             self.own_loss -= self.own_loss.saturating_sub(loss) / 8;
             self.own_queue = self.own_queue.min(queue);

@@ -54,8 +54,8 @@ const WINDOW_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(2);
 /// Time after a change of the limit during which reports mostly cover packets sent before the change.
 const SETTLES: Duration = Duration::from_secs(1);
-/// If the previous report arrived at the change of the limit, a report at least this much later is counted
-/// completely: few of its packets were sent before the change.
+/// If the previous report arrived at the change of the limit, and the next report arrives at least this much later, the
+/// next report counts completely: few of its packets were sent before the change.
 const SETTLED: Duration = Duration::from_secs(3);
 /// A trial reduces the limit to this percentage of what arrived.
 const LOWERED: u64 = 92;
@@ -103,7 +103,7 @@ struct Source {
     lost: i32,
     /// Time of the last report.
     at: Option<Instant>,
-    /// Number of the last change of the limit before the latest report of this source arrived.
+    /// Number of changes of the limit up to the latest report of this source.
     change: u32,
 }
 
@@ -152,7 +152,8 @@ struct Trial {
     /// Loss and limit before the trial.
     loss: u64,
     limit: Option<u64>,
-    /// The rate that was too high, if the path is narrow.
+    /// Bits per second that arrived before the trial. If the trial shows that the path is narrow, this is the rate that
+    /// was too high.
     arrived: u64,
     lowerings: u8,
 }
@@ -414,8 +415,8 @@ impl ReportedPath {
         let grown = limit.saturating_mul(100 + percent) / 100;
         let ceiling = self.capacity.filter(|_| self.hold.is_on(now)).map(|capacity| capacity * NEAR.1 / 100);
         let most = (seen.sent.saturating_mul(HEADROOM) / 100).min(ceiling.unwrap_or(u64::MAX));
-        // Growth is small, so that reports about packets sent under the former limit may count for the new
-        // one.
+        // The limit grows in small steps, so measuring is not restarted: reports about packets sent under the former
+        // limit count too.
         self.limit = Some(grown.min(most).max(limit));
     }
 

@@ -87,8 +87,8 @@ fn mpeg4_generic(described: &Described) -> Result<Mpeg4Generic, Error> {
     })
 }
 
-/// Returns the duration of a unit in ticks: as described, otherwise from the configuration. The clock is that
-/// of the output, or that of the core codec before SBR.
+/// Returns the duration of a unit in ticks of the described clock: `constantDuration`, or otherwise computed from the
+/// configuration. The clock is that of the decoded audio, or that of the core codec before SBR.
 fn unit_ticks(described: &Described) -> u32 {
     let constant = described.parameters.number("constantDuration").filter(|&ticks| ticks > 0);
     let by_config = || {

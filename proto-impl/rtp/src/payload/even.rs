@@ -8,7 +8,8 @@ const HEAD_BYTES: usize = 28 + 12 + 12 + 16;
 const AUDIO_BYTES: usize = 400;
 /// Cost of a send, in packets.
 const SEND_COST: usize = 4;
-/// Maximum number of pieces for which common lengths are tried, and of lengths tried for each.
+/// Maximum number of pieces in a unit for which a common length is searched, and maximum number of lengths tried for
+/// each piece.
 const PIECES_MAX: usize = 32;
 const TRIES_MAX: usize = 8;
 
@@ -104,8 +105,8 @@ impl Plan {
         packets
     }
 
-    /// Returns the number of sends that remain after padding of at most `padding_max` bytes is added, and the number of
-    /// padding bytes. The audio after the unit is included.
+    /// Returns the number of sends for the payloads and the audio after the unit, with at most `padding_max` bytes of
+    /// padding added, and the number of padding bytes.
     fn sends(&self, padding_max: usize) -> (usize, usize) {
         let lengths: Vec<usize> = self.lengths.iter().map(|(length, _)| *length).collect();
         let padding = padding(&lengths, padding_max);

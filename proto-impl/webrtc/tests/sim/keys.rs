@@ -1,5 +1,5 @@
-//! Checks the SRTP keys with a client assembled from separate machines, because two ends of this crate would
-//! also agree on a wrong order.
+//! Checks the SRTP keys with a client made of an ICE agent and a DTLS connection alone, because two peers of this crate
+//! would also agree on a wrong order of the keys.
 
 use crypto::Seed;
 use ice::Path;
@@ -72,7 +72,7 @@ fn sent_by(server: &mut End, clock: &Clock) -> Vec<Vec<u8>> {
     sent
 }
 
-/// Connects a server to a client; the client's part of the offer comes from the separate machines.
+/// Connects a server to a client. The credentials in the client's offer are those of its ICE agent.
 fn connected(dtls_client: bool) -> (Client, End) {
     let clock = Clock::new();
     let now = clock.now();
