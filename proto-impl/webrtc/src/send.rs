@@ -223,7 +223,7 @@ impl Clock {
         let (Some(left), Some((newest, _))) = (self.vacated.take(), self.newest) else { return };
         let passed = sampled.saturating_duration_since(left).as_millis();
         let ticks = passed.saturating_mul(clock_rate.into()) / 1000;
-        // The lower 32 bits: the clock wraps.
+        // Only the lower 32 bits are used, because the clock wraps around.
         let ticks = u32::try_from(ticks.max(1) % (1 << 32)).unwrap_or(1);
         let ahead = newest.wrapping_add(ticks).wrapping_sub(self.timestamp(first));
         self.offset = self.offset.wrapping_add(ahead);

@@ -320,7 +320,7 @@ mod tests {
         for end in 0..4 {
             assert!(Reader::of_config(&described[..end]).is_err(), "{end}");
         }
-        // With SBR and PS after it.
+        // The same, with SBR and PS signalled at the end of the AudioSpecificConfig.
         let bits =
             Bits::default().put(15, 0x2000).put(16, 0x1190).put(11, SYNC_SBR).put(5, 5).put(1, 1).put(4, 3);
         let bits = bits.put(11, SYNC_PS).put(1, 1).put(3, 0).put(8, 0xff).put(2, 0);

@@ -88,7 +88,7 @@ pub(super) struct Batch {
 #[derive(Debug)]
 pub(super) struct RateControl {
     rate: f64,
-    /// Rate at which a queue began to grow.
+    /// Rate that the path carried when it was last full; `None` if unknown or no longer valid.
     capacity: Option<f64>,
     /// True while nothing is known about the path, at the start or after a silence: growth is fast.
     begins: bool,

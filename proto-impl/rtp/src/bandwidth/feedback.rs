@@ -16,8 +16,8 @@ use crate::rtcp::TransportFeedback;
 pub const FEEDBACK_SPAN_MAX: usize = 2048;
 /// Minimum number of received packets for a probe to count.
 const PROBE_PACKETS_MIN: u32 = 8;
-/// Time without feedback, beyond two round trips, that counts as silence while packets are being sent; in
-/// microseconds. Seven times the receivers' interval, so that a few lost feedback packets do not count as
+/// Time without feedback, beyond two round trips, that counts as silence while packets are being sent; in microseconds.
+/// Seven times the interval at which receivers send feedback, so that a few lost feedback packets do not count as
 /// silence.
 const SILENCE: i64 = 700_000;
 /// Time that counts as silence before the first feedback, when the round trip is unknown.
@@ -154,8 +154,8 @@ impl Feedback {
         self.control.begins().then(|| self.allowed(now) * self.silence())
     }
 
-    /// Returns the rate that may be sent, reduced while a queue drains. If feedback has covered every packet
-    /// sent, no further feedback follows, and the queue counts as empty once its own duration has passed.
+    /// Returns the rate that may be sent, reduced while a queue drains. Once feedback has covered every packet sent, no
+    /// more feedback arrives, so the queue is assumed to be empty after the time that it takes to drain.
     fn allowed(&self, now: Instant) -> f64 {
         let waited = Duration::from_micros(u64::try_from(self.queue.micros()).unwrap_or(0));
         let is_over = self.heard.is_some_and(|at| now.saturating_duration_since(at) > waited);

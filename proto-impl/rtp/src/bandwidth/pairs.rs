@@ -14,7 +14,7 @@ const TOGETHER: i64 = 500;
 const BYTES_MIN: u32 = 600;
 /// Resolution of arrival times in feedback, in microseconds.
 const RESOLUTION: i64 = 250;
-/// Multiple of the known rate at which a pair counts as a hint.
+/// Multiple of the known rate from which on a pair counts as a hint.
 const WIDER: f64 = 1.7;
 /// Number of consecutive pairs that make a hint.
 const RUN: u8 = 5;

@@ -36,7 +36,8 @@ const STANDS_MICROS: i64 = 3_000_000;
 const DRIFT_PARTS: i64 = 10_000;
 /// Jump of the receiver's clock, in microseconds, after which measuring restarts.
 const LEAP_MICROS: i64 = 30_000_000;
-/// Total time in which packets waited in the queue, in microseconds, beyond which half of the measurement is discarded.
+/// Total time in which packets waited in the queue, in microseconds, beyond which the measurement is halved, so that
+/// newer packets count more.
 const BUSY_WINDOW: i64 = 400_000;
 /// Minimum total time in which packets waited, in microseconds, before a rate is computed.
 const BUSY_MIN: i64 = 20_000;

@@ -55,6 +55,7 @@ const URGENT_QUEUE: Duration = Duration::from_millis(200);
 const URGENT_FRAMES: u32 = 3;
 /// Minimum time between two urgent reports.
 const URGENT_INTERVAL: Duration = Duration::from_millis(300);
+/// Minimum interval, in microseconds, whose own mean rate is reported. Shorter intervals contain too few packets.
 const URGENT_MICROS: i64 = 300_000;
 /// Length of a window; the minimum delay is taken over the last one or two windows. Once a queue has drained, frames
 /// show the minimum again.

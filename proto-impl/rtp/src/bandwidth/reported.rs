@@ -59,20 +59,21 @@ const SETTLES: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_secs(3);
 /// A trial reduces the limit to this percentage of what arrived.
 const LOWERED: u64 = 92;
-/// Loss in thousandths up to which bursts may be the cause; and the limit that spreads bursts, in percent of the rate
-/// sent.
+/// Loss in thousandths up to which bursts may be the cause.
 const BURSTS_MAX: u64 = 150;
+/// Limit that spreads bursts, in percent of the rate sent.
 const SPREAD: u64 = 125;
 /// Time after the first packet in which a new receiver may be sent media published earlier. Losses in this
 /// time are not judged.
 const JOINS: Duration = Duration::from_millis(500);
-/// Loss in thousandths up to which spreading bursts is the only trial.
+/// If at most this loss, in thousandths, remains after bursts were spread, no lower limit is tried: the loss counts as
+/// the path's own.
 const LITTLE: u64 = 20;
 /// Maximum number of reductions before the loss counts as random.
 const LOWERINGS_MAX: u8 = 2;
-/// Growth of the limit per second, and its maximum per step, in percent: near the rate that was too high, and
-/// elsewhere.
+/// Growth of the limit near the rate that was too high, in percent: per second, and the maximum per step.
 const GROWTH_NEAR: (u64, u64) = (2, 4);
+/// Growth of the limit elsewhere, in percent: per second, and the maximum per step.
 const GROWTH: (u64, u64) = (8, 20);
 /// Range around the rate that was too high, in percent of that rate, in which growth is slow. Until the hold
 /// is over, the limit rises only to the middle value.
@@ -80,6 +81,7 @@ const NEAR: (u64, u64, u64) = (80, 92, 115);
 /// Time for which the rate that was too high is not tried again; doubled each time that rate proves too high
 /// again.
 const HOLD: Duration = Duration::from_secs(20);
+/// [`HOLD`] is doubled up to this time.
 const HOLD_MAX: Duration = Duration::from_secs(300);
 /// Loss in thousandths above which the path may have been interrupted for part of the time.
 const AWAY_MIN: u64 = 250;
@@ -87,6 +89,7 @@ const AWAY_MIN: u64 = 250;
 const RANDOM_MAX: u64 = 600;
 /// Time without trials after loss was found to be random; doubled each time.
 const RANDOM_FOR: Duration = Duration::from_secs(10);
+/// [`RANDOM_FOR`] is doubled up to this time.
 const RANDOM_FOR_MAX: Duration = Duration::from_secs(160);
 /// Maximum limit, in percent of the rate sent.
 const HEADROOM: u64 = 130;

@@ -105,7 +105,7 @@ fn latm_config(described: &Described) -> Result<Option<bytes::Bytes>, Error> {
     if described.parameters.number("cpresent") == Some(0) && config.is_none() {
         return Err(Error::Malformed("config"));
     }
-    // With cpresent=1, an additional config parameter says the same as the one in band.
+    // If the configuration is sent in band, an additional config parameter only repeats it.
     Ok(config.filter(|_| described.parameters.number("cpresent") == Some(0)))
 }
 

@@ -8,9 +8,9 @@ const HEAD_BYTES: usize = 28 + 12 + 12 + 16;
 const AUDIO_BYTES: usize = 400;
 /// Cost of a send, in packets.
 const SEND_COST: usize = 4;
-/// Maximum number of pieces in a unit for which a common length is searched, and maximum number of lengths tried for
-/// each piece.
+/// Maximum number of pieces in a unit for which a common length is searched.
 const PIECES_MAX: usize = 32;
+/// Maximum number of lengths tried for each piece.
 const TRIES_MAX: usize = 8;
 
 /// Returns the number of bytes that may be added to a unit of this size.
@@ -25,9 +25,10 @@ struct Plan {
     lengths: Vec<(usize, usize)>,
 }
 
-/// Chooses the length of a unit's payloads. Pieces of at most this length share payloads, as [`super::nal_units`]
-/// aggregates them. Longer pieces become fragments: each has `head` bytes, followed by a part of the piece without its
-/// first `dropped` bytes. Returns the length, and the rest of `added_max`, which is left for padding.
+/// Chooses the common length of a unit's payloads. Pieces of at most this length share payloads, as
+/// [`super::nal_units`] aggregates them. Longer pieces become fragments: each has `head` bytes, followed by a part of
+/// the piece without its first `dropped` bytes. Returns the length, and the rest of `added_max`, which is left for
+/// padding.
 pub(super) fn common_length(
     pieces: &[usize],
     max: usize,

@@ -18,8 +18,9 @@ const KEY_FRAME: u32 = 8 * MESSAGES;
 const BITS: u64 = (1316 + 16) * 8;
 /// Bit rate of the stream.
 const STREAM: u64 = (49 + 8) * MESSAGES as u64 * BITS / 2;
-/// Length of a run in seconds; its first part is not evaluated.
+/// Length of a run in seconds.
 const LENGTH: u64 = 30;
+/// Time at the beginning of a run that is not evaluated.
 const SETTLES: Duration = secs(4);
 
 /// A path under test.
