@@ -94,8 +94,9 @@ struct Known {
     /// True for a break without an announced end.
     is_endless: bool,
     state: State,
-    /// Checksum of the section if the section has no splice time, and the time at which it was last received.
+    /// Checksum of the section, if the section has no splice time.
     checksum: Option<u32>,
+    /// Time at which the section was last received, in milliseconds.
     seen_ms: i64,
 }
 

@@ -13,8 +13,9 @@ pub(super) struct Left {
     names: VecDeque<(Duration, String)>,
     /// Names that the playlist has stopped listing since the last [`Left::take_new`].
     new: Vec<String>,
-    /// Total duration of all segments so far, and duration of the longest playlist.
+    /// Total duration of all segments so far.
     passed: Duration,
+    /// Duration of the longest playlist so far.
     longest: Duration,
 }
 

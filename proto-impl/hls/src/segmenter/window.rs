@@ -161,8 +161,9 @@ pub struct Window {
     open: Option<Open>,
     /// The epoch of the last unit.
     epoch: Option<u32>,
-    /// The last unit of the leading track, and the last one of all other tracks.
+    /// The last unit of the leading track.
     last: Option<Last>,
+    /// The last unit of all other tracks together.
     beside: Option<Last>,
     /// Largest lag of the leading track after which it continued, in milliseconds: in the last segment and in
     /// the growing one. At most [`LAG_MS_MAX`].

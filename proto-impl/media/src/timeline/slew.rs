@@ -57,9 +57,9 @@ pub(super) struct Slew {
     over: u8,
     calm: u8,
     learnt_ppm: i64,
-    /// The part of the last error that must still be corrected, in millionths of a tick, and the maximum
-    /// change of speed while it is corrected.
+    /// Part of the last error that must still be corrected, in millionths of a tick.
     left: i64,
+    /// Maximum change of speed while this part is corrected, in millionths.
     speed_ppm: i64,
     /// Movement that is due but amounts to less than a tick, in millionths of a tick.
     owed: i64,

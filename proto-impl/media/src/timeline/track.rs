@@ -44,9 +44,9 @@ pub(super) struct Suspect {
 struct Reports {
     /// Sender time minus the source's timestamp, according to the last report.
     told: i64,
-    /// Distance from the reference track that the reports have last shown, and the time since which they have
-    /// shown it.
+    /// Distance from the reference track that the reports have last shown.
     seen: i64,
+    /// Time since which the reports have shown this distance.
     since: i64,
     /// Sum of the movements that were made to follow the reports.
     moved: i64,
@@ -105,21 +105,24 @@ pub(super) struct TrackClock {
     pub(super) suspect: Option<Suspect>,
     /// Number of successive units that were placed without using their timestamps.
     suspects: u8,
-    /// Number of successive units with the same timestamp, and the arrival of the first of them.
+    /// Number of successive units with the same timestamp.
     still: u32,
+    /// Arrival of the first of these units.
     still_since: i64,
     /// Interval used for units that arrive together while the clock stands still; `None` while the clock
     /// runs.
     frozen: Option<i64>,
     /// The DTS that was returned last.
     last: i64,
-    /// Greatest `place - arrival` of the units in this measurement window, and in the last window that had units.
+    /// Greatest `place - arrival` of the units in this measurement window.
     window: i64,
+    /// Greatest `place - arrival` in the last measurement window that had units.
     previous: i64,
     /// The track's ordinary lead. The leads of later windows are compared with it.
     reference: Reference,
-    /// Lead minus the ordinary lead: in the last measurement window, and in the last window that had a measurement.
+    /// Lead minus the ordinary lead, in the last measurement window; `None` if it had no measurement.
     pub(super) error: Option<i64>,
+    /// Lead minus the ordinary lead, in the last window that had a measurement.
     last_error: i64,
     /// Change since the previous measured window.
     pub(super) change: Option<i64>,

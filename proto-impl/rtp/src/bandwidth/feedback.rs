@@ -51,8 +51,9 @@ struct Probe {
     bytes: u64,
     first_at: i64,
     last_at: i64,
-    /// Earliest and latest departure of the packets that arrived, in microseconds since the epoch.
+    /// Earliest departure of the packets that arrived, in microseconds since the epoch.
     first_left: i64,
+    /// Latest departure of the packets that arrived, in microseconds since the epoch.
     last_left: i64,
 }
 

@@ -24,8 +24,9 @@ const RUN: u8 = 5;
 pub(super) struct Pairs {
     /// Number of the last packet, its departure and its arrival.
     last: Option<(u64, i64, i64)>,
-    /// Number of consecutive pairs that indicate a wider path, and the rate of the slowest of them.
+    /// Number of consecutive pairs that indicate a wider path.
     run: u8,
+    /// Rate of the slowest of these pairs, in bits per second.
     slowest: f64,
 }
 

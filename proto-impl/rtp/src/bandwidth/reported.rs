@@ -98,11 +98,13 @@ const HEADROOM: u64 = 130;
 #[derive(Debug, Clone, Copy)]
 struct Source {
     ssrc: Ssrc,
-    /// Extended number of the last packet sent, now and at the last change of the limit.
+    /// Extended number of the last packet sent.
     sent: u32,
+    /// Extended number of the last packet sent before the last change of the limit.
     sent_before: u32,
-    /// Highest number and losses in the last report.
+    /// Highest sequence number in the last report.
     highest: u32,
+    /// Cumulative number of lost packets in the last report.
     lost: i32,
     /// Time of the last report.
     at: Option<Instant>,
@@ -124,13 +126,15 @@ struct Window {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     took: Duration,
-    /// Bits per second sent, and bits per second that arrived.
+    /// Bits per second sent.
     sent: u64,
+    /// Bits per second that arrived.
     arrived: u64,
     /// Share of all packets that were lost, in thousandths.
     loss_of_all: u64,
-    /// Number of packets judged, and how many of them were lost.
+    /// Number of packets judged.
     expected: u64,
+    /// Number of judged packets that were lost.
     lost: u64,
 }
 
@@ -152,8 +156,9 @@ impl Seen {
 /// A reduction of the limit that is not judged yet.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
-    /// Loss and limit before the trial.
+    /// Loss before the trial, in thousandths.
     loss: u64,
+    /// Limit before the trial.
     limit: Option<u64>,
     /// Bits per second that arrived before the trial. If the trial shows that the path is narrow, this is the rate that
     /// was too high.
@@ -165,15 +170,17 @@ struct Trial {
 #[derive(Debug, Default)]
 pub struct ReportedPath {
     sources: Vec<Source>,
-    /// Bytes sent so far, and the time of the last packet.
+    /// Bytes sent so far.
     sent: u64,
+    /// Time of the last packet.
     last: Option<Instant>,
     /// Time of the first packet, and number of packets whose losses are not judged, because they were sent while the
     /// receiver joined.
     joined: Option<(Instant, u64)>,
     window: Option<Window>,
-    /// Number of changes of the limit; and the time of the last change, with the bytes sent before it.
+    /// Number of changes of the limit.
     change: u32,
+    /// Window that begins with the last change of the limit.
     changed: Option<Window>,
     /// Share of all packets lost before the last change of the limit, in thousandths.
     loss_of_all: u64,
