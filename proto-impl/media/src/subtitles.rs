@@ -220,7 +220,7 @@ pub fn cue_text(text: &str) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-/// Adds a line to the text of a cue, unless it is empty.
+/// Adds a line to the text of a cue, unless the line is empty.
 fn add_line(out: &mut String, line: &str) {
     let is_kept = |c: &char| !c.is_control();
     let mut line: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).filter(is_kept).collect();

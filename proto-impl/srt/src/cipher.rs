@@ -117,7 +117,7 @@ pub(crate) struct SessionKeys {
     refreshes: u64,
     random: Random,
     derived_at: Option<Instant>,
-    /// Keys of the peer that were replaced. A replayed key message cannot bring them back.
+    /// Keys of the peer that were replaced. They are remembered so that a replayed key message cannot bring them back.
     retired: VecDeque<Sek>,
 }
 

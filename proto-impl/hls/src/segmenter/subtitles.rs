@@ -228,7 +228,8 @@ impl Subtitles {
             .filter(move |(_, line)| line.begin_ms < extent.end_ms && extent.begin_ms < line.end_ms)
     }
 
-    /// Writes a segment of WebVTT. The timestamp of its beginning anchors its times (RFC 8216 §3.5).
+    /// Writes a segment of WebVTT. It states the timestamp of the segment's beginning, from which players derive the
+    /// times of the cues (RFC 8216 §3.5).
     fn text(&self, extent: Extent) -> String {
         let begin = self.local(extent.begin_ms);
         let ticks = i64::try_from(begin).unwrap_or(i64::MAX).saturating_mul(TICKS_PER_MS);

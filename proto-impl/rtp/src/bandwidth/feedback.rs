@@ -47,7 +47,7 @@ struct Probe {
     /// Number after the last packet of the probe; `None` while it is being sent.
     end: Option<u64>,
     packets: u32,
-    /// Bytes of all packets except the first.
+    /// Bytes of all packets except the first, with whose arrival the measurement begins.
     bytes: u64,
     first_at: i64,
     last_at: i64,

@@ -73,7 +73,7 @@ impl BandwidthEstimator {
         self.feedback = Some(Box::new(Feedback::new(now)));
     }
 
-    /// True if packets are numbered.
+    /// True if sent packets get transport-wide sequence numbers.
     #[must_use]
     pub const fn numbers_packets(&self) -> bool {
         self.feedback.is_some()

@@ -49,7 +49,7 @@ const DRAIN_PER_SECOND: f64 = 0.8;
 const DRAIN_LEAST: f64 = 0.4;
 /// Time after which a queue that has not shrunk is attributed to the path.
 const DRAIN_TIME: Duration = Duration::from_secs(8);
-/// Queue that is reported to the sender immediately.
+/// A queue longer than this is reported to the sender immediately.
 const URGENT_QUEUE: Duration = Duration::from_millis(200);
 /// Number of consecutive frames that must show a queue longer than [`URGENT_QUEUE`].
 const URGENT_FRAMES: u32 = 3;
@@ -136,7 +136,7 @@ pub struct ReceivedRate {
     own_loss: u16,
     /// Time at which the sender was first told to send less because of a queue, and the length of that queue.
     drain: Option<(Instant, Duration)>,
-    /// Queue attributed to the path.
+    /// Length of the queue that did not shrink, and is therefore attributed to the path.
     own_queue: Duration,
 }
 

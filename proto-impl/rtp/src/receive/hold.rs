@@ -26,8 +26,8 @@ const GAPS_MAX: usize = 256;
 const WINDOW: Duration = Duration::from_secs(10);
 /// Minimum number of packets over which loss is averaged; at most twice as many are used.
 const LOSS_WINDOW: u32 = 512;
-/// Maximum number of packets of one gap that count as lost. A long outage says nothing about the loss of
-/// requests.
+/// Maximum number of packets of one gap that count as lost, because a long outage does not show how often single
+/// requests are lost.
 const LOSS_GAP_MAX: u32 = 16;
 /// Packets needed before the measured loss is used.
 const LOSS_PACKETS_MIN: u32 = 64;

@@ -148,7 +148,7 @@ fn keys_are_in_the_order_of_rfc_5764() {
         let srtp = server.peer.stats().transport.srtp.unwrap();
         assert_eq!((srtp.not_authentic, server.peer.stats().received.len()), (0, 1), "{opens}");
 
-        // The server's first report.
+        // Decrypts the server's first report with the keys of that direction.
         let mut inbound = Inbound::new(&theirs).unwrap();
         let mut reports = 0;
         while reports == 0 {
